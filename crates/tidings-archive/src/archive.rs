@@ -16,10 +16,14 @@ use crate::follow::follower::{Rules, State};
 use crate::keep::coverage::Coverage;
 use crate::keep::keeper::{KeepFor, Keeper};
 use crate::keep::keys;
+use crate::keep::retention;
 use crate::keep::served::ServedStore;
 use crate::source::api_server::{ApiServer, Selection};
 use crate::source::shell::{Progress, Shell};
 use crate::version::record::Record;
+
+/// How often it is looked whether the quota is kept.
+const LOOK: Duration = Duration::from_secs(30);
 
 /// How a cluster is followed.
 #[derive(Clone)]
@@ -31,6 +35,12 @@ pub struct ClusterOptions {
     pub selections: Vec<Selection>,
     /// How long an event is kept after it was last observed. Default: 90 days.
     pub keep_for: KeepFor,
+    /// What stands for the rules in `keep_for`: when it is another than the last time, they are
+    /// applied to everything that is kept, soon after the start. Default: empty.
+    pub rules: String,
+    /// Bytes that the cluster may take on disk. Beyond them the events last seen before all others
+    /// are deleted. Default: no limit.
+    pub quota: Option<u64>,
     /// Whether an event that ends at the source ends here, too. Default: no.
     pub mirror_deletions: bool,
     /// Events of a page of a list. Default: 500.
@@ -49,6 +59,8 @@ impl ClusterOptions {
             name: name.into(),
             selections: vec![Selection::default()],
             keep_for: Arc::new(|_| Duration::from_secs(90 * 24 * 3600)),
+            rules: String::new(),
+            quota: None,
             mirror_deletions: false,
             page: 500,
             retry: (Duration::from_millis(250), Duration::from_secs(30)),
@@ -101,6 +113,8 @@ pub struct Following {
     pub too_large: u64,
     /// Records that were damaged, and replaced.
     pub damaged: u64,
+    /// Events that were deleted to keep the quota.
+    pub over_quota: u64,
 }
 
 /// Why a cluster's folder could not be opened.
@@ -135,6 +149,59 @@ async fn identity(store: &EmbeddedStore) -> Result<String, ClusterError> {
     Ok(identity)
 }
 
+/// Keeps what the rules say, and no more than the quota.
+struct Retaining {
+    name: String,
+    keeper: Arc<Keeper>,
+    rules: String,
+    quota: Option<u64>,
+    /// How long it takes until space is given back.
+    pause: Duration,
+}
+
+impl Retaining {
+    async fn run(self) {
+        let cluster = &self.name;
+        while let Err(error) = retention::apply(&self.keeper, &self.rules).await {
+            tracing::warn!(cluster, %error, "changed rules are not applied yet");
+            tokio::time::sleep(LOOK).await;
+        }
+        let Some(quota) = self.quota else {
+            return;
+        };
+        loop {
+            let wait = match retention::trim(&self.keeper, quota).await {
+                Ok(true) => {
+                    tracing::info!(
+                        cluster,
+                        quota,
+                        "the oldest events are deleted: the quota is reached"
+                    );
+                    self.pause
+                }
+                Ok(false) => LOOK,
+                Err(error) => {
+                    tracing::warn!(cluster, %error, "the quota is not kept yet");
+                    LOOK
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+/// Does something until it is told to stop.
+async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()>) {
+    let stopped = async move {
+        // An error means that the cluster was dropped.
+        drop(stopped.wait_for(|stopped| *stopped).await);
+    };
+    tokio::select! {
+        () = stopped => {}
+        () = work => {}
+    }
+}
+
 /// A cluster that is followed; dropping it ends that.
 pub struct Cluster {
     name: String,
@@ -158,6 +225,7 @@ impl Cluster {
     ) -> Result<Self, ClusterError> {
         let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
         let folder = folder.to_owned();
+        let history = options.store.history_retention;
         let opened = spawn_blocking(move || EmbeddedStore::open(folder, options.store));
         let store = opened.await.map_err(|_| ClusterError::Panicked)??;
         let store = Arc::new(store);
@@ -189,8 +257,16 @@ impl Cluster {
                 },
                 random: fastrand::Rng::new(),
             };
-            tasks.spawn(shell.run(stopped.clone()));
+            tasks.spawn(until(stopped.clone(), shell.run()));
         }
+        let retaining = Retaining {
+            name: options.name.clone(),
+            keeper: Arc::clone(&keeper),
+            rules: options.rules,
+            quota: options.quota,
+            pause: history.saturating_mul(2),
+        };
+        tasks.spawn(until(stopped, retaining.run()));
         Ok(Self {
             name: options.name,
             identity,
@@ -335,6 +411,7 @@ impl Past {
             forgotten: count(&counters.forgotten),
             too_large: count(&counters.too_large),
             damaged: count(&counters.damaged),
+            over_quota: count(&counters.over_quota),
         }
     }
 }

@@ -14,4 +14,5 @@ pub use archive::{
 pub use keep::coverage::Coverage;
 pub use keep::keeper::KeepFor;
 pub use keep::position::{Cause, Gap, Position};
+pub use keep::retention::Trimmed;
 pub use source::api_server::Selection;

@@ -3,3 +3,5 @@
 
 pub(crate) mod backoff;
 pub(crate) mod follower;
+#[cfg(test)]
+mod follower_tests;

@@ -7,6 +7,7 @@ use tidings_store::{CountsRequest, ListRequest, ReadError, Record, Store, UnixMi
 use super::keeper::{Keeper, parse};
 use super::keys::{self, EARLIEST};
 use super::position::{Gap, Position};
+use super::retention::{Trimmed, trimmed};
 
 /// Counts read at once.
 const COUNTS_PAGE: usize = 10_000;
@@ -24,6 +25,8 @@ pub struct Coverage {
     pub events: u64,
     /// Bytes on disk.
     pub disk_bytes: u64,
+    /// What was deleted to keep the quota.
+    pub trimmed: Trimmed,
 }
 
 impl Coverage {
@@ -47,6 +50,7 @@ impl Coverage {
                 .collect::<Result<_, ReadError>>()?,
             events: events(keeper).await?,
             disk_bytes: keeper.store.stats().await?.disk_bytes,
+            trimmed: trimmed(keeper).await?,
         })
     }
 
@@ -79,6 +83,13 @@ impl Coverage {
             "gaps": gaps.collect::<Vec<_>>(),
             "events": self.events,
             "diskBytes": self.disk_bytes,
+            "overQuota": {
+                "events": self.trimmed.events,
+                "lastSeenBefore": match self.trimmed.before {
+                    0 => Value::Null,
+                    before => time(before),
+                },
+            },
         })
     }
 }

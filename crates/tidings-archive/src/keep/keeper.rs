@@ -66,6 +66,7 @@ pub(crate) struct Counters {
     pub(crate) forgotten: AtomicU64,
     pub(crate) too_large: AtomicU64,
     pub(crate) damaged: AtomicU64,
+    pub(crate) over_quota: AtomicU64,
 }
 
 impl Counters {
@@ -336,9 +337,13 @@ impl Keeper {
         self.after((self.keep_for)(event))
     }
 
+    /// When an event that was observed at some time ends here.
+    pub(crate) fn end_of(&self, event: &Event, observed_at: UnixMillis) -> UnixMillis {
+        later(observed_at, (self.keep_for)(event))
+    }
+
     fn after(&self, time: Duration) -> UnixMillis {
-        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-        UnixMillis(self.clock.now().0.saturating_add(millis.max(1)))
+        later(self.clock.now(), time)
     }
 
     async fn is_forgotten(&self, id: &[u8], batch: &mut Batch) -> Result<bool, ReadError> {
@@ -396,12 +401,28 @@ impl Keeper {
         let mark = NewRecord::new("").expires_at(until);
         let mark = Write::put(keys::forgotten(&id), mark);
         // First the older versions, so that none is left without the event.
+        self.delete_chunks(&id).await?;
+        let delete = Write::delete(key).expecting(Expected::At(found.revision));
+        let revisions = self.store.write_all(vec![delete, mark]).await?;
+        let revision = revisions.first().copied().unwrap_or_default();
+        Ok((found, revision))
+    }
+}
+
+impl Keeper {
+    /// Deletes the older versions of an event; how many bytes they had.
+    pub(crate) async fn delete_chunks(&self, id: &[u8]) -> Result<u64, KeepError> {
+        let mut bytes = 0;
         loop {
-            let chunks = ListRequest::prefix(keys::chunks(&id)).limit(WRITES_MAX);
+            let chunks = ListRequest::prefix(keys::chunks(id)).limit(WRITES_MAX);
             let chunks = self.store.list(chunks).await?.records;
             if chunks.is_empty() {
-                break;
+                return Ok(bytes);
             }
+            bytes += chunks
+                .iter()
+                .map(|chunk| chunk.value.len() as u64)
+                .sum::<u64>();
             let deletes = chunks.into_iter().map(|chunk| Write::delete(chunk.key));
             match self.store.write_all(deletes.collect()).await {
                 // One of them ended by itself.
@@ -409,11 +430,13 @@ impl Keeper {
                 Err(error) => return Err(error.into()),
             }
         }
-        let delete = Write::delete(key).expecting(Expected::At(found.revision));
-        let revisions = self.store.write_all(vec![delete, mark]).await?;
-        let revision = revisions.first().copied().unwrap_or_default();
-        Ok((found, revision))
     }
+}
+
+/// A moment and some time, of a millisecond at least.
+fn later(moment: UnixMillis, time: Duration) -> UnixMillis {
+    let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    UnixMillis(moment.0.saturating_add(millis.max(1)))
 }
 
 impl Slot {
@@ -488,7 +511,7 @@ fn writes(batch: &Batch, namespace: &str, position: &Position, gap: Option<&Gap>
 }
 
 /// The JSON of a plain value, which can always be written.
-fn json(value: &impl serde::Serialize) -> Vec<u8> {
+pub(crate) fn json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
@@ -498,7 +521,7 @@ pub(crate) fn parse<T: for<'a> serde::Deserialize<'a>>(value: &[u8]) -> Result<T
 }
 
 /// What an event is found by.
-fn index(event: &Event) -> Index {
+pub(crate) fn index(event: &Event) -> Index {
     let object = event.involved_object.as_ref();
     let clip = |text: &str| {
         let end = (0..=INDEX_TEXT_MAX.min(text.len())).rev();

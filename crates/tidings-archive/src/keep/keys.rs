@@ -53,6 +53,12 @@ pub(crate) fn position(namespace: &str) -> Bytes {
 /// Which store this is.
 pub(crate) const IDENTITY: &[u8] = b"\0identity";
 
+/// The rules by which records got their ends.
+pub(crate) const RETENTION: &[u8] = b"\0retention";
+
+/// What was taken to keep the quota.
+pub(crate) const TRIMMED: &[u8] = b"\0trimmed";
+
 /// Of all positions.
 pub(crate) const POSITIONS: &[u8] = b"\0position/";
 
@@ -63,6 +69,9 @@ pub(crate) fn gap(from_millis: i64, namespace: &str) -> Bytes {
 
 /// Of all gaps.
 pub(crate) const GAPS: &[u8] = b"\0gap/";
+
+/// Of all chunks of older versions.
+pub(crate) const CHUNKS: &[u8] = b"\0version/";
 
 /// A chunk of older versions.
 pub(crate) fn chunk(id: &[u8], number: u64) -> Bytes {

@@ -5,4 +5,7 @@ pub(crate) mod coverage;
 pub(crate) mod keeper;
 pub(crate) mod keys;
 pub(crate) mod position;
+pub(crate) mod retention;
+#[cfg(test)]
+mod retention_tests;
 pub(crate) mod served;

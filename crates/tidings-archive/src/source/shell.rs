@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
 use tidings_api::codec;
 use tidings_core::wire::Moment;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::api_server::{ApiServer, Watching};
@@ -87,19 +86,8 @@ impl Shell {
         self.progress.heard.store(now, Ordering::Relaxed);
     }
 
-    /// Follows until it is told to stop. What is not committed by then is read again next time.
-    pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        let stopped = async move {
-            // An error means that the cluster was dropped.
-            drop(stop.wait_for(|stop| *stop).await);
-        };
-        tokio::select! {
-            () = stopped => {}
-            () = self.follow() => {}
-        }
-    }
-
-    async fn follow(&mut self) {
+    /// Follows until it is dropped. What is not committed by then is read again next time.
+    pub(crate) async fn run(mut self) {
         let mut follower = loop {
             match self.keeper.position(&self.namespace).await {
                 Ok(position) => {

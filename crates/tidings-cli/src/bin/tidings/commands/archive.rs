@@ -71,7 +71,7 @@ pub(crate) struct Args {
     ///
     /// For example `clusters: [{name: prod, kubeconfig: prod.yaml, context: admin, namespaces:
     /// [shop], eventTTL: 30d}]`. Only the name is needed. Settings: name, kubeconfig, context,
-    /// namespaces, fieldSelector, labelSelector, eventTTL, passThrough, clusterAccess,
+    /// namespaces, fieldSelector, labelSelector, eventTTL, quota, passThrough, clusterAccess,
     /// mirrorDeletions
     #[arg(long, value_name = "FILE", conflicts_with = "context")]
     clusters: Option<PathBuf>,
@@ -89,8 +89,17 @@ pub(crate) struct Args {
     event_ttl: Duration,
     /// File with retention rules in YAML, as for tidings serve, with the further condition cluster.
     /// The first matching rule decides, otherwise --event-ttl
+    ///
+    /// The time counts from when an event was last observed. When the archive is started with other
+    /// rules, they are applied within minutes to everything that is kept.
     #[arg(long, value_name = "FILE")]
     retention_file: Option<PathBuf>,
+    /// Maximum bytes that each cluster takes on disk, with an optional suffix Ki, Mi, Gi, k, M or
+    /// G. Beyond them the events last seen before all others are deleted [default: no limit]
+    ///
+    /// Space is given back some minutes after events were deleted.
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
+    quota: Option<usize>,
     /// Delete an event here when it ends at its source
     #[arg(long)]
     mirror_deletions: bool,
@@ -196,7 +205,8 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         field_selector: args.field_selector,
         label_selector: args.selector,
         event_ttl: args.event_ttl,
-        retention: clusters::retention(args.retention_file.as_deref())?,
+        retention: clusters::Retention::read(args.retention_file.as_deref())?,
+        quota: args.quota,
         mirror_deletions: args.mirror_deletions,
         pass_through: args.pass_through,
         cluster_access: args.cluster_access,

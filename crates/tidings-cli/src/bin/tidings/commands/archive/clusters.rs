@@ -12,6 +12,7 @@ use tidings_store::embedded::EmbeddedOptions;
 
 use super::source::Source;
 use crate::commands::cluster::{ClusterFlags, with_sources};
+use crate::commands::serve::values;
 
 /// Least memory of one cluster's index, in bytes.
 const INDEX_BYTES_MIN: usize = 256 << 10;
@@ -41,7 +42,8 @@ pub(super) struct Defaults {
     pub(super) field_selector: Option<String>,
     pub(super) label_selector: Option<String>,
     pub(super) event_ttl: Duration,
-    pub(super) retention: RetentionRules,
+    pub(super) retention: Retention,
+    pub(super) quota: Option<usize>,
     pub(super) mirror_deletions: bool,
     pub(super) pass_through: bool,
     pub(super) cluster_access: bool,
@@ -61,6 +63,7 @@ pub(super) struct ClusterSetting {
     label_selector: Option<String>,
     #[serde(rename = "eventTTL")]
     event_ttl: Option<String>,
+    quota: Option<String>,
     pass_through: Option<bool>,
     cluster_access: Option<bool>,
     mirror_deletions: Option<bool>,
@@ -79,17 +82,31 @@ pub(super) fn days(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected a duration of at least 1s, such as 90d, 36h or 1d12h".into())
 }
 
-/// The retention rules of a file.
-pub(super) fn retention(path: Option<&Path>) -> Result<RetentionRules, ClusterError> {
-    let Some(path) = path else {
-        return Ok(RetentionRules::default());
-    };
+/// Rules, and the text they were read from.
+#[derive(Default)]
+pub(super) struct Retention {
+    rules: RetentionRules,
+    text: String,
+}
+
+impl Retention {
+    /// The rules of a file.
+    pub(super) fn read(path: Option<&Path>) -> Result<Self, ClusterError> {
+        match path {
+            None => Ok(Self::default()),
+            Some(path) => read_retention(path),
+        }
+    }
+}
+
+fn read_retention(path: &Path) -> Result<Retention, ClusterError> {
     let wrong = |why| ClusterError::File {
         path: path.to_owned(),
         why,
     };
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    RetentionRules::parse(&text).map_err(|error| wrong(error.to_string()))
+    let rules = RetentionRules::parse(&text).map_err(|error| wrong(error.to_string()))?;
+    Ok(Retention { rules, text })
 }
 
 /// The clusters of a file.
@@ -111,6 +128,10 @@ pub(super) fn read(path: &Path) -> Result<Vec<ClusterSetting>, ClusterError> {
         if let Some(text) = &cluster.event_ttl {
             let why = |why| wrong(format!("cluster {:?}: eventTTL: {why}", cluster.name));
             days(text).map_err(why)?;
+        }
+        if let Some(text) = &cluster.quota {
+            let why = |why| wrong(format!("cluster {:?}: quota: {why}", cluster.name));
+            values::bytes(text).map_err(why)?;
         }
         // Beside the file.
         cluster.kubeconfig = cluster.kubeconfig.take().map(|path| folder.join(path));
@@ -223,7 +244,7 @@ impl ClusterSetting {
         Source::new(config, passes, is_asked).map_err(|error| wrong(with_sources(&error)))
     }
 
-    /// How the cluster is followed, one of so many.
+    /// How the cluster is followed beside others, of this number together.
     pub(super) fn options(
         &self,
         defaults: &Defaults,
@@ -256,7 +277,13 @@ impl ClusterSetting {
             Some(text) => days(text).map_err(ClusterError::Name)?,
             None => defaults.event_ttl,
         };
-        let rules = defaults.retention.of_cluster(&self.name);
+        options.rules = format!("{}s\n{}", event_ttl.as_secs(), defaults.retention.text);
+        let quota = match &self.quota {
+            Some(text) => Some(values::bytes(text).map_err(ClusterError::Name)?),
+            None => defaults.quota,
+        };
+        options.quota = quota.map(|bytes| bytes as u64);
+        let rules = defaults.retention.rules.of_cluster(&self.name);
         options.keep_for = Arc::new(move |event| rules.ttl(event).unwrap_or(event_ttl));
         options.mirror_deletions = self.mirror_deletions.unwrap_or(defaults.mirror_deletions);
         options.store = store(defaults.memory / clusters.max(1));
@@ -315,6 +342,7 @@ mod tests {
             ("clusters:\n- name: Prod", "cannot be a cluster's name"),
             ("clusters:\n- name: prod\n  ttl: 1d", "ttl"),
             ("clusters:\n- name: prod\n  eventTTL: long", "eventTTL"),
+            ("clusters:\n- name: prod\n  quota: much", "quota"),
             ("clusters: {}", "line 1"),
         ] {
             let error = read(text).unwrap_err();

@@ -18,7 +18,7 @@ pub(crate) fn duration_of_seconds(text: &str) -> Result<Duration, String> {
         })
 }
 
-/// A number of bytes as Kubernetes writes it: plain, or with Ki, Mi, k or M.
+/// A number of bytes as Kubernetes writes it: plain, or with Ki, Mi, Gi, k, M or G.
 pub(crate) fn bytes(text: &str) -> Result<usize, String> {
     let end = text
         .find(|character: char| !character.is_ascii_digit())
@@ -28,8 +28,10 @@ pub(crate) fn bytes(text: &str) -> Result<usize, String> {
         "" => Some(1),
         "k" => Some(1000),
         "M" => Some(1_000_000),
+        "G" => Some(1_000_000_000),
         "Ki" => Some(1 << 10),
         "Mi" => Some(1 << 20),
+        "Gi" => Some(1 << 30),
         _ => None,
     };
     unit.zip(number.parse::<usize>().ok())
@@ -48,6 +50,7 @@ mod tests {
             ("65536", Some(65_536)),
             ("64Ki", Some(65_536)),
             ("1M", Some(1_000_000)),
+            ("2Gi", Some(2 << 30)),
             ("0", None),
             ("1.5Mi", None),
             ("64KiB", None),

@@ -1,0 +1,243 @@
+//! What the follower does about each thing that goes wrong.
+
+use super::follower::{Answer, Commit, Failure, Follower, Page, Rules, State, Step};
+use crate::keep::position::{Cause, Gap, Position};
+
+const NOW: i64 = 1_700_000_000_000;
+const SECOND: i64 = 1000;
+
+fn rules() -> Rules {
+    Rules {
+        page: 500,
+        retry: (SECOND, 30 * SECOND),
+        refused: 60 * SECOND,
+        slack: 2 * SECOND,
+    }
+}
+
+fn follower(position: Option<Position>) -> Follower {
+    Follower::new(
+        rules(),
+        String::new(),
+        position,
+        fastrand::Rng::with_seed(7),
+    )
+}
+
+/// Followed up to version 100, half a minute ago.
+fn reached() -> Position {
+    Position {
+        version: Some(100),
+        latest: 100,
+        identity: Some("one".into()),
+        since: NOW - 1000 * SECOND,
+        complete_until: NOW - 30 * SECOND,
+        ..Position::default()
+    }
+}
+
+fn answer(version: u64) -> Answer {
+    Answer {
+        identity: Some("one".into()),
+        version,
+    }
+}
+
+fn commit(follower: &mut Follower, commit: Option<Commit>) -> Option<Gap> {
+    let commit = commit?;
+    follower.committed(commit.position);
+    commit.gap
+}
+
+/// Reads a list of one page, and returns the gap that it ends.
+fn list(follower: &mut Follower, now: i64, version: u64) -> Option<Gap> {
+    assert!(matches!(follower.step(), Step::List { token: None, .. }));
+    let page = Page {
+        version,
+        token: None,
+    };
+    let listed = follower.listed(now, page);
+    commit(follower, listed)
+}
+
+#[test]
+fn an_archive_that_is_level_again_states_no_gap() {
+    let mut follower = follower(Some(reached()));
+    let answered = follower.answered(NOW, answer(5000));
+    assert_eq!(answered, None);
+    assert_eq!(follower.step(), Step::Watch { after: 100 });
+    follower.alive();
+    assert_eq!(follower.state(), (State::Watching, None));
+}
+
+/// What happens while it is followed, and why versions may be missing if the source has then
+/// forgotten what came meanwhile.
+#[test]
+fn what_was_forgotten_is_a_gap_that_says_why() {
+    let failure = |failure: Failure| {
+        move |follower: &mut Follower| {
+            let failed = follower.failed(NOW, failure.clone());
+            assert_eq!(failed, None);
+        }
+    };
+    let other = Failure::Other {
+        why: "connection refused".into(),
+        retry_after: None,
+    };
+    type Happens = Box<dyn Fn(&mut Follower)>;
+    let cases: [(Happens, Cause, State); 5] = [
+        (
+            Box::new(failure(other)),
+            Cause::Unreachable,
+            State::Unreachable,
+        ),
+        (
+            Box::new(failure(Failure::Forbidden("no".into()))),
+            Cause::Forbidden,
+            State::Forbidden,
+        ),
+        (
+            Box::new(|follower| follower.not_committed(NOW, "disk full".into())),
+            Cause::Storage,
+            State::StorageFailed,
+        ),
+        (
+            Box::new(|follower| {
+                follower.closed();
+                let another = Answer {
+                    identity: Some("another".into()),
+                    version: 7,
+                };
+                assert_eq!(follower.answered(NOW, another), None);
+            }),
+            Cause::OtherCluster,
+            State::OtherCluster,
+        ),
+        (
+            Box::new(|follower| follower.closed()),
+            Cause::Compacted,
+            State::Watching,
+        ),
+    ];
+    for (happens, cause, state) in cases {
+        let mut follower = follower(Some(reached()));
+        follower.answered(NOW, answer(100));
+        follower.alive();
+        happens(&mut follower);
+        assert_eq!(follower.state().0, state, "{cause:?}");
+        let later = NOW + 3600 * SECOND;
+        follower.waited(later);
+        assert_eq!(follower.step(), Step::Ask, "{cause:?}");
+        follower.answered(later, answer(900));
+        let failed = follower.failed(later, Failure::Expired);
+        assert_eq!(commit(&mut follower, failed), None);
+        let gap = list(&mut follower, later + SECOND, 901);
+        let expected = Gap {
+            from: NOW - 30 * SECOND,
+            to: later + SECOND,
+            cause,
+            namespace: String::new(),
+        };
+        assert_eq!(gap, Some(expected));
+        assert_eq!(follower.answered(later, answer(901)), None);
+        assert_eq!(follower.step(), Step::Watch { after: 901 });
+    }
+}
+
+#[test]
+fn an_archive_that_was_absent_for_too_long_says_so_however_often_it_is_killed() {
+    let mut position = Some(reached());
+    for _ in 0..3 {
+        let mut follower = follower(position);
+        follower.answered(NOW, answer(900));
+        if let Step::Watch { .. } = follower.step() {
+            let failed = follower.failed(NOW, Failure::Expired);
+            commit(&mut follower, failed);
+        }
+        let page = Page {
+            version: 900,
+            token: Some("next".into()),
+        };
+        let listed = follower.listed(NOW, page);
+        assert_eq!(commit(&mut follower, listed), None);
+        position = follower.position().cloned();
+    }
+    let mut follower = follower(position);
+    follower.answered(NOW, answer(950));
+    let gap = list(&mut follower, NOW, 950).unwrap();
+    assert_eq!((gap.from, gap.cause), (NOW - 30 * SECOND, Cause::Absent));
+}
+
+#[test]
+fn another_cluster_is_asked_again_now_and_then_and_nothing_of_it_is_kept() {
+    let mut follower = follower(Some(reached()));
+    let another = Answer {
+        identity: Some("another".into()),
+        version: 7,
+    };
+    for round in 0..3 {
+        let now = NOW + round * 60 * SECOND;
+        assert_eq!(follower.answered(now, another.clone()), None);
+        assert_eq!(
+            follower.step(),
+            Step::Wait {
+                until: now + 60 * SECOND
+            }
+        );
+        let (state, why) = follower.state();
+        assert_eq!(state, State::OtherCluster);
+        assert!(
+            why.is_some_and(|why| why.contains("another, not one")),
+            "{why:?}"
+        );
+        follower.waited(now + 60 * SECOND);
+    }
+    assert_eq!(follower.position(), Some(&reached()));
+}
+
+#[test]
+fn a_source_that_went_back_is_read_anew_in_another_epoch() {
+    let mut follower = follower(Some(reached()));
+    let answered = follower.answered(NOW, answer(60)).unwrap();
+    // The commit fails, and by the next time the source has caught up.
+    follower.not_committed(NOW, "disk full".into());
+    follower.waited(NOW + 60 * SECOND);
+    let again = follower.answered(NOW + 60 * SECOND, answer(200)).unwrap();
+    for commit in [&answered, &again] {
+        let Position {
+            epoch,
+            version,
+            latest,
+            ..
+        } = commit.position;
+        assert_eq!((epoch, version, latest), (1, None, 0));
+    }
+    commit(&mut follower, Some(again));
+    let gap = list(&mut follower, NOW + 61 * SECOND, 201).unwrap();
+    assert_eq!((gap.from, gap.cause), (NOW - 30 * SECOND, Cause::Rewound));
+}
+
+#[test]
+fn a_page_that_is_too_large_is_read_in_halves_and_a_wait_is_at_least_what_is_asked_for() {
+    let mut follower = follower(None);
+    let answered = follower.answered(NOW, answer(5));
+    commit(&mut follower, answered);
+    for limit in [500, 250, 125] {
+        assert_eq!(follower.step(), Step::List { token: None, limit });
+        follower.failed(NOW, Failure::TooLarge);
+        follower.waited(i64::MAX);
+        let answered = follower.answered(NOW, answer(5));
+        commit(&mut follower, answered);
+    }
+    let busy = Failure::Other {
+        why: "busy".into(),
+        retry_after: Some(77 * SECOND),
+    };
+    follower.failed(NOW, busy);
+    assert_eq!(
+        follower.step(),
+        Step::Wait {
+            until: NOW + 77 * SECOND
+        }
+    );
+}

@@ -1,0 +1,192 @@
+//! What is kept for how long: changed rules are applied to what is there, and a quota of bytes
+//! takes the oldest events first.
+//!
+//! An event's end is written with its newest version, so rules apply to it from then on. When they
+//! change, every record is given the end that the new rules give it, once, in the background. Space
+//! is given back by the store some time after events ended, so a quota is approached in steps, each
+//! of which waits for what the one before has freed.
+
+use std::sync::atomic::Ordering;
+
+use serde::{Deserialize, Serialize};
+use tidings_api::codec;
+use tidings_store::{
+    CountsRequest, Expected, HOUR_MILLIS, ListRequest, NewRecord, NewestRequest, ReadError, Record,
+    Store, UnixMillis, Write, WriteError,
+};
+
+use super::keeper::{KeepError, Keeper, index, json, parse};
+use super::keys::{self, EARLIEST};
+use crate::version::record;
+
+/// Records that are looked at together.
+const PAGE: usize = 500;
+/// Of its quota, what a cluster takes after a step, in percent.
+const TARGET: u64 = 90;
+
+/// What was taken to keep a quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trimmed {
+    /// Events that were deleted.
+    pub events: u64,
+    /// All events last seen before this were, in milliseconds since 1970.
+    pub before: i64,
+}
+
+/// Gives every record the end that the rules give it, unless these rules did so before.
+pub(crate) async fn apply(keeper: &Keeper, rules: &str) -> Result<(), KeepError> {
+    let key = bytes::Bytes::from_static(keys::RETENTION);
+    let found = keeper.store.get(key.clone()).await?;
+    if found.is_some_and(|found| found.value == rules.as_bytes()) {
+        return Ok(());
+    }
+    for (prefix, after) in [(keys::CHUNKS, &b""[..]), (b"", keys::BEFORE_EVENTS)] {
+        let mut after = bytes::Bytes::from_static(after);
+        loop {
+            let request = ListRequest::prefix(prefix).limit(PAGE).after(after);
+            let page = keeper.store.list(request).await?;
+            let Some(last) = page.records.last() else {
+                break;
+            };
+            after = last.key.clone();
+            for record in &page.records {
+                apply_to(keeper, record).await?;
+            }
+        }
+    }
+    let write = Write::put(key, NewRecord::new(rules.to_owned()));
+    keeper.store.write_all(vec![write]).await?;
+    Ok(())
+}
+
+async fn apply_to(keeper: &Keeper, found: &Record) -> Result<(), KeepError> {
+    let Ok(record) = record::Record::decode(&found.value) else {
+        return Ok(());
+    };
+    let Ok(event) = codec::decode_stored(&record.event, 0) else {
+        return Ok(());
+    };
+    let end = keeper.end_of(&event, UnixMillis(record.version.observed_at));
+    if found.expires_at == Some(end) {
+        return Ok(());
+    }
+    let new = (end > keeper.clock.now()).then(|| {
+        let is_event = !keys::is_own(&found.key);
+        let new = NewRecord::new(found.value.clone()).expires_at(end);
+        if is_event {
+            new.index(index(&event))
+        } else {
+            new
+        }
+    });
+    let write = Write {
+        key: found.key.clone(),
+        record: new,
+        expected: Expected::At(found.revision),
+    };
+    ignore_overtaken(keeper.store.write_all(vec![write]).await)
+}
+
+/// What was written meanwhile was written by the rules that are in force.
+fn ignore_overtaken<T>(written: Result<T, WriteError>) -> Result<(), KeepError> {
+    match written {
+        Ok(_)
+        | Err(
+            WriteError::Conflict { .. } | WriteError::NotFound | WriteError::AlreadyExpired { .. },
+        ) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What was taken to keep the quota until now.
+pub(crate) async fn trimmed(keeper: &Keeper) -> Result<Trimmed, ReadError> {
+    let found = keeper
+        .store
+        .get(bytes::Bytes::from_static(keys::TRIMMED))
+        .await?;
+    let found = found.map(|found| parse(&found.value)).transpose()?;
+    Ok(found.unwrap_or_default())
+}
+
+/// If the cluster takes more than its quota, deletes the events last seen before all others;
+/// whether it did.
+pub(crate) async fn trim(keeper: &Keeper, quota: u64) -> Result<bool, KeepError> {
+    let stats = keeper.store.stats().await?;
+    if stats.disk_bytes <= quota {
+        return Ok(false);
+    }
+    // What the values take before compression is the measure of what is freed.
+    let surplus = stats.disk_bytes - quota / 100 * TARGET;
+    let share = u128::from(stats.value_bytes) * u128::from(surplus) / u128::from(stats.disk_bytes);
+    let mut left = u64::try_from(share).unwrap_or(u64::MAX);
+    let mut total = trimmed(keeper).await?;
+    for hour in hours(keeper).await?.into_iter().rev() {
+        if left == 0 {
+            break;
+        }
+        let mut after = None;
+        // Whole hours, so that it can be said of all before one that they are gone.
+        loop {
+            let request = NewestRequest {
+                since: Some(hour),
+                until: Some(UnixMillis(hour.0.saturating_add(HOUR_MILLIS))),
+                limit: PAGE,
+                after,
+                ..NewestRequest::default()
+            };
+            let page = keeper.store.newest(request).await?;
+            let removed: usize = page.records.iter().map(|record| record.value.len()).sum();
+            let deletes = page.records.iter().map(|record| Write {
+                key: record.key.clone(),
+                record: None,
+                expected: Expected::At(record.revision),
+            });
+            total.events += page.records.len() as u64;
+            total.before = hour.0.saturating_add(HOUR_MILLIS);
+            let mut writes: Vec<_> = deletes.collect();
+            writes.push(Write::put(keys::TRIMMED, NewRecord::new(json(&total))));
+            for record in &page.records {
+                left = left.saturating_sub(delete_chunks(keeper, record).await?);
+            }
+            // If one of them was observed again, it is no longer old; the others are next time.
+            ignore_overtaken(keeper.store.write_all(writes).await)?;
+            let counter = &keeper.counters.over_quota;
+            counter.fetch_add(page.records.len() as u64, Ordering::Relaxed);
+            left = left.saturating_sub(removed as u64);
+            after = page.place;
+            if !page.more {
+                break;
+            }
+        }
+    }
+    Ok(true)
+}
+
+async fn delete_chunks(keeper: &Keeper, found: &Record) -> Result<u64, KeepError> {
+    let uid = record::Record::decode(&found.value).map(|record| record.uid);
+    let uid = uid.unwrap_or_default();
+    let id = keys::id(&String::from_utf8_lossy(&uid), &found.key);
+    keeper.delete_chunks(&id).await
+}
+
+/// The hours in which events were last seen, the latest first.
+async fn hours(keeper: &Keeper) -> Result<Vec<UnixMillis>, ReadError> {
+    let mut hours = Vec::new();
+    let mut after = None;
+    loop {
+        let request = CountsRequest {
+            since: Some(EARLIEST),
+            after,
+            limit: PAGE,
+            ..CountsRequest::default()
+        };
+        let page = keeper.store.counts(request).await?;
+        hours.extend(page.counts.iter().map(|count| count.hour));
+        hours.dedup();
+        match page.counts.last() {
+            Some(last) if page.more => after = Some((last.hour, last.reason.clone())),
+            _ => return Ok(hours),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Months pass by a clock that is moved: what is there, and for how long.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_pb::api::core::v1::Event;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use tidings_store::clock::{Clock, ManualClock};
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidings_store::{ListRequest, Store, UnixMillis};
+
+use super::coverage::Coverage;
+use super::keeper::{KeepFor, Keeper, Observation};
+use super::position::Position;
+use super::{keys, retention};
+
+const START: i64 = 1_700_000_000_000;
+const HOUR: i64 = 3_600_000;
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+struct Kept {
+    keeper: Keeper,
+    clock: ManualClock,
+    position: Position,
+    version: u64,
+}
+
+impl Kept {
+    fn open(folder: &Path, keep_for: KeepFor) -> Self {
+        let clock = ManualClock::at(UnixMillis(START));
+        let mut options = EmbeddedOptions::default();
+        options.clock = Arc::new(clock.clone());
+        options.expire_by_itself = false;
+        options.free_space_min = 0;
+        let store = Arc::new(EmbeddedStore::open(folder, options).unwrap());
+        Self {
+            keeper: Keeper::new(store, Arc::new(clock.clone()), keep_for, false),
+            clock,
+            position: Position::default(),
+            version: 1,
+        }
+    }
+
+    /// Events of one moment, half of them warnings.
+    async fn observe(&mut self, number: u64) {
+        let seconds = self.clock.now().0 / 1000;
+        let observations = (0..number).map(|at| {
+            self.version += 1;
+            let version = self.version;
+            let event = Event {
+                metadata: Some(ObjectMeta {
+                    name: Some(format!("web.{version}")),
+                    namespace: Some("shop".into()),
+                    uid: Some(format!("uid-{version}")),
+                    ..ObjectMeta::default()
+                }),
+                r#type: Some(if at % 2 == 0 { "Warning" } else { "Normal" }.into()),
+                last_timestamp: Some(Time {
+                    seconds: Some(seconds),
+                    nanos: None,
+                }),
+                ..Event::default()
+            };
+            Observation {
+                event,
+                version,
+                is_gone: false,
+            }
+        });
+        let observations: Vec<_> = observations.collect();
+        let kept = self
+            .keeper
+            .keep(&observations, "", &mut self.position, None);
+        kept.await.unwrap();
+    }
+
+    async fn events(&self) -> Vec<Event> {
+        let request = ListRequest::default().after(keys::BEFORE_EVENTS);
+        let page = self.keeper.store.list(request).await.unwrap();
+        let records = page.records.iter();
+        let events = records.map(|record| {
+            let event = crate::version::record::event(&record.value).unwrap();
+            tidings_api::codec::decode_stored(&event, 0).unwrap()
+        });
+        events.collect()
+    }
+}
+
+/// So many days for warnings, and a week for the others.
+fn days(warnings: Arc<Mutex<u32>>) -> KeepFor {
+    Arc::new(move |event: &Event| match event.r#type() {
+        "Warning" => DAY * *warnings.lock().unwrap(),
+        _ => DAY * 7,
+    })
+}
+
+#[tokio::test]
+async fn each_event_is_kept_as_long_as_the_rules_say_and_changed_rules_act_on_what_is_there() {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let folder = folder.unwrap();
+    let warnings = Arc::new(Mutex::new(30));
+    let mut kept = Kept::open(folder.path(), days(Arc::clone(&warnings)));
+    retention::apply(&kept.keeper, "30d").await.unwrap();
+    for hour in 0..90 * 24_u64 {
+        kept.observe(4).await;
+        kept.clock.advance(HOUR);
+        kept.keeper.store.expire().await.unwrap();
+        if hour % 240 == 239 {
+            let events = kept.events().await;
+            let of = |kind: &str| events.iter().filter(|event| event.r#type() == kind).count();
+            let passed = usize::try_from(hour).unwrap() + 1;
+            // What was observed exactly its time ago has ended.
+            let expected = |hours: usize| 2 * passed.min(hours - 1);
+            let found = (of("Warning"), of("Normal"));
+            assert_eq!(found, (expected(30 * 24), expected(7 * 24)), "{hour}");
+        }
+    }
+    *warnings.lock().unwrap() = 3;
+    // The rules are the same by their name, and nothing is looked at.
+    retention::apply(&kept.keeper, "30d").await.unwrap();
+    let before = kept.events().await.len();
+    retention::apply(&kept.keeper, "3d").await.unwrap();
+    kept.keeper.store.expire().await.unwrap();
+    let after = kept.events().await.len();
+    assert_eq!(before - after, 2 * (30 - 3) * 24);
+    let coverage = Coverage::read(&kept.keeper).await.unwrap();
+    assert_eq!(coverage.followed[0].1.versions, 4 * 90 * 24);
+    kept.keeper.store.close().await;
+}
+
+#[tokio::test]
+async fn beyond_its_quota_a_cluster_loses_its_oldest_events_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
+    for _ in 0..20 {
+        kept.observe(50).await;
+        kept.clock.advance(HOUR);
+    }
+    let disk_bytes = kept.keeper.store.stats().await.unwrap().disk_bytes;
+    assert!(!retention::trim(&kept.keeper, disk_bytes).await.unwrap());
+    assert_eq!(kept.events().await.len(), 1000);
+    assert!(retention::trim(&kept.keeper, disk_bytes / 2).await.unwrap());
+    let events = kept.events().await;
+    let trimmed = Coverage::read(&kept.keeper).await.unwrap().trimmed;
+    assert_eq!(trimmed.events, 1000 - events.len() as u64);
+    assert!((400..=700).contains(&trimmed.events), "{trimmed:?}");
+    let seen = |event: &Event| event.last_timestamp.unwrap().seconds.unwrap() * 1000;
+    assert!(events.iter().all(|event| seen(event) >= trimmed.before));
+    kept.keeper.store.close().await;
+}
