@@ -1,6 +1,8 @@
 //! Every verb of the command as a user runs it: the program, against servers that are real.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(unix)]
+mod archive;
 mod deploy;
 mod documents;
 mod events;
