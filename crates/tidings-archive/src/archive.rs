@@ -311,6 +311,11 @@ impl Cluster {
     }
 }
 
+/// Of the place where a page of versions continues, the bits that count the versions of a record;
+/// a record has some hundreds at most.
+const COUNT_BITS: u32 = 16;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+
 /// What an archive knows of a cluster beside the newest versions of its events.
 #[derive(Clone)]
 pub struct Past {
@@ -342,43 +347,48 @@ impl Past {
             gone_at: newest.gone.map(|gone| UnixMillis(gone.observed_at)),
             ..Versions::default()
         };
-        // Versions are counted from the newest; a page continues in the chunk that it ended in.
-        let (mut chunks, mut skipped) = (newest.chunks, after.unwrap_or(0));
-        let mut at = 0;
+        // Records are numbered, the newest one last; a page ends before a version of one of them,
+        // which is counted from the oldest of that record: newer ones may come before it.
+        let (mut number, mut left) = match after {
+            Some(after) => (after >> COUNT_BITS, Some(after & COUNT_MASK)),
+            None => (newest.chunks, None),
+        };
         let mut record = Some(newest);
-        let mut before = None;
-        while let Some(read) = record.take() {
-            for version in read.versions() {
-                let (version, event) = version.map_err(damaged)?;
-                // The first of a chunk may be one that was renamed.
-                if before.replace((version.epoch, version.number))
-                    == Some((version.epoch, version.number))
-                {
-                    continue;
-                }
-                at += 1;
-                if skipped > 0 {
-                    skipped -= 1;
-                    continue;
-                }
+        loop {
+            let found = match record.take() {
+                Some(newest) if newest.chunks == number => Some(newest),
+                _ => self.chunk(&id, number).await?,
+            };
+            // A chunk whose time is over is no longer there, nor are those before it.
+            let Some(found) = found else {
+                return Ok(Some(page));
+            };
+            let versions: Vec<_> = found.versions().collect();
+            let total = versions.len() as u64;
+            let wanted = left.take().unwrap_or(total).min(total);
+            let skipped = usize::try_from(total - wanted).unwrap_or(usize::MAX);
+            for (version, at) in versions.into_iter().skip(skipped).zip((0..wanted).rev()) {
                 if page.versions.len() >= limit {
-                    page.more = Some(at - 1);
+                    page.more = Some(number << COUNT_BITS | (at + 1) & COUNT_MASK);
                     return Ok(Some(page));
                 }
+                let (version, event) = version.map_err(damaged)?;
                 page.versions.push(ObservedVersion {
                     event,
                     version: version.number,
                     observed_at: UnixMillis(version.observed_at),
                 });
             }
-            // A chunk whose time is over is no longer there, nor are those before it.
-            if let Some(number) = chunks.checked_sub(1) {
-                chunks = number;
-                let chunk = self.keeper.store.get(keys::chunk(&id, number)).await?;
-                record = chunk.map(|chunk| decode(&chunk.value)).transpose()?;
+            match number.checked_sub(1) {
+                Some(before) => number = before,
+                None => return Ok(Some(page)),
             }
         }
-        Ok(Some(page))
+    }
+
+    async fn chunk(&self, id: &[u8], number: u64) -> Result<Option<Record>, ReadError> {
+        let chunk = self.keeper.store.get(keys::chunk(id, number)).await?;
+        chunk.map(|chunk| decode(&chunk.value)).transpose()
     }
 
     /// From when to when the cluster is covered.

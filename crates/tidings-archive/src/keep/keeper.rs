@@ -323,9 +323,14 @@ impl Keeper {
         let expires_at = expires_at.unwrap_or_else(|| self.end(&event));
         // Its chunks are under its uid, whatever its name is.
         let id = keys::id(&uid, &keys::event(namespace, name));
-        let (record, chunk) = record.renamed(codec::encode_stored(&mut event));
-        let at = keys::chunk(&id, chunk.chunks);
-        batch.chunks.push((at, chunk, expires_at));
+        let Ok((record, chunk)) = record.renamed(codec::encode_stored(&mut event)) else {
+            batch.damaged += 1;
+            return Ok(());
+        };
+        if let Some(chunk) = chunk {
+            let at = keys::chunk(&id, chunk.chunks);
+            batch.chunks.push((at, chunk, expires_at));
+        }
         self.slot(&key, batch)
             .await?
             .change(record, index, expires_at);

@@ -124,15 +124,27 @@ impl Record {
         (followed, chunk.then_some(self))
     }
 
-    /// The record under another name, and the chunk that this one becomes.
-    pub(crate) fn renamed(self, event: Bytes) -> (Self, Self) {
+    /// The record under another name, and the chunk that its older versions become, if there are
+    /// any: they were made of the newest one with its former name.
+    pub(crate) fn renamed(self, event: Bytes) -> Result<(Self, Option<Self>), Damaged> {
+        let mut past: &[u8] = &self.past;
+        let older = (!past.is_empty())
+            .then(|| older(&(self.version, self.event.clone()), &mut past).ok_or(Damaged))
+            .transpose()?;
+        let chunk = older.map(|(version, event)| Self {
+            event,
+            version,
+            gone: None,
+            past: self.past.slice(self.past.len() - past.len()..),
+            ..self.clone()
+        });
         let renamed = Self {
             event,
-            chunks: self.chunks + 1,
+            chunks: self.chunks + u64::from(chunk.is_some()),
             past: Bytes::new(),
-            ..self.clone()
+            ..self
         };
-        (renamed, self)
+        Ok((renamed, chunk))
     }
 
     pub(crate) fn encode(&self) -> Bytes {
@@ -339,6 +351,27 @@ mod tests {
             number -= 1;
         }
         assert_eq!(number, 0);
+    }
+
+    #[test]
+    fn a_record_that_is_renamed_keeps_its_older_versions_in_a_chunk() {
+        let mut record = Record::new(backing_off(1), Bytes::from_static(b"uid"), version(1));
+        let (renamed, chunk) = record.clone().renamed(Bytes::from_static(b"new")).unwrap();
+        assert_eq!((renamed.chunks, chunk), (0, None));
+        for number in 2..5 {
+            let at = version(u64::try_from(number).unwrap());
+            record = record.followed_by(backing_off(number), at).0;
+        }
+        let (renamed, chunk) = record.renamed(Bytes::from_static(b"new")).unwrap();
+        let newest: Vec<_> = renamed.versions().map(Result::unwrap).collect();
+        assert_eq!(newest, [(version(4), Bytes::from_static(b"new"))]);
+        let older: Vec<_> = chunk.unwrap().versions().map(Result::unwrap).collect();
+        let expected = [3, 2, 1].map(|number: i32| {
+            let at = version(u64::try_from(number).unwrap());
+            (at, backing_off(number))
+        });
+        assert_eq!(older, expected);
+        assert_eq!((renamed.versions, renamed.chunks), (4, 1));
     }
 
     #[test]
