@@ -60,6 +60,8 @@ fn list(follower: &mut Follower, now: i64, version: u64) -> Option<Gap> {
     commit(follower, listed)
 }
 
+type Happens = Box<dyn Fn(&mut Follower)>;
+
 #[test]
 fn an_archive_that_is_level_again_states_no_gap() {
     let mut follower = follower(Some(reached()));
@@ -84,7 +86,6 @@ fn what_was_forgotten_is_a_gap_that_says_why() {
         why: "connection refused".into(),
         retry_after: None,
     };
-    type Happens = Box<dyn Fn(&mut Follower)>;
     let cases: [(Happens, Cause, State); 5] = [
         (
             Box::new(failure(other)),
@@ -114,7 +115,7 @@ fn what_was_forgotten_is_a_gap_that_says_why() {
             State::OtherCluster,
         ),
         (
-            Box::new(|follower| follower.closed()),
+            Box::new(Follower::closed),
             Cause::Compacted,
             State::Watching,
         ),

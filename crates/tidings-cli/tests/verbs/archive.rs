@@ -29,11 +29,11 @@ impl Archive {
     /// An archive of these clusters, by their names.
     fn start(clusters: &[(&str, &Cluster)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut file = "clusters:\n".to_owned();
-        for (name, cluster) in clusters {
+        let clusters = clusters.iter().map(|(name, cluster)| {
             let kubeconfig = cluster.kubeconfig();
-            file += &format!("- name: {name}\n  kubeconfig: {}\n", kubeconfig.display());
-        }
+            format!("- name: {name}\n  kubeconfig: {}\n", kubeconfig.display())
+        });
+        let file = format!("clusters:\n{}", clusters.collect::<String>());
         let path = folder.path().join("clusters.yaml");
         std::fs::write(&path, file).unwrap();
         let data = folder.path().join("data");
@@ -180,7 +180,7 @@ async fn every_version_of_an_event_is_read_back() {
     for count in 2..5 {
         let patch = kube::api::Patch::Merge(serde_json::json!({"count": count}));
         events
-            .patch("web.1", &Default::default(), &patch)
+            .patch("web.1", &kube::api::PatchParams::default(), &patch)
             .await
             .unwrap();
     }

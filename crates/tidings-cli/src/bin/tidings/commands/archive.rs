@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use tidings_archive::Cluster;
 use tidings_server::{RunningClusters, StartOptions};
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 
 use super::serve::audit::AuditFlags;
 use super::serve::limits::LimitFlags;
@@ -177,7 +178,7 @@ fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
         return Err(format!("there is no cluster {name:?} in {}", data_dir.display()).into());
     }
     // It can be opened only if no archive has it open.
-    let store = tidings_store::embedded::EmbeddedStore::open(&folder, Default::default());
+    let store = EmbeddedStore::open(&folder, EmbeddedOptions::default());
     let store = store.map_err(|error| clusters::ClusterError::Store {
         name: name.to_owned(),
         source: error.into(),
@@ -214,7 +215,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     };
     let settings = match &args.clusters {
         Some(file) => clusters::read(file)?,
-        None => defaults.of_contexts(&args.context, args.name).await?,
+        None => defaults.of_contexts(&args.context, args.name)?,
     };
     let mut options = StartOptions::new(&args.data_dir);
     options.bind_address = args.bind_address;
@@ -282,7 +283,7 @@ impl Archive {
             name: name.clone(),
             source: error,
         })?;
-        let served = Served::of(&cluster, source)?;
+        let served = Served::of(&cluster, &source)?;
         self.server.add(served).await?;
         self.followed.insert(name, (setting, cluster));
         Ok(())

@@ -88,10 +88,8 @@ pub(crate) async fn versions(
         if let Some(Value::Array(items)) = items {
             versions.extend(items.into_iter().map(Event::new));
         }
-        token = page["metadata"]["continue"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
+        let next = page["metadata"]["continue"].as_str();
+        next.unwrap_or_default().clone_into(&mut token);
         if token.is_empty() {
             return Ok(versions);
         }

@@ -92,7 +92,7 @@ fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()>
             "VERSIONS",
             "DISK",
         ],
-        clusters.collect(),
+        &clusters.collect::<Vec<_>>(),
         screen,
         out,
     )?;
@@ -114,12 +114,12 @@ fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()>
     }
     writeln!(out)?;
     let headings = ["CLUSTER", "NAMESPACE", "GAP FROM", "TO", "CAUSE"];
-    table(&headings, gaps, screen, out)
+    table(&headings, &gaps, screen, out)
 }
 
 fn table(
     headings: &[&str],
-    rows: Vec<Vec<Cell>>,
+    rows: &[Vec<Cell>],
     screen: Screen,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -129,11 +129,11 @@ fn table(
     let headings: Vec<_> = headings.collect();
     let mut layout = Layout::default();
     layout.grow(&headings);
-    for row in &rows {
+    for row in rows {
         layout.grow(row);
     }
     writeln!(out, "{}", layout.line(&headings, screen))?;
-    for row in &rows {
+    for row in rows {
         writeln!(out, "{}", layout.line(row, screen))?;
     }
     Ok(())

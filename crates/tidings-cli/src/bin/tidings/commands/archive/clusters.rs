@@ -180,7 +180,7 @@ fn name_of_context(context: &str) -> String {
 
 impl Defaults {
     /// The clusters of some contexts, or of the current one.
-    pub(super) async fn of_contexts(
+    pub(super) fn of_contexts(
         &self,
         contexts: &[String],
         name: Option<String>,

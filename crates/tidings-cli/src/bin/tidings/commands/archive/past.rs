@@ -40,7 +40,7 @@ impl Served {
     /// The cluster's address or authority cannot be passed requests to.
     pub(super) fn of(
         cluster: &Cluster,
-        source: Source,
+        source: &Source,
     ) -> Result<FollowedCluster, PassThroughError> {
         let pass_through = source.pass_through()?;
         let past = cluster.past();
@@ -53,7 +53,9 @@ impl Served {
             measuring: measuring.abort_handle(),
         };
         let mut followed = FollowedCluster::new(cluster.name(), cluster.store(), Arc::new(served));
-        followed.store_identity = cluster.store_identity().to_owned();
+        cluster
+            .store_identity()
+            .clone_into(&mut followed.store_identity);
         followed.pass_through = pass_through;
         if source.is_asked {
             followed.security = ClusterSecurity::of_cluster(Arc::new(source.reviewer()));
