@@ -215,7 +215,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     };
     let settings = match &args.clusters {
         Some(file) => clusters::read(file)?,
-        None => defaults.of_contexts(&args.context, args.name)?,
+        None => defaults.of_contexts(&args.context, args.name.as_deref())?,
     };
     let mut options = StartOptions::new(&args.data_dir);
     options.bind_address = args.bind_address;

@@ -183,7 +183,7 @@ impl Defaults {
     pub(super) fn of_contexts(
         &self,
         contexts: &[String],
-        name: Option<String>,
+        name: Option<&str>,
     ) -> Result<Vec<ClusterSetting>, ClusterError> {
         if name.is_some() && contexts.len() > 1 {
             let why = "--name is for one cluster: give each a name with --clusters";
@@ -199,11 +199,11 @@ impl Defaults {
         }
         let mut settings = Vec::<ClusterSetting>::new();
         for context in contexts {
-            let given = name.clone();
-            let name = given.unwrap_or_else(|| match &context {
-                Some(context) => name_of_context(context),
-                None => "in-cluster".into(),
-            });
+            let name = match (name, &context) {
+                (Some(name), _) => name.to_owned(),
+                (None, Some(context)) => name_of_context(context),
+                (None, None) => "in-cluster".into(),
+            };
             check_name(&name)?;
             if let Some(other) = settings.iter().find(|setting| setting.name == name) {
                 let other = other.context.as_deref().unwrap_or_default();
