@@ -83,6 +83,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
         judge.arg("--verbose");
     }
     let judged = command::run(&mut judge);
+    let judged = judged.and(command::run(judge.arg("--archive")));
     if args.only.is_some() || args.cases.is_some() {
         return judged;
     }

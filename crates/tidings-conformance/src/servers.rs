@@ -186,6 +186,22 @@ impl ApiServer {
         program: &Path,
         arguments: &[&str],
     ) -> Result<Self, StartError> {
+        Self::start_ours(program, "serve", arguments).await
+    }
+
+    /// Starts `tidings archive` that follows a server, as a mirror of it, and waits until it is
+    /// ready. kubectl's address is that of the cluster, the client's that of the root.
+    pub(crate) async fn start_archive(program: &Path, source: &Self) -> Result<Self, StartError> {
+        let kubeconfig = source.kubeconfig.display().to_string();
+        let arguments = ["--kubeconfig", &kubeconfig, "--mirror-deletions"];
+        Self::start_ours(program, "archive", &arguments).await
+    }
+
+    async fn start_ours(
+        program: &Path,
+        verb: &str,
+        arguments: &[&str],
+    ) -> Result<Self, StartError> {
         let folder = tempfile::tempdir()?;
         let place = folder.path();
         let tokens = place.join("tokens.csv");
@@ -195,7 +211,7 @@ impl ApiServer {
         let mut process = spawn(
             program,
             Command::new(program)
-                .args(["serve", "--secure-port", "0", "--data-dir"])
+                .args([verb, "--secure-port", "0", "--data-dir"])
                 .arg(&data)
                 .arg("--token-auth-file")
                 .arg(&tokens)
@@ -223,9 +239,10 @@ impl ApiServer {
             });
         };
         let certificate = data.join("pki/ca.crt");
+        let root = address.split('/').next().unwrap_or_default();
         Ok(Self {
+            client: Client::new(root, &std::fs::read(&certificate)?)?,
             kubeconfig: write_kubeconfig(place, &address, &certificate)?,
-            client: Client::new(&address, &std::fs::read(&certificate)?)?,
             process,
             _folder: folder,
         })

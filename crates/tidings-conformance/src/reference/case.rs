@@ -101,6 +101,25 @@ pub(crate) enum What {
     },
 }
 
+impl What {
+    /// Whether it only reads events as they are at the moment.
+    pub(crate) fn is_read(&self) -> bool {
+        match self {
+            Self::Send { method, path, .. } => {
+                let of_events = path.starts_with("/api/v1/") || path.starts_with("/apis/events");
+                let of_a_moment = !path.contains("watch") && !path.contains("resourceVersion");
+                method == "GET" && of_events && path.contains("events") && of_a_moment
+            }
+            Self::Kubectl { arguments, .. } => {
+                let verb = arguments.first().map_or("", String::as_str);
+                let watches = |flag: &String| flag == "-w" || flag.starts_with("--watch");
+                let reads = matches!(verb, "get" | "describe" | "events");
+                reads && !arguments.iter().any(watches)
+            }
+        }
+    }
+}
+
 /// What a request carries.
 #[derive(Debug, Default)]
 pub(crate) enum Content {

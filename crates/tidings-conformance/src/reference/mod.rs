@@ -52,6 +52,9 @@ pub(crate) struct Args {
     /// The kubectl some cases need; without it they are left out, and said to be.
     #[arg(long, env = "KUBECTL", value_name = "PROGRAM")]
     kubectl: Option<PathBuf>,
+    /// Judge an archive that follows the kube-apiserver: what reads of events it answers.
+    #[arg(long)]
+    archive: bool,
     /// Only cases with such a name; * stands for anything.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
@@ -83,13 +86,15 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Refer
     let left_out = before - cases.len();
 
     let etcd = Etcd::start(&args.etcd)?;
-    let (theirs, ours) = tokio::join!(
-        ApiServer::start_kube(&args.kube_apiserver, &etcd, &[]),
+    let theirs = ApiServer::start_kube(&args.kube_apiserver, &etcd, &[]).await?;
+    let ours = if args.archive {
+        ApiServer::start_archive(&args.tidings, &theirs).await?
+    } else {
         // Only so there is something to compare from the creation of an event on.
-        ApiServer::start_tidings(&args.tidings, &["--managed-fields", "always"]),
-    );
-    let theirs = Side::new(theirs?, args.kubectl.clone())?;
-    let ours = Side::new(ours?, args.kubectl.clone())?;
+        ApiServer::start_tidings(&args.tidings, &["--managed-fields", "always"]).await?
+    };
+    let theirs = Side::new(theirs, args.kubectl.clone())?;
+    let ours = Side::new(ours, args.kubectl.clone())?;
     let mut counts = Counts::default();
     for (number, case) in cases.iter().enumerate() {
         let namespace = format!("case-{number}");
@@ -99,14 +104,15 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Refer
             &theirs,
             &ours,
             &mut explained,
-            args.verbose,
+            args,
             &mut counts,
             out,
         )
         .await?;
     }
 
-    let unused = if args.only.is_none() && left_out == 0 {
+    // Of an archive only reads are judged, and most explanations are of writes.
+    let unused = if args.only.is_none() && left_out == 0 && !args.archive {
         explained.unused()
     } else {
         Vec::new()
@@ -146,20 +152,33 @@ async fn judge(
     theirs: &Side,
     ours: &Side,
     explained: &mut Explained,
-    verbose: bool,
+    args: &Args,
     counts: &mut Counts,
     out: &mut impl Write,
 ) -> Result<(), ReferenceError> {
     let actions = case.actions().unwrap_or_default();
-    let (mut their_answers, mut our_answers) = tokio::join!(
-        theirs.run(&actions, namespace),
-        ours.run(&actions, namespace)
-    );
+    let (judged, mut their_answers, mut our_answers): (Vec<_>, Vec<_>, Vec<_>) = if args.archive {
+        let given = theirs.run_with_archive(ours, &actions, namespace).await;
+        let mut answers = (Vec::new(), Vec::new(), Vec::new());
+        for (at, theirs, ours) in given {
+            answers.0.push(at);
+            answers.1.push(theirs);
+            answers.2.push(ours);
+        }
+        answers
+    } else {
+        let (theirs, ours) = tokio::join!(
+            theirs.run(&actions, namespace),
+            ours.run(&actions, namespace)
+        );
+        ((0..actions.len()).collect(), theirs, ours)
+    };
     let bases = Case::bases(&actions);
     normal::normalise(&mut their_answers, &bases, case.managed_fields);
     normal::normalise(&mut our_answers, &bases, case.managed_fields);
     counts.cases += 1;
-    for ((action, theirs), ours) in actions.iter().zip(&their_answers).zip(&our_answers) {
+    let judged = judged.into_iter().filter_map(|at| actions.get(at));
+    for ((action, theirs), ours) in judged.zip(&their_answers).zip(&our_answers) {
         counts.requests += 1;
         let found = compared(theirs, ours);
         let mut lines = Vec::new();
@@ -174,7 +193,7 @@ async fn judge(
             let values = format!("{at}\n    kube-apiserver: {theirs}\n    tidings:        {ours}");
             if let Some(reason) = reason {
                 some_explained = true;
-                if verbose {
+                if args.verbose {
                     lines.push(format!("  {values}\n    explained: {reason}"));
                 }
             } else {

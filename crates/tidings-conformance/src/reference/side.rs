@@ -44,6 +44,9 @@ const ONLY_GIVEN: [&str; 2] = ["etag", "audit-id"];
 /// silent for so long.
 const SILENCE: Duration = Duration::from_secs(8);
 const KUBECTL_PATIENCE: Duration = Duration::from_secs(60);
+/// An archive is asked so often, with such pauses, whether it has what its source has.
+const LEVEL_TRIES: u32 = 600;
+const LEVEL_PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) struct Side {
     server: ApiServer,
@@ -101,6 +104,81 @@ impl Side {
             });
         }
         answers
+    }
+
+    /// Does everything in turn here, and what only reads in the archive of this server, too, once
+    /// that has what is here; of both what only reads was answered.
+    pub(super) async fn run_with_archive(
+        &self,
+        archive: &Self,
+        actions: &[Action],
+        namespace: &str,
+    ) -> Vec<(usize, Tree, Tree)> {
+        let mut variables = Variables::from([("ns".to_owned(), Tree::from(namespace))]);
+        self.make_namespace(namespace).await;
+        let mut given = Vec::new();
+        // What has not ended is not waited for: a watch begins at a revision of its server's own.
+        for (at, action) in actions
+            .iter()
+            .enumerate()
+            .filter(|(_, action)| !action.background)
+        {
+            let here = self.answer(action, &variables).await;
+            for (name, place) in &action.save {
+                let value = here.at(place).cloned().unwrap_or_default();
+                variables.insert(name.clone(), value);
+            }
+            if action.what.is_read() {
+                let there = match self.wait_for(archive, namespace).await {
+                    Ok(()) => archive.answer(action, &variables).await,
+                    Err(why) => Tree::Map(vec![("failed".to_owned(), Tree::Text(why))]),
+                };
+                given.push((at, here, there));
+            }
+        }
+        given
+    }
+
+    async fn answer(&self, action: &Action, variables: &Variables) -> Tree {
+        let answer = match &action.what {
+            What::Send { .. } => self.send(action, variables).await,
+            What::Kubectl { .. } => self.run_kubectl(&action.what, false, variables).await,
+        };
+        match answer {
+            Given::Now(answer) => answer,
+            Given::Later(task) => finish(task).await,
+        }
+    }
+
+    /// Waits until an archive has the events of a namespace as they are here.
+    async fn wait_for(&self, archive: &Self, namespace: &str) -> Result<(), String> {
+        let mut tries = LEVEL_TRIES;
+        loop {
+            let (here, there) = tokio::join!(self.events(namespace), archive.events(namespace));
+            if here == there {
+                return Ok(());
+            }
+            if tries == 0 {
+                return Err(format!("the archive has {there}, not {here}"));
+            }
+            tries -= 1;
+            tokio::time::sleep(LEVEL_PAUSE).await;
+        }
+    }
+
+    /// The events of a namespace, without what is the server's own.
+    async fn events(&self, namespace: &str) -> Tree {
+        let request = Request::get(format!("/api/v1/namespaces/{namespace}/events"))
+            .header("Authorization", "Bearer admin-token")
+            .body(Full::default());
+        let answer = async {
+            let answer = self.server.client.send(request?).await?;
+            let bytes = answer.body().await?;
+            Ok::<_, HttpError>(document(&bytes, "application/json", false))
+        };
+        let mut list = answer.await.unwrap_or_else(|error| failure(&error));
+        without_revisions(&mut list);
+        list.get("items").cloned().unwrap_or(list)
     }
 
     /// The reference wants namespaces to be there; where they always are, this is no harm.
@@ -182,6 +260,25 @@ impl Side {
             let _ = begun.await;
         }
         Given::Later(task)
+    }
+}
+
+/// Takes out what every server has of its own: the resourceVersions of objects.
+fn without_revisions(tree: &mut Tree) {
+    match tree {
+        Tree::List(items) => items.iter_mut().for_each(without_revisions),
+        Tree::Map(entries) => {
+            for (key, value) in entries {
+                if key == "metadata"
+                    && let Tree::Map(metadata) = value
+                {
+                    metadata.retain(|(key, _)| key != "resourceVersion");
+                } else if key == "items" {
+                    without_revisions(value);
+                }
+            }
+        }
+        _ => {}
     }
 }
 

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use tidings_archive::Cluster;
 use tidings_server::{RunningClusters, StartOptions};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
@@ -23,11 +24,15 @@ use super::serve::security::SecurityFlags;
 use super::serve::{self, LogFormat, Signals, files, values};
 use clusters::{ClusterSetting, Defaults};
 use past::Served;
+use source::Source;
 
 /// The archive ran and was ended by a signal, or a cluster was removed.
 const ENDED: u8 = 0;
 /// It could not start.
 const FAILED: u8 = 1;
+
+/// Maximum clusters that are opened at the same time.
+const OPENED_AT_ONCE: usize = 8;
 
 /// How often the file of clusters is looked at.
 const LOOK: Duration = Duration::from_secs(5);
@@ -236,9 +241,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         followed: BTreeMap::new(),
     };
     let many = settings.len();
-    for setting in settings {
-        archive.add(setting, many).await?;
-    }
+    archive.add(settings, many, |_, error| Err(error)).await?;
     let clusters = archive.followed.len();
     tracing::info!(address = %archive.server.address(), clusters, "serving");
     // A missing reader of the path is no reason not to serve.
@@ -267,25 +270,53 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     }
 }
 
+/// The way to a cluster, and what is kept of it.
+async fn open(
+    data_dir: &Path,
+    defaults: &Defaults,
+    setting: &ClusterSetting,
+    clusters: usize,
+) -> Result<(Source, Cluster), Box<dyn Error>> {
+    let source = setting.connect(defaults).await?;
+    let folder = clusters::folder(data_dir, &setting.name)?;
+    let options = setting.options(defaults, clusters)?;
+    let opened = Cluster::open(&folder, &source.client, options).await;
+    let cluster = opened.map_err(|error| clusters::ClusterError::Store {
+        name: setting.name.clone(),
+        source: error,
+    })?;
+    Ok((source, cluster))
+}
+
 impl Archive {
-    /// Follows and serves a cluster.
+    /// Follows and serves clusters, opened some at a time. Of one that cannot be followed `fails`
+    /// is told.
     async fn add(
         &mut self,
-        setting: ClusterSetting,
+        settings: Vec<ClusterSetting>,
         clusters: usize,
+        mut fails: impl FnMut(&str, Box<dyn Error>) -> Result<(), Box<dyn Error>>,
     ) -> Result<(), Box<dyn Error>> {
-        let source = setting.connect(&self.defaults).await?;
-        let folder = clusters::folder(&self.data_dir, &setting.name)?;
-        let options = setting.options(&self.defaults, clusters)?;
-        let (name, client) = (setting.name.clone(), source.client.clone());
-        let opened = Cluster::open(&folder, &client, options).await;
-        let cluster = opened.map_err(|error| clusters::ClusterError::Store {
-            name: name.clone(),
-            source: error,
-        })?;
-        let served = Served::of(&cluster, &source)?;
-        self.server.add(served).await?;
-        self.followed.insert(name, (setting, cluster));
+        let opened: Vec<_> = stream::iter(settings)
+            .map(|setting| async {
+                let opened = open(&self.data_dir, &self.defaults, &setting, clusters).await;
+                (setting, opened)
+            })
+            .buffered(OPENED_AT_ONCE)
+            .collect()
+            .await;
+        for (setting, opened) in opened {
+            let name = setting.name.clone();
+            let served = async {
+                let (source, cluster) = opened?;
+                self.server.add(Served::of(&cluster, &source)?).await?;
+                Ok::<_, Box<dyn Error>>(cluster)
+            };
+            match served.await {
+                Ok(cluster) => drop(self.followed.insert(name, (setting, cluster))),
+                Err(error) => fails(&name, error)?,
+            }
+        }
         Ok(())
     }
 
@@ -328,15 +359,14 @@ impl Archive {
                 self.remove(&name).await;
             }
             let many = settings.len();
-            for setting in settings {
-                let name = setting.name.clone();
-                if self.followed.contains_key(&name) {
-                    continue;
-                }
-                if let Err(error) = self.add(setting, many).await {
-                    tracing::error!(cluster = name, %error, "the cluster is not followed; it is tried again");
-                }
-            }
+            let mut new = settings;
+            new.retain(|setting| !self.followed.contains_key(&setting.name));
+            let added = self.add(new, many, |name, error| {
+                tracing::error!(cluster = name, %error, "the cluster is not followed; it is tried again");
+                Ok(())
+            });
+            // What fails is told of above.
+            drop(added.await);
         }
     }
 
