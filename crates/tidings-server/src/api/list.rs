@@ -66,8 +66,8 @@ pub(crate) async fn list(
     if options.watch {
         return watch::watch(server, call, options).await;
     }
-    if let Some(limit) = newest::limit(&call, &options) {
-        return newest::list(&server, &call, form, limit).await;
+    if let Some(wanted) = newest::wanted(&call, &options)? {
+        return newest::list(&server, &call, form, wanted).await;
     }
     stream_list(server, call, form, options).await
 }

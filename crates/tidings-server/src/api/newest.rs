@@ -1,5 +1,7 @@
 //! `?order=newest&limit=N`: the events last seen, first of all the latest, without reading the
-//! others.
+//! others; with `since` and `until` only those last seen at that time or later, and before that
+//! time. A page that does not have all of them has a continue token. Each page is of the latest
+//! revision: an event that is seen again meanwhile is not in a later page.
 //!
 //! No kube-apiserver has this; it ignores the parameter, like every parameter it does not know. So
 //! an answer in this order says so in a header, and one without the header is a list as always.
@@ -16,15 +18,18 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::future::try_join_all;
 use http::{HeaderName, HeaderValue};
+use jiff::Timestamp;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
-use tidings_store::{ListRequest, NewestRequest, PAGE_BYTES_MAX, Record, Revision};
+use tidings_store::{
+    ListRequest, NewestRequest, PAGE_BYTES_MAX, Place, Record, Revision, UnixMillis,
+};
 
 use super::call::Call;
 use super::store_request::key_prefix;
 use super::streamed::{self, Batches};
 use crate::api::server::ApiServer;
 use crate::http::negotiate::Form;
-use crate::http::params;
+use crate::http::params::{self, Parameter};
 use crate::http::query::{ListOptions, ResourceVersion};
 use crate::http::status::Status;
 
@@ -36,15 +41,74 @@ const LIMIT_MAX: usize = 500;
 /// Events that are read by their keys at once.
 const READS_AT_ONCE: usize = 4;
 
-/// How many events are asked for in this order, if they are.
-pub(crate) fn limit(call: &Call, options: &ListOptions) -> Option<usize> {
-    let is_wanted = call.info.query.get(params::ORDER) == Some("newest")
+/// What begins the continue tokens of lists in this order; no other token has a dot.
+const TOKEN: &str = "newest.";
+
+/// Which events are asked for in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    limit: usize,
+    since: Option<UnixMillis>,
+    until: Option<UnixMillis>,
+    /// Behind this place.
+    after: Option<Place>,
+}
+
+/// What is asked for in this order, if it is.
+///
+/// # Errors
+/// 400 for times that cannot be read.
+pub(crate) fn wanted(call: &Call, options: &ListOptions) -> Result<Option<Wanted>, Status> {
+    let query = &call.info.query;
+    let is_wanted = query.get(params::ORDER) == Some("newest")
         && options.selector.is_empty()
-        && options.continue_token.is_none()
         && options.resource_version == ResourceVersion::Unset;
-    options
+    let Some(limit) = options
         .limit
         .filter(|limit| is_wanted && *limit <= LIMIT_MAX)
+    else {
+        return Ok(None);
+    };
+    let after = match &options.continue_token {
+        None => None,
+        Some(token) => match place(token) {
+            Some(place) => Some(place),
+            // A token of the usual order.
+            None => return Ok(None),
+        },
+    };
+    let moment = |parameter: Parameter| {
+        let name = parameter.name;
+        let text = query.get(parameter).filter(|text| !text.is_empty());
+        let read = |text: &str| {
+            let moment: Timestamp = text.parse().map_err(|_| {
+                Status::bad_request(format!(
+                    "{name} {text:?} is not a time such as 2026-03-04T05:06:07Z"
+                ))
+            })?;
+            Ok(UnixMillis(moment.as_millisecond()))
+        };
+        text.map(read).transpose()
+    };
+    Ok(Some(Wanted {
+        limit,
+        since: moment(params::SINCE)?,
+        until: moment(params::UNTIL)?,
+        after,
+    }))
+}
+
+/// The place that a token names.
+fn place(token: &str) -> Option<Place> {
+    let (last_seen, revision) = token.strip_prefix(TOKEN)?.split_once('.')?;
+    Some(Place {
+        last_seen: UnixMillis(last_seen.parse().ok()?),
+        revision: revision.parse().ok()?,
+    })
+}
+
+fn token(place: Place) -> String {
+    format!("{TOKEN}{}.{}", place.last_seen.0, place.revision)
 }
 
 /// Answers with the events last seen.
@@ -52,11 +116,20 @@ pub(crate) async fn list(
     server: &Arc<ApiServer>,
     call: &Call,
     form: Form,
-    limit: usize,
+    wanted: Wanted,
 ) -> Result<Response, Status> {
+    let Wanted {
+        limit,
+        since,
+        until,
+        after,
+    } = wanted;
     let request = NewestRequest {
         prefix: key_prefix(&call.info.namespace).into(),
         limit,
+        since,
+        until,
+        after,
         ..NewestRequest::default()
     };
     let page = server.store.newest(request).await;
@@ -66,6 +139,7 @@ pub(crate) async fn list(
         first: Some(page.records),
         behind: page.behind.into_iter(),
         revision: page.revision,
+        next: page.place.filter(|_| page.more).map(token),
     };
     let mut response = streamed::answer(server, call, form, newest).await?;
     let headers = response.headers_mut();
@@ -78,6 +152,8 @@ struct Newest {
     first: Option<Vec<Record>>,
     behind: vec::IntoIter<(Bytes, Revision)>,
     revision: Revision,
+    /// Where the list continues, if it does.
+    next: Option<String>,
 }
 
 impl Newest {
@@ -143,9 +219,9 @@ impl Batches for Newest {
             }
             self.behind = behind;
         }
-        // That is all there is to the list: it has no next page.
         Ok(ListMeta {
             resource_version: Some(self.revision.to_string()),
+            r#continue: self.next.clone(),
             ..ListMeta::default()
         })
     }

@@ -80,7 +80,7 @@ parameters! {
     LIMIT = "limit", Integer, [List DeleteCollection],
         "Maximum of events in a page.";
     ORDER = "order", String, [List],
-        "When it is newest, the events last seen come first, up to 500 of them.";
+        "When it is newest, the events last seen come first, in pages of up to 500.";
     ORPHAN_DEPENDENTS = "orphanDependents", Boolean, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
     PRETTY = "pretty", String, [Get List Create Update Patch Delete DeleteCollection],
@@ -93,10 +93,14 @@ parameters! {
         "What resourceVersion means: Exact or NotOlderThan.";
     SEND_INITIAL_EVENTS = "sendInitialEvents", Boolean, [List],
         "Whether a watch begins with the events that exist.";
+    SINCE = "since", String, [List],
+        "With order=newest: only events last seen at this time or later, as 2026-03-04T05:06:07Z.";
     TIMEOUT = "timeout", String, [Get List Create Update Patch Delete DeleteCollection],
         "How long the client waits for the answer, as 8s.";
     TIMEOUT_SECONDS = "timeoutSeconds", Integer, [List DeleteCollection],
         "How long a watch lasts.";
+    UNTIL = "until", String, [List],
+        "With order=newest: only events last seen before this time.";
     VERBOSE = "verbose", Boolean, [],
         "Whether each check of health is told of.";
     WATCH = "watch", Boolean, [List],

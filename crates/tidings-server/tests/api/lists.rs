@@ -416,8 +416,17 @@ async fn the_newest_first_where_it_is_asked_for() {
             "/apis/events.k8s.io/v1/namespaces/bank/events?order=newest&limit=9",
             Some(&[]),
         ),
+        (
+            "/api/v1/events?order=newest&limit=9&since=2026-03-04T05:07:00Z",
+            Some(&["shop/b", "shop/c"]),
+        ),
+        (
+            "/api/v1/events?order=newest&limit=9&until=2026-03-04T05:07:00Z",
+            Some(&["shop/a"]),
+        ),
         ("/api/v1/events?order=newest", None),
         ("/api/v1/events?order=newest&limit=501", None),
+        ("/api/v1/events?order=newest&limit=5&since=yesterday", None),
         ("/api/v1/events?order=oldest&limit=2", None),
         (
             "/api/v1/events?order=newest&limit=2&fieldSelector=reason%3DBackOff",
@@ -435,6 +444,25 @@ async fn the_newest_first_where_it_is_asked_for() {
             assert_eq!(names(&answer.expect(200)), expected, "{uri}");
         }
     }
+    // Page by page, each at the latest revision.
+    let mut found = Vec::new();
+    let mut token = String::new();
+    for _ in 0..3 {
+        let uri = format!("/api/v1/events?order=newest&limit=1&continue={token}");
+        let page = server.get(&uri).await.expect(200);
+        found.extend(names(&page));
+        token = page["metadata"]["continue"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+    }
+    assert_eq!(
+        (found, token),
+        (
+            ["shop/b", "shop/c", "shop/a"].map(String::from).into(),
+            String::new()
+        )
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! Lists: of everything at once, to be put in order, and page by page, where memory must not grow
 //! with them.
 
+use std::collections::HashSet;
+
 use tidings_cli::event::{Event, by_last_seen};
 
 use super::super::cluster::CommandError;
@@ -38,14 +40,96 @@ impl Reader {
     /// taken for those wanted and a page.
     pub(crate) async fn list(&self, last: Option<usize>) -> Result<Listed, CommandError> {
         let listed = async {
-            if let Some(last) = last
-                && let Some(listed) = self.newest(last).await?
-            {
-                return Ok(listed);
+            // The events of one object are found sooner than those last seen of all.
+            if !self.filter.is_about_one_object() {
+                if let Some(last) = last
+                    && let Some(listed) = self.newest(last).await?
+                {
+                    return Ok(listed);
+                }
+                if let Some(listed) = self.newest_since(last).await? {
+                    return Ok(listed);
+                }
             }
             self.list_after(None, last).await
         };
         listed.await.map_err(|unlisted| self.failed(unlisted))
+    }
+
+    /// Those last seen since the time that is wanted, if one is, from a server that gives out those
+    /// seen last first: none of the earlier ones is read.
+    async fn newest_since(&self, last: Option<usize>) -> Result<Option<Listed>, Unlisted> {
+        let Some(since) = self.filter.since else {
+            return Ok(None);
+        };
+        let since = since.to_string();
+        let mut events = Vec::new();
+        let Some(first) = self.newest_from(&since, None).await? else {
+            return Ok(None);
+        };
+        let revision = first.revision.clone();
+        let mut next = Some(first);
+        while let Some(page) = next.take() {
+            let wanted = page.events.into_iter();
+            events.extend(wanted.filter(|event| self.filter.selects(event)));
+            if last.is_none() && events.len() > self.events_max {
+                return Err(Unlisted::TooMany);
+            }
+            let is_enough = last.is_some_and(|last| events.len() >= last);
+            if let Some(token) = page.next.filter(|_| !is_enough) {
+                next = self.newest_from(&since, Some(&token)).await?;
+            }
+        }
+        self.add_seen_meanwhile(&since, &revision, &mut events)
+            .await?;
+        if let Some(last) = last {
+            keep_last(&mut events, last);
+        }
+        Ok(Some(Listed { events, revision }))
+    }
+
+    /// Adds those that were seen again while the pages were read: they moved to a page that had been
+    /// read already.
+    async fn add_seen_meanwhile(
+        &self,
+        since: &str,
+        revision: &str,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Unlisted> {
+        let revision = revision.parse::<u64>().ok();
+        let mut known: HashSet<_> = events.iter().map(Event::key).collect();
+        let mut next = None;
+        loop {
+            let Some(page) = self.newest_from(since, next.as_deref()).await? else {
+                return Ok(());
+            };
+            let mut is_new = false;
+            for event in page.events {
+                let is_later = event.revision() > revision;
+                is_new |= is_later;
+                if is_later && self.filter.selects(&event) && known.insert(event.key()) {
+                    events.push(event);
+                }
+            }
+            next = page.next.filter(|_| is_new);
+            if next.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A page of those last seen since a time, if the server knows that order.
+    async fn newest_from(&self, since: &str, token: Option<&str>) -> kube::Result<Option<Page>> {
+        let limit = PAGE.to_string();
+        let page = self
+            .answered(&[
+                ("limit", &limit),
+                ("order", "newest"),
+                ("since", since),
+                ("continue", token.unwrap_or_default()),
+            ])
+            .await?;
+        Ok(Some(page).filter(|page| page.is_newest_first))
     }
 
     pub(super) fn failed(&self, unlisted: Unlisted) -> CommandError {
@@ -60,8 +144,7 @@ impl Reader {
     /// The last few from a server that gives out those seen last first, if so few of them are
     /// enough to find the last that are wanted.
     async fn newest(&self, last: usize) -> Result<Option<Listed>, Unlisted> {
-        // The events of one object are found sooner than the last of all.
-        if last > PAGE || self.filter.is_about_one_object() {
+        if last > PAGE {
             return Ok(None);
         }
         // A server that does not know the order is asked for no more than these few in vain.
