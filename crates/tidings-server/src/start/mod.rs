@@ -3,6 +3,7 @@
 pub(crate) mod clusters;
 pub(crate) mod error;
 mod kubeconfig;
+mod lingering;
 pub(crate) mod private;
 pub(crate) mod security;
 pub(crate) mod serve;

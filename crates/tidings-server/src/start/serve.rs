@@ -38,6 +38,7 @@ use crate::flow::connection_counters::Ending;
 use crate::flow::connections::Visitor;
 use crate::flow::paced::Lasting;
 use crate::router;
+use crate::start::lingering::{Lingering, Received, Unread};
 use crate::start::tls::Tls;
 
 /// A silent connection is probed this often, by HTTP/2 pings and by TCP, and dropped if no answer
@@ -185,16 +186,17 @@ async fn connection(
         .peer_certificates()
         .map(|chain| Arc::new(PeerCertificate::new(chain.to_vec())));
     let activity = Arc::new(Activity::new(Arc::clone(visitor)));
+    let unread = Unread::default();
     let service = Connected {
         api,
         peer,
         http2,
         certificate,
         activity: activity.clone(),
+        unread: unread.clone(),
         request_timeout: options.request_timeout,
         grace: options.read_header_timeout,
     };
-    let stream = TokioIo::new(stream);
     let stopped = server.stopped();
     let head_bytes_max = head_bytes_max(options.header_bytes_max);
     if http2 {
@@ -208,9 +210,10 @@ async fn connection(
             .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
             .max_pending_accept_reset_streams(HTTP2_PENDING_RESETS_MAX)
             .max_local_error_reset_streams(HTTP2_ERRORS_MAX)
-            .serve_connection(stream, service);
+            .serve_connection(TokioIo::new(stream), service);
         drive(connection, &activity, stopped, stranger_until, server).await;
     } else {
+        let stream = TokioIo::new(Lingering::new(stream, unread));
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.idle_timeout)
@@ -306,6 +309,7 @@ struct Connected {
     peer: SocketAddr,
     http2: bool,
     activity: Arc<Activity>,
+    unread: Unread,
     request_timeout: Duration,
     /// A client has this long to take what is left of an answer whose time is over.
     grace: Duration,
@@ -330,7 +334,7 @@ impl Service<Request<Incoming>> for Connected {
         let visitor = Arc::clone(self.activity.visitor());
         request.extensions_mut().insert(visitor);
         let http2 = self.http2;
-        let answered = self.api.call(request);
+        let answered = self.api.call(request.map(|body| Received::new(body, &self.unread)));
         Box::pin(async move {
             let response = answered.await?;
             let lasting = response.extensions().get();
