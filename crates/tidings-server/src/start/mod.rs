@@ -5,6 +5,7 @@ pub(crate) mod error;
 mod kubeconfig;
 mod lingering;
 pub(crate) mod private;
+mod repolled;
 pub(crate) mod security;
 pub(crate) mod serve;
 pub(crate) mod storage;

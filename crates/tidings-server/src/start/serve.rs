@@ -7,7 +7,7 @@
 //! credentials have a limit of time of their own, and one answer where HTTP/2 is spoken; the number
 //! of connections is bounded in `connections.rs`.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::pin::{Pin, pin};
@@ -39,6 +39,7 @@ use crate::flow::connections::Visitor;
 use crate::flow::paced::Lasting;
 use crate::router;
 use crate::start::lingering::{Lingering, Received, Unread};
+use crate::start::repolled::Repolled;
 use crate::start::tls::Tls;
 
 /// A silent connection is probed this often, by HTTP/2 pings and by TCP, and dropped if no answer
@@ -245,6 +246,7 @@ async fn drive<C>(
 {
     let (options, metrics) = (&server.options, &server.connections.metrics);
     let mut connection = pin!(connection);
+    let repolled = Repolled::new();
     let mut stranger = pin!(activity.stranger(stranger_until));
     let mut stopped = pin!(stopped);
     let mut idle = pin!(activity.idle(options.read_header_timeout, options.idle_timeout));
@@ -255,7 +257,7 @@ async fn drive<C>(
     let mut ending = false;
     loop {
         tokio::select! {
-            ended = connection.as_mut() => {
+            ended = poll_fn(|context| repolled.poll(connection.as_mut(), context)) => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "connection ended with an error");
                 }
