@@ -25,6 +25,8 @@ pub(super) struct Kind {
     pub(super) growth_max: f64,
     /// The longest answer that is no error, in bytes.
     pub(super) answer_max: u64,
+    /// Whether each round has a server of its own: what other rounds wrote would count.
+    pub(super) alone: bool,
 }
 
 const MIB: u64 = 1 << 20;
@@ -41,6 +43,7 @@ const fn kind(name: &'static str, largest: usize, make: fn(usize, &str) -> Scrip
         make,
         growth_max: 6.0,
         answer_max: ANSWER_MAX,
+        alone: false,
     }
 }
 
@@ -740,10 +743,14 @@ const STORED: &[Kind] = &[
         40,
         |n, ns| Script::from(Ask::list(ns, "labelSelector=a")).after(large_events(ns, n)),
     ),
-    large("a watch of large events from before them", 40, |n, ns| {
-        let watch = "watch=true&resourceVersion=1&timeoutSeconds=1";
-        Script::from(Ask::list(ns, watch)).after(large_events(ns, n))
-    }),
+    Kind {
+        // It is shown its own events, and reads all that were written since.
+        alone: true,
+        ..large("a watch of large events from before them", 40, |n, ns| {
+            let watch = "watch=true&resourceVersion=1&timeoutSeconds=1";
+            Script::from(Ask::list(ns, watch)).after(large_events(ns, n))
+        })
+    },
     large("a watch that begins with large events", 40, |n, ns| {
         let watch = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1";
         Script::from(Ask::list(ns, watch)).after(large_events(ns, n))
