@@ -782,17 +782,10 @@ const CONNECTIONS: &[Kind] = &[
         Act::Bytes(None, request.repeat(n).into_bytes()).into()
     }),
     kind("a body in chunks of a byte", 400_000, |n, ns| {
-        let head = format!(
-            "POST {} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer admin-token\r\ncontent-type: {JSON}\r\nconnection: close\r\n\
-             transfer-encoding: chunked\r\n\r\n",
-            events(ns)
-        );
-        let body = "1\r\n{\r\n".repeat(n);
-        Act::Bytes(
-            None,
-            [head, body, "0\r\n\r\n".to_owned()].concat().into_bytes(),
-        )
-        .into()
+        chunked(ns, &"1\r\n{\r\n".repeat(n))
+    }),
+    kind("a chunk's length with zeros", 2_400_000, |n, ns| {
+        chunked(ns, &"0".repeat(n))
     }),
     kind("TLS handshakes", 200, |n, _| Act::Handshakes(n).into()),
     kind("idle connections", 1_000, |n, _| Act::Idle(n).into()),
@@ -817,6 +810,16 @@ const CONNECTIONS: &[Kind] = &[
         http2(frames::window_updates(n))
     }),
 ];
+
+/// A body in these chunks.
+fn chunked(namespace: &str, chunks: &str) -> Script {
+    let target = events(namespace);
+    let request = format!(
+        "POST {target} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer admin-token\r\ncontent-type: {JSON}\r\nconnection: close\r\n\
+         transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"
+    );
+    Act::Bytes(None, request.into_bytes()).into()
+}
 
 fn http2(bytes: Vec<u8>) -> Script {
     Act::Bytes(Some(b"h2"), bytes).into()

@@ -13,18 +13,15 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 
 use crate::clock;
+use crate::start::intake::Intake;
 
 /// A client has this long to send the rest, see the answer and end its side; `rstAvoidanceDelay` of
 /// Go's net/http.
@@ -35,67 +32,10 @@ const BYTES_MAX: usize = 1024 * 1024;
 /// Bytes dropped at a time.
 const PIECE: usize = 16 * 1024;
 
-/// Whether a client has sent bytes since the last request that was read whole.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Unread(Arc<AtomicBool>);
-
-impl Unread {
-    fn set(&self, unread: bool) {
-        // The connection's task sees the end of a body before it sees the answer, which follows
-        // from it.
-        self.0.store(unread, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// A request's body that tells when all of it was read.
-pub(super) struct Received {
-    body: Incoming,
-    unread: Unread,
-}
-
-impl Received {
-    pub(super) fn new(body: Incoming, unread: &Unread) -> Self {
-        if body.is_end_stream() {
-            unread.set(false);
-        }
-        let unread = unread.clone();
-        Self { body, unread }
-    }
-}
-
-impl Body for Received {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        // A body of known length has ended with its last byte, any other after it.
-        if frame.is_none() || self.body.is_end_stream() {
-            self.unread.set(false);
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 /// A connection that lingers when it is shut down, if a request on it was not read whole.
 pub(super) struct Lingering<IO> {
     stream: TlsStream<IO>,
-    unread: Unread,
+    intake: Intake,
     closing: Closing,
 }
 
@@ -106,11 +46,11 @@ enum Closing {
 }
 
 impl<IO> Lingering<IO> {
-    /// `unread` is told of every byte that comes, and by [`Received`] of every request's end.
-    pub(super) fn new(stream: TlsStream<IO>, unread: Unread) -> Self {
+    /// `intake` is told here of every byte that comes, and elsewhere of what becomes of it.
+    pub(super) fn new(stream: TlsStream<IO>, intake: Intake) -> Self {
         Self {
             stream,
-            unread,
+            intake,
             closing: Closing::No,
         }
     }
@@ -171,11 +111,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Lingering<IO> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.unread.set(true);
-        }
-        read
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        Poll::Ready(match buffer.filled().len() - before {
+            0 => Ok(()),
+            bytes => self.intake.came(bytes),
+        })
     }
 }
 
@@ -210,7 +150,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<IO> {
             ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
             let (input, _) = this.stream.get_mut();
             // What was sent ahead, and not yet asked for, is unread as well.
-            let lingers = this.unread.get()
+            let lingers = this.intake.is_unread()
                 || matches!(poll_drop(context, input, PIECE), Poll::Ready(1..));
             this.closing = if lingers {
                 Closing::Lingers(Linger::begin())
@@ -228,6 +168,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<IO> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::{ClientConfig, RootCertStore};
@@ -242,7 +184,9 @@ mod tests {
     const PIPE: usize = 64 * 1024;
 
     /// A server that has read the first bytes of a request, whose client has sent no more yet.
-    async fn connected(is_whole: bool) -> (Lingering<DuplexStream>, client::TlsStream<DuplexStream>) {
+    async fn connected(
+        is_whole: bool,
+    ) -> (Lingering<DuplexStream>, client::TlsStream<DuplexStream>) {
         let folder = tempfile::tempdir().unwrap();
         let identity = Identity::own(folder.path(), &["localhost".to_owned()]).unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(identity.config(None).unwrap()));
@@ -261,12 +205,14 @@ mod tests {
         let name = ServerName::try_from("localhost").unwrap();
         let (near, far) = tokio::io::duplex(PIPE);
         let (server, client) = tokio::join!(acceptor.accept(near), connector.connect(name, far));
-        let (unread, mut client) = (Unread::default(), client.unwrap());
-        let mut server = Lingering::new(server.unwrap(), unread.clone());
+        let (intake, mut client) = (Intake::new(PIPE), client.unwrap());
+        let mut server = Lingering::new(server.unwrap(), intake.clone());
         client.write_all(b"request").await.unwrap();
         server.read_exact(&mut [0; 7]).await.unwrap();
-        assert!(unread.get());
-        unread.set(!is_whole);
+        assert!(intake.is_unread());
+        if is_whole {
+            intake.request_ends();
+        }
         server.write_all(b"answer").await.unwrap();
         (server, client)
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod clusters;
 pub(crate) mod error;
+mod intake;
 mod kubeconfig;
 mod lingering;
 pub(crate) mod private;

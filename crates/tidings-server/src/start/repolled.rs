@@ -77,8 +77,7 @@ impl Repolled {
             if polled.is_ready() {
                 return polled;
             }
-            let rests =
-                state.compare_exchange(POLLED, RESTS, Ordering::AcqRel, Ordering::Relaxed);
+            let rests = state.compare_exchange(POLLED, RESTS, Ordering::AcqRel, Ordering::Relaxed);
             if rests.is_ok() {
                 return Poll::Pending;
             }

@@ -38,7 +38,8 @@ use crate::flow::connection_counters::Ending;
 use crate::flow::connections::Visitor;
 use crate::flow::paced::Lasting;
 use crate::router;
-use crate::start::lingering::{Lingering, Received, Unread};
+use crate::start::intake::{Intake, Received};
+use crate::start::lingering::Lingering;
 use crate::start::repolled::Repolled;
 use crate::start::tls::Tls;
 
@@ -187,19 +188,19 @@ async fn connection(
         .peer_certificates()
         .map(|chain| Arc::new(PeerCertificate::new(chain.to_vec())));
     let activity = Arc::new(Activity::new(Arc::clone(visitor)));
-    let unread = Unread::default();
+    let head_bytes_max = head_bytes_max(options.header_bytes_max);
+    let intake = Intake::new(head_bytes_max);
     let service = Connected {
         api,
         peer,
         http2,
         certificate,
         activity: activity.clone(),
-        unread: unread.clone(),
+        intake: intake.clone(),
         request_timeout: options.request_timeout,
         grace: options.read_header_timeout,
     };
     let stopped = server.stopped();
-    let head_bytes_max = head_bytes_max(options.header_bytes_max);
     if http2 {
         let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -214,7 +215,7 @@ async fn connection(
             .serve_connection(TokioIo::new(stream), service);
         drive(connection, &activity, stopped, stranger_until, server).await;
     } else {
-        let stream = TokioIo::new(Lingering::new(stream, unread));
+        let stream = TokioIo::new(Lingering::new(stream, intake));
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.idle_timeout)
@@ -311,7 +312,7 @@ struct Connected {
     peer: SocketAddr,
     http2: bool,
     activity: Arc<Activity>,
-    unread: Unread,
+    intake: Intake,
     request_timeout: Duration,
     /// A client has this long to take what is left of an answer whose time is over.
     grace: Duration,
@@ -336,7 +337,9 @@ impl Service<Request<Incoming>> for Connected {
         let visitor = Arc::clone(self.activity.visitor());
         request.extensions_mut().insert(visitor);
         let http2 = self.http2;
-        let answered = self.api.call(request.map(|body| Received::new(body, &self.unread)));
+        let answered = self
+            .api
+            .call(request.map(|body| Received::new(body, &self.intake)));
         Box::pin(async move {
             let response = answered.await?;
             let lasting = response.extensions().get();

@@ -39,6 +39,15 @@ async fn a_client_that_still_sends_gets_the_answer() {
     };
     let admin = "authorization: Bearer t-admin\r\n";
     let length = rest.len();
+    let message = "m".repeat(50_000);
+    let event = serde_json::json!({
+        "metadata": {"name": "web.1"}, "message": message,
+        "involvedObject": {"kind": "Pod", "name": "web", "namespace": "shop"},
+    });
+    let mut bytes: String = (event.to_string().chars())
+        .map(|byte| format!("1\r\n{byte}\r\n"))
+        .collect();
+    bytes.push_str("0\r\n\r\n");
     let cases = [
         (
             431,
@@ -69,6 +78,20 @@ async fn a_client_that_still_sends_gets_the_answer() {
             400,
             post(&format!(
                 "{admin}transfer-encoding: chunked\r\n\r\nno length\r\n{rest}"
+            )),
+        ),
+        // Go's net/http allows a byte in each chunk, and refuses what is hardly anything but lengths.
+        (
+            201,
+            post(&format!(
+                "{admin}connection: close\r\ntransfer-encoding: chunked\r\n\r\n{bytes}"
+            )),
+        ),
+        (
+            400,
+            post(&format!(
+                "{admin}transfer-encoding: chunked\r\n\r\n{}1\r\n{{",
+                "0".repeat(length)
             )),
         ),
     ];
