@@ -3,9 +3,9 @@
 //!
 //! Each kind of input is sent in sizes that grow four-fold up to what the server's limits let in.
 //! The server is a process of its own, new for each kind, or for each round where what earlier ones
-//! wrote would count; what it spends is read from the system, so other work on the machine counts
-//! little. Bytes are written as one whole: the server's figures do not depend on a client's pauses. Of several rounds the least time counts, and the
-//! most memory.
+//! wrote would count. What it spends is read from the system, so other work on the machine counts
+//! little. Bytes that are no requests are written as one whole: a client's pauses do not count.
+//! Of several rounds the least time counts, and the most memory.
 
 mod act;
 mod frames;

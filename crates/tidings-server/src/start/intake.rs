@@ -37,8 +37,8 @@ struct Counts {
 }
 
 impl Intake {
-    /// For a connection whose reader has a buffer of `buffer_max` bytes. It may be full while as many
-    /// are on their way to the request.
+    /// For a connection whose reader has a buffer of `buffer_max` bytes. It may be full while as
+    /// many are on their way to the request.
     pub(super) fn new(buffer_max: usize) -> Self {
         let ahead_max = buffer_max.saturating_mul(2);
         Self(Arc::new(Counts {

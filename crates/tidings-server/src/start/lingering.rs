@@ -174,7 +174,6 @@ mod tests {
     use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::{ClientConfig, RootCertStore};
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-    use tokio::time::Instant;
     use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 
     use super::*;
@@ -220,7 +219,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_waited_for_after_a_request_that_was_read_whole() {
         let (mut server, mut client) = connected(true).await;
-        let began = Instant::now();
+        let began = clock::timer();
         server.shutdown().await.unwrap();
         assert_eq!(began.elapsed(), Duration::ZERO);
         let mut answer = String::new();
@@ -232,7 +231,7 @@ mod tests {
     async fn a_request_sent_ahead_is_unread() {
         let (mut server, mut client) = connected(true).await;
         client.write_all(b"more").await.unwrap();
-        let began = Instant::now();
+        let began = clock::timer();
         server.shutdown().await.unwrap();
         assert!(began.elapsed() >= TIME_MAX);
     }
@@ -240,10 +239,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_end_of_the_input_ends_the_wait() {
         let (mut server, mut client) = connected(false).await;
-        let began = Instant::now();
+        let began = clock::timer();
         let sent = async {
             // More than lies in between: it is taken.
-            client.write_all(&[b'x'; 4 * PIPE]).await.unwrap();
+            client.write_all(&vec![b'x'; 4 * PIPE]).await.unwrap();
             let mut answer = String::new();
             client.read_to_string(&mut answer).await.unwrap();
             client.shutdown().await.unwrap();
@@ -258,7 +257,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_neither_sends_nor_ends_is_waited_for_only_so_long() {
         let (mut server, _client) = connected(false).await;
-        let began = Instant::now();
+        let began = clock::timer();
         server.shutdown().await.unwrap();
         let waited = began.elapsed();
         assert!(waited >= TIME_MAX && waited < TIME_MAX * 2, "{waited:?}");
@@ -268,7 +267,7 @@ mod tests {
     async fn a_client_that_sends_without_end_is_read_only_so_far() {
         let (mut server, mut client) = connected(false).await;
         let mut sent = 0;
-        let began = Instant::now();
+        let began = clock::timer();
         let sending = async {
             let (stream, _) = client.get_mut();
             while let Ok(count) = stream.write(&[0; PIECE]).await {

@@ -16,15 +16,15 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures::task::AtomicWaker;
 
-/// Polls of one turn. With more of them a turn would hardly cost less for each, and others would wait
-/// longer: in one poll hyper answers up to 16 requests that were sent ahead.
+/// Polls of one turn. With more of them a turn would hardly cost less for each, and others would
+/// wait longer: in one poll hyper answers up to 16 requests that were sent ahead.
 const ROUNDS_MAX: usize = 8;
 
-/// Nobody polls, and nobody has asked for it.
+/// No poll is under way, and no waker has asked for one.
 const RESTS: u8 = 0;
-/// It is being polled, and nobody has asked for another poll.
+/// A poll is under way, and no waker has asked for another.
 const POLLED: u8 = 1;
-/// Somebody has asked for a poll.
+/// A waker has asked for a poll.
 const WOKEN: u8 = 2;
 
 /// Wakes a task, unless it is just polling what is to be polled.
@@ -179,7 +179,7 @@ mod tests {
                 return Poll::Ready(());
             }
             asked += 1;
-            // Woken while this goes on, or soon after.
+            // Woken during this poll, or soon after.
             sender.send(context.waker().clone()).unwrap();
             Poll::Pending
         }));

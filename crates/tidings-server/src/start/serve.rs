@@ -5,7 +5,8 @@
 //! above all, keeps its connection until its time is over; if the client has not taken the rest
 //! some time after that, the connection is ended. Connections on which no request has shown good
 //! credentials have a limit of time of their own, and one answer where HTTP/2 is spoken; the number
-//! of connections is bounded in `connections.rs`.
+//! of connections is bounded in `connections.rs`, and how one of HTTP/1.1 is closed is in
+//! `lingering.rs`.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
