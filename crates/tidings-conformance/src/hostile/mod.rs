@@ -4,7 +4,7 @@
 //! Each kind of input is sent in sizes that grow four-fold up to what the server's limits let in.
 //! The server is a process of its own, new for each kind, or for each round where what earlier ones
 //! wrote would count. What it spends is read from the system, so other work on the machine counts
-//! little. Bytes that are no requests are written as one whole: a client's pauses do not count.
+//! little. Bytes that are no requests are handed over whole, so that no client pauses between them.
 //! Of several rounds the least time counts, and the most memory.
 
 mod act;
