@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use http::header::CONNECTION;
 use http::{HeaderMap, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
@@ -28,10 +29,6 @@ const PAUSE: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// After this nothing more is answered.
 const SILENCE: Duration = Duration::from_millis(300);
-
-/// How often a request is sent before it counts as unanswered. The answer to one that is refused
-/// unread is lost if the connection ends while the rest is on its way.
-const TRIES: u32 = 5;
 
 /// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]
@@ -204,30 +201,27 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError
 async fn exchange(client: &Client, asks: &[Ask], seen: &mut Seen) -> Result<(), ActError> {
     let mut connection = None;
     for ask in asks {
-        let mut tries = TRIES;
-        loop {
-            tries -= 1;
-            let open: &mut Connection = match &mut connection {
-                Some(open) => open,
-                none => none.insert(client.connect().await.map_err(ActError::Connect)?),
-            };
-            let answered = async {
-                let mut answer = open.send(ask.request(TOKEN)?).await?;
-                let length = answer.length().await?;
-                Ok::<_, HttpError>((answer.status, length + headers_length(&answer.headers)))
-            };
-            match answered.await {
-                Ok((status, length)) => seen.answer(status, length),
-                Err(HttpError::Request(error)) => return Err(error.into()),
-                Err(error) => {
+        let open: &mut Connection = match &mut connection {
+            Some(open) => open,
+            none => none.insert(client.connect().await.map_err(ActError::Connect)?),
+        };
+        let answered = async {
+            let mut answer = open.send(ask.request(TOKEN)?).await?;
+            let length = answer.length().await?;
+            Ok::<_, HttpError>((answer, length))
+        };
+        match answered.await {
+            Ok((answer, length)) => {
+                seen.answer(answer.status, length + headers_length(&answer.headers));
+                if ends_the_connection(&answer.headers) {
                     connection = None;
-                    if tries > 0 {
-                        continue;
-                    }
-                    seen.no_answer(chain(&error));
                 }
             }
-            break;
+            Err(HttpError::Request(error)) => return Err(error.into()),
+            Err(error) => {
+                seen.no_answer(chain(&error));
+                connection = None;
+            }
         }
     }
     Ok(())
@@ -243,6 +237,13 @@ fn chain(error: &HttpError) -> String {
         source = error.source();
     }
     text
+}
+
+/// Whether the server says that the next request needs another connection.
+fn ends_the_connection(headers: &HeaderMap) -> bool {
+    headers
+        .get(CONNECTION)
+        .is_some_and(|value| value == "close")
 }
 
 fn headers_length(headers: &HeaderMap) -> u64 {

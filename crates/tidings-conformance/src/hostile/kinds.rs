@@ -25,6 +25,8 @@ pub(super) struct Kind {
     pub(super) growth_max: f64,
     /// The longest answer that is no error, in bytes.
     pub(super) answer_max: u64,
+    /// Whether each round has a server of its own: what other rounds wrote would count.
+    pub(super) alone: bool,
 }
 
 const MIB: u64 = 1 << 20;
@@ -41,6 +43,7 @@ const fn kind(name: &'static str, largest: usize, make: fn(usize, &str) -> Scrip
         make,
         growth_max: 6.0,
         answer_max: ANSWER_MAX,
+        alone: false,
     }
 }
 
@@ -740,10 +743,14 @@ const STORED: &[Kind] = &[
         40,
         |n, ns| Script::from(Ask::list(ns, "labelSelector=a")).after(large_events(ns, n)),
     ),
-    large("a watch of large events from before them", 40, |n, ns| {
-        let watch = "watch=true&resourceVersion=1&timeoutSeconds=1";
-        Script::from(Ask::list(ns, watch)).after(large_events(ns, n))
-    }),
+    Kind {
+        // It is shown its own events, and reads all that were written since.
+        alone: true,
+        ..large("a watch of large events from before them", 40, |n, ns| {
+            let watch = "watch=true&resourceVersion=1&timeoutSeconds=1";
+            Script::from(Ask::list(ns, watch)).after(large_events(ns, n))
+        })
+    },
     large("a watch that begins with large events", 40, |n, ns| {
         let watch = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1";
         Script::from(Ask::list(ns, watch)).after(large_events(ns, n))
@@ -775,17 +782,10 @@ const CONNECTIONS: &[Kind] = &[
         Act::Bytes(None, request.repeat(n).into_bytes()).into()
     }),
     kind("a body in chunks of a byte", 400_000, |n, ns| {
-        let head = format!(
-            "POST {} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer admin-token\r\ncontent-type: {JSON}\r\nconnection: close\r\n\
-             transfer-encoding: chunked\r\n\r\n",
-            events(ns)
-        );
-        let body = "1\r\n{\r\n".repeat(n);
-        Act::Bytes(
-            None,
-            [head, body, "0\r\n\r\n".to_owned()].concat().into_bytes(),
-        )
-        .into()
+        chunked(ns, &"1\r\n{\r\n".repeat(n))
+    }),
+    kind("a chunk's length with zeros", 2_400_000, |n, ns| {
+        chunked(ns, &"0".repeat(n))
     }),
     kind("TLS handshakes", 200, |n, _| Act::Handshakes(n).into()),
     kind("idle connections", 1_000, |n, _| Act::Idle(n).into()),
@@ -810,6 +810,16 @@ const CONNECTIONS: &[Kind] = &[
         http2(frames::window_updates(n))
     }),
 ];
+
+/// A body in these chunks.
+fn chunked(namespace: &str, chunks: &str) -> Script {
+    let target = events(namespace);
+    let request = format!(
+        "POST {target} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer admin-token\r\ncontent-type: {JSON}\r\nconnection: close\r\n\
+         transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"
+    );
+    Act::Bytes(None, request.into_bytes()).into()
+}
 
 fn http2(bytes: Vec<u8>) -> Script {
     Act::Bytes(Some(b"h2"), bytes).into()

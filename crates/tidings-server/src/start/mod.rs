@@ -2,8 +2,11 @@
 
 pub(crate) mod clusters;
 pub(crate) mod error;
+mod intake;
 mod kubeconfig;
+mod lingering;
 pub(crate) mod private;
+mod repolled;
 pub(crate) mod security;
 pub(crate) mod serve;
 pub(crate) mod storage;

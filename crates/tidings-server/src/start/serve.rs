@@ -5,9 +5,10 @@
 //! above all, keeps its connection until its time is over; if the client has not taken the rest
 //! some time after that, the connection is ended. Connections on which no request has shown good
 //! credentials have a limit of time of their own, and one answer where HTTP/2 is spoken; the number
-//! of connections is bounded in `connections.rs`.
+//! of connections is bounded in `connections.rs`, and how one of HTTP/1.1 is closed is in
+//! `lingering.rs`.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::pin::{Pin, pin};
@@ -38,6 +39,9 @@ use crate::flow::connection_counters::Ending;
 use crate::flow::connections::Visitor;
 use crate::flow::paced::Lasting;
 use crate::router;
+use crate::start::intake::{Intake, Received};
+use crate::start::lingering::Lingering;
+use crate::start::repolled::Repolled;
 use crate::start::tls::Tls;
 
 /// A silent connection is probed this often, by HTTP/2 pings and by TCP, and dropped if no answer
@@ -185,18 +189,19 @@ async fn connection(
         .peer_certificates()
         .map(|chain| Arc::new(PeerCertificate::new(chain.to_vec())));
     let activity = Arc::new(Activity::new(Arc::clone(visitor)));
+    let head_bytes_max = head_bytes_max(options.header_bytes_max);
+    let intake = Intake::new(head_bytes_max);
     let service = Connected {
         api,
         peer,
         http2,
         certificate,
         activity: activity.clone(),
+        intake: intake.clone(),
         request_timeout: options.request_timeout,
         grace: options.read_header_timeout,
     };
-    let stream = TokioIo::new(stream);
     let stopped = server.stopped();
-    let head_bytes_max = head_bytes_max(options.header_bytes_max);
     if http2 {
         let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -208,9 +213,10 @@ async fn connection(
             .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
             .max_pending_accept_reset_streams(HTTP2_PENDING_RESETS_MAX)
             .max_local_error_reset_streams(HTTP2_ERRORS_MAX)
-            .serve_connection(stream, service);
+            .serve_connection(TokioIo::new(stream), service);
         drive(connection, &activity, stopped, stranger_until, server).await;
     } else {
+        let stream = TokioIo::new(Lingering::new(stream, intake));
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.idle_timeout)
@@ -242,6 +248,7 @@ async fn drive<C>(
 {
     let (options, metrics) = (&server.options, &server.connections.metrics);
     let mut connection = pin!(connection);
+    let repolled = Repolled::new();
     let mut stranger = pin!(activity.stranger(stranger_until));
     let mut stopped = pin!(stopped);
     let mut idle = pin!(activity.idle(options.read_header_timeout, options.idle_timeout));
@@ -252,7 +259,7 @@ async fn drive<C>(
     let mut ending = false;
     loop {
         tokio::select! {
-            ended = connection.as_mut() => {
+            ended = poll_fn(|context| repolled.poll(connection.as_mut(), context)) => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "connection ended with an error");
                 }
@@ -306,6 +313,7 @@ struct Connected {
     peer: SocketAddr,
     http2: bool,
     activity: Arc<Activity>,
+    intake: Intake,
     request_timeout: Duration,
     /// A client has this long to take what is left of an answer whose time is over.
     grace: Duration,
@@ -330,7 +338,9 @@ impl Service<Request<Incoming>> for Connected {
         let visitor = Arc::clone(self.activity.visitor());
         request.extensions_mut().insert(visitor);
         let http2 = self.http2;
-        let answered = self.api.call(request);
+        let answered = self
+            .api
+            .call(request.map(|body| Received::new(body, &self.intake)));
         Box::pin(async move {
             let response = answered.await?;
             let lasting = response.extensions().get();

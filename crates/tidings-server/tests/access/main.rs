@@ -9,5 +9,6 @@ mod connections;
 mod matrix;
 mod passing;
 mod queueing;
+mod refused;
 mod start;
 mod support;
