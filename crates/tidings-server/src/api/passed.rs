@@ -57,7 +57,7 @@ const RESPONSE_HEADERS: [HeaderName; 10] = [
 /// What a read of these does is not known to be only a read.
 const TUNNELS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
 
-/// Whether a request goes on to the cluster: a read of whatever is not events. Health, version and
+/// Whether a request is for the cluster: a read of whatever is not events. Health, version and
 /// the like are this server's.
 pub(super) fn is_for_cluster(info: &RequestInfo) -> bool {
     let first = info.uri.path().split('/').nth(1).unwrap_or_default();
