@@ -1,5 +1,5 @@
-//! What is not about events is passed on to the followed cluster, with the caller's own token and no
-//! other credentials; and the cluster says who may read its kept events.
+//! What is not about events is passed on to the followed cluster, with the token of its caller and
+//! no other credentials; and the cluster says who may read its kept events.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
