@@ -10,6 +10,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::{FutureExt, TryStreamExt};
 use http::{Method, Request};
+use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -468,6 +469,19 @@ async fn versions_are_newest_first_and_as_the_source_numbered_them() {
     let table = table.unwrap().body;
     assert_eq!(table["kind"], "Table");
     assert_eq!(table["rows"].as_array().unwrap().len(), 5);
+
+    let request = Request::get(&uri).header("accept", "application/vnd.kubernetes.protobuf");
+    let client = prod.client();
+    let response = client.send(request.body(Vec::new().into()).unwrap());
+    let body = response.await.unwrap().into_body().collect().await.unwrap();
+    let body = body.to_bytes();
+    let seen = |text: &str| {
+        body.windows(text.len())
+            .filter(|it| *it == text.as_bytes())
+            .count()
+    };
+    assert!(body.starts_with(b"k8s\0"));
+    assert_eq!((seen("BackOff"), seen("905"), seen("901")), (5, 1, 1));
 
     let admin = archive.to_cluster("prod", &token("t-admin")).await;
     let coverage = admin.get("/coverage").await;

@@ -404,6 +404,8 @@ async fn nobody_elses_credentials_go_on() {
         ("/api/v1/nodes/node-1/proxy/logs/".to_owned(), 403),
         (format!("{PODS}/../pods/web"), 404),
         ("/api/v1//pods".to_owned(), 404),
+        (format!("{PODS}/x/%2e%2E/web"), 404),
+        ("/api/v1/proxy/namespaces/shop/pods/web".to_owned(), 403),
         (format!("{PODS}/a%2Fb"), 404),
     ] {
         let refused = dev.get(&uri).await;
