@@ -64,6 +64,12 @@
 //!   works), OpenAPI v3 as far as kubectl reads it, health, metrics. Long answers are compressed
 //!   for clients that accept it.
 //!
+//! # An archive
+//!
+//! [`start_clusters`] serves the kept events of several clusters that something else follows, each
+//! with its whole API at `/clusters/NAME`: read and deleted, not written. What an archive knows
+//! beyond the last versions is behind the trait [`Past`].
+//!
 //! # What it does not do
 //!
 //! - Namespaces are not objects: they are a setting ([`Namespaces`]), by default every valid name.

@@ -38,7 +38,7 @@ pub(super) async fn authenticate(
     parts.headers.remove(header::AUTHORIZATION);
     let user = match found {
         Ok((user, known_by)) => {
-            // Such a token goes on to its cluster, and nowhere else.
+            // A token that its cluster knew is sent to that cluster alone.
             if server.passes_through() {
                 parts.extensions.insert(known_by);
             }

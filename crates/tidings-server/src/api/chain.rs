@@ -52,7 +52,7 @@ pub(crate) fn around(
     router.layer(middleware::from_fn_with_state(Arc::clone(server), answer))
 }
 
-/// Answers a request that is for no server that there is, whoever sends it.
+/// Answers a request that is for no server that there is, without asking whose it is.
 pub(crate) fn refuse(server: Arc<ApiServer>, mut request: Request, why: Status) -> Response {
     let info = RequestInfo::of(request.method(), request.uri(), request.headers());
     let info = Arc::new(info);

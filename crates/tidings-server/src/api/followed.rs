@@ -23,11 +23,11 @@ pub struct FollowedCluster {
     pub store: Arc<dyn Store>,
     /// What is known beyond the last versions of its events.
     pub past: Arc<dyn Past>,
-    /// Who may read its events, besides those whom the archive's own options let in.
+    /// Who may read its events, in addition to those whom the archive's own options let in.
     pub security: ClusterSecurity,
     /// How reads that are not about events reach the cluster itself. They go with their caller's
-    /// own token, if it is one that [`ClusterSecurity::authentication`] knew, and the cluster decides
-    /// what they may do. Default: they do not reach it.
+    /// own token, if it is one that [`ClusterSecurity::authentication`] knew, and the cluster
+    /// decides what they may do. Default: they do not reach it.
     pub pass_through: Option<PassThrough>,
 }
 

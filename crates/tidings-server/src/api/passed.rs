@@ -4,6 +4,7 @@
 //! tokens of the archive's own are not shown to anybody, and a client certificate cannot be. What
 //! else of its head goes along is listed here, and what comes back is sent as it comes.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -14,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use percent_encoding::percent_decode_str;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
@@ -57,7 +59,11 @@ const RESPONSE_HEADERS: [HeaderName; 10] = [
 /// What a read of these does is not known to be only a read.
 const TUNNELS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
 
-/// Whether a request goes on to the cluster: a read of whatever is not events. Health, version and
+/// The part of a request's time that the cluster has to begin an answer which this server could
+/// give instead, as a divisor.
+const WAIT_DIVISOR: u32 = 4;
+
+/// Whether a request is for the cluster: a read of whatever is not events. Health, version and
 /// the like are this server's.
 pub(super) fn is_for_cluster(info: &RequestInfo) -> bool {
     let first = info.uri.path().split('/').nth(1).unwrap_or_default();
@@ -97,9 +103,15 @@ pub(super) async fn pass(
     };
     let options = &server.options;
     let until = clock::deadline(began, options.request_timeout);
+    // Where this server has an answer, too, there must be time left for it.
+    let begun_until = if is_served_here(info) {
+        clock::deadline(began, options.request_timeout / WAIT_DIVISOR)
+    } else {
+        until
+    };
     let target = info.uri.path_and_query().map_or("/", |it| it.as_str());
     let sent = way.send(info.method.clone(), target, head);
-    let answer = match timeout_at(until, sent).await {
+    let answer = match timeout_at(begun_until, sent).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
             tracing::warn!(cluster = followed.name, %error, "a request was not passed on");
@@ -153,15 +165,18 @@ pub(super) fn head(
 ) -> Result<HeaderMap, Status> {
     let refuse = |code, why| Err(Status::not_passed_on(code, cluster, why));
     let (unauthorized, forbidden) = (StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN);
-    // Whatever else could be read in another way than it is here.
-    let is_clear = |step: &str| !matches!(step, "." | "..");
+    // What the cluster, or a proxy before it, could take for another path than it is here.
+    let is_unclear = |step: &str| {
+        let decoded: Cow<'_, [u8]> = percent_decode_str(step).into();
+        matches!(&*decoded, b"" | b"." | b"..")
+    };
     let path = info.uri.path().trim_end_matches('/');
-    let mut steps = path.split('/').skip(1);
-    if info.is_ambiguous || steps.any(|step| step.is_empty() || !is_clear(step)) {
+    if info.is_ambiguous || path.split('/').skip(1).any(is_unclear) {
         return Err(Status::no_such_path());
     }
-    if TUNNELS.contains(&info.subresource.as_str()) {
-        return refuse(forbidden, "this is more than a read, and does not");
+    let tunnel = [info.resource.as_str(), &info.subresource];
+    if tunnel.iter().any(|step| TUNNELS.contains(step)) {
+        return refuse(forbidden, "this one may do more than read");
     }
     let given = request.headers();
     let mut names = given.keys();

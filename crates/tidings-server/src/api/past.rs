@@ -58,40 +58,42 @@ pub(crate) async fn versions(
         r#continue: page.more.map(|after| write_token(after, &server)),
         ..ListMeta::default()
     };
-    let events = page.versions.into_iter().map(|it| as_observed(&key, it));
-    let events: Vec<Event> = events.collect::<Result<_, _>>()?;
-    let body = write(&server, &call, form, &meta, &events)?;
+    let body = write(&server, &call, form, &meta, page.versions)?;
     Ok(encoded(StatusCode::OK, form.media, body))
 }
 
+/// The whole answer. No more than one version is decoded at a time.
 fn write(
     server: &ApiServer,
     call: &Call,
     form: Form,
     meta: &ListMeta,
-    events: &[Event],
+    versions: Vec<ObservedVersion>,
 ) -> Result<Vec<u8>, Status> {
+    let key = call.key();
     let rows = table_rows(call, form, server.clock.now())?;
     let mut writer = ListWriter::new(call.api, form, rows);
     let mut items_len = 0;
-    for event in events {
-        items_len += writer.item_len(event)?;
+    if form.media == Media::Protobuf {
+        for version in &versions {
+            items_len += writer.item_len(&as_observed(&key, version)?)?;
+        }
     }
-    let mut body = Vec::with_capacity(events.len() * 1024 + 512);
+    let mut body = Vec::with_capacity(versions.len() * 1024 + 512);
     writer.write_start(meta, items_len, &mut body)?;
-    for event in events {
-        writer.write_item(event, &mut body)?;
+    for version in versions {
+        writer.write_item(&as_observed(&key, &version)?, &mut body)?;
     }
     writer.write_end(meta, &mut body)?;
     Ok(body)
 }
 
 /// With the version it had at its source, and when it was seen.
-fn as_observed(key: &Key, version: ObservedVersion) -> Result<Event, Status> {
+fn as_observed(key: &Key, version: &ObservedVersion) -> Result<Event, Status> {
     let mut event = codec::decode_stored(&version.value, 0)
         .map_err(|why| Status::damaged(&key.bytes(), &why))?;
     let metadata = event.metadata.get_or_insert_default();
-    metadata.resource_version = Some(version.source_version);
+    metadata.resource_version = Some(version.source_version.clone());
     if let Ok(observed_at) = Timestamp::from_millisecond(version.observed_at.0) {
         let annotations = &mut metadata.annotations;
         annotations.insert(OBSERVED_AT.into(), format!("{observed_at:.3}"));

@@ -423,6 +423,7 @@ mod tests {
                 headers: HeaderMap::new(),
                 peer: None,
                 notes,
+                cluster: Some("c".repeat(63)),
                 _open: None,
             };
             let code = StatusCode::from_u16(code).unwrap();

@@ -46,9 +46,10 @@ impl<'a> Attributes<'a> {
             version: info.version.as_str().into(),
             resource: info.resource.as_str().into(),
             // Who may read an event may read what it was.
-            subresource: match info.is_versions() {
-                true => "".into(),
-                false => info.subresource.as_str().into(),
+            subresource: if info.is_versions() {
+                "".into()
+            } else {
+                info.subresource.as_str().into()
             },
             namespace: info.namespace.as_str().into(),
             name: match info.verb {

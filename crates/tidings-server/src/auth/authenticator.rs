@@ -13,6 +13,7 @@ use super::User;
 use super::certificate::{ClientAuthority, PeerCertificate};
 use super::cluster::TokenReviews;
 use super::counters::AccessCounters;
+use super::reviewed::Room;
 use super::reviewer::{ReviewError, Reviewer};
 use super::tokens::{Token, TokenTable, token_digest};
 
@@ -88,16 +89,16 @@ impl Authenticator {
     /// none within five seconds is refused with 503.
     #[must_use]
     pub fn ask_cluster(mut self, cluster: Arc<dyn Reviewer>) -> Self {
-        self.cluster = Some(TokenReviews::new(cluster));
+        self.cluster = Some(TokenReviews::new(cluster, Room::Whole));
         self
     }
 
     /// Another one that knows whom this one knows, now and later, and asks another cluster about
-    /// the rest.
+    /// the rest. It keeps a sixteenth of the answers, as there may be many of these.
     pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>) -> Self {
         Self {
             known: Arc::clone(&self.known),
-            cluster: Some(TokenReviews::new(cluster)),
+            cluster: Some(TokenReviews::new(cluster, Room::Part)),
             anonymous: self.anonymous,
         }
     }

@@ -11,6 +11,7 @@ use super::cluster::AccessReviews;
 use super::counters::AccessCounters;
 use super::decision::Decision;
 use super::rbac::{RbacPolicy, Rule};
+use super::reviewed::Room;
 use super::reviewer::{ReviewError, Reviewer};
 
 /// Decides what a user may do. The default allows what kube-apiserver's default policy does:
@@ -54,17 +55,17 @@ impl Authorizer {
     /// [`Authenticator::ask_cluster`]: super::Authenticator::ask_cluster
     #[must_use]
     pub fn ask_cluster(mut self, cluster: Arc<dyn Reviewer>) -> Self {
-        self.cluster = Some(AccessReviews::new(cluster));
+        self.cluster = Some(AccessReviews::new(cluster, Room::Whole));
         self
     }
 
     /// Another one that allows what this one's policy does, now and later, and asks another cluster
-    /// about the rest.
+    /// about the rest. It keeps a sixteenth of the answers, as there may be many of these.
     pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>) -> Self {
         Self {
             allows_everything: self.allows_everything,
             policy: Arc::clone(&self.policy),
-            cluster: Some(AccessReviews::new(cluster)),
+            cluster: Some(AccessReviews::new(cluster, Room::Part)),
         }
     }
 

@@ -18,7 +18,7 @@ use super::User;
 use super::attributes::Attributes;
 use super::counters::AccessCounters;
 use super::decision::Decision;
-use super::reviewed::Reviewed;
+use super::reviewed::{Reviewed, Room};
 use super::reviewer::{ReviewError, Reviewer};
 use super::tokens::token_digest;
 
@@ -78,10 +78,10 @@ struct UserStatus {
 }
 
 impl TokenReviews {
-    pub(super) fn new(cluster: Arc<dyn Reviewer>) -> Self {
+    pub(super) fn new(cluster: Arc<dyn Reviewer>, room: Room) -> Self {
         Self {
             cluster,
-            answers: Reviewed::new(Option::is_some),
+            answers: Reviewed::new(room, Option::is_some),
         }
     }
 
@@ -156,10 +156,10 @@ impl Debug for AccessReviews {
 }
 
 impl AccessReviews {
-    pub(super) fn new(cluster: Arc<dyn Reviewer>) -> Self {
+    pub(super) fn new(cluster: Arc<dyn Reviewer>, room: Room) -> Self {
         Self {
             cluster,
-            answers: Reviewed::new(|decision| decision.allowed),
+            answers: Reviewed::new(room, |decision| decision.allowed),
         }
     }
 

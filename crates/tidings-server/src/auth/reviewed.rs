@@ -29,6 +29,24 @@ use tokio::time::{timeout, timeout_at};
 use super::reviewer::ReviewError;
 use crate::clock;
 
+/// How much room there is for answers: one cluster is asked by the whole server, or each of many
+/// has a part, so that all of them take no more memory than a few.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Room {
+    Whole,
+    /// A sixteenth.
+    Part,
+}
+
+impl Room {
+    fn of(self, whole: usize) -> usize {
+        match self {
+            Self::Whole => whole,
+            Self::Part => whole / 16,
+        }
+    }
+}
+
 /// Maximum answers kept, apart from good ones.
 const ANSWERS_MAX: usize = 4096;
 /// Parts in which good answers are kept.
@@ -73,11 +91,12 @@ struct Kept<V> {
 
 impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
     /// Keeps answers; `is_good` tells which of them let a user in.
-    pub(super) fn new(is_good: fn(&V) -> bool) -> Self {
+    pub(super) fn new(room: Room, is_good: fn(&V) -> bool) -> Self {
+        let good = || Cache::new(room.of(GOOD_MAX));
         Self(Arc::new(Kept {
             is_good,
-            answers: Cache::new(ANSWERS_MAX),
-            good: (0..GOOD_PARTS).map(|_| Cache::new(GOOD_MAX)).collect(),
+            answers: Cache::new(room.of(ANSWERS_MAX)),
+            good: (0..GOOD_PARTS).map(|_| good()).collect(),
             places: Places::default(),
         }))
     }
@@ -262,7 +281,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn answers_are_kept_for_a_while_and_failures_for_less() {
-        let reviewed: Reviewed<u32> = Reviewed::new(|_| true);
+        let reviewed: Reviewed<u32> = Reviewed::new(Room::Whole, |_| true);
         let start = clock::monotonic();
         let fails = || async { Err(ReviewError::Unreachable { why: "down".into() }) };
         let at = |millis| start + Duration::from_millis(millis);
@@ -289,7 +308,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_who_ask_the_same_are_one_question() {
-        let reviewed: Reviewed<usize> = Reviewed::new(|_| true);
+        let reviewed: Reviewed<usize> = Reviewed::new(Room::Whole, |_| true);
         let asked = Arc::new(AtomicUsize::new(0));
         let now = clock::monotonic();
         let answers = (0..50).map(|_| {
@@ -307,7 +326,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_cluster_that_says_nothing_keeps_nobody_waiting_for_long() {
-        let reviewed: &Reviewed<u32> = &Reviewed::new(|_| true);
+        let reviewed: &Reviewed<u32> = &Reviewed::new(Room::Whole, |_| true);
         let now = clock::monotonic();
         let asked = &Arc::new(AtomicUsize::new(0));
         let silent = |after: Duration| async move {
@@ -339,7 +358,7 @@ mod tests {
 
     /// Zero is good, everything else is refused.
     fn strict() -> Reviewed<usize> {
-        Reviewed::new(|answer| *answer == 0)
+        Reviewed::new(Room::Whole, |answer| *answer == 0)
     }
 
     fn good_len(reviewed: &Reviewed<usize>) -> usize {
@@ -371,8 +390,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_number_of_answers_is_bounded() {
-        for good in [0, 1] {
-            let reviewed = strict();
+        for (good, room) in [
+            (0, Room::Whole),
+            (1, Room::Whole),
+            (0, Room::Part),
+            (1, Room::Part),
+        ] {
+            let reviewed = Reviewed::new(room, |answer: &usize| *answer == 0);
             let now = clock::monotonic();
             for number in 0..2 * ANSWERS_MAX {
                 let answer = reviewed.get(
@@ -383,9 +407,9 @@ mod tests {
                 );
                 answer.await.unwrap();
             }
-            assert!(reviewed.0.answers.len() <= ANSWERS_MAX);
+            assert!(reviewed.0.answers.len() <= room.of(ANSWERS_MAX));
             let kept = good_len(&reviewed);
-            assert!(kept <= GOOD_MAX);
+            assert!(kept <= room.of(GOOD_MAX));
             assert_eq!(kept == 0, good != 0);
         }
     }

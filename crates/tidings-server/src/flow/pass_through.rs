@@ -45,7 +45,7 @@ pub struct PassThrough {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassThroughError {
-    /// The address is none.
+    /// There is no such address.
     #[error("not an address of an API server, https://host:port: {address:?}")]
     Address {
         /// What was given.

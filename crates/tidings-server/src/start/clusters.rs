@@ -132,7 +132,8 @@ pub async fn start_clusters(
     let asked = |cluster: &FollowedCluster| {
         cluster.security.authentication.is_some() || cluster.security.authorization.is_some()
     };
-    prepared.warn_of_closed_doors(clusters.iter().any(asked));
+    // Those that are added later are not known yet.
+    prepared.warn_of_closed_doors(clusters.is_empty() || clusters.iter().any(asked));
     let all = Arc::new(Clusters::new(Arc::clone(&prepared.server)));
     for cluster in clusters {
         all.add(cluster)?;

@@ -229,7 +229,7 @@ impl Prepared {
     }
 
     /// Tells in the log when no request is let in, or none is allowed. `are_asked`: whether there
-    /// are clusters to ask besides those of the options.
+    /// are clusters to ask apart from those of the options.
     fn warn_of_closed_doors(&self, are_asked: bool) {
         let options = &self.options;
         if are_asked {

@@ -10,6 +10,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::{FutureExt, TryStreamExt};
 use http::{Method, Request};
+use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -103,8 +104,10 @@ async fn cluster_with(name: &str, events: &[&str], why: Option<&'static str>) ->
         ApiOptions::default(),
     );
     let source = router(Arc::new(source));
+    let of_cluster = name;
     for name in events {
         let mut event = event(name);
+        event.message = Some(format!("in {of_cluster}"));
         event.involved_object.uid = Some("u-web".into());
         event.involved_object.api_version = Some("v1".into());
         let body = serde_json::to_vec(&event).unwrap();
@@ -246,6 +249,30 @@ async fn each_cluster_has_its_whole_api_below_its_name() {
         ("/clusters/prod/api", 404),
     ] {
         assert_eq!(prod.get(path).await.code, code, "{path}");
+    }
+    archive.running.shutdown().await;
+}
+
+/// Encoded events are shared among watchers, and revisions are the same everywhere.
+#[tokio::test]
+async fn watchers_see_the_events_of_their_cluster() {
+    let clusters = vec![
+        cluster("prod", &["a.1"]).await,
+        cluster("edge", &["a.1"]).await,
+    ];
+    let archive = Archive::start(clusters).await;
+    for name in ["prod", "edge"] {
+        let caller = archive.to_cluster(name, &token("t-admin")).await;
+        let api: Api<Event> = Api::namespaced(caller.client(), "shop");
+        let params = WatchParams::default().timeout(60);
+        let mut watched = pin!(api.watch(&params, "1").await.unwrap());
+        let first = tokio::time::timeout(PATIENCE, watched.try_next()).await;
+        match first.unwrap().unwrap() {
+            Some(WatchEvent::Added(event)) => {
+                assert_eq!(event.message, Some(format!("in {name}")));
+            }
+            other => panic!("{other:?}"),
+        }
     }
     archive.running.shutdown().await;
 }
@@ -469,6 +496,19 @@ async fn versions_are_newest_first_and_as_the_source_numbered_them() {
     assert_eq!(table["kind"], "Table");
     assert_eq!(table["rows"].as_array().unwrap().len(), 5);
 
+    let request = Request::get(&uri).header("accept", "application/vnd.kubernetes.protobuf");
+    let client = prod.client();
+    let response = client.send(request.body(Vec::new().into()).unwrap());
+    let body = response.await.unwrap().into_body().collect().await.unwrap();
+    let body = body.to_bytes();
+    let seen = |text: &str| {
+        body.windows(text.len())
+            .filter(|it| *it == text.as_bytes())
+            .count()
+    };
+    assert!(body.starts_with(b"k8s\0"));
+    assert_eq!((seen("BackOff"), seen("905"), seen("901")), (5, 1, 1));
+
     let admin = archive.to_cluster("prod", &token("t-admin")).await;
     let coverage = admin.get("/coverage").await;
     assert_eq!(
@@ -522,7 +562,8 @@ async fn clusters_come_and_go() {
 
     let api: Api<Event> =
         Api::namespaced(archive.to_cluster("prod", &admin).await.client(), "shop");
-    let params = WatchParams::default().timeout(60);
+    // Longer than is waited for its end.
+    let params = WatchParams::default().timeout(200);
     let watched = api.watch(&params, "0").await.unwrap();
     assert!(archive.running.remove("prod").await.unwrap());
     assert!(!archive.running.remove("prod").await.unwrap());

@@ -1,5 +1,5 @@
-//! What is not about events goes on to the followed cluster, with the caller's own token and nobody
-//! else's; and the cluster says who may read its kept events.
+//! What is not about events is passed on to the followed cluster, with the token of its caller and
+//! no other credentials; and the cluster says who may read its kept events.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -404,6 +404,8 @@ async fn nobody_elses_credentials_go_on() {
         ("/api/v1/nodes/node-1/proxy/logs/".to_owned(), 403),
         (format!("{PODS}/../pods/web"), 404),
         ("/api/v1//pods".to_owned(), 404),
+        (format!("{PODS}/x/%2e%2E/web"), 404),
+        ("/api/v1/proxy/namespaces/shop/pods/web".to_owned(), 403),
         (format!("{PODS}/a%2Fb"), 404),
     ] {
         let refused = dev.get(&uri).await;
@@ -500,7 +502,7 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
     followed.pass_through = Some(cluster.way().limits(1, 1));
     let mut away = followed.clone();
     away.name = "away".into();
-    // Nobody listens there.
+    // Nothing listens there.
     let unused = TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()
