@@ -8,7 +8,7 @@ use bytes::Bytes;
 use kube::Client;
 use tidings_store::clock::Clock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
-use tidings_store::{NewRecord, ReadError, Store, UnixMillis, WriteError};
+use tidings_store::{NewRecord, PAGE_BYTES_MAX, ReadError, Store, UnixMillis, WriteError};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
@@ -325,7 +325,8 @@ pub struct Past {
 
 impl Past {
     /// Versions of the event under a key (`namespace/name`), the newest first, behind `after`:
-    /// [`Versions::more`] of the page before. `None` if there is no such event.
+    /// [`Versions::more`] of the page before. A page has fewer than `limit` if their bytes reach
+    /// [`PAGE_BYTES_MAX`]. `None` if there is no such event.
     ///
     /// # Errors
     /// Those of the store.
@@ -354,6 +355,7 @@ impl Past {
             None => (newest.chunks, None),
         };
         let mut record = Some(newest);
+        let mut bytes = 0;
         loop {
             let found = match record.take() {
                 Some(newest) if newest.chunks == number => Some(newest),
@@ -368,11 +370,12 @@ impl Past {
             let wanted = left.take().unwrap_or(total).min(total);
             let skipped = usize::try_from(total - wanted).unwrap_or(usize::MAX);
             for (version, at) in versions.into_iter().skip(skipped).zip((0..wanted).rev()) {
-                if page.versions.len() >= limit {
+                if page.versions.len() >= limit || bytes >= PAGE_BYTES_MAX {
                     page.more = Some(number << COUNT_BITS | (at + 1) & COUNT_MASK);
                     return Ok(Some(page));
                 }
                 let (version, event) = version.map_err(damaged)?;
+                bytes += event.len();
                 page.versions.push(ObservedVersion {
                     event,
                     version: version.number,

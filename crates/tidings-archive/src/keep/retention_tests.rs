@@ -87,7 +87,7 @@ impl Kept {
     }
 }
 
-/// So many days for warnings, and a week for the others.
+/// A number of days for warnings, and a week for the others.
 fn days(warnings: Arc<Mutex<u32>>) -> KeepFor {
     Arc::new(move |event: &Event| match event.r#type() {
         "Warning" => DAY * *warnings.lock().unwrap(),

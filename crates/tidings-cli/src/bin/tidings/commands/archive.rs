@@ -233,15 +233,22 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     options.security = args.security.options().await?;
     args.limits.apply(&mut options.api);
     options.audit = args.audit.options();
-    let server = tidings_server::start_clusters(options, Vec::new()).await?;
+    let many = settings.len();
+    let mut followed = BTreeMap::new();
+    let mut served = Vec::with_capacity(many);
+    for (setting, opened) in open_all(&args.data_dir, &defaults, settings, many).await {
+        let (source, cluster) = opened?;
+        served.push(Served::of(&cluster, &source)?);
+        followed.insert(setting.name.clone(), (setting, cluster));
+    }
+    // All at once: a single one would be served at the root, too.
+    let server = tidings_server::start_clusters(options, served).await?;
     let mut archive = Archive {
         data_dir: args.data_dir,
         defaults,
         server,
-        followed: BTreeMap::new(),
+        followed,
     };
-    let many = settings.len();
-    archive.add(settings, many, |_, error| Err(error)).await?;
     let clusters = archive.followed.len();
     tracing::info!(address = %archive.server.address(), clusters, "serving");
     // A missing reader of the path is no reason not to serve.
@@ -288,24 +295,28 @@ async fn open(
     Ok((source, cluster))
 }
 
+/// The same of several, some at a time.
+async fn open_all(
+    data_dir: &Path,
+    defaults: &Defaults,
+    settings: Vec<ClusterSetting>,
+    clusters: usize,
+) -> Vec<(ClusterSetting, Result<(Source, Cluster), Box<dyn Error>>)> {
+    stream::iter(settings)
+        .map(|setting| async {
+            let opened = open(data_dir, defaults, &setting, clusters).await;
+            (setting, opened)
+        })
+        .buffered(OPENED_AT_ONCE)
+        .collect()
+        .await
+}
+
 impl Archive {
-    /// Follows and serves clusters, opened some at a time. Of one that cannot be followed `fails`
-    /// is told.
-    async fn add(
-        &mut self,
-        settings: Vec<ClusterSetting>,
-        clusters: usize,
-        mut fails: impl FnMut(&str, Box<dyn Error>) -> Result<(), Box<dyn Error>>,
-    ) -> Result<(), Box<dyn Error>> {
-        let opened: Vec<_> = stream::iter(settings)
-            .map(|setting| async {
-                let opened = open(&self.data_dir, &self.defaults, &setting, clusters).await;
-                (setting, opened)
-            })
-            .buffered(OPENED_AT_ONCE)
-            .collect()
-            .await;
-        for (setting, opened) in opened {
+    /// Follows and serves further clusters. Those that cannot be followed are told of.
+    async fn add(&mut self, settings: Vec<ClusterSetting>, clusters: usize) {
+        for (setting, opened) in open_all(&self.data_dir, &self.defaults, settings, clusters).await
+        {
             let name = setting.name.clone();
             let served = async {
                 let (source, cluster) = opened?;
@@ -314,10 +325,11 @@ impl Archive {
             };
             match served.await {
                 Ok(cluster) => drop(self.followed.insert(name, (setting, cluster))),
-                Err(error) => fails(&name, error)?,
+                Err(error) => {
+                    tracing::error!(cluster = name, %error, "the cluster is not followed; it is tried again");
+                }
             }
         }
-        Ok(())
     }
 
     async fn remove(&mut self, name: &str) {
@@ -361,12 +373,7 @@ impl Archive {
             let many = settings.len();
             let mut new = settings;
             new.retain(|setting| !self.followed.contains_key(&setting.name));
-            let added = self.add(new, many, |name, error| {
-                tracing::error!(cluster = name, %error, "the cluster is not followed; it is tried again");
-                Ok(())
-            });
-            // What fails is told of above.
-            drop(added.await);
+            self.add(new, many).await;
         }
     }
 

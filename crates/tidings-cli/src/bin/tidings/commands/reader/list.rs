@@ -88,8 +88,8 @@ impl Reader {
         Ok(Some(Listed { events, revision }))
     }
 
-    /// Adds those that were seen again while the pages were read: they moved to a page that had been
-    /// read already.
+    /// Adds those that were seen again while the pages were read: they moved to a page that had
+    /// been read already.
     async fn add_seen_meanwhile(
         &self,
         since: &str,
