@@ -11,6 +11,8 @@ use super::tree::Tree;
 
 /// The file of a table that says which differences are meant.
 pub(super) const EXPLANATIONS: &str = "explained.yaml";
+/// The same for an archive, in addition.
+pub(super) const EXPLANATIONS_OF_ARCHIVE: &str = "explained-archive.yaml";
 
 /// What is wrong with the table.
 #[derive(Debug, thiserror::Error)]
@@ -144,7 +146,8 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Case>, TableError> {
         let is_table = path
             .extension()
             .is_some_and(|extension| extension == "yaml")
-            && path.file_name() != Some(EXPLANATIONS.as_ref());
+            && path.file_name() != Some(EXPLANATIONS.as_ref())
+            && path.file_name() != Some(EXPLANATIONS_OF_ARCHIVE.as_ref());
         if is_table {
             paths.push(path);
         }

@@ -9,9 +9,9 @@ mod side;
 mod tree;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use case::{Case, EXPLANATIONS};
+use case::{Case, EXPLANATIONS, EXPLANATIONS_OF_ARCHIVE};
 use compare::{Difference, Explained, differences, matches};
 use side::Side;
 use tree::Tree;
@@ -76,7 +76,7 @@ struct Counts {
 /// Judges every case and writes what differs to `out`; whether all of it is explained.
 pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, ReferenceError> {
     let mut cases = case::read(&args.dir)?;
-    let mut explained = read_explanations(&args.dir)?;
+    let mut explained = read_explanations(args)?;
     if let Some(only) = &args.only {
         cases.retain(|case| matches(only, &case.name));
     }
@@ -131,18 +131,27 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Refer
     Ok(counts.different == 0 && unused.is_empty())
 }
 
-fn read_explanations(dir: &Path) -> Result<Explained, ReferenceError> {
-    let path = dir.join(EXPLANATIONS);
-    let fail = |message| ReferenceError::Explanations {
-        path: path.clone(),
-        message,
-    };
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "[]".to_owned(),
-        Err(error) => return Err(fail(error.to_string())),
-    };
-    Explained::parse(&text).map_err(fail)
+fn read_explanations(args: &Args) -> Result<Explained, ReferenceError> {
+    let mut files = vec![EXPLANATIONS];
+    files.extend(args.archive.then_some(EXPLANATIONS_OF_ARCHIVE));
+    let mut text = String::new();
+    let mut path = args.dir.clone();
+    for file in files {
+        path = args.dir.join(file);
+        match std::fs::read_to_string(&path) {
+            // Each is a list, and so are both together.
+            Ok(read) => text.push_str(&read),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let message = error.to_string();
+                return Err(ReferenceError::Explanations { path, message });
+            }
+        }
+    }
+    if text.is_empty() {
+        text.push_str("[]");
+    }
+    Explained::parse(&text).map_err(|message| ReferenceError::Explanations { path, message })
 }
 
 #[expect(clippy::too_many_arguments, reason = "one call, and each is needed")]

@@ -115,6 +115,8 @@ impl Side {
         namespace: &str,
     ) -> Vec<(usize, Tree, Tree)> {
         let mut variables = Variables::from([("ns".to_owned(), Tree::from(namespace))]);
+        // What the archive said is the archive's: a token of a list leads nowhere elsewhere.
+        let mut of_archive = variables.clone();
         self.make_namespace(namespace).await;
         let mut given = Vec::new();
         // What has not ended is not waited for: a watch begins at a revision of its server's own.
@@ -124,15 +126,20 @@ impl Side {
             .filter(|(_, action)| !action.background)
         {
             let here = self.answer(action, &variables).await;
+            let there = if action.what.is_read() {
+                match self.wait_for(archive, namespace).await {
+                    Ok(()) => archive.answer(action, &of_archive).await,
+                    Err(why) => Tree::Map(vec![("failed".to_owned(), Tree::Text(why))]),
+                }
+            } else {
+                here.clone()
+            };
             for (name, place) in &action.save {
-                let value = here.at(place).cloned().unwrap_or_default();
-                variables.insert(name.clone(), value);
+                let value = |answer: &Tree| answer.at(place).cloned().unwrap_or_default();
+                variables.insert(name.clone(), value(&here));
+                of_archive.insert(name.clone(), value(&there));
             }
             if action.what.is_read() {
-                let there = match self.wait_for(archive, namespace).await {
-                    Ok(()) => archive.answer(action, &variables).await,
-                    Err(why) => Tree::Map(vec![("failed".to_owned(), Tree::Text(why))]),
-                };
                 given.push((at, here, there));
             }
         }
