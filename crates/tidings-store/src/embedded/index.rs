@@ -136,9 +136,12 @@ impl Memtables {
     }
 }
 
-/// How much memory an index may take, and how long a segment of the log gets, in bytes.
+/// How much memory an index may take, and how long a segment of the log gets, in bytes; how many of
+/// these are held open.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
+    /// See [`log_files_max`](super::EmbeddedOptions::log_files_max).
+    pub(crate) files: usize,
     /// See [`segment_bytes`](super::EmbeddedOptions::segment_bytes).
     pub(crate) segment: u64,
     /// For what is read of the trees.
@@ -638,6 +641,7 @@ mod tests {
     fn a_table_of_contents_that_says_it_is_huge_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let sizes = Sizes {
+            files: 2,
             cache: 1 << 20,
             memtable: 1 << 20,
             segment: 64 << 10,

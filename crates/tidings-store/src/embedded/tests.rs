@@ -16,6 +16,7 @@ use crate::{At, Index, ObjectSelector, UnixMillis};
 const NOW: i64 = 1_700_000_000_000;
 const MINUTE: i64 = 60_000;
 const SIZES: Sizes = Sizes {
+    files: 2,
     cache: 1 << 20,
     memtable: 1 << 20,
     segment: 64 << 10,
@@ -298,9 +299,10 @@ async fn a_newest_commit_that_is_not_in_the_log_is_made_again_when_opening() {
 #[test]
 fn a_commit_can_be_rolled_back_again() {
     let folder = tempfile::tempdir().unwrap();
-    let (log, _) = Log::open(folder.path(), None, true, 64 << 10).unwrap();
+    let (log, _) = Log::open(folder.path(), None, true, 64 << 10, 2).unwrap();
     let path = folder.path().join(format!("{:016x}-{:016x}.log", 7, 1));
-    let segment = segment::Segment::create(path.clone(), 7, 1).unwrap();
+    let handles = handles::Handles::new(2);
+    let segment = segment::Segment::create(path.clone(), 7, 1, &handles).unwrap();
     let mut unfinished = Unfinished(vec![Arc::new(segment)]);
     fs::remove_file(path).unwrap();
     log.roll_back(&mut unfinished).unwrap();
