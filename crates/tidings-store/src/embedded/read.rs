@@ -33,7 +33,7 @@ use crate::{
 pub(crate) const AT_ONCE_MAX: usize = 64;
 
 /// Maximum records that are read for one page of the newest and do not match the request.
-const PASSED_OVER_MAX: usize = 4096;
+pub(crate) const PASSED_OVER_MAX: usize = 4096;
 
 /// See the module documentation.
 pub(crate) struct View<'a> {

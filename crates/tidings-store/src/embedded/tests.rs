@@ -579,6 +579,74 @@ async fn an_objects_events_are_the_same_read_at_once() {
     }
 }
 
+/// A page of the newest ends where it has passed over the maximum number of records, and the next
+/// one continues there, whether they are found in memory or in the trees.
+#[tokio::test]
+async fn pages_of_the_newest_pass_over_a_bounded_number_of_records() {
+    const RECORDS: usize = 2 * read::PASSED_OVER_MAX + 100;
+    // How many are newer than each of those that are asked for.
+    const WANTED: [usize; 4] = [0, 1, read::PASSED_OVER_MAX + 2, RECORDS - 1];
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let mut store = open(folder.path(), &clock).unwrap();
+    let create = |number: usize| {
+        let is_wanted = WANTED.contains(&(RECORDS - 1 - number));
+        let index = Index {
+            object_uid: "one".to_owned(),
+            reason: if is_wanted { "BackOff" } else { "Pulled" }.to_owned(),
+            last_seen: UnixMillis(NOW + number.cast_signed() as i64),
+            ..Index::default()
+        };
+        store.create(
+            format!("shop/{number}").into(),
+            living("1", 60).index(index),
+        )
+    };
+    for created in futures::future::join_all((0..RECORDS).map(create)).await {
+        created.unwrap();
+    }
+    for is_opened_again in [false, true] {
+        if is_opened_again {
+            store.close().await;
+            store = open(folder.path(), &clock).unwrap();
+        }
+        // By its object; the reason is left to be looked at.
+        let mut request = NewestRequest {
+            object: Some(ObjectSelector::Uid("one".to_owned())),
+            reason: Some("BackOff".to_owned()),
+            limit: 10,
+            ..NewestRequest::default()
+        };
+        let mut pages = Vec::new();
+        loop {
+            let page = store.newest(request.clone()).await.unwrap();
+            let keys = page.records.iter().map(|record| record.key.clone());
+            pages.push(keys.collect::<Vec<_>>());
+            assert_eq!(page.more, page.place.is_some());
+            let Some(place) = page.place else { break };
+            // How many records the pages reach over.
+            let reached = RECORDS - usize::try_from(place.last_seen.0 - NOW).unwrap();
+            let found: usize = pages.iter().map(Vec::len).sum();
+            assert!(reached - found <= pages.len() * read::PASSED_OVER_MAX);
+            request.after = Some(place);
+        }
+        let key = |newer: usize| Bytes::from(format!("shop/{}", RECORDS - 1 - newer));
+        let [first, second, third, last] = WANTED.map(key);
+        assert_eq!(
+            pages,
+            [vec![first, second], vec![third], vec![last]],
+            "opened again: {is_opened_again}"
+        );
+
+        // A page that is full before is as any other.
+        request.limit = 2;
+        request.after = None;
+        let page = store.newest(request).await.unwrap();
+        assert_eq!((page.records.len(), page.more), (2, true));
+    }
+    store.close().await;
+}
+
 #[tokio::test]
 async fn room_in_a_bucket_goes_when_others_are_written_to() {
     let folder = tempfile::tempdir().unwrap();
