@@ -74,12 +74,22 @@ impl Segments {
         revision: Revision,
         scratch: &'a mut Scratch,
     ) -> Result<Option<&'a [u8]>, Fault> {
-        let segment = {
-            let segments = self.0.read().unwrap_or_else(PoisonError::into_inner);
-            let next = segments.partition_point(|segment| segment.first <= revision);
-            next.checked_sub(1).and_then(|at| segments.get(at)).cloned()
-        };
+        let segment = self.segment(revision);
         segment.map_or(Ok(None), |segment| segment.version(revision, scratch))
+    }
+
+    /// The segment that the version with a revision is in, if it is here.
+    fn segment(&self, revision: Revision) -> Option<Arc<Segment>> {
+        let segments = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let next = segments.partition_point(|segment| segment.first <= revision);
+        next.checked_sub(1).and_then(|at| segments.get(at)).cloned()
+    }
+
+    /// Has the system begin to read the version with a revision.
+    pub(crate) fn will_need(&self, revision: Revision) {
+        if let Some(segment) = self.segment(revision) {
+            segment.will_need(revision);
+        }
     }
 
     /// Goes through all entries from a revision on.

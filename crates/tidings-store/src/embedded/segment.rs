@@ -75,6 +75,11 @@ impl Scratch {
             ..Self::default()
         }
     }
+
+    /// Whether only what the system has in memory is read into it.
+    pub(crate) fn is_of_cached(&self) -> bool {
+        self.cached.is_some()
+    }
 }
 
 /// See the module documentation.
@@ -492,25 +497,40 @@ impl Segment {
         })
     }
 
+    /// Between which points the version with a revision lies, if it is here.
+    fn around(&self, revision: Revision) -> Option<(u64, u64)> {
+        let known = self.known();
+        let next = known
+            .points
+            .partition_point(|(distance, _)| self.first + u64::from(*distance) <= revision);
+        let (_, start) = next.checked_sub(1).and_then(|at| known.points.get(at))?;
+        let end = known.points.get(next);
+        let end = end.map_or(known.len, |(_, at)| u64::from(*at));
+        Some((u64::from(*start), end))
+    }
+
+    /// Has the system begin to read what a version lies in. Nothing depends on it.
+    pub(crate) fn will_need(&self, revision: Revision) {
+        #[cfg(target_os = "linux")]
+        if let Some((start, end)) = self.around(revision)
+            && let Ok(file) = self.file()
+        {
+            let len = std::num::NonZeroU64::new(end.saturating_sub(start));
+            // An error means that it is read when it is needed.
+            let _ = rustix::fs::fadvise(&file, start, len, rustix::fs::Advice::WillNeed);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = revision;
+    }
+
     /// The content of the version with a revision, if it is here.
     pub(crate) fn version<'a>(
         self: &Arc<Self>,
         revision: Revision,
         scratch: &'a mut Scratch,
     ) -> Result<Option<&'a [u8]>, Fault> {
-        let (start, end) = {
-            let known = self.known();
-            let next = known
-                .points
-                .partition_point(|(distance, _)| self.first + u64::from(*distance) <= revision);
-            let Some((_, start)) = next.checked_sub(1).and_then(|at| known.points.get(at)) else {
-                return Ok(None);
-            };
-            let end = known
-                .points
-                .get(next)
-                .map_or(known.len, |(_, at)| u64::from(*at));
-            (u64::from(*start), end)
+        let Some((start, end)) = self.around(revision) else {
+            return Ok(None);
         };
         let bytes = self.read_into(start, end, scratch)?;
         let mut rest = bytes;
