@@ -117,7 +117,10 @@ impl Handle {
     /// The file, which has this name.
     pub(crate) fn get(&self, path: &Path) -> io::Result<Arc<File>> {
         if let Some(file) = &self.slot.read().file {
-            self.slot.is_used.store(true, Ordering::Relaxed);
+            // Readers share it, so it is not written to for each of them.
+            if !self.slot.is_used.load(Ordering::Relaxed) {
+                self.slot.is_used.store(true, Ordering::Relaxed);
+            }
             return Ok(Arc::clone(file));
         }
         let mut state = self.slot.write();

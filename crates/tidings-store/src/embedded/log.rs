@@ -245,7 +245,11 @@ impl Log {
                 claims.push((Arc::clone(&segment), tail.claims));
                 tails.push(Arc::clone(&segment));
             }
-            buckets.entry(bucket).or_default().push(segment);
+            let segments = buckets.entry(bucket).or_default();
+            if let Some(before) = segments.last() {
+                before.rest();
+            }
+            segments.push(segment);
         }
         let newest = check(checkpoint, &mut found, &mut tails)?;
         let (number, revision) = newest
@@ -278,11 +282,6 @@ impl Log {
         for segment in buckets.values().filter_map(|segments| segments.last()) {
             let synced = segment.sync();
             synced.map_err(|error| io("sync", &segment.path, error))?;
-        }
-        for segments in buckets.values() {
-            for segment in segments.iter().rev().skip(1) {
-                segment.rest();
-            }
         }
         let buckets = buckets
             .into_iter()
@@ -567,8 +566,11 @@ impl Log {
         let is_read = Arc::strong_count(&segments.0) > 1;
         for segment in segments.all() {
             // Two of them are here.
-            if is_read || Arc::strong_count(&segment) > 2 {
-                segment.keep_open()?;
+            if (is_read || Arc::strong_count(&segment) > 2)
+                && let Err(error) = segment.keep_open()
+            {
+                // What is in it has ended. The space is not to stay for those who still read it.
+                tracing::warn!(file = %segment.path.display(), %error, "failed to keep a file open for its readers");
             }
             segment.remove()?;
         }

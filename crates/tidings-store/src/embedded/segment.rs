@@ -32,7 +32,7 @@ use crate::{Fault, Revision};
 
 /// Bytes between two points at least. A read takes as many, which are the page or two that a disk
 /// or the system's memory hands out anyway; a point takes eight of memory, those of 100 million
-/// records about 60 MB.
+/// records about 50 MB.
 const APART: u64 = 4096;
 
 /// Bytes a walk through the file reads at a time.
