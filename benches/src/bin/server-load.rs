@@ -44,6 +44,13 @@ enum Part {
         #[arg(long, default_value_t = 20)]
         rounds: u64,
     },
+    /// List everything, while nothing is written and beside creates at a steady pace.
+    Lists {
+        #[arg(long, default_value_t = 5)]
+        rounds: u64,
+        #[arg(long, default_value_t = 5_000)]
+        per_second: u64,
+    },
     /// Watch everything, many times over.
     Watch {
         #[arg(long, default_value_t = 1_000)]
@@ -142,6 +149,17 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
                 .with("bytes", reads.everything_bytes as f64)
                 .print();
         }
+        Part::Lists { rounds, per_second } => {
+            let mut lists = serving::lists(&target, &run, rounds, per_second).await?;
+            let (idle, beside) = (median(&mut lists.idle), median(&mut lists.beside));
+            figure("lists")
+                .with("idle_seconds", idle)
+                .with("beside_seconds", beside)
+                .with("ratio", beside / idle)
+                .with("creates_per_second", lists.per_second)
+                .with("creates_p99_ms", lists.creates.percentile_ms(0.99))
+                .print();
+        }
         Part::Watch {
             watchers,
             events,
@@ -202,6 +220,11 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
         }
     }
     Ok(())
+}
+
+fn median(seconds: &mut [f64]) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().unwrap_or_default()
 }
 
 fn print_load(figure: Figure, mut load: serving::Load) {

@@ -34,7 +34,9 @@ struct Arguments {
 enum Part {
     /// Creates and updates in the embedded store
     Writes,
-    /// Reads of what `writes` left in the folder
+    /// Creates of records of mixed lives, while months pass, in the empty store and in the full one
+    Archive,
+    /// Reads of what `writes` or `archive` left in the folder
     Reads,
     /// Lists of everything, idle and beside writers
     Lists,
@@ -76,6 +78,7 @@ async fn run() -> ExitCode {
     } = Arguments::parse();
     let result = match part {
         Part::Writes => storing::writes(&folder, events, updates, writers).await,
+        Part::Archive => storing::archive(&folder, events).await,
         Part::Reads => storing::reads(&folder, events).await,
         Part::Lists => storing::lists(&folder, events).await,
         Part::Expiry => storing::expiry(&folder, events).await,

@@ -8,6 +8,7 @@
 mod client;
 mod events;
 mod latency;
+mod lists;
 mod load;
 mod reads;
 mod soak;
@@ -16,6 +17,7 @@ mod watchers;
 pub use client::{Connection, LoadError, Target};
 pub use events::{event, patch};
 pub use latency::Latencies;
+pub use lists::{Lists, lists};
 pub use load::{Load, creates, fill, make_namespaces, patches};
 pub use reads::{Reads, reads};
 pub use soak::{Account, Plan, Stretch, soak};

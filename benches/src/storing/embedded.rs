@@ -15,6 +15,7 @@ use super::figures::{LONE_WRITES, TTL, figure, with_amplification, with_peak, wi
 use super::load::{self, Steady, Target, Writes, burst, repeat, revisions, timed};
 use super::process::{bytes_written, disk_bytes};
 use super::real::RealEvents;
+use crate::resident_bytes;
 
 const NAME: &str = "embedded";
 
@@ -110,12 +111,15 @@ pub async fn writes(folder: &Path, count: u64, updates: u64, writers: u64) -> Re
     Ok(())
 }
 
-/// Opens a store [`writes`] left behind and reads: one object's events, the newest 50, all of it.
+/// Opens a store that [`writes`] or [`archive`](super::archive) left behind and reads: one object's
+/// events, the newest 50, all of it.
 ///
 /// # Errors
 /// What the store answered, and answers that are not what was written.
 pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
     let (reopen, target) = timed(async { Embedded::open(folder) }).await?;
+    let resident = || resident_bytes(std::process::id()).unwrap_or_default() as f64;
+    let opened = resident();
     let events = Events::new(count);
     let about = |number: u64| {
         let store = &target.store;
@@ -146,9 +150,12 @@ pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
         }
     })
     .await?;
+    let read = resident();
     let (seconds, listed) = timed(list_all(&target.store, 10_000)).await?;
     let line = figure(NAME, "reads")
         .with("reopen_seconds", reopen)
+        .with("resident_opened_bytes", opened)
+        .with("resident_read_bytes", read)
         .with("list_per_second", listed as f64 / seconds);
     let line = first.into_figure(line, "object_first_");
     let line = by_object.into_figure(line, "object_");

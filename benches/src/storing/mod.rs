@@ -11,6 +11,7 @@
 //! - **log**: a checksummed append-only file with group commit and `fdatasync`, and nothing to read
 //!   it by: the floor.
 
+mod archive;
 mod embedded;
 mod encode;
 mod etcd;
@@ -24,6 +25,7 @@ mod mixed;
 mod process;
 mod real;
 
+pub use archive::archive;
 pub use embedded::{expiry, lists, reads, real_events, writes};
 pub use etcd::etcd;
 pub use failure::Failure;

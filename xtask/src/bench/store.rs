@@ -198,13 +198,9 @@ fn round(
 fn archive(root: &Path, args: &Args, bench: &Bench<'_>, sizes: &Sizes) -> Result {
     let folder = bench.new_folder()?;
     let store = folder.path().join("store");
-    let numbers = [
-        ("--events", sizes.events),
-        ("--updates", 0),
-        ("--writers", 256),
-    ];
-    let mut all = bench.part(&store, &["writes"], &numbers)?;
-    all.extend(bench.part(&store, &["reads"], &[("--events", sizes.events)])?);
+    let numbers = [("--events", sizes.events)];
+    let mut all = bench.part(&store, &["archive"], &numbers)?;
+    all.extend(bench.part(&store, &["reads"], &numbers)?);
     let table = format!(
         "{}\n{}",
         machine(false),

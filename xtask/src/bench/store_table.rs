@@ -12,6 +12,7 @@ pub(super) const WRITERS: [u64; 2] = [64, 256];
 #[derive(Clone, Copy)]
 enum Unit {
     PerSecond,
+    Microseconds,
     Milliseconds,
     Seconds,
     Bytes,
@@ -23,6 +24,7 @@ impl Unit {
     fn show(self, number: f64) -> String {
         match self {
             Self::PerSecond => format!("{number:.0}"),
+            Self::Microseconds => format!("{number:.1} µs"),
             Self::Milliseconds => format!("{number:.2} ms"),
             Self::Seconds => format!("{number:.2} s"),
             Self::Bytes => format!("{number:.0} B"),
@@ -267,27 +269,64 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
 
 /// One store, large.
 pub(super) fn archive(figures: &[Figure], events: u64) -> String {
-    let mut table = format!("{events} events in the embedded store.\n\n| | |\n|---|--:|\n");
+    let mut table =
+        format!("{events} events of mixed lives in the embedded store.\n\n| | |\n|---|--:|\n");
     for (title, name, field, unit) in [
         (
-            "creates/s, 256 writers",
-            "writes_256",
-            "creates_per_second",
+            "creates/s by 256 writers, empty store",
+            "archive",
+            "empty_per_second",
             Unit::PerSecond,
         ),
         (
+            "creates/s by 256 writers, full store",
+            "archive",
+            "full_per_second",
+            Unit::PerSecond,
+        ),
+        (
+            "processor time of a create, empty store",
+            "archive",
+            "empty_cpu_us",
+            Unit::Microseconds,
+        ),
+        (
+            "processor time of a create, full store",
+            "archive",
+            "full_cpu_us",
+            Unit::Microseconds,
+        ),
+        (
+            "creates, p99, empty store",
+            "archive",
+            "empty_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "creates, p99, full store",
+            "archive",
+            "full_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
             "disk per event",
-            "writes_256",
+            "archive",
             "disk_bytes_per_event",
             Unit::Bytes,
         ),
         (
             "peak memory writing",
-            "writes_256",
+            "archive",
             "peak_bytes",
             Unit::Megabytes,
         ),
         ("time to reopen", "reads", "reopen_seconds", Unit::Seconds),
+        (
+            "memory after that",
+            "reads",
+            "resident_opened_bytes",
+            Unit::Megabytes,
+        ),
         (
             "one object's events, p50",
             "reads",
@@ -305,6 +344,18 @@ pub(super) fn archive(figures: &[Figure], events: u64) -> String {
             "reads",
             "newest_p50_ms",
             Unit::Milliseconds,
+        ),
+        (
+            "newest 50, p99",
+            "reads",
+            "newest_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "memory after 1,300 of these",
+            "reads",
+            "resident_read_bytes",
+            Unit::Megabytes,
         ),
         (
             "list of everything, events/s",

@@ -108,7 +108,9 @@ impl Engine {
         let reached = noted
             .as_ref()
             .map(|noted| (noted.number, noted.state.revision));
-        let (log, newest) = Log::open(&log_folder, reached, checkpoint.is_none(), sizes.segment)?;
+        let from_start = checkpoint.is_none();
+        let (log, newest) =
+            Log::open(&log_folder, reached, from_start, sizes.segment, sizes.files)?;
         let noted = noted.unwrap_or_default();
         let newest = newest.filter(|header| header.number >= noted.number);
         let (state, number) = newest.map_or((noted.state.clone(), noted.number), |header| {
@@ -215,6 +217,8 @@ impl Engine {
         });
         self.index.order.forget(name);
         bucket.index.drop_files();
+        // Who reads it still is told by what is left.
+        drop(bucket);
         self.log.drop_bucket(name)
     }
 

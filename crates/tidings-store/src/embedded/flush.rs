@@ -13,7 +13,7 @@ use lsm_tree::{AbstractTree, AnyTree, SeqNo};
 
 use super::bucket::Buckets;
 use super::counts::{self, Changes};
-use super::index::Index;
+use super::index::{Index, Tree};
 use super::keys::{self, IndexKey, Placed, Pointer};
 use super::memtable::Memtable;
 use crate::Revision;
@@ -90,6 +90,7 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
     if changed.is_empty() {
         return Ok(());
     }
+    let before = index.names.disk_space();
     let mut names = index.names.ingestion()?;
     for (name, pointer) in changed {
         match pointer {
@@ -97,7 +98,9 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
             None => names.write_tombstone(name)?,
         }
     }
-    names.finish()
+    names.finish()?;
+    index.names.was_flushed(before);
+    Ok(())
 }
 
 /// Up to which revision a tree counts its versions.
@@ -108,7 +111,7 @@ fn counted(tree: &AnyTree) -> lsm_tree::Result<Revision> {
 }
 
 fn write_entries(
-    tree: &AnyTree,
+    tree: &Tree,
     entries: Entries,
     changes: &Changes,
     until: Revision,
@@ -130,24 +133,27 @@ fn write_entries(
         Ok((key, before.saturating_add_signed(*change)))
     });
     let counts: Vec<_> = counts.collect::<lsm_tree::Result<_>>()?;
-    let mut tree = tree.ingestion()?;
+    let before = tree.disk_space();
+    let mut table = tree.ingestion()?;
     for (key, count) in counts {
         match count {
-            0 => tree.write_tombstone(key)?,
-            count => tree.write(key, keys::encode_count(count))?,
+            0 => table.write_tombstone(key)?,
+            count => table.write(key, keys::encode_count(count))?,
         }
     }
     for (key, is_there) in keys {
         if is_there {
-            tree.write(&key[..], [])?;
+            table.write(&key[..], [])?;
         } else {
-            tree.write_tombstone(&key[..])?;
+            table.write_tombstone(&key[..])?;
         }
     }
-    tree.write(&keys::counted_key()[..], keys::revision_key(until))?;
+    table.write(&keys::counted_key()[..], keys::revision_key(until))?;
     // Their keys come after all others.
     for (version, by) in ended {
-        tree.write(&keys::ended_key(version)[..], keys::revision_key(by))?;
+        table.write(&keys::ended_key(version)[..], keys::revision_key(by))?;
     }
-    tree.finish()
+    table.finish()?;
+    tree.was_flushed(before);
+    Ok(())
 }

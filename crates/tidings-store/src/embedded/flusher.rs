@@ -310,6 +310,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
         let sizes = Sizes {
+            files: 2,
             cache: 1 << 20,
             memtable: 1 << 20,
             segment: 64 << 10,

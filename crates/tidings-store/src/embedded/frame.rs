@@ -29,9 +29,9 @@ const PREFIX_LEN: usize = 14;
 /// No frame is longer: the queue gives a commit a few MiB of requests at most.
 pub(crate) const FRAME_LEN_MAX: usize = 64 << 20;
 
-/// Bytes between two points of a segment's index; see [`Built::points`]. A read takes as many, for
-/// a version of some three hundred; a point takes eight of memory.
-pub(crate) const POINT_DISTANCE: usize = 512;
+/// Bytes between two of [`Built::points`]: fewer than between two that a segment keeps, so that
+/// those lie as far from each other as they should across frames.
+const POINT_DISTANCE: usize = 512;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -190,6 +190,7 @@ mod tests {
     use super::*;
 
     const SIZES: Sizes = Sizes {
+        files: 2,
         cache: 1 << 20,
         memtable: 1 << 20,
         segment: 64 << 10,

@@ -46,6 +46,12 @@ const SIDE_BY_SIDE: u8 = 6;
 /// Bytes of a table at most, about.
 pub(crate) const TABLE_LEN: u64 = 16 << 20;
 
+/// Levels of a tree of lsm-tree.
+const LEVELS: usize = 7;
+
+/// Steps of a merge at most; each takes tables of one level to the next.
+const MERGES_MAX: usize = 8;
+
 /// The tree of names; the others are named after their buckets.
 pub(crate) const NAMES: &str = "names";
 
@@ -61,6 +67,8 @@ pub(crate) struct Tree {
     inner: AnyTree,
     folder: PathBuf,
     dropped: AtomicBool,
+    /// Bytes of tables that were flushed since tables were merged last.
+    flushed: AtomicU64,
 }
 
 impl Deref for Tree {
@@ -92,14 +100,52 @@ impl Tree {
         self.inner.l0_run_count() >= usize::from(SIDE_BY_SIDE)
     }
 
+    /// Is told that a table was flushed, of which the tree had `before` bytes.
+    pub(crate) fn was_flushed(&self, before: u64) {
+        let flushed = self.inner.disk_space().saturating_sub(before);
+        self.flushed.fetch_add(flushed, Ordering::Relaxed);
+    }
+
     /// Merges tables where there are many, and lets go of those that no snapshot from `watermark`
     /// on needs.
     pub(crate) fn merge(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
+        let flushed = self.flushed.swap(0, Ordering::Relaxed);
         let strategy = Leveled::default()
-            .with_l0_threshold(SIDE_BY_SIDE)
+            .with_l0_threshold(first_level_tables(self.inner.disk_space(), flushed))
             .with_table_target_size(TABLE_LEN);
-        self.inner.compact(Arc::new(strategy), watermark)
+        let strategy = Arc::new(strategy);
+        for _ in 0..MERGES_MAX {
+            let before = self.shape();
+            self.inner.compact(Arc::clone(&strategy) as _, watermark)?;
+            if self.shape() == before {
+                break;
+            }
+        }
+        Ok(())
     }
+
+    /// What changes when tables are merged or moved.
+    fn shape(&self) -> (u64, [Option<usize>; LEVELS]) {
+        let tables = std::array::from_fn(|level| self.inner.level_table_count(level));
+        (self.inner.disk_space(), tables)
+    }
+}
+
+/// How many tables the first level of merged tables may have, for a tree of some bytes to which so
+/// many are flushed between two merges.
+///
+/// What is flushed is merged with all of the first level, and that at times with the next one,
+/// which has nearly all there is. A first level of `n` bytes costs `n / 2` each time, and `len` as
+/// often as `n` bytes were flushed; together these are least for the root of twice the product.
+/// Where many trees share a memtable and each is given little, that is far less than where there is
+/// one tree.
+fn first_level_tables(len: u64, flushed: u64) -> u8 {
+    if flushed == 0 {
+        return SIDE_BY_SIDE;
+    }
+    let first = len.saturating_mul(flushed).saturating_mul(2).isqrt();
+    let tables = first.div_ceil(TABLE_LEN).clamp(1, SIDE_BY_SIDE.into());
+    u8::try_from(tables).unwrap_or(SIDE_BY_SIDE)
 }
 
 /// Which ends are written down, as merges of tables see it.
@@ -136,9 +182,12 @@ impl Memtables {
     }
 }
 
-/// How much memory an index may take, and how long a segment of the log gets, in bytes.
+/// How much memory an index may take, and how long a segment of the log gets, in bytes; how many of
+/// these are held open.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
+    /// See [`log_files_max`](super::EmbeddedOptions::log_files_max).
+    pub(crate) files: usize,
     /// See [`segment_bytes`](super::EmbeddedOptions::segment_bytes).
     pub(crate) segment: u64,
     /// For what is read of the trees.
@@ -212,6 +261,7 @@ impl Index {
             inner: config.open()?,
             folder: path,
             dropped: AtomicBool::new(false),
+            flushed: AtomicU64::new(0),
         });
         let trust = Trust {
             folder: folder.to_owned(),
@@ -251,6 +301,7 @@ impl Index {
             inner: config.open()?,
             folder: path,
             dropped: AtomicBool::new(false),
+            flushed: AtomicU64::new(0),
         };
         self.begin_after(&tree);
         Ok(Arc::new(tree))
@@ -635,9 +686,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_tree_that_is_given_little_has_a_small_first_level() {
+        let mega = |bytes: u64| bytes << 20;
+        // Tree, flushed between two merges, tables of 16 MiB.
+        for (len, flushed, tables) in [
+            (mega(60), mega(2), 1),
+            (mega(200), mega(2), 2),
+            (mega(40), mega(14), 3),
+            (mega(500), mega(14), 6),
+            (mega(10_000), mega(80), 6),
+            (mega(1), 1, 1),
+            (u64::MAX, u64::MAX, 6),
+            (mega(60), 0, 6),
+        ] {
+            assert_eq!(first_level_tables(len, flushed), tables, "{len} {flushed}");
+        }
+    }
+
+    #[test]
     fn a_table_of_contents_that_says_it_is_huge_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let sizes = Sizes {
+            files: 2,
             cache: 1 << 20,
             memtable: 1 << 20,
             segment: 64 << 10,

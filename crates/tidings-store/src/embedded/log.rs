@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use super::disk;
 use super::error::OpenError;
 use super::frame::{Frame, Header};
+use super::handles::Handles;
 use super::keys::State;
 use super::segment::{AppendError, FoundFrame, Scratch, Segment, Walk};
 use crate::{Fault, Revision};
@@ -73,12 +74,22 @@ impl Segments {
         revision: Revision,
         scratch: &'a mut Scratch,
     ) -> Result<Option<&'a [u8]>, Fault> {
-        let segment = {
-            let segments = self.0.read().unwrap_or_else(PoisonError::into_inner);
-            let next = segments.partition_point(|segment| segment.first <= revision);
-            next.checked_sub(1).and_then(|at| segments.get(at)).cloned()
-        };
+        let segment = self.segment(revision);
         segment.map_or(Ok(None), |segment| segment.version(revision, scratch))
+    }
+
+    /// The segment that the version with a revision is in, if it is here.
+    fn segment(&self, revision: Revision) -> Option<Arc<Segment>> {
+        let segments = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let next = segments.partition_point(|segment| segment.first <= revision);
+        next.checked_sub(1).and_then(|at| segments.get(at)).cloned()
+    }
+
+    /// Has the system begin to read the version with a revision.
+    pub(crate) fn will_need(&self, revision: Revision) {
+        if let Some(segment) = self.segment(revision) {
+            segment.will_need(revision);
+        }
     }
 
     /// Goes through all entries from a revision on.
@@ -157,6 +168,7 @@ pub(crate) struct Log {
     folder: PathBuf,
     /// A segment this long is not added to any more.
     pub(crate) segment_len: u64,
+    handles: Arc<Handles>,
     buckets: RwLock<BTreeMap<u64, Segments>>,
     /// The segments that the last commits added to, each with the last one's number. No other has
     /// room behind its frames.
@@ -189,17 +201,20 @@ impl Log {
     /// last commit can be judged.
     ///
     /// The checkpoint is a commit's number and revision. With `from_start` all of every segment is
-    /// looked at. Segments that have `segment_len` bytes or more are not added to.
+    /// looked at. Segments that have `segment_len` bytes or more are not added to. Of those that
+    /// are not added to, `files_max` are held open.
     pub(crate) fn open(
         folder: &Path,
         checkpoint: Option<(u64, Revision)>,
         from_start: bool,
         segment_len: u64,
+        files_max: usize,
     ) -> Result<(Self, Option<Header>), OpenError> {
         let (checkpoint, reached) = checkpoint.unzip();
         let io = |what, path: &Path, error| OpenError::io(what, path, error);
         disk::make_folder(folder).map_err(|error| io("create folder", folder, error))?;
         remove_unfinished(folder).map_err(|error| io("clean up", folder, error))?;
+        let handles = Handles::new(files_max);
         let mut buckets = BTreeMap::<u64, Vec<Arc<Segment>>>::new();
         let mut found = Vec::new();
         let mut tails = Vec::new();
@@ -207,7 +222,14 @@ impl Log {
         for (bucket, first, path) in
             segment_files(folder).map_err(|error| io("read folder", folder, error))?
         {
-            let opened = Segment::open(path.clone(), bucket, first, checkpoint, from_start);
+            let opened = Segment::open(
+                path.clone(),
+                bucket,
+                first,
+                checkpoint,
+                from_start,
+                &handles,
+            );
             let (segment, frames, tail) = opened.map_err(|error| io("read", &path, error))?;
             let segment = Arc::new(segment);
             found.extend(
@@ -223,7 +245,11 @@ impl Log {
                 claims.push((Arc::clone(&segment), tail.claims));
                 tails.push(Arc::clone(&segment));
             }
-            buckets.entry(bucket).or_default().push(segment);
+            let segments = buckets.entry(bucket).or_default();
+            if let Some(before) = segments.last() {
+                before.rest();
+            }
+            segments.push(segment);
         }
         let newest = check(checkpoint, &mut found, &mut tails)?;
         let (number, revision) = newest
@@ -263,6 +289,7 @@ impl Log {
         let log = Self {
             folder: folder.to_owned(),
             segment_len,
+            handles,
             buckets: RwLock::new(buckets.collect()),
             recent: Mutex::default(),
             idx: Mutex::default(),
@@ -426,9 +453,15 @@ impl Log {
             }
         }
         let path = self.folder.join(format!("{bucket:016x}-{first:016x}.log"));
-        let segment = Arc::new(Segment::create(path, bucket, first)?);
+        let segment = Arc::new(Segment::create(path, bucket, first, &self.handles)?);
         disk::sync_folder(&self.folder)?;
-        self.change(bucket, |segments| segments.push(Arc::clone(&segment)));
+        self.change(bucket, |segments| {
+            // Whichever it is: the one before may have been replaced meanwhile.
+            if let Some(before) = segments.last() {
+                before.rest();
+            }
+            segments.push(Arc::clone(&segment));
+        });
         Ok(segment)
     }
 
@@ -466,6 +499,12 @@ impl Log {
         }
     }
 
+    /// An empty segment that may [replace](Self::replace) another.
+    pub(crate) fn create_beside(&self, old: &Segment) -> io::Result<Segment> {
+        let path = old.path.with_extension(UNFINISHED);
+        Segment::create(path, old.bucket, old.first, &self.handles)
+    }
+
     /// Replaces a segment that is no longer added to by a synced one, or removes it; `publish`
     /// hands out the bucket's segments as they are then, while no other thread can change them.
     /// After an error it is not known which of the two a power cut leaves.
@@ -497,6 +536,11 @@ impl Log {
                 if let Some(at) = all.iter().position(|other| Arc::ptr_eq(other, old)) {
                     all.splice(at..=at, new.clone());
                 }
+                if let Some(new) = &new
+                    && all.last().is_some_and(|last| !Arc::ptr_eq(last, new))
+                {
+                    new.rest();
+                }
                 // Another one: a reader of an older commit needs the segments that it knows.
                 *segments = Segments(Arc::new(RwLock::new(all)));
                 publish(segments.clone());
@@ -519,7 +563,15 @@ impl Log {
             buckets.remove(&bucket).unwrap_or_default()
         };
         self.forget(|segment| segment.bucket == bucket);
+        let is_read = Arc::strong_count(&segments.0) > 1;
         for segment in segments.all() {
+            // Two of them are here.
+            if (is_read || Arc::strong_count(&segment) > 2)
+                && let Err(error) = segment.keep_open()
+            {
+                // What is in it has ended. The space is not to stay for those who still read it.
+                tracing::warn!(file = %segment.path.display(), %error, "failed to keep a file open for its readers");
+            }
             segment.remove()?;
         }
         disk::sync_folder(&self.folder)
@@ -552,11 +604,6 @@ fn give_room_back(segment: &Segment) {
 /// Whether there is nothing in a folder that could be a store's log.
 pub(crate) fn is_empty(folder: &Path) -> bool {
     segment_files(folder).is_ok_and(|files| files.is_empty()) || !folder.exists()
-}
-
-/// Where a segment may be written that is to [replace](Log::replace) another.
-pub(crate) fn beside(segment: &Segment) -> PathBuf {
-    segment.path.with_extension(UNFINISHED)
 }
 
 /// Removes what a process left that ended while rewriting a segment.

@@ -13,7 +13,7 @@ use crate::{Fault, Revision};
 const BUCKET: u64 = 7;
 
 fn open(folder: &Path) -> Log {
-    let (log, _) = Log::open(folder, Some((0, 0)), true, 64 << 10).unwrap();
+    let (log, _) = Log::open(folder, Some((0, 0)), true, 64 << 10, 2).unwrap();
     log
 }
 

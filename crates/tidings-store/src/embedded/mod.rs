@@ -35,6 +35,7 @@ mod frame;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod handles;
 mod held;
 mod history;
 mod index;
@@ -144,6 +145,7 @@ impl EmbeddedStore {
             codec.sample.close();
         }
         let sizes = Sizes {
+            files: options.log_files_max,
             cache: options.cache_bytes,
             memtable: options.index_memory_bytes,
             // Where things are in it is kept in 32 bits.

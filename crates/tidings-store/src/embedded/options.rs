@@ -32,6 +32,12 @@ pub struct EmbeddedOptions {
     /// quarter is not needed. There may be as much more, and half as much in files that are written
     /// to.
     pub segment_bytes: u64,
+    /// How many files of the log are held open that are no longer written to. Default 256; 0 holds
+    /// none.
+    ///
+    /// A read of another one opens it first, which takes some microseconds. Files that are written
+    /// to, a few dozen, are not counted.
+    pub log_files_max: usize,
     /// How many lists that are read page by page have a snapshot held for them, so that their pages
     /// cost the same however much is written meanwhile. Default 256; 0 holds none.
     ///
@@ -71,6 +77,7 @@ impl Default for EmbeddedOptions {
             history_memory_bytes: 8 << 20,
             index_memory_bytes: 16 << 20,
             segment_bytes: 128 << 20,
+            log_files_max: 256,
             list_snapshots_max: 256,
             list_snapshot_idle: Duration::from_secs(60),
             list_snapshot_memory_bytes: 64 << 20,

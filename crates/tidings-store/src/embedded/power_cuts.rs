@@ -185,6 +185,7 @@ fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> 
         index_memory_bytes: 8 << 10,
         // And segments are rewritten.
         segment_bytes: 24 << 10,
+        log_files_max: 2,
         ..EmbeddedOptions::default()
     };
     EmbeddedStore::open(folder, options)

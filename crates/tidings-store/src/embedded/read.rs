@@ -33,7 +33,7 @@ use crate::{
 pub(crate) const AT_ONCE_MAX: usize = 64;
 
 /// Maximum records that are read for one page of the newest and do not match the request.
-const PASSED_OVER_MAX: usize = 4096;
+pub(crate) const PASSED_OVER_MAX: usize = 4096;
 
 /// See the module documentation.
 pub(crate) struct View<'a> {
@@ -478,6 +478,15 @@ impl<'a> View<'a> {
         page: &mut PageBuilder<'_>,
     ) -> Result<(), Fault> {
         let request = page.request;
+        // Few are read here only if the system does not have all of them in memory. They lie far
+        // from each other, and a disk reads many at once in about the time of one.
+        if versions.len() <= AT_ONCE_MAX && !page.scratch.is_of_cached() {
+            for (revision, bucket) in &versions {
+                if let Some(bucket) = self.buckets.get(bucket) {
+                    bucket.log.will_need(*revision);
+                }
+            }
+        }
         let (limited, limit) = match request.limit {
             Some(limit) => (true, limit),
             None => (false, usize::MAX),

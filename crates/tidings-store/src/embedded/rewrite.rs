@@ -40,7 +40,6 @@ use super::engine::Engine;
 use super::frame::{self, Built, Entry, Frame, Header, Kind};
 use super::index::{TABLE_LEN, Tree, fault, io_fault, key_value_of};
 use super::keys::{Ends, Swept, Version, ended_key, trailing_revision};
-use super::log::beside;
 use super::segment::{Frames, Scratch, Segment, Walk};
 use crate::clock::timed;
 use crate::{Fault, Revision};
@@ -410,7 +409,7 @@ impl Rewrite<'_> {
         pause: &dyn Fn(Duration) -> bool,
     ) -> Result<Outcome, Failure> {
         let segment = self.segment;
-        let mut frames = segment.frames();
+        let mut frames = segment.frames().map_err(io_fault)?;
         loop {
             let (more, took) = timed(|| self.piece(&mut frames, output));
             if !more? {
@@ -434,6 +433,8 @@ impl Rewrite<'_> {
         } else {
             output.finish(&self).map_err(io_fault)?
         };
+        // Readers of what was before continue to read it.
+        segment.keep_open().map_err(io_fault)?;
         let replaced = self.engine.replace_segment(segment, new);
         replaced.map_err(Failure::Unknown)?;
         Ok(Outcome::Replaced)
@@ -571,7 +572,7 @@ impl Output {
         let old = rewrite.segment;
         let segment = match self.segment.take() {
             Some(segment) => segment,
-            None => Segment::create(beside(old), old.bucket, old.first)?,
+            None => rewrite.engine.log.create_beside(old)?,
         };
         let segment = self.segment.insert(segment);
         let at = segment.len();

@@ -32,6 +32,7 @@ fn options(clock: &ManualClock) -> EmbeddedOptions {
         free_space_min: 0,
         history_memory_bytes: 4 << 10,
         segment_bytes: SEGMENT,
+        log_files_max: 1,
         ..EmbeddedOptions::default()
     }
 }
@@ -546,6 +547,7 @@ async fn a_power_cut_at_any_change_loses_nothing() {
     store.close().await;
     drop(store);
     let sizes = index::Sizes {
+        files: 2,
         cache: 1 << 20,
         memtable: 1 << 20,
         segment: SEGMENT,
@@ -597,6 +599,7 @@ async fn segments_do_not_begin_twice_at_one_revision() {
     let clock = ManualClock::at(UnixMillis(NOW));
     let options = EmbeddedOptions {
         segment_bytes: 200,
+        log_files_max: 1,
         ..options(&clock)
     };
     let store = EmbeddedStore::open(folder.path(), options.clone()).unwrap();

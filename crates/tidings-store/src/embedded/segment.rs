@@ -2,8 +2,9 @@
 //!
 //! Invariants: entries lie in the order of their revisions. What readers see ends at `len`, and
 //! everything up to there was synced; the one writer appends behind it and moves it when the sync
-//! has succeeded. Of where entries are, only one point in about half a kilobyte is kept in memory;
-//! a read takes what lies between two points and walks through it.
+//! has succeeded. Of where entries are, only one point in about four kilobytes is kept in memory; a
+//! read takes what lies between two points and walks through it. The file is held open while it may
+//! be added to, and otherwise as [`handles`](super::handles) tells.
 //!
 //! Behind the frames of a segment that is added to again and again lie zeros, room for the next
 //! ones: most file systems write a file's new length to a journal of theirs, which takes longer
@@ -24,9 +25,15 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::disk;
-use super::frame::{self, Built, Entry, Header, Kind, POINT_DISTANCE};
+use super::frame::{self, Built, Entry, Header, Kind};
+use super::handles::{Handle, Handles};
 use super::varint::{Reader, put_varint};
 use crate::{Fault, Revision};
+
+/// Bytes between two points at least. A read takes as many, which are the page or two that a disk
+/// or the system's memory hands out anyway; a point takes eight of memory, those of 100 million
+/// records about 50 MB.
+const APART: u64 = 4096;
 
 /// Bytes a walk through the file reads at a time.
 const CHUNK: u64 = 64 << 10;
@@ -55,8 +62,9 @@ pub(crate) struct Scratch {
     cached: Option<usize>,
 }
 
-/// So much is read at once at most, which takes a fraction of a millisecond.
-const CACHED_MAX: usize = 256 << 10;
+/// Maximum bytes that are read at once, which takes a fraction of a millisecond: more than the
+/// [most versions](super::read::AT_ONCE_MAX) that are read at once lie in.
+const CACHED_MAX: usize = 512 << 10;
 
 impl Scratch {
     /// Into this only what the system has in memory is read, which no disk is waited for, and not
@@ -67,6 +75,11 @@ impl Scratch {
             ..Self::default()
         }
     }
+
+    /// Whether only what the system has in memory is read into it.
+    pub(crate) fn is_of_cached(&self) -> bool {
+        self.cached.is_some()
+    }
 }
 
 /// See the module documentation.
@@ -75,7 +88,7 @@ pub(crate) struct Segment {
     /// No revision in it is less.
     pub(crate) first: Revision,
     pub(crate) path: PathBuf,
-    file: File,
+    file: Handle,
     known: RwLock<Known>,
     /// No zeros lie behind the frames further than this.
     reach: AtomicU64,
@@ -112,18 +125,22 @@ impl Known {
     fn add(&mut self, first: Revision, built: &Built, number: u64) {
         for (revision, at) in &built.points {
             let at = self.len + *at as u64;
-            let near = self
-                .points
-                .last()
-                .is_some_and(|(_, last)| at - u64::from(*last) < POINT_DISTANCE as u64);
             let distance = u32::try_from(revision.saturating_sub(first));
-            if !near && let (Ok(distance), Ok(at)) = (distance, u32::try_from(at)) {
-                self.points.push((distance, at));
+            if let (Ok(distance), Ok(at)) = (distance, u32::try_from(at)) {
+                self.add_point((distance, at));
             }
         }
         self.len += built.bytes.len() as u64;
         self.last = self.last.max(built.last);
         self.number = number;
+    }
+
+    /// Adds a point, if it is far enough from the one before.
+    fn add_point(&mut self, point: (u32, u32)) {
+        let far = |(_, last): &(u32, u32)| u64::from(point.1.saturating_sub(*last)) >= APART;
+        if self.points.last().is_none_or(far) {
+            self.points.push(point);
+        }
     }
 }
 
@@ -150,18 +167,34 @@ impl Segment {
     /// A new, empty one. The folder must be synced before anything in it counts.
     ///
     /// A file of that name can only be left over from a commit that failed, and is emptied.
-    pub(crate) fn create(path: PathBuf, bucket: u64, first: Revision) -> io::Result<Self> {
-        let file = disk::create(&path)?;
-        Ok(Self {
+    pub(crate) fn create(
+        path: PathBuf,
+        bucket: u64,
+        first: Revision,
+        handles: &Arc<Handles>,
+    ) -> io::Result<Self> {
+        let file = Handle::new(disk::create(&path)?, handles);
+        Ok(Self::of(path, bucket, first, file, Known::default(), 0))
+    }
+
+    fn of(
+        path: PathBuf,
+        bucket: u64,
+        first: Revision,
+        file: Handle,
+        known: Known,
+        reach: u64,
+    ) -> Self {
+        Self {
             bucket,
             first,
             path,
             file,
-            known: RwLock::default(),
-            reach: AtomicU64::new(0),
+            known: RwLock::new(known),
+            reach: AtomicU64::new(reach),
             retired: AtomicBool::new(false),
             loose: AtomicU64::new(NOT_LOOKED_AT),
-        })
+        }
     }
 
     /// How many ends it may tell that are not needed; `None` if that was never looked at.
@@ -204,8 +237,11 @@ impl Segment {
         first: Revision,
         checkpoint: Option<u64>,
         from_start: bool,
+        handles: &Arc<Handles>,
     ) -> io::Result<(Self, Vec<FoundFrame>, Option<Tail>)> {
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        let handle = Handle::new(file, handles);
+        let file = handle.get(&path)?;
         let file_len = file.metadata()?.len();
         let mut known = Known::default();
         // That of a segment that is full is written as soon as it is, maybe before the checkpoint;
@@ -218,27 +254,15 @@ impl Segment {
         }
         if known.len > file_len {
             known.len = file_len;
-            let segment = Self {
-                bucket,
-                first,
-                path,
-                file,
-                known: RwLock::new(known),
-                reach: AtomicU64::new(file_len),
-                retired: AtomicBool::new(false),
-                loose: AtomicU64::new(NOT_LOOKED_AT),
+            let segment = Self::of(path, bucket, first, handle, known, file_len);
+            let tail = Tail {
+                is_damage: true,
+                claims: None,
             };
-            return Ok((
-                segment,
-                Vec::new(),
-                Some(Tail {
-                    is_damage: true,
-                    claims: None,
-                }),
-            ));
+            return Ok((segment, Vec::new(), Some(tail)));
         }
         let mut window = Window {
-            file: &file,
+            file: Arc::clone(&file),
             end: file_len,
             start: known.len,
             bytes: Vec::new(),
@@ -277,17 +301,26 @@ impl Segment {
                 claims: frame::peek_frame(window.at(known.len, 64)?),
             }),
         };
-        let segment = Self {
-            bucket,
-            first,
-            path,
-            file,
-            known: RwLock::new(known),
-            reach: AtomicU64::new(file_len),
-            retired: AtomicBool::new(false),
-            loose: AtomicU64::new(NOT_LOOKED_AT),
-        };
+        let segment = Self::of(path, bucket, first, handle, known, file_len);
         Ok((segment, frames, tail))
+    }
+
+    fn file(&self) -> io::Result<Arc<File>> {
+        self.file.get(&self.path)
+    }
+
+    /// Keeps the file open for good: its name is about to be removed or to be another's.
+    pub(crate) fn keep_open(&self) -> io::Result<()> {
+        self.file.keep(&self.path)
+    }
+
+    /// Nothing will be added to it any more: it takes no more memory than it must, and its file is
+    /// open only while it is read.
+    pub(crate) fn rest(&self) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.points.shrink_to_fit();
+        drop(known);
+        self.file.release();
     }
 
     fn known(&self) -> RwLockReadGuard<'_, Known> {
@@ -319,16 +352,17 @@ impl Segment {
     /// `room_until`.
     pub(crate) fn append(&self, built: &Built, room_until: u64) -> Result<(), AppendError> {
         let (start, len) = (self.len(), built.bytes.len() as u64);
-        disk::write_at(&self.path, &self.file, &built.bytes, start).map_err(AppendError::Write)?;
+        let file = self.file().map_err(AppendError::Write)?;
+        disk::write_at(&self.path, &file, &built.bytes, start).map_err(AppendError::Write)?;
         if len <= SMALL_FRAME {
-            self.make_room(start + len, room_until);
+            self.make_room(&file, start + len, room_until);
         }
-        disk::sync(&self.path, &self.file).map_err(AppendError::Sync)
+        disk::sync(&self.path, &file).map_err(AppendError::Sync)
     }
 
     /// Has zeros lie behind an offset. Nothing depends on them: that they could not be written is
     /// no failure.
-    fn make_room(&self, from: u64, until: u64) {
+    fn make_room(&self, file: &File, from: u64, until: u64) {
         let until = until.min(from + ROOM);
         if from < self.reach.load(Ordering::Relaxed) {
             return;
@@ -339,7 +373,7 @@ impl Segment {
             let len = (PIECE - at % PIECE).min(until - at);
             self.reach.store(at + len, Ordering::Relaxed);
             let piece = zeros.get(..len as usize).unwrap_or_default();
-            if let Err(error) = disk::write_at(&self.path, &self.file, piece, at) {
+            if let Err(error) = disk::write_at(&self.path, file, piece, at) {
                 tracing::debug!(file = %self.path.display(), %error, "no room for what comes next");
                 return;
             }
@@ -358,7 +392,7 @@ impl Segment {
     /// Writes a part of what will be published, or was already, as long as no other thread knows of
     /// this segment.
     pub(crate) fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        disk::write_at(&self.path, &self.file, bytes, at)
+        disk::write_at(&self.path, &*self.file()?, bytes, at)
     }
 
     /// Takes the place of another, of which there is no `.idx` any more; see [`disk::rename`].
@@ -387,14 +421,14 @@ impl Segment {
     /// Takes off whatever lies behind the last published frame.
     pub(crate) fn roll_back(&self) -> io::Result<()> {
         let len = self.len();
-        disk::cut(&self.path, &self.file, len)?;
+        disk::cut(&self.path, &*self.file()?, len)?;
         self.reach.store(len, Ordering::Relaxed);
         Ok(())
     }
 
     /// Has it stay as it is.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        disk::sync_all(&self.path, &self.file)
+        disk::sync_all(&self.path, &*self.file()?)
     }
 
     /// Takes off a frame that was found while opening, and all behind it.
@@ -407,10 +441,10 @@ impl Segment {
 
     /// The bytes behind the last frame.
     pub(crate) fn tail(&self) -> io::Result<Vec<u8>> {
-        let len = self.len();
+        let (len, file) = (self.len(), self.file()?);
         let mut bytes =
-            vec![0; usize::try_from(self.file.metadata()?.len().saturating_sub(len)).unwrap_or(0)];
-        self.file.read_exact_at(&mut bytes, len)?;
+            vec![0; usize::try_from(file.metadata()?.len().saturating_sub(len)).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, len)?;
         Ok(bytes)
     }
 
@@ -449,18 +483,44 @@ impl Segment {
     }
 
     /// Goes through its frames from the first on.
-    pub(crate) fn frames(&self) -> Frames<'_> {
+    pub(crate) fn frames(&self) -> io::Result<Frames<'_>> {
         let window = Window {
-            file: &self.file,
+            file: self.file()?,
             end: self.len(),
             start: 0,
             bytes: Vec::new(),
         };
-        Frames {
+        Ok(Frames {
             segment: self,
             window,
             at: 0,
+        })
+    }
+
+    /// Between which points the version with a revision lies, if it is here.
+    fn around(&self, revision: Revision) -> Option<(u64, u64)> {
+        let known = self.known();
+        let next = known
+            .points
+            .partition_point(|(distance, _)| self.first + u64::from(*distance) <= revision);
+        let (_, start) = next.checked_sub(1).and_then(|at| known.points.get(at))?;
+        let end = known.points.get(next);
+        let end = end.map_or(known.len, |(_, at)| u64::from(*at));
+        Some((u64::from(*start), end))
+    }
+
+    /// Has the system begin to read what a version lies in. Nothing depends on it.
+    pub(crate) fn will_need(&self, revision: Revision) {
+        #[cfg(target_os = "linux")]
+        if let Some((start, end)) = self.around(revision)
+            && let Ok(file) = self.file()
+        {
+            let len = std::num::NonZeroU64::new(end.saturating_sub(start));
+            // An error means that it is read when it is needed.
+            let _ = rustix::fs::fadvise(&file, start, len, rustix::fs::Advice::WillNeed);
         }
+        #[cfg(not(target_os = "linux"))]
+        let _ = revision;
     }
 
     /// The content of the version with a revision, if it is here.
@@ -469,19 +529,8 @@ impl Segment {
         revision: Revision,
         scratch: &'a mut Scratch,
     ) -> Result<Option<&'a [u8]>, Fault> {
-        let (start, end) = {
-            let known = self.known();
-            let next = known
-                .points
-                .partition_point(|(distance, _)| self.first + u64::from(*distance) <= revision);
-            let Some((_, start)) = next.checked_sub(1).and_then(|at| known.points.get(at)) else {
-                return Ok(None);
-            };
-            let end = known
-                .points
-                .get(next)
-                .map_or(known.len, |(_, at)| u64::from(*at));
-            (u64::from(*start), end)
+        let Some((start, end)) = self.around(revision) else {
+            return Ok(None);
         };
         let bytes = self.read_into(start, end, scratch)?;
         let mut rest = bytes;
@@ -516,7 +565,8 @@ impl Segment {
 
     fn read(&self, start: u64, end: u64) -> Result<Vec<u8>, Fault> {
         let mut bytes = vec![0; usize::try_from(end.saturating_sub(start)).unwrap_or(0)];
-        let read = self.file.read_exact_at(&mut bytes, start);
+        let read = self.file();
+        let read = read.and_then(|file| file.read_exact_at(&mut bytes, start));
         read.map_err(|error| self.unreadable(error, start))?;
         Ok(bytes)
     }
@@ -540,14 +590,14 @@ impl Segment {
                 bytes.resize(len, 0);
             }
             let bytes = bytes.get_mut(..len).unwrap_or_default();
-            let read = match cached {
-                None => self.file.read_exact_at(bytes, start),
+            let read = self.file().and_then(|file| match cached {
+                None => file.read_exact_at(bytes, start),
                 Some(left) if *left < len => Err(io::ErrorKind::WouldBlock.into()),
                 Some(left) => {
                     *left -= len;
-                    read_cached(&self.file, bytes, start)
+                    read_cached(&file, bytes, start)
                 }
-            };
+            });
             read.map_err(|error| self.unreadable(error, start))?;
             *holds = Some((Arc::clone(self), start, len));
         }
@@ -658,7 +708,7 @@ impl Walk {
 /// See [`Segment::frames`].
 pub(crate) struct Frames<'a> {
     segment: &'a Segment,
-    window: Window<'a>,
+    window: Window,
     at: u64,
 }
 
@@ -684,14 +734,14 @@ impl Frames<'_> {
 }
 
 /// A file's bytes as they are gone through from one end to the other.
-struct Window<'a> {
-    file: &'a File,
+struct Window {
+    file: Arc<File>,
     end: u64,
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl Window<'_> {
+impl Window {
     /// The bytes from an offset on: as many as asked for or more, or less at the end of the file.
     fn at(&mut self, offset: u64, len: usize) -> io::Result<&[u8]> {
         let skip = usize::try_from(offset - self.start).unwrap_or(usize::MAX);
@@ -768,17 +818,21 @@ fn read_known(path: &Path) -> Option<Known> {
     let mut reader = Reader::new(bytes, "a segment's index");
     let mut next = || reader.varint().ok();
     let (len, last, number, count) = (next()?, next()?, next()?, next()?);
-    let mut points = Vec::new();
+    let mut known = Known {
+        points: Vec::new(),
+        len,
+        last,
+        number,
+    };
     let mut point = (0u32, 0u32);
     for _ in 0..count {
         let (distance, at) = (u32::try_from(next()?).ok()?, u32::try_from(next()?).ok()?);
         point = (point.0.checked_add(distance)?, point.1.checked_add(at)?);
-        points.push(point);
+        known.add_point(point);
     }
-    Some(Known {
-        points,
-        len,
-        last,
-        number,
-    })
+    Some(known)
 }
+
+#[cfg(test)]
+#[path = "segment_tests.rs"]
+mod tests;

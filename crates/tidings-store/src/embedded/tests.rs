@@ -16,6 +16,7 @@ use crate::{At, Index, ObjectSelector, UnixMillis};
 const NOW: i64 = 1_700_000_000_000;
 const MINUTE: i64 = 60_000;
 const SIZES: Sizes = Sizes {
+    files: 2,
     cache: 1 << 20,
     memtable: 1 << 20,
     segment: 64 << 10,
@@ -298,9 +299,10 @@ async fn a_newest_commit_that_is_not_in_the_log_is_made_again_when_opening() {
 #[test]
 fn a_commit_can_be_rolled_back_again() {
     let folder = tempfile::tempdir().unwrap();
-    let (log, _) = Log::open(folder.path(), None, true, 64 << 10).unwrap();
+    let (log, _) = Log::open(folder.path(), None, true, 64 << 10, 2).unwrap();
     let path = folder.path().join(format!("{:016x}-{:016x}.log", 7, 1));
-    let segment = segment::Segment::create(path.clone(), 7, 1).unwrap();
+    let handles = handles::Handles::new(2);
+    let segment = segment::Segment::create(path.clone(), 7, 1, &handles).unwrap();
     let mut unfinished = Unfinished(vec![Arc::new(segment)]);
     fs::remove_file(path).unwrap();
     log.roll_back(&mut unfinished).unwrap();
@@ -575,6 +577,74 @@ async fn an_objects_events_are_the_same_read_at_once() {
         }
         assert_eq!(store.list(request.clone()).await.unwrap(), listed);
     }
+}
+
+/// A page of the newest ends where it has passed over the maximum number of records, and the next
+/// one continues there, whether they are found in memory or in the trees.
+#[tokio::test]
+async fn pages_of_the_newest_pass_over_a_bounded_number_of_records() {
+    const RECORDS: usize = 2 * read::PASSED_OVER_MAX + 100;
+    // How many are newer than each of those that are asked for.
+    const WANTED: [usize; 4] = [0, 1, read::PASSED_OVER_MAX + 2, RECORDS - 1];
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let mut store = open(folder.path(), &clock).unwrap();
+    let create = |number: usize| {
+        let is_wanted = WANTED.contains(&(RECORDS - 1 - number));
+        let index = Index {
+            object_uid: "one".to_owned(),
+            reason: if is_wanted { "BackOff" } else { "Pulled" }.to_owned(),
+            last_seen: UnixMillis(NOW + number.cast_signed() as i64),
+            ..Index::default()
+        };
+        store.create(
+            format!("shop/{number}").into(),
+            living("1", 60).index(index),
+        )
+    };
+    for created in futures::future::join_all((0..RECORDS).map(create)).await {
+        created.unwrap();
+    }
+    for is_opened_again in [false, true] {
+        if is_opened_again {
+            store.close().await;
+            store = open(folder.path(), &clock).unwrap();
+        }
+        // By its object; the reason is left to be looked at.
+        let mut request = NewestRequest {
+            object: Some(ObjectSelector::Uid("one".to_owned())),
+            reason: Some("BackOff".to_owned()),
+            limit: 10,
+            ..NewestRequest::default()
+        };
+        let mut pages = Vec::new();
+        loop {
+            let page = store.newest(request.clone()).await.unwrap();
+            let keys = page.records.iter().map(|record| record.key.clone());
+            pages.push(keys.collect::<Vec<_>>());
+            assert_eq!(page.more, page.place.is_some());
+            let Some(place) = page.place else { break };
+            // How many records the pages reach over.
+            let reached = RECORDS - usize::try_from(place.last_seen.0 - NOW).unwrap();
+            let found: usize = pages.iter().map(Vec::len).sum();
+            assert!(reached - found <= pages.len() * read::PASSED_OVER_MAX);
+            request.after = Some(place);
+        }
+        let key = |newer: usize| Bytes::from(format!("shop/{}", RECORDS - 1 - newer));
+        let [first, second, third, last] = WANTED.map(key);
+        assert_eq!(
+            pages,
+            [vec![first, second], vec![third], vec![last]],
+            "opened again: {is_opened_again}"
+        );
+
+        // A page that is full before is as any other.
+        request.limit = 2;
+        request.after = None;
+        let page = store.newest(request).await.unwrap();
+        assert_eq!((page.records.len(), page.more), (2, true));
+    }
+    store.close().await;
 }
 
 #[tokio::test]

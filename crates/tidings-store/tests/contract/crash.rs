@@ -37,6 +37,7 @@ fn open(folder: &Path) -> EmbeddedStore {
     options.index_memory_bytes = 64 << 10;
     // And while segments are written anew.
     options.segment_bytes = 64 << 10;
+    options.log_files_max = 2;
     EmbeddedStore::open(folder, options).unwrap()
 }
 

@@ -97,6 +97,7 @@ impl Backend for Embedded {
             options.history_memory_bytes = 1500;
             // Small enough that segments of what never expires are written anew.
             options.segment_bytes = 200;
+            options.log_files_max = 1;
             options.index_memory_bytes = 1 << 10;
         }
         let store = EmbeddedStore::open(folder, options).unwrap();

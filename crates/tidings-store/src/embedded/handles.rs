@@ -1,0 +1,233 @@
+//! The files of the log that are held open: all that may be added to, and of the others as many as
+//! an option says, those that were read lately. A log of months has thousands.
+//!
+//! Invariants: a [`Handle`] leads to one file for as long as it lives, whatever becomes of the
+//! file's name. One that may be closed is opened again by that name; before the name is removed, or
+//! given to another file, the handle is [kept](Handle::keep) open for good.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+};
+
+/// A file that is open, or can be opened again.
+#[derive(Default)]
+struct Slot {
+    state: RwLock<State>,
+    /// Whether it was used since it was last asked for.
+    is_used: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    file: Option<Arc<File>>,
+    hold: Hold,
+}
+
+/// Whether a file may be closed.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Hold {
+    #[default]
+    Free,
+    /// Not before it is [released](Handle::release).
+    Written,
+    /// Not before its handle is dropped.
+    Kept,
+}
+
+impl Slot {
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The files that may be closed, of all handles that share this.
+pub(crate) struct Handles {
+    max: usize,
+    /// Those that are open, in the order in which they are asked whether they were used.
+    open: Mutex<VecDeque<Weak<Slot>>>,
+}
+
+impl Handles {
+    /// Holds at most `max` files open that may be closed.
+    pub(crate) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            max,
+            open: Mutex::default(),
+        })
+    }
+
+    fn open(&self) -> MutexGuard<'_, VecDeque<Weak<Slot>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a file that was opened, or may be closed from now on, and closes others for it.
+    fn add(&self, slot: &Arc<Slot>) {
+        let mut open = self.open();
+        open.push_back(Arc::downgrade(slot));
+        // Each is passed over once at most.
+        let mut turns = 2 * open.len();
+        while open.len() > self.max && turns > 0 {
+            turns -= 1;
+            let Some(slot) = open.pop_front().as_ref().and_then(Weak::upgrade) else {
+                continue;
+            };
+            if turns > open.len() && slot.is_used.swap(false, Ordering::Relaxed) {
+                open.push_back(Arc::downgrade(&slot));
+                continue;
+            }
+            let mut state = slot.write();
+            if state.hold == Hold::Free {
+                state.file = None;
+            }
+        }
+    }
+}
+
+/// See the module documentation.
+pub(crate) struct Handle {
+    slot: Arc<Slot>,
+    handles: Arc<Handles>,
+}
+
+impl Handle {
+    /// A file that is written to, and open until it is [released](Self::release).
+    pub(crate) fn new(file: File, handles: &Arc<Handles>) -> Self {
+        let state = State {
+            file: Some(Arc::new(file)),
+            hold: Hold::Written,
+        };
+        Self {
+            slot: Arc::new(Slot {
+                state: RwLock::new(state),
+                ..Slot::default()
+            }),
+            handles: Arc::clone(handles),
+        }
+    }
+
+    /// The file, which has this name.
+    pub(crate) fn get(&self, path: &Path) -> io::Result<Arc<File>> {
+        if let Some(file) = &self.slot.read().file {
+            // Readers share it, so it is not written to for each of them.
+            if !self.slot.is_used.load(Ordering::Relaxed) {
+                self.slot.is_used.store(true, Ordering::Relaxed);
+            }
+            return Ok(Arc::clone(file));
+        }
+        let mut state = self.slot.write();
+        if let Some(file) = &state.file {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(OpenOptions::new().read(true).write(true).open(path)?);
+        state.file = Some(Arc::clone(&file));
+        let is_free = state.hold == Hold::Free;
+        drop(state);
+        if is_free {
+            self.handles.add(&self.slot);
+        }
+        Ok(file)
+    }
+
+    /// Keeps it open for good: it may lose its name.
+    pub(crate) fn keep(&self, path: &Path) -> io::Result<()> {
+        self.slot.write().hold = Hold::Kept;
+        self.get(path).map(drop)
+    }
+
+    /// Lets it be closed, unless it is kept: nothing is written to it any more.
+    pub(crate) fn release(&self) {
+        let mut state = self.slot.write();
+        let is_released = state.hold == Hold::Written;
+        if is_released {
+            state.hold = Hold::Free;
+        }
+        drop(state);
+        if is_released {
+            self.handles.add(&self.slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    fn is_open(handle: &Handle) -> bool {
+        handle.slot.read().file.is_some()
+    }
+
+    fn first(handle: &Handle, path: &Path) -> u8 {
+        let mut byte = [0];
+        let file = handle.get(path).unwrap();
+        file.read_exact_at(&mut byte, 0).unwrap();
+        byte[0]
+    }
+
+    #[test]
+    fn those_that_are_used_stay_open_and_no_more_than_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let handles = Handles::new(3);
+        let paths: Vec<_> = (0..8_u8)
+            .map(|number| {
+                let path = folder.path().join(number.to_string());
+                fs::write(&path, [number]).unwrap();
+                path
+            })
+            .collect();
+        let all: Vec<_> = paths
+            .iter()
+            .map(|path| {
+                let file = OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .open(path)
+                    .unwrap();
+                Handle::new(file, &handles)
+            })
+            .collect();
+        assert_eq!(all.iter().filter(|it| is_open(it)).count(), 8);
+        for handle in &all[1..] {
+            handle.release();
+        }
+        assert_eq!(all.iter().filter(|it| is_open(it)).count(), 4);
+        for round in 0..20 {
+            for at in [0, 3, 1 + round % 7] {
+                assert_eq!(first(&all[at], &paths[at]), at as u8);
+            }
+            assert!(is_open(&all[0]) && is_open(&all[3]));
+            assert!(all.iter().filter(|it| is_open(it)).count() <= 4);
+        }
+        assert!(handles.open().len() <= 3);
+    }
+
+    #[test]
+    fn what_is_kept_leads_to_its_file_when_another_has_the_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, [1]).unwrap();
+        let handles = Handles::new(0);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let handle = Handle::new(file.unwrap(), &handles);
+        handle.release();
+        assert!(!is_open(&handle));
+        assert_eq!(first(&handle, &path), 1);
+        assert!(!is_open(&handle), "none may be held open");
+        handle.keep(&path).unwrap();
+        handle.release();
+        fs::write(folder.path().join("new"), [2]).unwrap();
+        fs::rename(folder.path().join("new"), &path).unwrap();
+        assert_eq!(first(&handle, &path), 1);
+    }
+}
