@@ -9,13 +9,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tidings_testing::process::Process;
 
-use super::support::{Cluster, Ran, event, run, tidings};
+use super::support::{Cluster, Ran, event, metrics, run, tidings};
 
 /// What a slow machine may need for anything here.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An archive that runs.
-struct Archive {
+pub(crate) struct Archive {
     folder: TempDir,
     process: Process,
     kubeconfig: PathBuf,
@@ -27,7 +27,7 @@ fn text(path: &Path) -> &str {
 
 impl Archive {
     /// An archive of these clusters, by their names.
-    fn start(clusters: &[(&str, &Cluster)]) -> Self {
+    pub(crate) fn start(clusters: &[(&str, &Cluster)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clusters = clusters.iter().map(|(name, cluster)| {
             let kubeconfig = cluster.kubeconfig();
@@ -47,6 +47,11 @@ impl Archive {
             process,
             kubeconfig: kubeconfig.into(),
         }
+    }
+
+    /// What `/metrics` says.
+    pub(crate) async fn metrics(&self) -> String {
+        metrics(&self.kubeconfig).await
     }
 
     fn run(&self, arguments: &[&str]) -> Ran {

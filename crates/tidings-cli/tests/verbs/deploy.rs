@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use tidings_testing::process::Process;
 use tidings_testing::programs;
 
+use super::archive::Archive;
 use super::kube_apiserver::{KubeApiserver, documents};
-use super::support::{Cluster, event, run};
+use super::support::{Cluster, event, run, tidings};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
@@ -36,20 +38,30 @@ fn manifests(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Flags of the arguments in a manifest.
+fn flags(file: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let words = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- --"));
+    words
+        .map(|word| {
+            let (flag, _) = word.split_once('=').unwrap_or((word, ""));
+            format!("--{flag}")
+        })
+        .collect()
+}
+
 #[test]
 fn every_flag_is_one_of_the_program() {
-    let help = run(&["serve", "--help"]).stdout;
-    let mut flags = BTreeSet::new();
-    let known =
-        |flag: &str| help.contains(&format!("{flag} ")) || help.contains(&format!("{flag}\n"));
+    let archive = folder().join("kubernetes/archive");
+    let mut flags_of_serve = BTreeSet::new();
+    let mut flags_of_archive = BTreeSet::new();
     for file in manifests(&folder().join("kubernetes")) {
-        let text = std::fs::read_to_string(&file).unwrap();
-        for word in text
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("- --"))
-        {
-            let (flag, _) = word.split_once('=').unwrap_or((word, ""));
-            flags.insert(format!("--{flag}"));
+        if file.starts_with(&archive) {
+            flags_of_archive.extend(flags(&file));
+        } else {
+            flags_of_serve.extend(flags(&file));
         }
     }
     for word in [read("tidings.service"), read("Containerfile")]
@@ -63,39 +75,58 @@ fn every_flag_is_one_of_the_program() {
                 || word.contains("=6443")
                 || word.contains("=/var")
         }) {
-            flags.insert(format!("--{}", flag.split('=').next().unwrap()));
+            flags_of_serve.insert(format!("--{}", flag.split('=').next().unwrap()));
         }
     }
     // The settings of the file are flags by other means.
     let config = &documents(&folder().join("kubernetes/base/config.yaml"))[0];
     let settings: Value =
         serde_saphyr::from_str(config["data"]["tidings.yaml"].as_str().unwrap()).unwrap();
-    flags.extend(
+    flags_of_serve.extend(
         settings
             .as_object()
             .unwrap()
             .keys()
             .map(|setting| format!("--{setting}")),
     );
-    assert!(flags.len() > 12, "{flags:?}");
-    for flag in flags {
-        assert!(known(&flag), "tidings serve has no {flag}");
+    for (verb, flags) in [("serve", flags_of_serve), ("archive", flags_of_archive)] {
+        assert!(flags.len() > 12, "{flags:?}");
+        let help = run(&[verb, "--help"]).stdout;
+        for flag in flags {
+            assert!(
+                help.contains(&format!("{flag} ")) || help.contains(&format!("{flag}\n")),
+                "tidings {verb} has no {flag}"
+            );
+        }
     }
 }
 
 #[test]
-fn the_role_is_the_one_the_program_asks_for() {
-    let printed = run(&["rbac", "serve"]).stdout;
-    let printed: Value = serde_saphyr::from_str(printed.trim_start_matches("---\n")).unwrap();
-    let access = documents(&folder().join("kubernetes/base/access.yaml"));
-    assert!(access.contains(&printed), "{access:?}");
+fn the_roles_are_those_the_program_asks_for() {
+    for (file, arguments) in [
+        ("base/access.yaml", &["rbac", "serve"][..]),
+        ("archive/access.yaml", &["rbac", "archive"]),
+        (
+            "archive/access.yaml",
+            &["rbac", "serve", "--name", "tidings-archive-reviews"],
+        ),
+    ] {
+        let printed = run(arguments).stdout;
+        let printed: Value = serde_saphyr::from_str(printed.trim_start_matches("---\n")).unwrap();
+        let access = documents(&folder().join("kubernetes").join(file));
+        assert!(access.contains(&printed), "{printed} is not in {access:?}");
+    }
 }
 
 /// Pods are what the restricted Pod Security Standard asks for, write to their volumes only, and
 /// are asked how they are.
 #[test]
 fn pods_are_restricted() {
-    for file in ["embedded/stateful-set.yaml", "etcd/deployment.yaml"] {
+    for file in [
+        "archive/stateful-set.yaml",
+        "embedded/stateful-set.yaml",
+        "etcd/deployment.yaml",
+    ] {
         let workload = &documents(&folder().join("kubernetes").join(file))[0];
         let pod = &workload["spec"]["template"]["spec"];
         assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
@@ -156,9 +187,17 @@ fn network_policies_name_their_peers() {
             policies += 1;
             let spec = &policy["spec"];
             // An empty selector would cut off whatever else is in the namespace.
+            let app = if file
+                .parent()
+                .is_some_and(|folder| folder.ends_with("archive"))
+            {
+                "tidings-archive"
+            } else {
+                "tidings"
+            };
             assert_eq!(
                 spec["podSelector"]["matchLabels"]["app.kubernetes.io/name"],
-                "tidings"
+                app
             );
             for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
                 for rule in spec[rules].as_array().into_iter().flatten() {
@@ -179,7 +218,7 @@ fn network_policies_name_their_peers() {
             }
         }
     }
-    assert_eq!(policies, 2);
+    assert_eq!(policies, 3);
 }
 
 /// Every client is authenticated by the cluster.
@@ -190,6 +229,41 @@ fn in_a_cluster_there_is_no_token_of_the_servers_own() {
         serde_saphyr::from_str(config["data"]["tidings.yaml"].as_str().unwrap()).unwrap();
     assert_eq!(settings["no-admin-token"], true);
     assert!(settings["authentication-kubeconfig"].is_string());
+
+    let archive = flags(&folder().join("kubernetes/archive/stateful-set.yaml"));
+    for flag in [
+        "--no-admin-token",
+        "--cluster-access",
+        "--authentication-kubeconfig",
+    ] {
+        assert!(archive.contains(flag), "{archive:?}");
+    }
+}
+
+/// The archive takes the files of its manifest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_archive_takes_its_files() {
+    let config = &documents(&folder().join("kubernetes/archive/config.yaml"))[0];
+    let cluster = Cluster::start().await;
+    let place = tempfile::tempdir().unwrap();
+    let file = |name: &str| {
+        let text = config["data"][name].as_str().unwrap();
+        let path = place.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    let clusters = file("clusters.yaml");
+    let rules = file("retention.yaml");
+    let data = place.path().join("data");
+    let mut command = tidings(&["archive", "--secure-port=0", "--event-ttl=90d"]);
+    command
+        .args(["--clusters", &clusters, "--retention-file", &rules])
+        .args(["--data-dir", data.to_str().unwrap()])
+        .arg("--kubeconfig")
+        .arg(cluster.kubeconfig());
+    let (_archive, kubeconfig) = Process::start_and_hear(&mut command).unwrap();
+    let kubeconfig = std::fs::read_to_string(kubeconfig).unwrap();
+    assert!(kubeconfig.contains("/clusters/home"), "{kubeconfig}");
 }
 
 /// The metrics an expression names.
@@ -242,7 +316,8 @@ async fn every_metric_of_the_dashboard_and_the_alerts_is_one_of_the_server() {
 
     let cluster = Cluster::with(&[event("a", ("Pod", "web"), "Pulled", 5)]).await;
     cluster.lines(&["events", "-A"]);
-    let text = cluster.metrics().await;
+    let archive = Archive::start(&[("prod", &cluster)]);
+    let text = cluster.metrics().await + &archive.metrics().await;
     let known: BTreeSet<&str> = text
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
@@ -253,6 +328,10 @@ async fn every_metric_of_the_dashboard_and_the_alerts_is_one_of_the_server() {
             "/metrics has no {name}; it has {known:?}"
         );
     }
+    assert!(
+        text.contains("tidings_archive_seconds_since_progress{cluster=\"prod\"}"),
+        "{text}"
+    );
     // The labels the rules ask for are those the server sets.
     assert!(
         text.lines()
@@ -355,18 +434,21 @@ async fn the_api_takes_the_manifests() {
         );
         String::from_utf8(output.stdout).unwrap()
     };
-    let [embedded, etcd, monitoring] = ["embedded", "etcd", "monitoring"].map(built);
+    let [archive, embedded, etcd, monitoring] =
+        ["archive", "embedded", "etcd", "monitoring"].map(built);
     assert!(monitoring.contains("kind: ServiceMonitor"));
     // Kustomize adds the label of all objects to what chooses pods. A policy still names the peers
     // that its file names.
-    for objects in [&embedded, &etcd] {
+    for (objects, policies) in [(&archive, 1), (&embedded, 1), (&etcd, 2)] {
         let objects: Vec<Value> = objects
             .split("\n---\n")
             .map(|object| serde_saphyr::from_str(object).unwrap())
             .collect();
+        let mut found = 0;
         for (name, file) in [
             ("tidings", "base/network-policy.yaml"),
             ("tidings-etcd", "etcd/network-policy.yaml"),
+            ("tidings-archive", "archive/network-policy.yaml"),
         ] {
             let written = &documents(&folder().join("kubernetes").join(file))[0];
             let policy = objects.iter().find(|object| {
@@ -374,10 +456,10 @@ async fn the_api_takes_the_manifests() {
             });
             if let Some(policy) = policy {
                 assert_eq!(policy["spec"], written["spec"], "{name}");
-            } else {
-                assert_eq!(name, "tidings-etcd");
+                found += 1;
             }
         }
+        assert_eq!(found, policies);
     }
     let Some(cluster) = KubeApiserver::start() else {
         return;
@@ -385,7 +467,7 @@ async fn the_api_takes_the_manifests() {
     // A dry run makes no namespace for what comes behind it.
     let made = cluster.kubectl(&kubectl, &["create", "namespace", "tidings"], "");
     assert_eq!(made.code, Some(0), "{made:?}");
-    for (name, objects) in [("embedded", embedded), ("etcd", etcd)] {
+    for (name, objects) in [("archive", archive), ("embedded", embedded), ("etcd", etcd)] {
         let ran = cluster.kubectl(
             &kubectl,
             &["apply", "--dry-run=server", "--validate=strict", "-f", "-"],

@@ -1,6 +1,6 @@
 //! Servers, the program, and events to look at.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use jiff::{SignedDuration, Timestamp};
@@ -106,9 +106,7 @@ impl Cluster {
 
     /// What `/metrics` says.
     pub(crate) async fn metrics(&self) -> String {
-        let client = client(&self.kubeconfig()).await;
-        let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
-        client.request_text(request).await.unwrap()
+        metrics(&self.kubeconfig()).await
     }
 
     /// Ends the server; its folder stays.
@@ -122,6 +120,13 @@ impl Cluster {
     pub(crate) async fn go_on(&mut self, port: u16) {
         self.server = Some(start(&self.folder.path().join("data"), port).await);
     }
+}
+
+/// What `/metrics` of a server says.
+pub(crate) async fn metrics(kubeconfig: &Path) -> String {
+    let client = client(kubeconfig).await;
+    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    client.request_text(request).await.unwrap()
 }
 
 /// Events as JSON Lines.
