@@ -1,4 +1,60 @@
 //! Follows the Events of Kubernetes clusters and keeps them for months, with all their versions.
+//!
+//! A [`Cluster`] is a folder and a client. It lists and watches the events of the client's cluster,
+//! writes every version it observes into the folder's store, and continues where it was when it is
+//! opened again. Nothing is changed in the cluster. [`Cluster::store`] has the newest version of
+//! each event, as an API server serves them; [`Cluster::past`] has the older ones, and from when to
+//! when the cluster is covered.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use tidings_archive::{Cluster, ClusterOptions};
+//! use tidings_store::{ListRequest, Store};
+//!
+//! # async fn follow() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = kube::Client::try_default().await?;
+//! let mut options = ClusterOptions::new("prod");
+//! options.quota = Some(20 << 30);
+//! let cluster = Cluster::open(Path::new("./archive/prod"), &client, options).await?;
+//!
+//! let page = cluster.store().list(ListRequest::prefix("shop/").limit(1)).await?;
+//! if let Some(event) = page.records.into_iter().next() {
+//!     let found = cluster.past().versions(event.key, None, 100).await?;
+//!     for version in found.unwrap_or_default().versions {
+//!         println!("{} at {:?}", version.version, version.observed_at);
+//!     }
+//! }
+//! for gap in cluster.past().coverage().await?.gaps {
+//!     println!("from {} to {}: {}", gap.from, gap.to, gap.cause.name());
+//! }
+//! cluster.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is promised
+//!
+//! - A version is known by the event's uid and its resourceVersion at the source. Observing it again
+//!   changes nothing.
+//! - How far the source was followed is written in the same commit as the events, so the end of the
+//!   process at any moment neither skips nor doubles one.
+//! - While the source remembers what followed the last position (five minutes by default), every
+//!   version is kept. After that the last version of each event that still lives is kept, and a
+//!   [`Gap`] tells from when to when others may be missing, and why.
+//! - Memory does not grow with the number of events at the source.
+//!
+//! # Limits
+//!
+//! - A source that was restored from a backup is noticed if it is behind the position when it is
+//!   asked. One that has caught up by then is not.
+//! - Another cluster at the same address is refused if both let the uid of their namespace
+//!   `kube-system` be read.
+//! - One process has a folder open at a time. Two archives of a cluster have two folders.
+//! - An event of more than half of [`VALUE_LEN_MAX`](tidings_store::VALUE_LEN_MAX) is not kept,
+//!   counted, and told of as a gap.
+//!
+//! Reading over HTTP is in `tidings-server`; the program is `tidings archive`.
 
 mod archive;
 mod follow;
