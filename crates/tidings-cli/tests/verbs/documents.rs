@@ -18,10 +18,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 8] = [
     "README.md",
     "deploy/README.md",
+    "docs/archive.md",
     "docs/tutorial.md",
+    "docs/how-to/keep-a-clusters-events-for-a-quarter.md",
     "docs/how-to/keep-events-off-the-clusters-etcd.md",
     "docs/how-to/look-at-a-support-bundle.md",
     "docs/how-to/record-from-a-controller.md",
@@ -50,10 +52,9 @@ fn session(text: &str) -> String {
         .filter_map(|line| line.strip_prefix("$ "))
     {
         let command = line.split(" #").next().unwrap_or(line).trim_end();
-        let Some(server) = command
-            .strip_suffix('&')
-            .filter(|line| line.starts_with("tidings serve"))
-        else {
+        let Some(server) = command.strip_suffix('&').filter(|line| {
+            line.starts_with("tidings serve") || line.starts_with("tidings archive")
+        }) else {
             script.push_str(line);
             script.push('\n');
             continue;
@@ -139,7 +140,8 @@ async fn command_lines_for_elsewhere_are_understood() {
             }
             checked += 1;
             let is_for_any_cluster = matches!(words[0], "describe" | "events" | "record" | "top")
-                && !line.contains("--server");
+                && !line.contains("--server")
+                && !line.contains("--kubeconfig");
             if is_for_any_cluster {
                 // A watch would not end.
                 let line = line.split('#').next().unwrap().trim_end();
