@@ -9,10 +9,11 @@ use std::process::Command;
 use crate::command::{self, Result, cargo, output};
 
 /// The crates whose faults are looked for, and the crates whose tests reach them beside their own.
-const REACHED_FROM: [(&str, &[&str]); 5] = [
+const REACHED_FROM: [(&str, &[&str]); 6] = [
     ("tidings-core", &["tidings", "tidings-conformance"]),
     ("tidings", &["tidings-conformance"]),
     ("tidings-store", &["tidings-server"]),
+    ("tidings-archive", &["tidings-cli"]),
     ("tidings-server", &["tidings-cli"]),
     ("tidings-cli", &[]),
 ];
