@@ -49,9 +49,12 @@ impl Archive {
         }
     }
 
-    /// What `/metrics` says.
-    pub(crate) async fn metrics(&self) -> String {
-        metrics(&self.kubeconfig).await
+    /// What `/metrics` says, which is at the root and not below a cluster's name.
+    pub(crate) async fn metrics(&self, cluster: &str) -> String {
+        let below = std::fs::read_to_string(&self.kubeconfig).unwrap();
+        let root = self.folder.path().join("root");
+        std::fs::write(&root, below.replace(&format!("/clusters/{cluster}"), "")).unwrap();
+        metrics(&root).await
     }
 
     fn run(&self, arguments: &[&str]) -> Ran {

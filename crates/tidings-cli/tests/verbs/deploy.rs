@@ -317,7 +317,7 @@ async fn every_metric_of_the_dashboard_and_the_alerts_is_one_of_the_server() {
     let cluster = Cluster::with(&[event("a", ("Pod", "web"), "Pulled", 5)]).await;
     cluster.lines(&["events", "-A"]);
     let archive = Archive::start(&[("prod", &cluster)]);
-    let text = cluster.metrics().await + &archive.metrics().await;
+    let text = cluster.metrics().await + &archive.metrics("prod").await;
     let known: BTreeSet<&str> = text
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
