@@ -10,7 +10,7 @@
 //! use std::path::Path;
 //!
 //! use tidings_archive::{Cluster, ClusterOptions};
-//! use tidings_store::{ListRequest, Store};
+//! use tidings_store::ListRequest;
 //!
 //! # async fn follow() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = kube::Client::try_default().await?;
