@@ -35,8 +35,8 @@
 //!
 //! # What is promised
 //!
-//! - A version is known by the event's uid and its resourceVersion at the source. Observing it again
-//!   changes nothing.
+//! - A version is known by the event's uid and its resourceVersion at the source. Observing it
+//!   again changes nothing.
 //! - How far the source was followed is written in the same commit as the events, so the end of the
 //!   process at any moment neither skips nor doubles one.
 //! - While the source remembers what followed the last position (five minutes by default), every
