@@ -238,7 +238,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     let mut served = Vec::with_capacity(many);
     for (setting, opened) in open_all(&args.data_dir, &defaults, settings, many).await {
         let (source, cluster) = opened?;
-        served.push(Served::of(&cluster, &source)?);
+        served.push(Served::of(&cluster, &source).await?);
         followed.insert(setting.name.clone(), (setting, cluster));
     }
     // All at once: a single one would be served at the root, too.
@@ -320,7 +320,9 @@ impl Archive {
             let name = setting.name.clone();
             let served = async {
                 let (source, cluster) = opened?;
-                self.server.add(Served::of(&cluster, &source)?).await?;
+                self.server
+                    .add(Served::of(&cluster, &source).await?)
+                    .await?;
                 Ok::<_, Box<dyn Error>>(cluster)
             };
             match served.await {

@@ -22,8 +22,8 @@ use tidings_server::{ManagedFields, StartError, StartOptions};
 use tracing_subscriber::EnvFilter;
 
 /// What is logged without `RUST_LOG`. The index's own files are of no interest to the operator of a
-/// server.
-const DEFAULT_FILTER: &str = "info,lsm_tree=warn";
+/// server, and what a client of a cluster meets is told of where it matters.
+const DEFAULT_FILTER: &str = "info,lsm_tree=warn,kube_client=off";
 
 /// The server ran and was ended by a signal.
 const ENDED: u8 = 0;

@@ -38,14 +38,16 @@ impl Served {
     ///
     /// # Errors
     /// The cluster's address or authority cannot be passed requests to.
-    pub(super) fn of(
+    pub(super) async fn of(
         cluster: &Cluster,
         source: &Source,
     ) -> Result<FollowedCluster, PassThroughError> {
         let pass_through = source.pass_through()?;
         let past = cluster.past();
         let measured = Arc::new(Mutex::new(Measured::default()));
-        let measuring = tokio::spawn(measure(past.clone(), Arc::clone(&measured)));
+        // Before it is served: a number that begins at nothing would look like one that grows.
+        measure(&past, &measured).await;
+        let measuring = tokio::spawn(keep_measuring(past.clone(), Arc::clone(&measured)));
         let served = Self {
             name: cluster.name().to_owned(),
             past,
@@ -70,21 +72,25 @@ impl Drop for Served {
     }
 }
 
-async fn measure(past: Past, measured: Arc<Mutex<Measured>>) {
+async fn keep_measuring(past: Past, measured: Arc<Mutex<Measured>>) {
     loop {
-        match past.coverage().await {
-            Ok(coverage) => {
-                let followed = coverage.followed.iter();
-                *measured.lock().unwrap_or_else(PoisonError::into_inner) = Measured {
-                    events: coverage.events,
-                    versions: followed.map(|(_, position)| position.versions).sum(),
-                    stored_bytes: coverage.disk_bytes,
-                    gaps: coverage.gaps.len() as u64,
-                };
-            }
-            Err(error) => tracing::debug!(%error, "what is kept was not counted"),
-        }
         tokio::time::sleep(MEASURE).await;
+        measure(&past, &measured).await;
+    }
+}
+
+async fn measure(past: &Past, measured: &Mutex<Measured>) {
+    match past.coverage().await {
+        Ok(coverage) => {
+            let followed = coverage.followed.iter();
+            *measured.lock().unwrap_or_else(PoisonError::into_inner) = Measured {
+                events: coverage.events,
+                versions: followed.map(|(_, position)| position.versions).sum(),
+                stored_bytes: coverage.disk_bytes,
+                gaps: coverage.gaps.len() as u64,
+            };
+        }
+        Err(error) => tracing::debug!(%error, "what is kept was not counted"),
     }
 }
 
