@@ -121,11 +121,11 @@ impl Shell {
                     Err(failure) => self.failed(&mut follower, failure).await,
                 },
                 Step::List { token, limit } => {
-                    let begun = self.now();
+                    let asked = self.now();
                     match in_time(PAGE, self.source.list(token.as_deref(), limit)).await {
                         Ok((page, events)) => {
                             self.heard();
-                            let commit = follower.listed(begun, page);
+                            let commit = follower.listed((asked, self.now()), page);
                             self.commit(&mut follower, &events, commit).await;
                         }
                         Err(failure) => self.failed(&mut follower, failure).await,
