@@ -353,7 +353,14 @@ impl Follower {
         })
     }
 
-    /// A watch is open, or says that it is alive: nothing is wrong.
+    /// A watch is open. What is wrong may be the first thing that it says: that the source has
+    /// forgotten the version, for one.
+    pub(crate) fn opened(&mut self) {
+        self.state = State::Watching;
+        self.why = None;
+    }
+
+    /// A watch has said something, or was open for a while: nothing is wrong.
     pub(crate) fn alive(&mut self) {
         self.retry.reset();
         self.page = self.rules.page;

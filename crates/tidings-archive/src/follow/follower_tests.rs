@@ -279,3 +279,37 @@ fn what_is_replaced_while_a_list_is_on_its_way_is_before_the_beginning_or_in_the
     let position = again.position().unwrap();
     assert_eq!(position.complete_until, NOW - rules().slack);
 }
+
+/// kube-apiserver opens a watch at any version, and says in it that etcd has forgotten that one.
+#[test]
+fn a_watch_that_is_open_does_not_hide_what_went_wrong_before() {
+    let mut follower = follower(Some(reached()));
+    assert_eq!(follower.answered(NOW, answer(5000)), None);
+    follower.opened();
+    assert_eq!(follower.state(), (State::Watching, None));
+    let expired = follower.failed(NOW, Failure::Expired);
+    commit(&mut follower, expired);
+    let gap = list(&mut follower, NOW, 5001).unwrap();
+    assert_eq!(gap.cause, Cause::Absent);
+}
+
+#[test]
+fn a_watch_that_opens_and_fails_at_once_is_asked_for_less_and_less() {
+    let mut follower = follower(Some(reached()));
+    let mut now = NOW;
+    for _ in 0..20 {
+        assert_eq!(follower.answered(now, answer(5000)), None);
+        follower.opened();
+        let failure = Failure::Other {
+            why: "an error".into(),
+            retry_after: None,
+        };
+        assert_eq!(follower.failed(now, failure), None);
+        let Step::Wait { until } = follower.step() else {
+            panic!("{:?}", follower.step());
+        };
+        now = until;
+        follower.waited(now);
+    }
+    assert!(now - NOW > 120 * SECOND, "{} ms", now - NOW);
+}

@@ -148,7 +148,7 @@ impl Shell {
         let mut spoke = opened;
         let mut sends_bookmarks = false;
         self.heard();
-        follower.alive();
+        follower.opened();
         let (state, why) = follower.state();
         self.show(state, why);
         loop {
@@ -165,8 +165,16 @@ impl Shell {
                         .failed(follower, failure("the source closed the watch at once"))
                         .await;
                 }
-                Ok(Ok(None)) => return follower.closed(),
-                Ok(Err(failure)) => return self.failed(follower, failure).await,
+                Ok(Ok(None)) => {
+                    follower.alive();
+                    return follower.closed();
+                }
+                Ok(Err(failure)) => {
+                    if now.saturating_sub(opened) >= WATCH_SHORT {
+                        follower.alive();
+                    }
+                    return self.failed(follower, failure).await;
+                }
                 Err(_) => {
                     if sends_bookmarks && now.saturating_sub(spoke) > SILENCE_BETWEEN_BOOKMARKS {
                         let why = "the source sends no bookmarks any more";
