@@ -37,8 +37,13 @@ impl Caller {
         Ok(())
     }
 
+    /// What is only read is asked for again if the server was another one before.
     pub(super) async fn get(&mut self, path: &str) -> Result<Reply, HttpError> {
-        self.ask(Method::GET, path, None).await
+        let is_kept = self.connection.is_some();
+        match self.ask(Method::GET, path, None).await {
+            Err(_) if is_kept => self.ask(Method::GET, path, None).await,
+            reply => reply,
+        }
     }
 
     pub(super) async fn ask(

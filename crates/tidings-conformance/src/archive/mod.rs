@@ -44,6 +44,8 @@ pub(crate) enum ArchiveError {
     },
     #[error("the archive is at version {at} and does not come to {wanted}")]
     NotLevel { at: u64, wanted: u64 },
+    #[error("etcd: {0}")]
+    Etcd(String),
     #[error("the last event could not be written")]
     NotWritten,
     #[error(transparent)]

@@ -204,8 +204,11 @@ impl Stage {
         let proxy = Proxy::start(&source.address).await?;
         let place = folder.path();
         let archive = Archive::start(tidings, place, &proxy.address, &source.certificate, token);
+        let mut archive = archive.await?;
+        // The cluster is served a little later than the archive itself.
+        archive.level(0).await?;
         Ok(Self {
-            archive: archive.await?,
+            archive,
             source,
             proxy,
             folder,
