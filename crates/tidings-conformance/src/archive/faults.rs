@@ -195,7 +195,7 @@ pub(super) async fn run(
         "the archive's disk is full",
         Some("storage failed"),
         &[],
-        0.0,
+        10.0,
         full_disk()
     );
     match etcd {
