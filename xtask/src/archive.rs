@@ -13,7 +13,7 @@ pub(crate) struct Args {
     /// Two minutes instead of half an hour
     #[arg(long)]
     short: bool,
-    /// One trouble at a time instead: the source frozen, a disk full, etcd compacted and restored, …
+    /// One trouble at a time instead: the source frozen, a disk full, etcd compacted and restored
     #[arg(long, conflicts_with = "short")]
     faults: bool,
     /// Only troubles with this in their name

@@ -62,8 +62,8 @@ enum Suite {
     ///
     /// Exits with 0 when they do, 1 when they do not, 2 when nothing could be judged.
     Hostile(hostile::Args),
-    /// Follows a source with `tidings archive` while both are killed and their connections cut: every
-    /// version that was written is kept once, or lies in a stated gap.
+    /// Follows a source with `tidings archive` while both are killed and their connections cut:
+    /// every version that was written is kept once, or lies in a stated gap.
     ///
     /// Exits with 0 when that is so, 1 when it is not, 2 when nothing could be judged.
     Archive(archive::Args),

@@ -304,8 +304,8 @@ impl Follower {
         self.state = State::Listing;
     }
 
-    /// A page that was asked for at a time was there at another. What is returned is to be committed
-    /// with its events.
+    /// A page that was asked for at a time was there at another. What is returned is to be
+    /// committed with its events.
     pub(crate) fn listed(&mut self, (asked, answered): (i64, i64), page: Page) -> Option<Commit> {
         let Phase::Listing { begun, .. } = &self.phase else {
             return None;

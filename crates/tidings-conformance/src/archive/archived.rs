@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::ArchiveError;
 use super::caller::Caller;
+use super::error::ArchiveError;
 use crate::http::Client;
 
 /// How the cluster is called in the archive.

@@ -17,12 +17,13 @@ use tokio::time::{interval, sleep};
 
 use super::archived;
 use super::caller::Caller;
+use super::clock;
+use super::error::ArchiveError;
 use super::kills::tell;
 use super::ledger::Ledger;
 use super::program::Program;
 use super::stage::{Archive, Source, Stage};
 use super::writer::Writers;
-use super::{ArchiveError, clock};
 use crate::http::send_plainly;
 
 const PER_SECOND: u64 = 50;

@@ -7,12 +7,13 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::archived;
+use super::clock;
+use super::error::ArchiveError;
 use super::ledger::Verdict;
 use super::program::Program;
 use super::proxy::Proxy;
 use super::stage::{Source, Stage};
 use super::writer::Writers;
-use super::{ArchiveError, clock};
 
 /// How much, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,7 @@ const AWAY_MAX: Duration = Duration::from_secs(5);
 /// Between two troubles of the connections, at most.
 const QUIET_MAX: Duration = Duration::from_secs(20);
 
-/// Times between kills that come to about so many.
+/// Times between kills that come to about this number in all.
 struct Pauses {
     mean: Duration,
     random: fastrand::Rng,

@@ -164,7 +164,7 @@ mod tests {
             uid: uid.into(),
             version,
             count: 1,
-            written: (version as i64 * 10, version as i64 * 10 + 5),
+            written: (version.cast_signed() * 10, version.cast_signed() * 10 + 5),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
-use super::ArchiveError;
+use super::error::ArchiveError;
 use crate::http::Client;
 
 /// What a slow machine may need to start one.

@@ -8,9 +8,10 @@ use tidings_testing::free_port;
 
 use super::archived::{self, CLUSTER, Coverage};
 use super::caller::Caller;
+use super::clock;
+use super::error::ArchiveError;
 use super::program::Program;
 use super::proxy::Proxy;
-use super::{ArchiveError, clock};
 use crate::http::Client;
 
 /// Who is let in, everywhere.
@@ -208,9 +209,9 @@ impl Stage {
         // The cluster is served a little later than the archive itself.
         archive.level(0).await?;
         Ok(Self {
-            archive,
             source,
             proxy,
+            archive,
             folder,
         })
     }

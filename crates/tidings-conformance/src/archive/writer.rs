@@ -1,7 +1,7 @@
 //! Writes events to the source, and notes what it acknowledged.
 //!
 //! An event whose change was not acknowledged is left alone from then on: it may have been changed,
-//! and every further version of it would be one that nobody knows of.
+//! and every further version of it would be one that no ledger has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use super::ArchiveError;
 use super::archived::number;
 use super::caller::Caller;
 use super::clock;
+use super::error::ArchiveError;
 use super::ledger::{Entry, Ledger};
 use crate::http::Client;
 
@@ -137,7 +137,7 @@ impl Writer {
 
     /// One change: a creation, a higher count, or a deletion.
     pub(super) async fn write(&mut self) {
-        // While nobody listens, nothing is written for sure.
+        // While the source is away, nothing is written for sure.
         if self.caller.connect().await.is_err() {
             tokio::time::sleep(PAUSE).await;
             return;
