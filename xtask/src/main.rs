@@ -6,6 +6,7 @@
     reason = "a task talks to the terminal it was started from"
 )]
 
+mod archive;
 mod bench;
 mod command;
 mod contract;
@@ -39,6 +40,9 @@ enum Task {
     Crash(crash::Args),
     /// Servers and recorders killed under a stream of events, and what became of every one of them
     Outage(outage::Args),
+    /// The archive, its source and their connections killed under a stream of events, and whether
+    /// every version was kept once
+    Archive(archive::Args),
     /// What a client can send to make the server work, and what it costs: time, memory, and the
     /// wait of others
     Hostile(hostile::Args),
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Task::Contract(args) => contract::run(&root, &args),
         Task::Crash(args) => crash::run(&root, &args),
         Task::Outage(args) => outage::run(&root, &args),
+        Task::Archive(args) => archive::run(&root, &args),
         Task::Hostile(args) => hostile::run(&root, &args),
         Task::Mutants(args) => mutants::run(&root, &args),
         Task::Image(args) => image::run(&root, &args),

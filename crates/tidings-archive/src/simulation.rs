@@ -273,7 +273,7 @@ impl Run {
                         .map(|(_, live)| observation(live))
                         .collect::<Vec<_>>();
                     self.listing = Some(listed);
-                    (events, follower.listed(now, page_info))
+                    (events, follower.listed((now, now), page_info))
                 }
             }
             Step::Watch { after } => {

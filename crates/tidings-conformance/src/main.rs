@@ -4,6 +4,7 @@
 //! Exit status: 0 when all answers are the same, 1 when some differ, 2 when there is nothing to
 //! judge by.
 
+mod archive;
 mod clients;
 mod correlator;
 mod difference;
@@ -61,6 +62,11 @@ enum Suite {
     ///
     /// Exits with 0 when they do, 1 when they do not, 2 when nothing could be judged.
     Hostile(hostile::Args),
+    /// Follows a source with `tidings archive` while both are killed and their connections cut:
+    /// every version that was written is kept once, or lies in a stated gap.
+    ///
+    /// Exits with 0 when that is so, 1 when it is not, 2 when nothing could be judged.
+    Archive(archive::Args),
     /// Runs a kube-apiserver with an etcd of its own, for measurements, until standard input ends.
     ///
     /// Prints one line of JSON when it is ready: the path of a kubeconfig, and the two processes.
@@ -82,6 +88,7 @@ fn main() -> ExitCode {
         Suite::Clients(args) => block_on(clients::run(&args, &mut out)),
         Suite::Interchange(args) => block_on(interchange::run(&args, &mut out)),
         Suite::Hostile(args) => block_on(hostile::run(&args, &mut out)),
+        Suite::Archive(args) => block_on(archive::run(&args, &mut out)),
         Suite::KubeApiserver {
             kube_apiserver,
             etcd,

@@ -135,13 +135,23 @@ pub(crate) struct Page {
     pub(crate) token: Option<String>,
 }
 
+/// The first page of a list: all of the list is as it was between these times.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    /// When it was asked for: what was written before is in the list, unless it was replaced.
+    asked: i64,
+    /// When it was there: what is written from then on comes by the watch that follows.
+    answered: i64,
+    version: u64,
+}
+
 #[derive(Clone, Debug)]
 enum Phase {
     Asking,
     Listing {
         token: Option<String>,
-        /// When it was begun, and its version once that is known.
-        begun: Option<(i64, u64)>,
+        /// Its first page, once that is there.
+        begun: Option<Begun>,
     },
     Watching,
     /// Then ask again.
@@ -294,14 +304,19 @@ impl Follower {
         self.state = State::Listing;
     }
 
-    /// A page was read. What is returned is to be committed with its events.
-    pub(crate) fn listed(&mut self, now: i64, page: Page) -> Option<Commit> {
+    /// A page that was asked for at a time was there at another. What is returned is to be
+    /// committed with its events.
+    pub(crate) fn listed(&mut self, (asked, answered): (i64, i64), page: Page) -> Option<Commit> {
         let Phase::Listing { begun, .. } = &self.phase else {
             return None;
         };
         let mut position = self.position.clone()?;
         position.latest = position.latest.max(page.version);
-        let begun = begun.unwrap_or((now, page.version));
+        let begun = begun.unwrap_or(Begun {
+            asked,
+            answered,
+            version: page.version,
+        });
         if let Some(token) = page.token {
             self.phase = Phase::Listing {
                 token: Some(token),
@@ -312,10 +327,10 @@ impl Follower {
                 gap: None,
             });
         }
-        let (at, version) = begun;
         let gap = position.cause.map(|cause| Gap {
-            from: position.complete_until.min(at),
-            to: at,
+            from: position.complete_until.min(begun.asked),
+            // What was replaced while the answer was on its way is missing, too.
+            to: begun.answered,
             cause,
             namespace: self.namespace.clone(),
         });
@@ -323,10 +338,14 @@ impl Follower {
         self.phase = Phase::Asking;
         Some(Commit {
             position: Position {
-                version: Some(version),
+                version: Some(begun.version),
                 // Of what was before the first list only the last versions are known.
-                since: if gap.is_none() { at } else { position.since },
-                complete_until: at.saturating_sub(self.rules.slack),
+                since: if gap.is_none() {
+                    begun.answered
+                } else {
+                    position.since
+                },
+                complete_until: begun.asked.saturating_sub(self.rules.slack),
                 cause: None,
                 ..position
             },
@@ -334,7 +353,14 @@ impl Follower {
         })
     }
 
-    /// A watch is open, or says that it is alive: nothing is wrong.
+    /// A watch is open. What is wrong may be the first thing that it says: that the source has
+    /// forgotten the version, for one.
+    pub(crate) fn opened(&mut self) {
+        self.state = State::Watching;
+        self.why = None;
+    }
+
+    /// A watch has said something, or was open for a while: nothing is wrong.
     pub(crate) fn alive(&mut self) {
         self.retry.reset();
         self.page = self.rules.page;

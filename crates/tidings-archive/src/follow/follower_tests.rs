@@ -56,7 +56,7 @@ fn list(follower: &mut Follower, now: i64, version: u64) -> Option<Gap> {
         version,
         token: None,
     };
-    let listed = follower.listed(now, page);
+    let listed = follower.listed((now, now), page);
     commit(follower, listed)
 }
 
@@ -159,7 +159,7 @@ fn an_archive_that_was_absent_for_too_long_says_so_however_often_it_is_killed() 
             version: 900,
             token: Some("next".into()),
         };
-        let listed = follower.listed(NOW, page);
+        let listed = follower.listed((NOW, NOW), page);
         assert_eq!(commit(&mut follower, listed), None);
         position = follower.position().cloned();
     }
@@ -241,4 +241,76 @@ fn a_page_that_is_too_large_is_read_in_halves_and_a_wait_is_at_least_what_is_ask
             until: NOW + 77 * SECOND
         }
     );
+}
+
+/// A version that is written and replaced after a list is asked for and before it is made is in no
+/// list and in no watch.
+#[test]
+fn what_is_replaced_while_a_list_is_on_its_way_is_before_the_beginning_or_in_the_gap() {
+    let list_slowly = |follower: &mut Follower, at: i64| {
+        for (seconds, token) in [(20, Some("more")), (40, None)] {
+            let page = Page {
+                version: 500,
+                token: token.map(str::to_owned),
+            };
+            let asked = at + (seconds - 20) * SECOND;
+            let listed = follower.listed((asked, at + seconds * SECOND), page);
+            let gap = commit(follower, listed);
+            if token.is_none() {
+                return gap;
+            }
+        }
+        None
+    };
+    let mut first = follower(None);
+    let answered = first.answered(NOW, answer(400));
+    commit(&mut first, answered);
+    assert_eq!(list_slowly(&mut first, NOW), None);
+    let position = first.position().unwrap();
+    assert_eq!(position.since, NOW + 20 * SECOND);
+    assert_eq!(position.complete_until, NOW - rules().slack);
+
+    let mut again = follower(Some(reached()));
+    assert_eq!(again.answered(NOW, answer(500)), None);
+    let expired = again.failed(NOW, Failure::Expired);
+    commit(&mut again, expired);
+    let gap = list_slowly(&mut again, NOW).unwrap();
+    assert_eq!(gap.from, reached().complete_until);
+    assert_eq!(gap.to, NOW + 20 * SECOND);
+    let position = again.position().unwrap();
+    assert_eq!(position.complete_until, NOW - rules().slack);
+}
+
+/// kube-apiserver opens a watch at any version, and says in it that etcd has forgotten that one.
+#[test]
+fn a_watch_that_is_open_does_not_hide_what_went_wrong_before() {
+    let mut follower = follower(Some(reached()));
+    assert_eq!(follower.answered(NOW, answer(5000)), None);
+    follower.opened();
+    assert_eq!(follower.state(), (State::Watching, None));
+    let expired = follower.failed(NOW, Failure::Expired);
+    commit(&mut follower, expired);
+    let gap = list(&mut follower, NOW, 5001).unwrap();
+    assert_eq!(gap.cause, Cause::Absent);
+}
+
+#[test]
+fn a_watch_that_opens_and_fails_at_once_is_asked_for_less_and_less() {
+    let mut follower = follower(Some(reached()));
+    let mut now = NOW;
+    for _ in 0..20 {
+        assert_eq!(follower.answered(now, answer(5000)), None);
+        follower.opened();
+        let failure = Failure::Other {
+            why: "an error".into(),
+            retry_after: None,
+        };
+        assert_eq!(follower.failed(now, failure), None);
+        let Step::Wait { until } = follower.step() else {
+            panic!("{:?}", follower.step());
+        };
+        now = until;
+        follower.waited(now);
+    }
+    assert!(now - NOW > 120 * SECOND, "{} ms", now - NOW);
 }

@@ -36,7 +36,8 @@ const SILENCE_BETWEEN_BOOKMARKS: Duration = Duration::from_secs(150);
 /// How it goes, for health and metrics.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// When something was last heard of the source: steady milliseconds.
+    /// When it was last known that all of the source is kept: steady milliseconds. A source that
+    /// answers while nothing can be written, or in another's place, is no progress.
     heard: AtomicI64,
     state: Mutex<(State, Option<String>)>,
 }
@@ -114,19 +115,19 @@ impl Shell {
                 }
                 Step::Ask => match in_time(ANSWER, self.source.ask()).await {
                     Ok(answer) => {
-                        self.heard();
                         let commit = follower.answered(self.now(), answer);
                         self.commit(&mut follower, &[], commit).await;
                     }
                     Err(failure) => self.failed(&mut follower, failure).await,
                 },
                 Step::List { token, limit } => {
-                    let begun = self.now();
+                    let asked = self.now();
                     match in_time(PAGE, self.source.list(token.as_deref(), limit)).await {
                         Ok((page, events)) => {
-                            self.heard();
-                            let commit = follower.listed(begun, page);
-                            self.commit(&mut follower, &events, commit).await;
+                            let commit = follower.listed((asked, self.now()), page);
+                            if self.commit(&mut follower, &events, commit).await {
+                                self.heard();
+                            }
                         }
                         Err(failure) => self.failed(&mut follower, failure).await,
                     }
@@ -147,8 +148,7 @@ impl Shell {
         let opened = clock.steady();
         let mut spoke = opened;
         let mut sends_bookmarks = false;
-        self.heard();
-        follower.alive();
+        follower.opened();
         let (state, why) = follower.state();
         self.show(state, why);
         loop {
@@ -165,8 +165,16 @@ impl Shell {
                         .failed(follower, failure("the source closed the watch at once"))
                         .await;
                 }
-                Ok(Ok(None)) => return follower.closed(),
-                Ok(Err(failure)) => return self.failed(follower, failure).await,
+                Ok(Ok(None)) => {
+                    follower.alive();
+                    return follower.closed();
+                }
+                Ok(Err(failure)) => {
+                    if now.saturating_sub(opened) >= WATCH_SHORT {
+                        follower.alive();
+                    }
+                    return self.failed(follower, failure).await;
+                }
                 Err(_) => {
                     if sends_bookmarks && now.saturating_sub(spoke) > SILENCE_BETWEEN_BOOKMARKS {
                         let why = "the source sends no bookmarks any more";
@@ -177,7 +185,6 @@ impl Shell {
                         Ok(version) => version,
                         Err(failure) => return self.failed(follower, failure).await,
                     };
-                    self.heard();
                     let reached = follower.position().and_then(|position| position.version);
                     if reached.is_some_and(|reached| version < reached) {
                         return follower.closed();
@@ -186,11 +193,11 @@ impl Shell {
                     if !self.commit(follower, &[], commit).await {
                         return;
                     }
+                    self.heard();
                     continue;
                 }
             };
             spoke = now;
-            self.heard();
             let mut events = Vec::with_capacity(frames.len());
             let (mut version, mut error) = (0, None);
             for frame in frames {
@@ -216,6 +223,7 @@ impl Shell {
                 if !self.commit(follower, &events, commit).await {
                     return;
                 }
+                self.heard();
             }
             if let Some(failure) = error {
                 return self.failed(follower, failure).await;
@@ -225,9 +233,6 @@ impl Shell {
 
     async fn failed(&self, follower: &mut Follower, failure: Failure) {
         tracing::debug!(cluster = self.name, ?failure, "following was interrupted");
-        if matches!(failure, Failure::Expired) {
-            self.heard();
-        }
         let commit = follower.failed(self.now(), failure);
         self.commit(follower, &[], commit).await;
     }

@@ -1,0 +1,208 @@
+//! What an archive says that it has, read through its API.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::caller::Caller;
+use super::error::ArchiveError;
+use crate::http::Client;
+
+/// How the cluster is called in the archive.
+pub(super) const CLUSTER: &str = "source";
+
+/// Connections that versions are read on.
+const READERS: usize = 4;
+
+/// A version that is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) uid: String,
+    /// The event's namespace and name in the archive.
+    pub(super) name: String,
+    /// Its resourceVersion at the source.
+    pub(super) version: u64,
+    pub(super) count: i64,
+    /// Whether it is older than the one before it in the answer.
+    pub(super) is_in_order: bool,
+}
+
+/// A gap, in milliseconds since 1970.
+#[derive(Clone, Debug)]
+pub(super) struct Gap {
+    pub(super) from: i64,
+    pub(super) to: i64,
+    pub(super) cause: String,
+}
+
+/// From when to when the source is covered.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Coverage {
+    /// The position; `None` while there is a list.
+    pub(super) version: Option<u64>,
+    /// Of what was written before, only what was still there is kept.
+    pub(super) since: i64,
+    /// How often the source went back.
+    pub(super) epoch: u64,
+    pub(super) gaps: Vec<Gap>,
+}
+
+impl Coverage {
+    /// Whether something written between these times lies in a gap.
+    pub(super) fn has_gap(&self, (from, to): (i64, i64)) -> bool {
+        self.gaps.iter().any(|gap| from <= gap.to && gap.from <= to)
+    }
+}
+
+/// How following goes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Health {
+    pub(super) state: String,
+    pub(super) since_progress: f64,
+}
+
+fn time(value: &Value) -> i64 {
+    let time = value.as_str().and_then(|text| text.parse().ok());
+    time.map_or(0, Timestamp::as_millisecond)
+}
+
+pub(super) fn number(value: &Value) -> u64 {
+    value.as_str().map_or(0, |text| text.parse().unwrap_or(0))
+}
+
+async fn get(caller: &mut Caller, path: &str) -> Result<Value, ArchiveError> {
+    let reply = caller.get(path).await?;
+    if reply.status.is_success() {
+        return Ok(reply.json);
+    }
+    Err(ArchiveError::Answer {
+        path: path.to_owned(),
+        status: reply.status,
+        text: String::from_utf8_lossy(&reply.text).into_owned(),
+    })
+}
+
+pub(super) async fn coverage(caller: &mut Caller) -> Result<Coverage, ArchiveError> {
+    let json = get(caller, &format!("/clusters/{CLUSTER}/coverage")).await?;
+    let followed = &json["followed"][0];
+    let gaps = json["gaps"].as_array().into_iter().flatten();
+    Ok(Coverage {
+        version: Some(number(&followed["resourceVersion"])).filter(|version| *version > 0),
+        since: time(&followed["since"]),
+        epoch: followed["epoch"].as_u64().unwrap_or_default(),
+        gaps: gaps
+            .map(|gap| Gap {
+                from: time(&gap["from"]),
+                to: time(&gap["to"]),
+                cause: gap["cause"].as_str().unwrap_or_default().to_owned(),
+            })
+            .collect(),
+    })
+}
+
+/// What the metrics say of the cluster.
+pub(super) async fn health(caller: &mut Caller) -> Result<Health, ArchiveError> {
+    let reply = caller.get("/metrics").await?;
+    let text = String::from_utf8_lossy(&reply.text);
+    let after = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
+    let state = after("tidings_archive_state{cluster=\"source\",state=\"");
+    let state = state.and_then(|rest| rest.split('"').next());
+    let since = after("tidings_archive_seconds_since_progress{cluster=\"source\"} ");
+    Ok(Health {
+        state: state.unwrap_or("none").to_owned(),
+        since_progress: since.and_then(|it| it.parse().ok()).unwrap_or(f64::NAN),
+    })
+}
+
+/// Every version of every event.
+pub(super) async fn versions(client: &Client) -> Result<Vec<Kept>, ArchiveError> {
+    let events = Arc::new(Mutex::new(VecDeque::from(events(client).await?)));
+    let mut readers = JoinSet::new();
+    for _ in 0..READERS {
+        let (events, mut caller) = (Arc::clone(&events), Caller::new(client));
+        readers.spawn(async move {
+            let mut kept = Vec::new();
+            loop {
+                let event = events.lock().unwrap_or_else(PoisonError::into_inner);
+                let event = { event }.pop_front();
+                let Some((namespace, name)) = event else {
+                    return Ok::<_, ArchiveError>(kept);
+                };
+                read_event(&mut caller, &namespace, &name, &mut kept).await?;
+            }
+        });
+    }
+    let mut kept = Vec::new();
+    while let Some(read) = readers.join_next().await {
+        kept.extend(read??);
+    }
+    Ok(kept)
+}
+
+/// The namespaces and names of all events.
+async fn events(client: &Client) -> Result<Vec<(String, String)>, ArchiveError> {
+    let mut caller = Caller::new(client);
+    let mut events = Vec::new();
+    let root = format!("/clusters/{CLUSTER}/api/v1/events?limit=500");
+    let mut path = root.clone();
+    loop {
+        let page = get(&mut caller, &path).await?;
+        for item in page["items"].as_array().into_iter().flatten() {
+            let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default();
+            events.push((text("namespace").to_owned(), text("name").to_owned()));
+        }
+        match token(&page) {
+            Some(token) => path = format!("{root}&continue={token}"),
+            None => return Ok(events),
+        }
+    }
+}
+
+/// The continue token of a page, as it is put into an address.
+fn token(page: &Value) -> Option<String> {
+    let token = page["metadata"]["continue"].as_str()?;
+    let escaped = token.bytes().map(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+            char::from(byte).to_string()
+        }
+        byte => format!("%{byte:02X}"),
+    });
+    Some(escaped.collect()).filter(|token: &String| !token.is_empty())
+}
+
+async fn read_event(
+    caller: &mut Caller,
+    namespace: &str,
+    name: &str,
+    kept: &mut Vec<Kept>,
+) -> Result<(), ArchiveError> {
+    let root = format!(
+        "/clusters/{CLUSTER}/apis/events.k8s.io/v1/namespaces/{namespace}/events/{name}/versions?limit=500"
+    );
+    let mut path = root.clone();
+    let mut newer = u64::MAX;
+    loop {
+        let page = get(caller, &path).await?;
+        for item in page["items"].as_array().into_iter().flatten() {
+            let version = number(&item["metadata"]["resourceVersion"]);
+            kept.push(Kept {
+                uid: item["metadata"]["uid"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned(),
+                name: format!("{namespace}/{name}"),
+                version,
+                count: item["deprecatedCount"].as_i64().unwrap_or_default(),
+                is_in_order: version < newer,
+            });
+            newer = version;
+        }
+        match token(&page) {
+            Some(token) => path = format!("{root}&continue={token}"),
+            None => return Ok(()),
+        }
+    }
+}

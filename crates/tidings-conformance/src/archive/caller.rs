@@ -1,0 +1,82 @@
+//! Requests with JSON on one connection, which is opened again when it ended.
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::Full;
+use serde_json::Value;
+
+use crate::http::{Client, Connection, HttpError};
+
+/// An answer.
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    /// Null if it is no JSON.
+    pub(super) json: Value,
+    pub(super) text: Bytes,
+}
+
+/// See the module documentation.
+pub(super) struct Caller {
+    client: Client,
+    connection: Option<Connection>,
+}
+
+impl Caller {
+    pub(super) fn new(client: &Client) -> Self {
+        Self {
+            client: client.clone(),
+            connection: None,
+        }
+    }
+
+    /// Opens the connection if there is none.
+    pub(super) async fn connect(&mut self) -> Result<(), HttpError> {
+        if self.connection.is_none() {
+            self.connection = Some(self.client.connect().await?);
+        }
+        Ok(())
+    }
+
+    /// What is only read is asked for again if the server was another one before.
+    pub(super) async fn get(&mut self, path: &str) -> Result<Reply, HttpError> {
+        let is_kept = self.connection.is_some();
+        match self.ask(Method::GET, path, None).await {
+            Err(_) if is_kept => self.ask(Method::GET, path, None).await,
+            reply => reply,
+        }
+    }
+
+    pub(super) async fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Reply, HttpError> {
+        let media = match method {
+            Method::PATCH => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let bytes = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("Authorization", "Bearer admin-token")
+            .header("Accept", "application/json")
+            .header("Content-Type", media)
+            .body(Full::new(bytes))?;
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.client.connect().await?,
+        };
+        let answer = connection.send(request).await?;
+        let status = answer.status;
+        let text = answer.body().await?;
+        // Only one that answered whole is used again.
+        self.connection = Some(connection);
+        Ok(Reply {
+            status,
+            json: serde_json::from_slice(&text).unwrap_or_default(),
+            text,
+        })
+    }
+}

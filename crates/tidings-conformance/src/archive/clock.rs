@@ -1,0 +1,20 @@
+//! The clocks of this suite, which happens in real time.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "what happens here happens in real time"
+)]
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since 1970.
+pub(super) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
+}
+
+/// Never goes back.
+pub(super) fn steady() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,40 @@
+//! Why the archive could not be judged, or what went wrong beside it.
+
+use std::path::PathBuf;
+
+use http::StatusCode;
+
+use crate::http::HttpError;
+
+/// Why nothing could be judged, or what went wrong beside it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ArchiveError {
+    #[error("could not run {program}: {source}")]
+    Run {
+        program: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{program} ended by itself; it said: {last}")]
+    Ended { program: PathBuf, last: String },
+    #[error("{program} did not become ready; it said: {last}")]
+    NotReady { program: PathBuf, last: String },
+    #[error("{path} was answered {status}: {text}")]
+    Answer {
+        path: String,
+        status: StatusCode,
+        text: String,
+    },
+    #[error("the archive is at version {at} and does not come to {wanted}")]
+    NotLevel { at: u64, wanted: u64 },
+    #[error("etcd: {0}")]
+    Etcd(String),
+    #[error("the last event could not be written")]
+    NotWritten,
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    #[error("a task ended: {0}")]
+    Task(#[from] tokio::task::JoinError),
+    #[error(transparent)]
+    Files(#[from] std::io::Error),
+}

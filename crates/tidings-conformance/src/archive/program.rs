@@ -1,0 +1,143 @@
+//! A program that is killed and started again, on the same port and folder each time.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::{Child, Command};
+
+use super::error::ArchiveError;
+use crate::http::Client;
+
+/// What a slow machine may need to start one.
+const PATIENCE: Duration = Duration::from_secs(120);
+const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+
+/// See the module documentation. It is killed when this is dropped.
+pub(super) struct Program {
+    file: PathBuf,
+    arguments: Vec<String>,
+    folder: PathBuf,
+    log: PathBuf,
+    child: Option<Child>,
+    /// It was killed, and may not have ended yet.
+    is_dying: bool,
+    pub(super) kills: u64,
+}
+
+impl Program {
+    /// `name` is of its log in the folder.
+    pub(super) fn new(file: &Path, arguments: Vec<String>, folder: &Path, name: &str) -> Self {
+        Self {
+            // It runs in a folder of its own.
+            file: std::path::absolute(file).unwrap_or_else(|_| file.to_owned()),
+            arguments,
+            folder: folder.to_owned(),
+            log: folder.join(format!("{name}.log")),
+            child: None,
+            is_dying: false,
+            kills: 0,
+        }
+    }
+
+    fn log(&self) -> std::io::Result<File> {
+        OpenOptions::new().create(true).append(true).open(&self.log)
+    }
+
+    pub(super) fn start(&mut self) -> Result<(), ArchiveError> {
+        let child = Command::new(&self.file)
+            .args(&self.arguments)
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(self.log()?)
+            .kill_on_drop(true)
+            .spawn();
+        let started = child.map_err(|source| ArchiveError::Run {
+            program: self.file.clone(),
+            source,
+        });
+        self.child = Some(started?);
+        Ok(())
+    }
+
+    /// Ends it as a power failure would. Cancel-safe.
+    ///
+    /// # Errors
+    /// It had ended by itself.
+    pub(super) async fn kill(&mut self) -> Result<(), ArchiveError> {
+        self.check()?;
+        if let Some(child) = &mut self.child {
+            child.start_kill()?;
+            self.is_dying = true;
+            self.kills += 1;
+        }
+        self.settle().await
+    }
+
+    /// Waits for the end of one that was killed.
+    async fn settle(&mut self) -> Result<(), ArchiveError> {
+        if self.is_dying {
+            if let Some(child) = &mut self.child {
+                child.wait().await?;
+            }
+            self.child = None;
+            self.is_dying = false;
+        }
+        Ok(())
+    }
+
+    /// Starts it if it does not run.
+    pub(super) async fn be_started(&mut self) -> Result<(), ArchiveError> {
+        self.settle().await?;
+        if self.child.is_none() {
+            self.start()?;
+        }
+        Ok(())
+    }
+
+    /// Whether it still runs, if it was started.
+    pub(super) fn check(&mut self) -> Result<(), ArchiveError> {
+        let ended = self.child.as_mut().map(Child::try_wait).transpose()?;
+        match ended.flatten() {
+            None => Ok(()),
+            Some(_) => Err(ArchiveError::Ended {
+                program: self.file.clone(),
+                last: self.last_words(),
+            }),
+        }
+    }
+
+    fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        log.lines().last().unwrap_or("nothing").to_owned()
+    }
+
+    pub(super) fn id(&self) -> Option<u32> {
+        self.child.as_ref()?.id()
+    }
+
+    /// Waits until it says that it is ready.
+    pub(super) async fn ready(
+        &mut self,
+        address: &str,
+        certificate: &Path,
+    ) -> Result<Client, ArchiveError> {
+        let until = super::clock::steady() + PATIENCE;
+        while super::clock::steady() < until {
+            self.check()?;
+            if let Ok(trusted) = std::fs::read(certificate)
+                && let Ok(client) = Client::new(address, &trusted)
+                && client.is_ready().await
+            {
+                return Ok(client);
+            }
+            tokio::time::sleep(BETWEEN_TRIES).await;
+        }
+        Err(ArchiveError::NotReady {
+            program: self.file.clone(),
+            last: self.last_words(),
+        })
+    }
+}

@@ -1,0 +1,251 @@
+//! Writes events to the source, and notes what it acknowledged.
+//!
+//! An event whose change was not acknowledged is left alone from then on: it may have been changed,
+//! and every further version of it would be one that no ledger has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use super::archived::number;
+use super::caller::Caller;
+use super::clock;
+use super::error::ArchiveError;
+use super::ledger::{Entry, Ledger};
+use crate::http::Client;
+
+/// Writers beside each other, each with a connection and events of its own.
+const WRITERS: u64 = 8;
+/// Every server has these from the beginning.
+const NAMESPACES: [&str; 2] = ["default", "kube-system"];
+const REASONS: [&str; 4] = ["Pulled", "Created", "Started", "BackOff"];
+/// Live events of a writer, beyond which it creates no more.
+const LIVE_MAX: usize = 500;
+/// After a change that was not acknowledged.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The last of all changes is tried for so long.
+const LAST_TRIES: usize = 600;
+
+/// Writers at work.
+pub(super) struct Writers {
+    stop: Arc<watch::Sender<bool>>,
+    tasks: JoinSet<Ledger>,
+    client: Client,
+    name: &'static str,
+}
+
+impl Writers {
+    pub(super) fn start(client: &Client, per_second: u64, random: &mut fastrand::Rng) -> Self {
+        Self::named("w", client, per_second, random)
+    }
+
+    /// Those that write one after the other need different names.
+    pub(super) fn named(
+        name: &'static str,
+        client: &Client,
+        per_second: u64,
+        random: &mut fastrand::Rng,
+    ) -> Self {
+        let stop = Arc::new(watch::Sender::new(false));
+        let mut tasks = JoinSet::new();
+        for number in 0..WRITERS {
+            let writer = Writer::new(client, &format!("{name}{number}"), random.fork());
+            let pace = Duration::from_secs_f64(WRITERS as f64 / per_second.max(1) as f64);
+            tasks.spawn(writer.run(pace, stop.subscribe()));
+        }
+        Self {
+            stop,
+            tasks,
+            client: client.clone(),
+            name,
+        }
+    }
+
+    /// Ends them, with a last event that is surely written.
+    pub(super) async fn end(mut self) -> Result<Ledger, ArchiveError> {
+        self.stop.send_replace(true);
+        let mut ledger = Ledger::default();
+        while let Some(written) = self.tasks.join_next().await {
+            ledger.add(written?);
+        }
+        let name = format!("{}-last", self.name);
+        let mut last = Writer::new(&self.client, &name, fastrand::Rng::with_seed(1));
+        for _ in 0..LAST_TRIES {
+            last.create().await;
+            if !last.ledger.entries.is_empty() {
+                ledger.add(last.ledger);
+                return Ok(ledger);
+            }
+        }
+        Err(ArchiveError::NotWritten)
+    }
+}
+
+/// An event that is at the source.
+struct Live {
+    namespace: &'static str,
+    name: String,
+    uid: String,
+    count: i64,
+}
+
+impl Live {
+    fn path(&self) -> String {
+        format!("/api/v1/namespaces/{}/events/{}", self.namespace, self.name)
+    }
+}
+
+/// One of them.
+pub(super) struct Writer {
+    caller: Caller,
+    name: String,
+    random: fastrand::Rng,
+    live: Vec<Live>,
+    /// Of events that were surely deleted.
+    free_names: Vec<(&'static str, String)>,
+    next: u64,
+    pub(super) ledger: Ledger,
+}
+
+impl Writer {
+    pub(super) fn new(client: &Client, name: &str, random: fastrand::Rng) -> Self {
+        Self {
+            caller: Caller::new(client),
+            name: name.to_owned(),
+            random,
+            live: Vec::new(),
+            free_names: Vec::new(),
+            next: 0,
+            ledger: Ledger::default(),
+        }
+    }
+
+    async fn run(mut self, pace: Duration, stop: watch::Receiver<bool>) -> Ledger {
+        let mut ticks = tokio::time::interval(pace);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        while !*stop.borrow() {
+            ticks.tick().await;
+            self.write().await;
+        }
+        self.ledger
+    }
+
+    /// One change: a creation, a higher count, or a deletion.
+    pub(super) async fn write(&mut self) {
+        // While the source is away, nothing is written for sure.
+        if self.caller.connect().await.is_err() {
+            tokio::time::sleep(PAUSE).await;
+            return;
+        }
+        let dice = self.random.u32(0..100);
+        if self.live.is_empty() || dice < 40 && self.live.len() < LIVE_MAX {
+            self.create().await;
+        } else if dice < 85 {
+            self.patch().await;
+        } else {
+            self.delete().await;
+        }
+    }
+
+    /// Changes something at the source; `None` if that is not acknowledged.
+    async fn ask(&mut self, method: Method, path: &str, body: Option<&Value>) -> Option<Value> {
+        let answer = self.caller.ask(method, path, body).await;
+        match answer {
+            Ok(reply) if reply.status.is_success() => Some(reply.json),
+            _ => {
+                tokio::time::sleep(PAUSE).await;
+                None
+            }
+        }
+    }
+
+    fn note(&mut self, asked: i64, event: &Value, count: i64) {
+        let metadata = &event["metadata"];
+        self.ledger.entries.push(Entry {
+            uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
+            version: number(&metadata["resourceVersion"]),
+            count,
+            written: (asked, clock::now()),
+        });
+    }
+
+    pub(super) async fn create(&mut self) {
+        let is_reuse = !self.free_names.is_empty() && self.random.u32(0..10) == 0;
+        let (namespace, name) = if is_reuse {
+            let at = self.random.usize(0..self.free_names.len());
+            self.free_names.swap_remove(at)
+        } else {
+            self.next += 1;
+            let namespace = NAMESPACES[self.random.usize(0..NAMESPACES.len())];
+            (namespace, format!("{}.{}", self.name, self.next))
+        };
+        let asked = clock::now();
+        let seen = jiff::Timestamp::from_millisecond(asked).unwrap_or_default();
+        let seen = format!("{seen:.0}");
+        let reason = REASONS[self.random.usize(0..REASONS.len())];
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": "v1", "kind": "Pod", "namespace": namespace,
+                "name": format!("pod-{}", self.next % 50), "uid": format!("uid-{}", self.next % 50),
+            },
+            "reason": reason,
+            "message": format!("Message {} of {}", self.next, self.name),
+            "type": "Normal", "count": 1, "source": {"component": "writer"},
+            "firstTimestamp": seen, "lastTimestamp": seen,
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/events");
+        let Some(created) = self.ask(Method::POST, &path, Some(&event)).await else {
+            let name = format!("{namespace}/{name}");
+            self.ledger.unsure_names.insert(name);
+            return;
+        };
+        self.note(asked, &created, 1);
+        self.ledger.creates += 1;
+        self.ledger.reused += u64::from(is_reuse);
+        self.live.push(Live {
+            namespace,
+            name,
+            uid: created["metadata"]["uid"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            count: 1,
+        });
+    }
+
+    async fn patch(&mut self) {
+        let at = self.random.usize(0..self.live.len());
+        let (path, count) = (self.live[at].path(), self.live[at].count + 1);
+        let asked = clock::now();
+        let seen = jiff::Timestamp::from_millisecond(asked).unwrap_or_default();
+        let patch = json!({"count": count, "lastTimestamp": format!("{seen:.0}")});
+        let Some(patched) = self.ask(Method::PATCH, &path, Some(&patch)).await else {
+            self.ledger.unsure.insert(self.live.swap_remove(at).uid);
+            return;
+        };
+        self.note(asked, &patched, count);
+        self.ledger.patches += 1;
+        self.live[at].count = count;
+    }
+
+    async fn delete(&mut self) {
+        let at = self.random.usize(0..self.live.len());
+        let event = self.live.swap_remove(at);
+        // One that is not acknowledged makes no version, but its name is not used again.
+        if self
+            .ask(Method::DELETE, &event.path(), None)
+            .await
+            .is_some()
+        {
+            self.ledger.deletes += 1;
+            self.free_names.push((event.namespace, event.name));
+        }
+    }
+}
