@@ -186,13 +186,13 @@ impl<'a> Servers<'a> {
             // Ended before the next one starts.
             self.running = None;
         }
-        let (server, process) = match &self.running {
-            Some(running) => running,
-            None => {
-                let server = ApiServer::start_tidings(self.tidings, &[]).await?;
-                let process = Process::new(server.process().ok_or(HostileError::Ended)?);
-                self.running.insert((server, process))
-            }
+        if self.running.is_none() {
+            let server = ApiServer::start_tidings(self.tidings, &[]).await?;
+            let process = Process::new(server.process().ok_or(HostileError::Ended)?);
+            self.running = Some((server, process));
+        }
+        let Some((server, process)) = &self.running else {
+            return Err(HostileError::Ended);
         };
         let outcome = carry_out(server, process, script, with_neighbours).await;
         outcome.map_err(|source| HostileError::Act {
