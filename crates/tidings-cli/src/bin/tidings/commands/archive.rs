@@ -111,7 +111,7 @@ pub(crate) struct Args {
     mirror_deletions: bool,
     /// Memory for all clusters' indexes and caches together, in bytes, with an optional suffix Ki,
     /// Mi, k or M
-    #[arg(long, value_name = "BYTES", default_value = "32Mi", value_parser = values::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "16Mi", value_parser = values::bytes)]
     memory: usize,
     /// Pass requests to read other things than events to the cluster, with the caller's own token
     #[arg(long)]
