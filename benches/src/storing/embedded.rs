@@ -111,8 +111,8 @@ pub async fn writes(folder: &Path, count: u64, updates: u64, writers: u64) -> Re
     Ok(())
 }
 
-/// Opens a store that [`writes`] or [`archive`](super::archive()) left behind and reads: one object's
-/// events, the newest 50, all of it.
+/// Opens a store that [`writes`] or [`archive`](super::archive()) left behind and reads: one
+/// object's events, the newest 50, all of it.
 ///
 /// # Errors
 /// What the store answered, and answers that are not what was written.
