@@ -3,6 +3,8 @@
 
 pub(crate) mod coverage;
 pub(crate) mod keeper;
+#[cfg(test)]
+mod keeper_tests;
 pub(crate) mod keys;
 pub(crate) mod position;
 pub(crate) mod retention;
