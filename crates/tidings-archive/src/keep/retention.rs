@@ -85,16 +85,17 @@ async fn apply_to(keeper: &Keeper, found: &Record) -> Result<(), KeepError> {
         record: new,
         expected: Expected::At(found.revision),
     };
-    ignore_overtaken(keeper.store.write_all(vec![write]).await)
+    is_done(keeper.store.write_all(vec![write]).await)?;
+    Ok(())
 }
 
-/// What was written meanwhile was written by the rules that are in force.
-fn ignore_overtaken<T>(written: Result<T, WriteError>) -> Result<(), KeepError> {
+/// Whether it was written. If not, a record was written meanwhile, by the rules that are in force.
+fn is_done<T>(written: Result<T, WriteError>) -> Result<bool, KeepError> {
     match written {
-        Ok(_)
-        | Err(
+        Ok(_) => Ok(true),
+        Err(
             WriteError::Conflict { .. } | WriteError::NotFound | WriteError::AlreadyExpired { .. },
-        ) => Ok(()),
+        ) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
@@ -142,18 +143,23 @@ pub(crate) async fn trim(keeper: &Keeper, quota: u64) -> Result<bool, KeepError>
                 record: None,
                 expected: Expected::At(record.revision),
             });
-            total.events += page.records.len() as u64;
-            total.before = hour.0.saturating_add(HOUR_MILLIS);
+            let number = page.records.len() as u64;
+            let after_this = Trimmed {
+                events: total.events + number,
+                before: hour.0.saturating_add(HOUR_MILLIS),
+            };
             let mut writes: Vec<_> = deletes.collect();
-            writes.push(Write::put(keys::TRIMMED, NewRecord::new(json(&total))));
-            for record in &page.records {
-                left = left.saturating_sub(delete_chunks(keeper, record).await?);
-            }
+            writes.push(Write::put(keys::TRIMMED, NewRecord::new(json(&after_this))));
             // If one of them was observed again, it is no longer old; the others are next time.
-            ignore_overtaken(keeper.store.write_all(writes).await)?;
-            let counter = &keeper.counters.over_quota;
-            counter.fetch_add(page.records.len() as u64, Ordering::Relaxed);
-            left = left.saturating_sub(removed as u64);
+            if is_done(keeper.store.write_all(writes).await)? {
+                total = after_this;
+                let counter = &keeper.counters.over_quota;
+                counter.fetch_add(number, Ordering::Relaxed);
+                left = left.saturating_sub(removed as u64);
+                for record in &page.records {
+                    left = left.saturating_sub(delete_chunks(keeper, record).await?);
+                }
+            }
             after = page.place;
             if !page.more {
                 break;
