@@ -1,5 +1,6 @@
 //! One cluster in the archive: its store, and those who follow it.
 
+use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,13 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::follow::follower::{Rules, State};
 use crate::keep::coverage::Coverage;
+use crate::keep::export::{self, Exported};
+use crate::keep::import::{self, ImportError, Imported};
 use crate::keep::keeper::{KeepFor, Keeper};
 use crate::keep::keys;
 use crate::keep::retention;
 use crate::keep::served::ServedStore;
+use crate::keep::sweep;
 use crate::source::api_server::{ApiServer, Selection};
 use crate::source::shell::{Progress, Shell};
 use crate::version::record::Record;
@@ -89,6 +93,8 @@ pub struct Versions {
     pub more: Option<u64>,
     /// When the event's end at its source was observed, if it was.
     pub gone_at: Option<UnixMillis>,
+    /// If it ended while nothing was followed: until when it lived at least.
+    pub gone_after: Option<UnixMillis>,
 }
 
 /// How following a cluster goes.
@@ -99,8 +105,8 @@ pub struct Following {
     pub state: &'static str,
     /// What is wrong, if something is.
     pub why: Option<String>,
-    /// Since when nothing was heard of the cluster.
-    pub since_progress: Duration,
+    /// Since when nothing was heard of the cluster; `None` if it is not followed.
+    pub since_progress: Option<Duration>,
     /// Versions kept since the archive was started.
     pub versions: u64,
     /// Versions that were observed again, and are kept once.
@@ -149,6 +155,49 @@ async fn identity(store: &EmbeddedStore) -> Result<String, ClusterError> {
     Ok(identity)
 }
 
+/// Puts the lines of an export into a cluster's folder, which is made if it is not there. `told` is
+/// called now and then with what was done until then. The lines are read on the caller's time. If
+/// it ends early, for whatever reason, it can be done again from the beginning.
+///
+/// # Errors
+/// Those of the store; [`ImportError`] says what of the export cannot be read, or why it does not
+/// belong into this folder.
+pub async fn import(
+    folder: &Path,
+    options: ClusterOptions,
+    lines: &mut (dyn BufRead + Send),
+    told: &mut (dyn FnMut(&Imported) + Send),
+) -> Result<Imported, ImportError> {
+    let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
+    let store = open_store(folder, options.store).await?;
+    identity(&store).await?;
+    let keeper = Keeper::new(Arc::clone(&store), clock, options.keep_for, false);
+    let imported = import::import(&keeper, lines, told).await;
+    store.close().await;
+    imported
+}
+
+impl From<ClusterError> for ImportError {
+    fn from(error: ClusterError) -> Self {
+        match error {
+            ClusterError::Open(error) => error.into(),
+            ClusterError::Read(error) => error.into(),
+            ClusterError::Write(error) => error.into(),
+            ClusterError::Panicked => Self::Panicked,
+        }
+    }
+}
+
+async fn open_store(
+    folder: &Path,
+    options: EmbeddedOptions,
+) -> Result<Arc<EmbeddedStore>, ClusterError> {
+    let folder = folder.to_owned();
+    let opened = spawn_blocking(move || EmbeddedStore::open(folder, options));
+    let store = opened.await.map_err(|_| ClusterError::Panicked)??;
+    Ok(Arc::new(store))
+}
+
 /// Keeps what the rules say, and no more than the quota.
 struct Retaining {
     name: String,
@@ -190,6 +239,24 @@ impl Retaining {
     }
 }
 
+/// Looks for ends that came while nothing was followed, whenever a gap has ended.
+async fn keep_sweeping(cluster: String, keeper: Arc<Keeper>) {
+    loop {
+        match sweep::sweep(&keeper).await {
+            Ok(ends) => {
+                if ends > 0 {
+                    tracing::info!(cluster, ends, "events ended while they were not followed");
+                }
+                keeper.unswept.notified().await;
+            }
+            Err(error) => {
+                tracing::warn!(cluster, %error, "ends are not looked for yet");
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    }
+}
+
 /// Does something until it is told to stop.
 async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()>) {
     let stopped = async move {
@@ -223,58 +290,65 @@ impl Cluster {
         client: &Client,
         options: ClusterOptions,
     ) -> Result<Self, ClusterError> {
+        let mut cluster = Self::open_kept(folder, options.clone()).await?;
+        cluster.follow(client, options);
+        Ok(cluster)
+    }
+
+    /// Opens the cluster's folder for what is kept there, and follows nothing. Everything ends when
+    /// it was to end: rules and quota have no effect.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn open_kept(folder: &Path, options: ClusterOptions) -> Result<Self, ClusterError> {
         let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
-        let folder = folder.to_owned();
-        let history = options.store.history_retention;
-        let opened = spawn_blocking(move || EmbeddedStore::open(folder, options.store));
-        let store = opened.await.map_err(|_| ClusterError::Panicked)??;
-        let store = Arc::new(store);
+        let store = open_store(folder, options.store).await?;
         let identity = identity(&store).await?;
-        let keeper = Arc::new(Keeper::new(
-            store,
-            Arc::clone(&clock),
-            options.keep_for,
-            options.mirror_deletions,
-        ));
-        let (stop, stopped) = watch::channel(false);
-        let mut tasks = JoinSet::new();
-        let mut progress = Vec::new();
+        let mirrors = options.mirror_deletions;
+        let keeper = Keeper::new(store, clock, options.keep_for, mirrors);
+        Ok(Self {
+            name: options.name,
+            identity,
+            keeper: Arc::new(keeper),
+            progress: Vec::new(),
+            stop: watch::channel(false).0,
+            tasks: JoinSet::new(),
+        })
+    }
+
+    fn follow(&mut self, client: &Client, options: ClusterOptions) {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         for selection in options.selections {
-            let shown = Arc::new(Progress::new(clock.steady()));
-            progress.push(Arc::clone(&shown));
+            let shown = Arc::new(Progress::new(self.keeper.clock.steady()));
+            self.progress.push(Arc::clone(&shown));
             let shell = Shell {
                 name: options.name.clone(),
                 namespace: selection.namespace.clone().unwrap_or_default(),
-                source: ApiServer::new(client.clone(), selection),
-                keeper: Arc::clone(&keeper),
-                progress: shown,
                 rules: Rules {
                     page: options.page.max(1),
                     retry: (millis(options.retry.0), millis(options.retry.1)),
                     refused: 60_000,
                     slack: 2_000,
+                    selection: selection.words(),
                 },
+                source: ApiServer::new(client.clone(), selection),
+                keeper: Arc::clone(&self.keeper),
+                progress: shown,
                 random: fastrand::Rng::new(),
             };
-            tasks.spawn(until(stopped.clone(), shell.run()));
+            self.tasks.spawn(until(self.stop.subscribe(), shell.run()));
         }
         let retaining = Retaining {
             name: options.name.clone(),
-            keeper: Arc::clone(&keeper),
+            keeper: Arc::clone(&self.keeper),
             rules: options.rules,
             quota: options.quota,
-            pause: history.saturating_mul(2),
+            pause: options.store.history_retention.saturating_mul(2),
         };
-        tasks.spawn(until(stopped, retaining.run()));
-        Ok(Self {
-            name: options.name,
-            identity,
-            keeper,
-            progress,
-            stop,
-            tasks,
-        })
+        self.tasks
+            .spawn(until(self.stop.subscribe(), retaining.run()));
+        let sweeping = keep_sweeping(options.name, Arc::clone(&self.keeper));
+        self.tasks.spawn(until(self.stop.subscribe(), sweeping));
     }
 
     /// How the cluster is called.
@@ -298,6 +372,8 @@ impl Cluster {
     /// What is known of the cluster beside the events' newest versions.
     pub fn past(&self) -> Past {
         Past {
+            name: self.name.clone(),
+            identity: self.identity.clone(),
             keeper: Arc::clone(&self.keeper),
             progress: self.progress.clone(),
         }
@@ -319,6 +395,8 @@ const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 /// What an archive knows of a cluster beside the newest versions of its events.
 #[derive(Clone)]
 pub struct Past {
+    name: String,
+    identity: String,
     keeper: Arc<Keeper>,
     progress: Vec<Arc<Progress>>,
 }
@@ -346,6 +424,7 @@ impl Past {
         let id = keys::id(&String::from_utf8_lossy(&newest.uid), &key);
         let mut page = Versions {
             gone_at: newest.gone.map(|gone| UnixMillis(gone.observed_at)),
+            gone_after: newest.gone.and_then(|gone| gone.not_before).map(UnixMillis),
             ..Versions::default()
         };
         // Records are numbered, the newest one last; a page ends before a version of one of them,
@@ -402,6 +481,24 @@ impl Past {
         Coverage::read(&self.keeper).await
     }
 
+    /// A page of everything that is kept, as the lines of an export; the first one, which begins
+    /// with the cluster's coverage, without a place, and then from [`Exported::more`] on. A place
+    /// is `NUMBER/namespace/name`, with 0 for all of that event. `None` if it is another text.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn export(&self, place: Option<&str>) -> Result<Option<Exported>, ReadError> {
+        let head = match place {
+            None => export::head(&self.keeper, &self.name, &self.identity).await?,
+            Some(_) => Vec::new(),
+        };
+        let page = export::page(&self.keeper, place).await?;
+        Ok(page.map(|mut page| {
+            page.lines.splice(..0, head);
+            page
+        }))
+    }
+
     /// How following goes: of the selection that does worst.
     pub fn following(&self) -> Following {
         let now = self.keeper.clock.steady();
@@ -409,7 +506,7 @@ impl Past {
             let (state, _) = progress.state();
             (!matches!(state, State::Watching), progress.since(now))
         });
-        let (state, why) = worst.map_or((State::Starting, None), |worst| worst.state());
+        let (state, why) = worst.map_or((State::NotFollowed, None), |worst| worst.state());
         let count = |counter: &std::sync::atomic::AtomicU64| {
             counter.load(std::sync::atomic::Ordering::Relaxed)
         };
@@ -417,7 +514,7 @@ impl Past {
         Following {
             state: state.name(),
             why,
-            since_progress: worst.map_or(Duration::ZERO, |worst| worst.since(now)),
+            since_progress: worst.map(|worst| worst.since(now)),
             versions: count(&counters.versions),
             seen_before: count(&counters.seen_before),
             ends: count(&counters.ends),

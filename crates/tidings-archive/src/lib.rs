@@ -65,9 +65,11 @@ mod source;
 mod version;
 
 pub use archive::{
-    Cluster, ClusterError, ClusterOptions, Following, ObservedVersion, Past, Versions,
+    Cluster, ClusterError, ClusterOptions, Following, ObservedVersion, Past, Versions, import,
 };
 pub use keep::coverage::Coverage;
+pub use keep::export::Exported;
+pub use keep::import::{ImportError, Imported};
 pub use keep::keeper::KeepFor;
 pub use keep::position::{Cause, Gap, Position};
 pub use keep::retention::Trimmed;

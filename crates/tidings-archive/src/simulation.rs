@@ -18,8 +18,9 @@ use tidings_store::{ListRequest, UnixMillis};
 
 use crate::follow::follower::{Answer, Failure, Follower, Page, Rules, State, Step};
 use crate::keep::coverage::Coverage;
-use crate::keep::keeper::{Keeper, Observation};
+use crate::keep::keeper::{Keeper, Observation, With};
 use crate::keep::position::{Cause, Gap};
+use crate::keep::sweep;
 use crate::version::record::Record;
 
 const START: i64 = 1_700_000_000_000;
@@ -219,6 +220,8 @@ impl Run {
 
     /// Does one step of the follower.
     async fn step(&mut self, follower: &mut Follower, keeper: &Keeper, calm: bool) {
+        // A request takes some time.
+        self.pass(1);
         let now = self.now();
         if !calm
             && let Some(failure) = self.failure()
@@ -267,6 +270,7 @@ impl Run {
                     let page_info = Page {
                         version: listed.version,
                         token: token.map(|(name, _)| (*name).clone()),
+                        oldest: None,
                     };
                     let events = page.iter().take(limit as usize);
                     let events = events
@@ -303,9 +307,16 @@ impl Run {
             follower.not_committed(now, "disk full".into());
             return;
         }
-        let gap = commit.gap.as_ref();
-        let kept = keeper.keep(&events, "", &mut commit.position, gap).await;
+        let with = With {
+            gap: commit.gap.as_ref(),
+            listed_at: commit.listed_at,
+            unswept: commit.unswept.as_ref(),
+        };
+        let kept = keeper.keep(&events, "", &mut commit.position, with).await;
         kept.unwrap();
+        if self.random.u8(..4) == 0 {
+            sweep::sweep(keeper).await.unwrap();
+        }
         self.went_back &= !is_asked;
         self.since = Some(commit.position.since);
         self.reached = commit.position.version;
@@ -372,6 +383,7 @@ async fn run(seed: u64) {
         retry: (100, 2_000),
         refused: 5_000,
         slack: 2_000,
+        selection: String::new(),
     };
     let mut keeper = open(folder.path(), &clock);
     for _ in 0..run.random.u64(1..6) {
@@ -413,6 +425,7 @@ async fn run(seed: u64) {
     let reached = follower.position().and_then(|position| position.version);
     assert!(reached >= Some(last), "seed {seed}: {reached:?} of {last}");
     judge(&run, &keeper, seed, calm_source).await;
+    judge_ends(&run, &keeper, seed).await;
     keeper.store.close().await;
 }
 
@@ -446,6 +459,30 @@ async fn judge(run: &Run, keeper: &Keeper, seed: u64, calm_source: bool) {
     for gap in gaps {
         assert!(gap.from <= gap.to, "seed {seed}: {gap:?}");
         assert_ne!(gap.cause, Cause::TooLarge);
+    }
+}
+
+/// What lives at the source has no end, and everything else has.
+async fn judge_ends(run: &Run, keeper: &Keeper, seed: u64) {
+    sweep::sweep(keeper).await.unwrap();
+    let live = run.source.live.values();
+    let live: BTreeSet<_> = live.map(|live| key_of(&live.event, 0).0).collect();
+    let events = ListRequest::prefix("shop/");
+    for found in keeper.store.list(events).await.unwrap().records {
+        let record = Record::decode(&found.value).unwrap();
+        let uid = String::from_utf8(record.uid.to_vec()).unwrap();
+        let gone = record.gone;
+        assert_eq!(
+            gone.is_none(),
+            live.contains(&uid),
+            "seed {seed}: {uid} {gone:?}"
+        );
+        if let Some(after) = gone.and_then(|gone| gone.not_before) {
+            assert!(
+                after <= gone.unwrap().observed_at,
+                "seed {seed}: {uid} {gone:?}"
+            );
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::event::Event;
 
@@ -126,6 +126,32 @@ impl Noise {
             .add(event, &parts);
     }
 
+    /// Counts events that were last seen within an hour, each once, among what goes by a name.
+    pub fn count(&mut self, name: &str, hour: Timestamp, events: u64) {
+        // The hour that the span begins in counts as a whole.
+        let at = hour.max(self.span.from);
+        let whole = self.span.to.duration_since(self.span.from).as_secs_f64();
+        let part = at.duration_since(self.span.from).as_secs_f64() / whole;
+        let last = self.span.parts.saturating_sub(1);
+        let part = ((part * self.span.parts as f64) as usize).min(last);
+        let end = hour.checked_add(SignedDuration::from_hours(1));
+        let end = end.unwrap_or(hour).min(self.span.to);
+        let parts_count = self.span.parts;
+        if !self.groups.contains_key(name) {
+            let group = Group::new(name.to_owned(), parts_count);
+            self.groups.insert(name.to_owned(), group);
+        }
+        let group = self.groups.get_mut(name);
+        for group in group.into_iter().chain([&mut self.total]) {
+            group.occurrences += events as f64;
+            if let Some(sum) = group.parts.get_mut(part) {
+                *sum += events as f64;
+            }
+            group.last_seen = group.last_seen.max(Some(end));
+        }
+        self.events += events;
+    }
+
     /// What it is made of, the loudest first.
     pub fn groups(&self) -> Vec<&Group> {
         let mut groups: Vec<&Group> = self.groups.values().collect();
@@ -240,5 +266,35 @@ mod tests {
                 prop_assert!((sum - count as f64).abs() < 1e-6);
             }
         }
+    }
+
+    #[test]
+    fn counts_of_hours_are_in_the_part_they_begin_in() {
+        let at = |text: &str| -> Timestamp { text.parse().unwrap() };
+        let mut noise = Noise::new(Span {
+            from: at("2026-03-01T00:30:00Z"),
+            to: at("2026-03-05T00:30:00Z"),
+            parts: 4,
+        });
+        for (hour, reason, events) in [
+            ("2026-03-01T00:00:00Z", "BackOff", 1),
+            ("2026-03-01T23:00:00Z", "BackOff", 2),
+            ("2026-03-02T01:00:00Z", "BackOff", 3),
+            ("2026-03-05T00:00:00Z", "BackOff", 4),
+            ("2026-03-03T12:00:00Z", "Pulled", 50),
+        ] {
+            noise.count(reason, at(hour), events);
+        }
+        let groups = noise.groups();
+        let found: Vec<_> = groups.iter().map(|it| (&*it.name, &it.parts[..])).collect();
+        assert_eq!(
+            found,
+            [
+                ("Pulled", &[0., 0., 50., 0.][..]),
+                ("BackOff", &[3., 3., 0., 4.])
+            ]
+        );
+        assert_eq!((noise.events, noise.total.occurrences), (60, 60.));
+        assert_eq!(groups[1].last_seen, Some(at("2026-03-05T00:30:00Z")));
     }
 }

@@ -94,7 +94,7 @@ pub use admission::{
     LimitType, Namespace, Namespaces, NamespacesError, Oversized, TRUNCATED_ANNOTATION,
 };
 pub use api::followed::{
-    ClusterSecurity, FollowedCluster, Following, ObservedVersion, Past, Versions,
+    ClusterSecurity, Ended, Exported, FollowedCluster, Following, ObservedVersion, Past, Versions,
 };
 pub use api::options::{ApiOptions, ManagedFields};
 pub use api::router;

@@ -18,7 +18,7 @@
 //! ends it is complete, and only if the source has forgotten what came in between.
 
 use crate::follow::backoff::Backoff;
-use crate::keep::position::{Cause, Gap, Position};
+use crate::keep::position::{Cause, Gap, Position, Unswept};
 
 /// How the source is asked; times in milliseconds.
 #[derive(Clone, Debug)]
@@ -32,7 +32,13 @@ pub(crate) struct Rules {
     /// Times are rounded down to a second at the source, and clocks differ a little: a gap begins
     /// this much before the last thing that was seen.
     pub(crate) slack: i64,
+    /// Which events are followed, by their selectors. An event that is not in a list has ended only
+    /// if the one before was of the same.
+    pub(crate) selection: String,
 }
+
+/// No source that is known of keeps an event for longer, unless one in its list is older.
+const LIFE_MIN: i64 = 25 * 3_600_000;
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +86,8 @@ pub(crate) enum Failure {
 /// What the follower does, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
+    /// It is not to be followed.
+    NotFollowed,
     /// It was not reached yet.
     Starting,
     /// It reads all events.
@@ -99,6 +107,7 @@ pub(crate) enum State {
 impl State {
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::NotFollowed => "not followed",
             Self::Starting => "starting",
             Self::Listing => "listing",
             Self::Watching => "watching",
@@ -115,6 +124,21 @@ impl State {
 pub(crate) struct Commit {
     pub(crate) position: Position,
     pub(crate) gap: Option<Gap>,
+    /// When the list was asked for that the events are of, if those that are not in it have ended.
+    pub(crate) listed_at: Option<i64>,
+    /// Which ends are to be looked for from now on.
+    pub(crate) unswept: Option<Unswept>,
+}
+
+impl Commit {
+    fn of(position: Position) -> Self {
+        Self {
+            position,
+            gap: None,
+            listed_at: None,
+            unswept: None,
+        }
+    }
 }
 
 /// A source's answer to [`Step::Ask`].
@@ -133,6 +157,8 @@ pub(crate) struct Page {
     pub(crate) version: u64,
     /// Where it continues, if it does.
     pub(crate) token: Option<String>,
+    /// When the event of it was last seen that was last seen before all others.
+    pub(crate) oldest: Option<i64>,
 }
 
 /// The first page of a list: all of the list is as it was between these times.
@@ -143,6 +169,8 @@ struct Begun {
     /// When it was there: what is written from then on comes by the watch that follows.
     answered: i64,
     version: u64,
+    /// When the oldest of its events was last seen.
+    oldest: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -172,6 +200,10 @@ pub(crate) struct Follower {
     /// It was found to have gone back, which is yet to be committed: by the next time it is asked
     /// it may have caught up.
     went_back: bool,
+    /// The last commit was not done: until one is, that is what is wrong.
+    unwritten: bool,
+    /// A part of the list that is being read may have been read before.
+    repeats: bool,
     /// The first trouble since the source was followed last.
     trouble: Option<Cause>,
     retry: Backoff,
@@ -190,12 +222,14 @@ impl Follower {
     ) -> Self {
         Self {
             trouble: position.is_some().then_some(Cause::Absent),
+            repeats: position.is_some(),
             position,
             namespace,
             phase: Phase::Asking,
             state: State::Starting,
             why: None,
             went_back: false,
+            unwritten: false,
             retry: Backoff::new(rules.retry.0, rules.retry.1),
             page: rules.page,
             rules,
@@ -244,13 +278,11 @@ impl Follower {
                 identity: answer.identity,
                 since: now,
                 complete_until: now,
+                selection: self.rules.selection.clone(),
                 ..Position::default()
             };
             self.list();
-            return Some(Commit {
-                position,
-                gap: None,
-            });
+            return Some(Commit::of(position));
         };
         if let (Some(known), Some(found)) = (&position.identity, &answer.identity)
             && known != found
@@ -275,10 +307,8 @@ impl Follower {
             // The list was not complete.
             None => self.list(),
         }
-        learned.then_some(Commit {
-            position,
-            gap: None,
-        })
+        // While nothing can be written, it is tried before anything is read again.
+        (learned || self.unwritten).then(|| Commit::of(position))
     }
 
     /// The source is at an earlier state than it was: a new beginning.
@@ -290,10 +320,7 @@ impl Follower {
             position.cause = Some(Cause::Rewound);
         }
         self.list();
-        Commit {
-            position,
-            gap: None,
-        }
+        Commit::of(position)
     }
 
     fn list(&mut self) {
@@ -301,7 +328,15 @@ impl Follower {
             token: None,
             begun: None,
         };
-        self.state = State::Listing;
+        self.is(State::Listing);
+    }
+
+    /// Nothing else is wrong, unless nothing can be written.
+    fn is(&mut self, state: State) {
+        if !self.unwritten {
+            self.state = state;
+            self.why = None;
+        }
     }
 
     /// A page that was asked for at a time was there at another. What is returned is to be
@@ -312,19 +347,24 @@ impl Follower {
         };
         let mut position = self.position.clone()?;
         position.latest = position.latest.max(page.version);
-        let begun = begun.unwrap_or(Begun {
+        let mut begun = begun.unwrap_or(Begun {
             asked,
             answered,
             version: page.version,
+            oldest: asked,
         });
+        begun.oldest = begun.oldest.min(page.oldest.unwrap_or(asked));
+        let looks_for_ends = position.selection == self.rules.selection
+            && (position.cause.is_some() || self.repeats);
+        let listed_at = looks_for_ends.then_some(begun.asked);
         if let Some(token) = page.token {
             self.phase = Phase::Listing {
                 token: Some(token),
                 begun: Some(begun),
             };
             return Some(Commit {
-                position,
-                gap: None,
+                listed_at,
+                ..Commit::of(position)
             });
         }
         let gap = position.cause.map(|cause| Gap {
@@ -334,6 +374,14 @@ impl Follower {
             cause,
             namespace: self.namespace.clone(),
         });
+        let life = (2 * (begun.asked - begun.oldest)).max(LIFE_MIN);
+        let unswept = listed_at.map(|listed_at| Unswept {
+            listed_at,
+            version: begun.version,
+            not_before: position.complete_until.min(listed_at),
+            since: position.complete_until.min(listed_at).saturating_sub(life),
+        });
+        self.repeats = false;
         // It may have gone back while the list was read.
         self.phase = Phase::Asking;
         Some(Commit {
@@ -347,25 +395,26 @@ impl Follower {
                 },
                 complete_until: begun.asked.saturating_sub(self.rules.slack),
                 cause: None,
+                selection: self.rules.selection.clone(),
                 ..position
             },
             gap,
+            listed_at,
+            unswept,
         })
     }
 
     /// A watch is open. What is wrong may be the first thing that it says: that the source has
     /// forgotten the version, for one.
     pub(crate) fn opened(&mut self) {
-        self.state = State::Watching;
-        self.why = None;
+        self.is(State::Watching);
     }
 
     /// A watch has said something, or was open for a while: nothing is wrong.
     pub(crate) fn alive(&mut self) {
         self.retry.reset();
         self.page = self.rules.page;
-        self.state = State::Watching;
-        self.why = None;
+        self.is(State::Watching);
         self.trouble = None;
     }
 
@@ -378,15 +427,12 @@ impl Follower {
         let position = self.position.clone()?;
         self.alive();
         let until = written_until.saturating_sub(self.rules.slack);
-        Some(Commit {
-            position: Position {
-                version: position.version.max(Some(version)),
-                latest: position.latest.max(version),
-                complete_until: until.max(position.complete_until),
-                ..position
-            },
-            gap: None,
-        })
+        Some(Commit::of(Position {
+            version: position.version.max(Some(version)),
+            latest: position.latest.max(version),
+            complete_until: until.max(position.complete_until),
+            ..position
+        }))
     }
 
     /// The watch was closed by the source, as it is now and then.
@@ -434,18 +480,16 @@ impl Follower {
         }
         let cause = self.trouble.take().unwrap_or(Cause::Compacted);
         self.list();
-        Some(Commit {
-            position: Position {
-                version: None,
-                cause: Some(cause),
-                ..position
-            },
-            gap: None,
-        })
+        Some(Commit::of(Position {
+            version: None,
+            cause: Some(cause),
+            ..position
+        }))
     }
 
     fn wait(&mut self, now: i64, state: State, cause: Cause, at_least: Option<i64>) {
         self.trouble.get_or_insert(cause);
+        self.repeats = true;
         self.state = state;
         let wait = self.retry.next(&mut self.random);
         let wait = wait.max(at_least.unwrap_or(0));
@@ -456,11 +500,18 @@ impl Follower {
     pub(crate) fn committed(&mut self, position: Position) {
         self.went_back = false;
         self.position = Some(position);
+        if std::mem::take(&mut self.unwritten) {
+            self.is(match self.phase {
+                Phase::Watching => State::Watching,
+                _ => State::Listing,
+            });
+        }
     }
 
     /// A commit was not done: what it was to hold is read again from the position that is kept.
     pub(crate) fn not_committed(&mut self, now: i64, why: String) {
         self.wait(now, State::StorageFailed, Cause::Storage, None);
+        self.unwritten = true;
         self.why = Some(why);
     }
 }

@@ -1,7 +1,7 @@
 //! What the follower does about each thing that goes wrong.
 
 use super::follower::{Answer, Commit, Failure, Follower, Page, Rules, State, Step};
-use crate::keep::position::{Cause, Gap, Position};
+use crate::keep::position::{Cause, Gap, Position, Unswept};
 
 const NOW: i64 = 1_700_000_000_000;
 const SECOND: i64 = 1000;
@@ -12,6 +12,7 @@ fn rules() -> Rules {
         retry: (SECOND, 30 * SECOND),
         refused: 60 * SECOND,
         slack: 2 * SECOND,
+        selection: String::new(),
     }
 }
 
@@ -55,6 +56,7 @@ fn list(follower: &mut Follower, now: i64, version: u64) -> Option<Gap> {
     let page = Page {
         version,
         token: None,
+        oldest: None,
     };
     let listed = follower.listed((now, now), page);
     commit(follower, listed)
@@ -158,6 +160,7 @@ fn an_archive_that_was_absent_for_too_long_says_so_however_often_it_is_killed() 
         let page = Page {
             version: 900,
             token: Some("next".into()),
+            oldest: None,
         };
         let listed = follower.listed((NOW, NOW), page);
         assert_eq!(commit(&mut follower, listed), None);
@@ -252,6 +255,7 @@ fn what_is_replaced_while_a_list_is_on_its_way_is_before_the_beginning_or_in_the
             let page = Page {
                 version: 500,
                 token: token.map(str::to_owned),
+                oldest: None,
             };
             let asked = at + (seconds - 20) * SECOND;
             let listed = follower.listed((asked, at + seconds * SECOND), page);
@@ -313,4 +317,81 @@ fn a_watch_that_opens_and_fails_at_once_is_asked_for_less_and_less() {
         follower.waited(now);
     }
     assert!(now - NOW > 120 * SECOND, "{} ms", now - NOW);
+}
+
+#[test]
+fn what_cannot_be_written_stays_wrong_until_something_is() {
+    let mut follower = follower(Some(reached()));
+    assert_eq!(follower.answered(NOW, answer(5000)), None);
+    follower.opened();
+    let watched = follower.watched(NOW, 101);
+    assert!(watched.is_some());
+    let mut now = NOW;
+    for _ in 0..3 {
+        follower.not_committed(now, "no space".into());
+        let failed = (State::StorageFailed, Some("no space"));
+        assert_eq!(follower.state(), failed);
+        now += 60 * SECOND;
+        follower.waited(now);
+        // Before anything is read again it is tried whether it can be written.
+        let tried = follower.answered(now, answer(5000)).unwrap();
+        assert_eq!(tried.position.version, Some(100));
+        assert_eq!(follower.state(), failed);
+        follower.opened();
+        follower.alive();
+        assert_eq!(follower.state(), failed);
+    }
+    let tried = follower.answered(now, answer(5000)).unwrap();
+    follower.committed(tried.position);
+    assert_eq!(follower.state(), (State::Watching, None));
+    assert_eq!(follower.answered(now, answer(5000)), None);
+}
+
+#[test]
+fn ends_are_looked_for_behind_a_gap_among_the_same_events() {
+    for (selection, looks) in [("", true), ("labels app=web", false)] {
+        let position = Position {
+            selection: selection.into(),
+            ..reached()
+        };
+        let mut follower = follower(Some(position));
+        assert_eq!(follower.answered(NOW, answer(5000)), None);
+        let expired = follower.failed(NOW, Failure::Expired);
+        commit(&mut follower, expired);
+        let page = |token: Option<&str>| Page {
+            version: 4000,
+            token: token.map(str::to_owned),
+            oldest: Some(NOW - 50 * 3600 * SECOND),
+        };
+        let first = follower.listed((NOW, NOW + 1), page(Some("more")));
+        let first = first.unwrap();
+        assert_eq!(first.listed_at, looks.then_some(NOW));
+        assert_eq!(first.unswept, None);
+        follower.committed(first.position);
+        let last = follower.listed((NOW + 5, NOW + 6), page(None)).unwrap();
+        assert_eq!(last.listed_at, looks.then_some(NOW));
+        let unswept = Unswept {
+            listed_at: NOW,
+            version: 4000,
+            not_before: NOW - 30 * SECOND,
+            // Twice as long as the oldest event lived.
+            since: NOW - 30 * SECOND - 100 * 3600 * SECOND,
+        };
+        assert_eq!(last.unswept, looks.then_some(unswept));
+        assert_eq!(last.position.selection, "");
+    }
+}
+
+#[test]
+fn no_ends_are_looked_for_behind_the_first_list() {
+    let mut follower = follower(None);
+    let begun = follower.answered(NOW, answer(5000));
+    commit(&mut follower, begun);
+    let page = Page {
+        version: 5000,
+        token: None,
+        oldest: None,
+    };
+    let listed = follower.listed((NOW, NOW), page).unwrap();
+    assert_eq!((listed.listed_at, listed.unswept), (None, None));
 }

@@ -23,6 +23,9 @@ pub struct Coverage {
     pub gaps: Vec<Gap>,
     /// Events kept.
     pub events: u64,
+    /// The beginning of the hour in which the oldest of them was last seen, in milliseconds since
+    /// 1970, if there is any: what retention has left.
+    pub kept_since: Option<i64>,
     /// Bytes on disk.
     pub disk_bytes: u64,
     /// What was deleted to keep the quota.
@@ -35,23 +38,31 @@ impl Coverage {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn read(keeper: &Keeper) -> Result<Self, ReadError> {
+        let followed = Self::followed(keeper).await?;
+        let gaps = records(keeper, keys::GAPS).await?;
+        let (events, kept_since) = events(keeper).await?;
+        let gaps = gaps[gaps.len().saturating_sub(GAPS_MAX)..].iter();
+        Ok(Self {
+            followed,
+            gaps: gaps
+                .map(|record| Ok(parse(&record.value)?))
+                .collect::<Result<_, ReadError>>()?,
+            events,
+            kept_since,
+            disk_bytes: keeper.store.stats().await?.disk_bytes,
+            trimmed: trimmed(keeper).await?,
+        })
+    }
+
+    /// How far the cluster, or each namespace that is followed, was followed.
+    pub(crate) async fn followed(keeper: &Keeper) -> Result<Vec<(String, Position)>, ReadError> {
         let positions = records(keeper, keys::POSITIONS).await?;
         let followed = positions.iter().map(|record| {
             let namespace = &record.key[keys::POSITIONS.len()..];
             let namespace = String::from_utf8_lossy(namespace).into_owned();
             Ok((namespace, parse(&record.value)?))
         });
-        let gaps = records(keeper, keys::GAPS).await?;
-        let gaps = gaps[gaps.len().saturating_sub(GAPS_MAX)..].iter();
-        Ok(Self {
-            followed: followed.collect::<Result<_, ReadError>>()?,
-            gaps: gaps
-                .map(|record| Ok(parse(&record.value)?))
-                .collect::<Result<_, ReadError>>()?,
-            events: events(keeper).await?,
-            disk_bytes: keeper.store.stats().await?.disk_bytes,
-            trimmed: trimmed(keeper).await?,
-        })
+        followed.collect()
     }
 
     /// As it is served.
@@ -63,6 +74,8 @@ impl Coverage {
                 "since": time(position.since),
                 "completeUntil": time(position.complete_until),
                 "resourceVersion": position.version.map(|version| version.to_string()),
+                "latestResourceVersion": position.latest.to_string(),
+                "selection": position.selection,
                 "epoch": position.epoch,
                 "versions": position.versions,
                 "listing": position.version.is_none(),
@@ -82,6 +95,7 @@ impl Coverage {
             "followed": followed.collect::<Vec<_>>(),
             "gaps": gaps.collect::<Vec<_>>(),
             "events": self.events,
+            "keptSince": self.kept_since.map(time),
             "diskBytes": self.disk_bytes,
             "overQuota": {
                 "events": self.trimmed.events,
@@ -107,9 +121,10 @@ async fn records(keeper: &Keeper, prefix: &'static [u8]) -> Result<Vec<Record>, 
     Ok(page.records)
 }
 
-/// How many events there are, from the counts of the index.
-async fn events(keeper: &Keeper) -> Result<u64, ReadError> {
+/// How many events there are, and when the oldest was last seen, from the counts of the index.
+async fn events(keeper: &Keeper) -> Result<(u64, Option<i64>), ReadError> {
     let mut events = 0;
+    let mut kept_since = None;
     let mut after: Option<(UnixMillis, String)> = None;
     loop {
         let request = CountsRequest {
@@ -120,9 +135,10 @@ async fn events(keeper: &Keeper) -> Result<u64, ReadError> {
         };
         let page = keeper.store.counts(request).await?;
         events += page.counts.iter().map(|count| count.records).sum::<u64>();
+        kept_since = page.counts.last().map(|last| last.hour.0).or(kept_since);
         match page.counts.last() {
             Some(last) if page.more => after = Some((last.hour, last.reason.clone())),
-            _ => return Ok(events),
+            _ => return Ok((events, kept_since)),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! and observing it again changes nothing; a commit has all of a batch or nothing; what a user had
 //! deleted is not kept again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,9 +20,10 @@ use tidings_store::{
     Expected, Fault, Index, ListRequest, NewRecord, ReadError, Revision, Store, UnixMillis,
     VALUE_LEN_MAX, WRITES_MAX, Write, WriteError,
 };
+use tokio::sync::Notify;
 
 use super::keys;
-use super::position::{Cause, Gap, Position};
+use super::position::{Cause, Gap, Position, Unswept};
 use crate::version::record::{Gone, Record, Version};
 
 /// Tries to commit a batch beside users who delete.
@@ -80,16 +81,27 @@ pub(crate) struct Keeper {
     pub(crate) store: Arc<EmbeddedStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Counters,
+    /// Told when there are ends to be looked for.
+    pub(crate) unswept: Notify,
     keep_for: KeepFor,
-    mirror_deletions: bool,
+    pub(super) mirror_deletions: bool,
+}
+
+/// What observations are kept with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct With<'a> {
+    pub(crate) gap: Option<&'a Gap>,
+    /// When the list was asked for that they are of, if those that are not in it have ended.
+    pub(crate) listed_at: Option<i64>,
+    pub(crate) unswept: Option<&'a Unswept>,
 }
 
 /// A record that a batch changes.
-struct Slot {
+pub(super) struct Slot {
     /// The revision that is in the store.
     found: Option<Revision>,
     /// What is to be there.
-    record: Option<Record>,
+    pub(super) record: Option<Record>,
     index: Index,
     expires_at: Option<UnixMillis>,
     is_changed: bool,
@@ -97,10 +109,14 @@ struct Slot {
 
 /// A batch in the making.
 #[derive(Default)]
-struct Batch {
+pub(super) struct Batch {
     slots: HashMap<Bytes, Slot>,
     /// Chunks, with their ends.
     chunks: Vec<(Bytes, Record, UnixMillis)>,
+    /// Of which events the chunks are to be deleted, as they are themselves: what their keys begin
+    /// with.
+    without_chunks: HashSet<Bytes>,
+    listed_at: Option<i64>,
     versions: u64,
     seen_before: u64,
     ends: u64,
@@ -121,6 +137,7 @@ impl Keeper {
             store,
             clock,
             counters: Counters::default(),
+            unswept: Notify::new(),
             keep_for,
             mirror_deletions,
         }
@@ -135,8 +152,8 @@ impl Keeper {
             .map_err(ReadError::Fault)
     }
 
-    /// Puts observations into the store, with the position after them, and with a gap if there is
-    /// one to be told of. `position.versions` counts what was new.
+    /// Puts observations into the store, with the position after them, and with what else is to be
+    /// told. `position.versions` counts what was new.
     ///
     /// # Errors
     /// Nothing of it was done.
@@ -145,19 +162,36 @@ impl Keeper {
         observations: &[Observation],
         namespace: &str,
         position: &mut Position,
-        gap: Option<&Gap>,
+        with: With<'_>,
     ) -> Result<(), KeepError> {
+        let unswept = self.unswept_with(namespace, with.unswept).await?;
         let mut tries = TRIES;
         loop {
-            let batch = self.batch(observations, position.epoch).await?;
+            let mut batch = Batch {
+                listed_at: with.listed_at,
+                ..Batch::default()
+            };
+            for observation in observations {
+                self.observe(observation, position.epoch, &mut batch)
+                    .await?;
+            }
             let after = Position {
                 versions: position.versions + batch.versions,
                 ..position.clone()
             };
-            let writes = writes(&batch, namespace, &after, gap);
+            let (mut writes, _) = batch.writes(self.clock.now());
+            batch.tell(namespace, &after, with.gap, &mut writes);
+            if let Some(unswept) = &unswept {
+                let record = NewRecord::new(json(unswept));
+                writes.push(Write::put(keys::unswept(namespace), record));
+            }
+            self.delete_chunks_of(&batch).await?;
             match self.store.write_all(writes).await {
                 Ok(_) => {
                     self.count(&batch);
+                    if unswept.is_some() {
+                        self.unswept.notify_one();
+                    }
                     *position = after;
                     return Ok(());
                 }
@@ -172,7 +206,7 @@ impl Keeper {
         }
     }
 
-    fn count(&self, batch: &Batch) {
+    pub(super) fn count(&self, batch: &Batch) {
         let counters = &self.counters;
         Counters::add(&counters.versions, batch.versions);
         Counters::add(&counters.seen_before, batch.seen_before);
@@ -182,12 +216,21 @@ impl Keeper {
         Counters::add(&counters.too_large, batch.too_large.len() as u64);
     }
 
-    async fn batch(&self, observations: &[Observation], epoch: u64) -> Result<Batch, ReadError> {
-        let mut batch = Batch::default();
-        for observation in observations {
-            self.observe(observation, epoch, &mut batch).await?;
+    /// What is to be looked for, with what a former gap has left.
+    async fn unswept_with(
+        &self,
+        namespace: &str,
+        unswept: Option<&Unswept>,
+    ) -> Result<Option<Unswept>, ReadError> {
+        let Some(mut unswept) = unswept.cloned() else {
+            return Ok(None);
+        };
+        if let Some(found) = self.store.get(keys::unswept(namespace)).await? {
+            let former: Unswept = parse(&found.value)?;
+            unswept.not_before = unswept.not_before.min(former.not_before);
+            unswept.since = unswept.since.min(former.since);
         }
-        Ok(batch)
+        Ok(Some(unswept))
     }
 
     async fn observe(
@@ -235,6 +278,7 @@ impl Keeper {
             }
             self.move_elder(&namespace, &name, batch).await?;
         }
+        let listed_at = batch.listed_at;
         let slot = self.slot(&key, batch).await?;
         let Some(record) = slot.record.take() else {
             if self.is_forgotten(&id, batch).await? {
@@ -259,11 +303,14 @@ impl Keeper {
         // After the source went back, what it has again is no other version.
         let is_same = record.event == bytes && !observation.is_gone;
         if is_old || is_same {
-            let is_back = !is_old && record.gone.is_some();
+            // What is in a list lives.
+            let listed_at = listed_at.filter(|_| !observation.is_gone);
+            let is_back = record.gone.is_some() && (!is_old || listed_at.is_some());
             let expires_at = slot.expires_at.unwrap_or(expires_at);
-            if is_back {
+            if is_back || listed_at.is_some() {
                 let mut record = record;
                 record.gone = None;
+                record.listed_at = listed_at.unwrap_or(record.listed_at);
                 slot.change(record, index, expires_at);
             } else {
                 slot.record = Some(record);
@@ -274,6 +321,7 @@ impl Keeper {
         if observation.is_gone {
             if self.mirror_deletions {
                 slot.is_changed = true;
+                batch.without_chunks.insert(keys::chunks(&id));
             } else {
                 let expires_at = slot.expires_at.unwrap_or(expires_at);
                 let mut record = record;
@@ -287,14 +335,13 @@ impl Keeper {
         slot.change(record, index, expires_at);
         batch.versions += 1;
         if let Some(chunk) = chunk {
-            let at = keys::chunk(&id, chunk.chunks);
-            batch.chunks.push((at, chunk, expires_at));
+            batch.chunk(&id, chunk, expires_at);
         }
         Ok(())
     }
 
     /// Makes room for an event whose name another one has.
-    async fn move_elder(
+    pub(super) async fn move_elder(
         &self,
         namespace: &str,
         name: &str,
@@ -328,8 +375,7 @@ impl Keeper {
             return Ok(());
         };
         if let Some(chunk) = chunk {
-            let at = keys::chunk(&id, chunk.chunks);
-            batch.chunks.push((at, chunk, expires_at));
+            batch.chunk(&id, chunk, expires_at);
         }
         self.slot(&key, batch)
             .await?
@@ -351,13 +397,21 @@ impl Keeper {
         later(self.clock.now(), time)
     }
 
-    async fn is_forgotten(&self, id: &[u8], batch: &mut Batch) -> Result<bool, ReadError> {
+    pub(super) async fn is_forgotten(
+        &self,
+        id: &[u8],
+        batch: &mut Batch,
+    ) -> Result<bool, ReadError> {
         let is = self.store.get(keys::forgotten(id)).await?.is_some();
         batch.forgotten += u64::from(is);
         Ok(is)
     }
 
-    async fn slot<'a>(&self, key: &Bytes, batch: &'a mut Batch) -> Result<&'a mut Slot, ReadError> {
+    pub(super) async fn slot<'a>(
+        &self,
+        key: &Bytes,
+        batch: &'a mut Batch,
+    ) -> Result<&'a mut Slot, ReadError> {
         if !batch.slots.contains_key(key) {
             let found = self.store.get(key.clone()).await?;
             let record = found
@@ -415,11 +469,24 @@ impl Keeper {
 }
 
 impl Keeper {
+    /// Deletes the older versions of the events that a batch deletes: first, so that none is left
+    /// without its event.
+    pub(super) async fn delete_chunks_of(&self, batch: &Batch) -> Result<(), KeepError> {
+        for chunks in &batch.without_chunks {
+            self.delete_below(chunks).await?;
+        }
+        Ok(())
+    }
+
     /// Deletes the older versions of an event; how many bytes they had.
     pub(crate) async fn delete_chunks(&self, id: &[u8]) -> Result<u64, KeepError> {
+        self.delete_below(&keys::chunks(id)).await
+    }
+
+    async fn delete_below(&self, prefix: &Bytes) -> Result<u64, KeepError> {
         let mut bytes = 0;
         loop {
-            let chunks = ListRequest::prefix(keys::chunks(id)).limit(WRITES_MAX);
+            let chunks = ListRequest::prefix(prefix.clone()).limit(WRITES_MAX);
             let chunks = self.store.list(chunks).await?.records;
             if chunks.is_empty() {
                 return Ok(bytes);
@@ -455,11 +522,69 @@ impl Slot {
         }
     }
 
-    fn change(&mut self, record: Record, index: Index, expires_at: UnixMillis) {
+    pub(super) fn change(&mut self, record: Record, index: Index, expires_at: UnixMillis) {
         self.record = Some(record);
         self.index = index;
         self.expires_at = Some(expires_at);
         self.is_changed = true;
+    }
+
+    /// Notes an end at the source; whether it was not noted before, and there is such an event.
+    pub(super) fn end(&mut self, uid: &[u8], gone: Gone) -> bool {
+        let Some(record) = &mut self.record else {
+            return false;
+        };
+        if record.uid != uid || record.gone.is_some() || gone.number < record.version.number {
+            return false;
+        }
+        if !self.is_changed {
+            let Ok(event) = codec::decode_stored(&record.event, 0) else {
+                return false;
+            };
+            self.index = index(&event);
+        }
+        record.gone = Some(gone);
+        self.is_changed = true;
+        true
+    }
+
+    /// Notes the end of an event that a list has no more, or deletes it where deletions are
+    /// mirrored.
+    pub(super) fn sweep(&mut self, key: &Bytes, unswept: &Unswept, mirrors: bool) -> Option<Bytes> {
+        let record = self
+            .record
+            .as_ref()
+            .filter(|it| it.may_have_ended(unswept))?;
+        let (uid, number) = (record.uid.clone(), record.version.number);
+        let gone = Gone {
+            number: number.max(unswept.version),
+            observed_at: unswept.listed_at,
+            not_before: Some(unswept.not_before.max(record.version.observed_at)),
+        };
+        if mirrors {
+            self.record = None;
+            self.is_changed = true;
+        } else if !self.end(&uid, gone) {
+            return None;
+        }
+        Some(keys::chunks(&keys::id(&String::from_utf8_lossy(&uid), key)))
+    }
+
+    /// What the store is to do.
+    fn write(&self, key: &Bytes) -> Option<Write> {
+        let record = self.record.as_ref().map(|record| NewRecord {
+            value: record.encode(),
+            index: self.index.clone(),
+            expires_at: self.expires_at,
+        });
+        if record.is_none() && self.found.is_none() {
+            return None;
+        }
+        Some(Write {
+            key: key.clone(),
+            record,
+            expected: self.found.map_or(Expected::Absent, Expected::At),
+        })
     }
 }
 
@@ -467,52 +592,93 @@ fn gone(version: Version) -> Gone {
     Gone {
         number: version.number,
         observed_at: version.observed_at,
+        not_before: None,
     }
 }
 
-/// What the store is to do for a batch.
-fn writes(batch: &Batch, namespace: &str, position: &Position, gap: Option<&Gap>) -> Vec<Write> {
-    let mut writes = Vec::with_capacity(batch.slots.len() + batch.chunks.len() + 2);
-    for (key, slot) in batch.slots.iter().filter(|(_, slot)| slot.is_changed) {
-        let expected = slot.found.map_or(Expected::Absent, Expected::At);
-        let record = slot.record.as_ref().map(|record| NewRecord {
-            value: record.encode(),
-            index: slot.index.clone(),
-            expires_at: slot.expires_at,
-        });
-        if record.is_none() && slot.found.is_none() {
-            continue;
+impl Record {
+    /// Whether it is not known to have lived when a list was asked for.
+    pub(super) fn may_have_ended(&self, unswept: &Unswept) -> bool {
+        let lived_at = self.version.observed_at.max(self.listed_at);
+        self.gone.is_none() && lived_at < unswept.listed_at
+    }
+}
+
+impl Batch {
+    /// Notes the end of the event under a key if a list has it no more; whether that is so.
+    pub(super) fn sweep(&mut self, key: &Bytes, unswept: &Unswept, mirrors: bool) -> bool {
+        let slot = self.slots.get_mut(key);
+        let ended = slot.and_then(|slot| slot.sweep(key, unswept, mirrors));
+        let is_ended = ended.is_some();
+        if mirrors {
+            self.without_chunks.extend(ended);
         }
-        writes.push(Write {
-            key: key.clone(),
-            record,
-            expected,
-        });
+        self.ends += u64::from(is_ended);
+        is_ended
     }
-    for (key, chunk, expires_at) in &batch.chunks {
-        let record = NewRecord::new(chunk.encode()).expires_at(*expires_at);
-        writes.push(Write::put(key.clone(), record));
+
+    /// Adds a chunk of an event.
+    pub(super) fn chunk(&mut self, id: &[u8], chunk: Record, expires_at: UnixMillis) {
+        let at = keys::chunk(id, chunk.chunks);
+        self.chunks.push((at, chunk, expires_at));
     }
-    let mut tell = |gap: &Gap| {
-        let key = keys::gap(gap.from, namespace);
-        writes.push(Write::put(key, NewRecord::new(json(gap))));
-    };
-    if let Some(gap) = gap {
-        tell(gap);
+
+    /// What the store is to do, and how many versions it is not to keep: their time is over.
+    pub(super) fn writes(&self, now: UnixMillis) -> (Vec<Write>, u64) {
+        let mut writes = Vec::with_capacity(self.slots.len() + self.chunks.len() + 2);
+        let mut over = 0;
+        for (key, slot) in self.slots.iter().filter(|(_, slot)| slot.is_changed) {
+            if let Some(record) = &slot.record
+                && slot.expires_at.is_some_and(|end| end <= now)
+            {
+                over += record.versions().count() as u64;
+                continue;
+            }
+            writes.extend(slot.write(key));
+        }
+        for (key, chunk, expires_at) in &self.chunks {
+            let of_event = key.len().saturating_sub(keys::CHUNK_NUMBER_LEN);
+            if self.without_chunks.contains(&key[..of_event]) {
+                continue;
+            }
+            if *expires_at <= now {
+                over += chunk.versions().count() as u64;
+                continue;
+            }
+            let record = NewRecord::new(chunk.encode()).expires_at(*expires_at);
+            writes.push(Write::put(key.clone(), record));
+        }
+        (writes, over)
     }
-    if let (Some(from), Some(to)) = (batch.too_large.first(), batch.too_large.last()) {
-        let gap = Gap {
-            // Beside a gap that begins at the same moment.
-            from: gap.map_or(*from, |gap| (*from).max(gap.from + 1)),
-            to: *to,
-            cause: Cause::TooLarge,
-            namespace: namespace.to_owned(),
+
+    /// Adds where the source was followed to, and where versions may be missing.
+    fn tell(
+        &self,
+        namespace: &str,
+        position: &Position,
+        gap: Option<&Gap>,
+        writes: &mut Vec<Write>,
+    ) {
+        let mut tell = |gap: &Gap| {
+            let key = keys::gap(gap.from, namespace);
+            writes.push(Write::put(key, NewRecord::new(json(gap))));
         };
-        tell(&gap);
+        if let Some(gap) = gap {
+            tell(gap);
+        }
+        if let (Some(from), Some(to)) = (self.too_large.first(), self.too_large.last()) {
+            let gap = Gap {
+                // Beside a gap that begins at the same moment.
+                from: gap.map_or(*from, |gap| (*from).max(gap.from + 1)),
+                to: *to,
+                cause: Cause::TooLarge,
+                namespace: namespace.to_owned(),
+            };
+            tell(&gap);
+        }
+        let position = NewRecord::new(json(position));
+        writes.push(Write::put(keys::position(namespace), position));
     }
-    let position = NewRecord::new(json(position));
-    writes.push(Write::put(keys::position(namespace), position));
-    writes
 }
 
 /// The JSON of a plain value, which can always be written.

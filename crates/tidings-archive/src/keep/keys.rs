@@ -56,6 +56,9 @@ pub(crate) const IDENTITY: &[u8] = b"\0identity";
 /// The rules by which records got their ends.
 pub(crate) const RETENTION: &[u8] = b"\0retention";
 
+/// Of which export the events are.
+pub(crate) const IMPORTED: &[u8] = b"\0imported";
+
 /// What was taken to keep the quota.
 pub(crate) const TRIMMED: &[u8] = b"\0trimmed";
 
@@ -67,11 +70,22 @@ pub(crate) fn gap(from_millis: i64, namespace: &str) -> Bytes {
     format!("\0gap/{:016x}/{namespace}", from_millis.max(0)).into()
 }
 
+/// Which ends are yet to be looked for, of a namespace, or with an empty one of the cluster.
+pub(crate) fn unswept(namespace: &str) -> Bytes {
+    format!("\0unswept/{namespace}").into()
+}
+
+/// Of all of these.
+pub(crate) const UNSWEPT: &[u8] = b"\0unswept/";
+
 /// Of all gaps.
 pub(crate) const GAPS: &[u8] = b"\0gap/";
 
 /// Of all chunks of older versions.
 pub(crate) const CHUNKS: &[u8] = b"\0version/";
+
+/// How many bytes of a chunk's key tell its number.
+pub(crate) const CHUNK_NUMBER_LEN: usize = 16;
 
 /// A chunk of older versions.
 pub(crate) fn chunk(id: &[u8], number: u64) -> Bytes {

@@ -2,6 +2,11 @@
 //! the archive's own beside them.
 
 pub(crate) mod coverage;
+pub(crate) mod exchange;
+#[cfg(test)]
+mod exchange_tests;
+pub(crate) mod export;
+pub(crate) mod import;
 pub(crate) mod keeper;
 #[cfg(test)]
 mod keeper_tests;
@@ -11,3 +16,4 @@ pub(crate) mod retention;
 #[cfg(test)]
 mod retention_tests;
 pub(crate) mod served;
+pub(crate) mod sweep;

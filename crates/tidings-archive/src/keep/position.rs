@@ -24,6 +24,23 @@ pub struct Position {
     pub cause: Option<Cause>,
     /// Versions kept in all.
     pub versions: u64,
+    /// Which events are followed, by their selectors.
+    #[serde(default)]
+    pub selection: String,
+}
+
+/// Which ends are yet to be looked for: of events that were not found in a list that ended a gap.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Unswept {
+    /// When the list was asked for.
+    pub(crate) listed_at: i64,
+    /// The list's resourceVersion.
+    pub(crate) version: u64,
+    /// Up to when ends were followed.
+    pub(crate) not_before: i64,
+    /// Events last seen before this had ended by then.
+    pub(crate) since: i64,
 }
 
 /// Why versions may be missing.

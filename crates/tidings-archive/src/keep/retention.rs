@@ -121,7 +121,6 @@ pub(crate) async fn trim(keeper: &Keeper, quota: u64) -> Result<bool, KeepError>
     let surplus = stats.disk_bytes - quota / 100 * TARGET;
     let share = u128::from(stats.value_bytes) * u128::from(surplus) / u128::from(stats.disk_bytes);
     let mut left = u64::try_from(share).unwrap_or(u64::MAX);
-    let mut total = trimmed(keeper).await?;
     for hour in hours(keeper).await?.into_iter().rev() {
         if left == 0 {
             break;
@@ -137,28 +136,9 @@ pub(crate) async fn trim(keeper: &Keeper, quota: u64) -> Result<bool, KeepError>
                 ..NewestRequest::default()
             };
             let page = keeper.store.newest(request).await?;
-            let removed: usize = page.records.iter().map(|record| record.value.len()).sum();
-            let deletes = page.records.iter().map(|record| Write {
-                key: record.key.clone(),
-                record: None,
-                expected: Expected::At(record.revision),
-            });
-            let number = page.records.len() as u64;
-            let after_this = Trimmed {
-                events: total.events + number,
-                before: hour.0.saturating_add(HOUR_MILLIS),
-            };
-            let mut writes: Vec<_> = deletes.collect();
-            writes.push(Write::put(keys::TRIMMED, NewRecord::new(json(&after_this))));
-            // If one of them was observed again, it is no longer old; the others are next time.
-            if is_done(keeper.store.write_all(writes).await)? {
-                total = after_this;
-                let counter = &keeper.counters.over_quota;
-                counter.fetch_add(number, Ordering::Relaxed);
-                left = left.saturating_sub(removed as u64);
-                for record in &page.records {
-                    left = left.saturating_sub(delete_chunks(keeper, record).await?);
-                }
+            let before = hour.0.saturating_add(HOUR_MILLIS);
+            if let Some(removed) = delete(keeper, &page.records, before).await? {
+                left = left.saturating_sub(removed);
             }
             after = page.place;
             if !page.more {
@@ -167,6 +147,38 @@ pub(crate) async fn trim(keeper: &Keeper, quota: u64) -> Result<bool, KeepError>
         }
     }
     Ok(true)
+}
+
+/// Deletes records that were read, all of them or none; how many bytes they had. If one of them was
+/// observed again, it is no longer old; the others are next time.
+pub(super) async fn delete(
+    keeper: &Keeper,
+    records: &[Record],
+    before: i64,
+) -> Result<Option<u64>, KeepError> {
+    let total = trimmed(keeper).await?;
+    let number = records.len() as u64;
+    let after_this = Trimmed {
+        events: total.events + number,
+        before,
+    };
+    let deletes = records.iter().map(|record| Write {
+        key: record.key.clone(),
+        record: None,
+        expected: Expected::At(record.revision),
+    });
+    let mut writes: Vec<_> = deletes.collect();
+    writes.push(Write::put(keys::TRIMMED, NewRecord::new(json(&after_this))));
+    if !is_done(keeper.store.write_all(writes).await)? {
+        return Ok(None);
+    }
+    let counter = &keeper.counters.over_quota;
+    counter.fetch_add(number, Ordering::Relaxed);
+    let mut bytes: u64 = records.iter().map(|record| record.value.len() as u64).sum();
+    for record in records {
+        bytes += delete_chunks(keeper, record).await?;
+    }
+    Ok(Some(bytes))
 }
 
 async fn delete_chunks(keeper: &Keeper, found: &Record) -> Result<u64, KeepError> {

@@ -8,10 +8,10 @@ use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use tidings_store::{ListRequest, Store, UnixMillis};
+use tidings_store::{ListRequest, NewestRequest, Store, UnixMillis};
 
 use super::coverage::Coverage;
-use super::keeper::{KeepFor, Keeper, Observation};
+use super::keeper::{KeepFor, Keeper, Observation, With};
 use super::position::Position;
 use super::{keys, retention};
 
@@ -71,7 +71,7 @@ impl Kept {
         let observations: Vec<_> = observations.collect();
         let kept = self
             .keeper
-            .keep(&observations, "", &mut self.position, None);
+            .keep(&observations, "", &mut self.position, With::default());
         kept.await.unwrap();
     }
 
@@ -125,6 +125,9 @@ async fn each_event_is_kept_as_long_as_the_rules_say_and_changed_rules_act_on_wh
     let after = kept.events().await.len();
     assert_eq!(before - after, 2 * (30 - 3) * 24);
     let coverage = Coverage::read(&kept.keeper).await.unwrap();
+    // It was followed for ninety days, and seven of them are left.
+    let days = (kept.clock.now().0 - coverage.kept_since.unwrap()) / (24 * HOUR);
+    assert_eq!(days, 7);
     assert_eq!(coverage.followed[0].1.versions, 4 * 90 * 24);
     kept.keeper.store.close().await;
 }
@@ -147,5 +150,72 @@ async fn beyond_its_quota_a_cluster_loses_its_oldest_events_and_says_so() {
     assert!((400..=700).contains(&trimmed.events), "{trimmed:?}");
     let seen = |event: &Event| event.last_timestamp.unwrap().seconds.unwrap() * 1000;
     assert!(events.iter().all(|event| seen(event) >= trimmed.before));
+    kept.keeper.store.close().await;
+}
+
+#[tokio::test]
+async fn the_quota_takes_no_event_that_is_observed_again_just_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
+    kept.observe(3).await;
+    let newest = || NewestRequest {
+        since: Some(keys::EARLIEST),
+        limit: 10,
+        ..NewestRequest::default()
+    };
+    let old = kept.keeper.store.newest(newest()).await.unwrap().records;
+    assert_eq!(old.len(), 3);
+    // One of them gets further versions, some of which are in chunks.
+    let mut event = kept.events().await.remove(0);
+    let name = event.metadata.as_ref().unwrap().name().to_owned();
+    for count in 0..300 {
+        kept.version += 1;
+        event.count = Some(count);
+        let observation = Observation {
+            event: event.clone(),
+            version: kept.version,
+            is_gone: false,
+        };
+        let with = With::default();
+        let kept_it = kept
+            .keeper
+            .keep(&[observation], "", &mut kept.position, with)
+            .await;
+        kept_it.unwrap();
+    }
+    let chunks = || ListRequest::prefix(keys::CHUNKS);
+    let before = kept
+        .keeper
+        .store
+        .list(chunks())
+        .await
+        .unwrap()
+        .records
+        .len();
+    assert!(before > 0);
+    let deleted = retention::delete(&kept.keeper, &old, START).await.unwrap();
+    assert_eq!(deleted, None);
+    assert_eq!(kept.events().await.len(), 3);
+    let after = kept
+        .keeper
+        .store
+        .list(chunks())
+        .await
+        .unwrap()
+        .records
+        .len();
+    assert_eq!(after, before);
+    let trimmed = Coverage::read(&kept.keeper).await.unwrap().trimmed;
+    assert_eq!(trimmed.events, 0);
+    // As they are now, they are deleted with everything.
+    let now = kept.keeper.store.newest(newest()).await.unwrap().records;
+    assert!(
+        now.iter()
+            .any(|record| record.key.ends_with(name.as_bytes()))
+    );
+    let deleted = retention::delete(&kept.keeper, &now, START).await.unwrap();
+    assert!(deleted.is_some());
+    assert_eq!(kept.events().await.len(), 0);
+    assert_eq!(kept.keeper.store.list(chunks()).await.unwrap().records, []);
     kept.keeper.store.close().await;
 }

@@ -45,6 +45,17 @@ pub struct Selection {
     pub label_selector: Option<String>,
 }
 
+impl Selection {
+    /// What tells it from others of the same namespace.
+    pub(crate) fn words(&self) -> String {
+        let of = |selector: &Option<String>| selector.clone().unwrap_or_default();
+        match (of(&self.field_selector), of(&self.label_selector)) {
+            (fields, labels) if fields.is_empty() && labels.is_empty() => String::new(),
+            (fields, labels) => format!("fields {fields} labels {labels}"),
+        }
+    }
+}
+
 /// See the module documentation.
 pub(crate) struct ApiServer {
     client: Client,

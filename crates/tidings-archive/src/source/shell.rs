@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::api_server::{ApiServer, Watching};
 use super::wire::Frame;
 use crate::follow::follower::{Commit, Failure, Follower, Rules, State, Step};
-use crate::keep::keeper::{Keeper, Observation};
+use crate::keep::keeper::{Keeper, Observation, With};
 
 /// A source has this long to answer who and how far it is, and to open a watch.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -244,12 +244,23 @@ impl Shell {
         events: &[Observation],
         commit: Option<Commit>,
     ) -> bool {
-        let Some(Commit { mut position, gap }) = commit else {
+        let Some(Commit {
+            mut position,
+            gap,
+            listed_at,
+            unswept,
+        }) = commit
+        else {
             return true;
+        };
+        let with = With {
+            gap: gap.as_ref(),
+            listed_at,
+            unswept: unswept.as_ref(),
         };
         let kept = self
             .keeper
-            .keep(events, &self.namespace, &mut position, gap.as_ref());
+            .keep(events, &self.namespace, &mut position, with);
         match kept.await {
             Ok(()) => {
                 if let Some(gap) = gap {
@@ -283,7 +294,7 @@ impl Shell {
         drop(shown);
         let cluster = &self.name;
         match state {
-            State::Starting | State::Listing | State::Watching => {
+            State::NotFollowed | State::Starting | State::Listing | State::Watching => {
                 tracing::info!(cluster, state = state.name(), "following");
             }
             State::Unreachable => tracing::warn!(cluster, why, "the source cannot be followed"),

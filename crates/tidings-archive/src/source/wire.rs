@@ -1,6 +1,7 @@
 //! Lists and watches of events as Kubernetes' protobuf, which every API server speaks.
 
 use bytes::{Buf, Bytes, BytesMut};
+use jiff::Timestamp;
 use prost::Message;
 use tidings_api::codec::{self, Api, protobuf};
 
@@ -107,15 +108,18 @@ pub(crate) fn read_list(api: Api, body: &Bytes) -> Result<(Page, Vec<Observation
     let list = protobuf::open(body).map_err(|why| unreadable("a list", why))?;
     let list = EventList::decode(list.raw).map_err(|why| unreadable("a list", why))?;
     let metadata = list.metadata.unwrap_or_default();
-    let page = Page {
-        version: version(&metadata.resource_version)?,
-        token: Some(metadata.token).filter(|token| !token.is_empty()),
-    };
     let events = list
         .items
         .into_iter()
         .map(|item| observation(api, item, false));
-    Ok((page, events.collect::<Result<_, _>>()?))
+    let events = events.collect::<Result<Vec<_>, _>>()?;
+    let seen = events.iter().map(|found| codec::last_seen(&found.event));
+    let page = Page {
+        version: version(&metadata.resource_version)?,
+        token: Some(metadata.token).filter(|token| !token.is_empty()),
+        oldest: seen.flatten().map(Timestamp::as_millisecond).min(),
+    };
+    Ok((page, events))
 }
 
 fn observation(api: Api, raw: Bytes, is_gone: bool) -> Result<Observation, Failure> {

@@ -7,10 +7,12 @@
 //! | its number at the source, the source's epoch | 2 varints |
 //! | when it was observed, in milliseconds | varint |
 //! | number and time of its end at the source; 0 and 0 while it lives there | 2 varints |
+//! | until when it lived at least, if it ended while nothing was followed; else 0 | varint |
+//! | when the list was asked for that it was found in last, of those that ended a gap; else 0 | varint |
 //! | versions observed in all, chunks | 2 varints |
 //! | older versions, the newest first | entries |
 //! | length of everything behind the event | u32, little-endian |
-//! | form | one byte: 1 |
+//! | form | one byte: 2 |
 //!
 //! An entry is a varint of the length of its bytes, doubled, and one more if they are the version
 //! itself rather than what [restores](super::delta) it from the next newer one; how much less its
@@ -25,7 +27,7 @@ use super::delta::{delta, restore, take_len};
 /// once more, and each chunk costs a whole version.
 const PAST_MAX: usize = 1024;
 /// The form of the bytes.
-const FORM: u8 = 1;
+const FORM: u8 = 2;
 /// The length and the form.
 const END_LEN: usize = 5;
 
@@ -45,6 +47,8 @@ pub(crate) struct Version {
 pub(crate) struct Gone {
     pub(crate) number: u64,
     pub(crate) observed_at: i64,
+    /// If it ended while nothing was followed: when it was still there, as far as is known.
+    pub(crate) not_before: Option<i64>,
 }
 
 /// See the module documentation.
@@ -56,6 +60,8 @@ pub(crate) struct Record {
     pub(crate) uid: Bytes,
     pub(crate) version: Version,
     pub(crate) gone: Option<Gone>,
+    /// When the list was asked for that it was found in last, of those that ended a gap.
+    pub(crate) listed_at: i64,
     /// How many versions were observed, in the chunks, too.
     pub(crate) versions: u64,
     /// How many chunks were made.
@@ -89,6 +95,7 @@ impl Record {
             uid,
             version,
             gone: None,
+            listed_at: 0,
             versions: 1,
             chunks: 0,
             past: Bytes::new(),
@@ -117,6 +124,7 @@ impl Record {
             uid: self.uid.clone(),
             version,
             gone: None,
+            listed_at: self.listed_at,
             versions: self.versions.saturating_add(1),
             chunks: self.chunks + u64::from(chunk),
             past: if chunk { Bytes::new() } else { past.into() },
@@ -155,6 +163,7 @@ impl Record {
         let gone = self.gone.unwrap_or(Gone {
             number: 0,
             observed_at: 0,
+            not_before: None,
         });
         for number in [
             self.version.number,
@@ -162,6 +171,8 @@ impl Record {
             self.version.observed_at.cast_unsigned(),
             gone.number,
             gone.observed_at.cast_unsigned(),
+            gone.not_before.unwrap_or(0).cast_unsigned(),
+            self.listed_at.cast_unsigned(),
             self.versions,
             self.chunks,
         ] {
@@ -183,11 +194,21 @@ impl Record {
         let at = behind - rest.len();
         rest = rest.get(uid..).ok_or(Damaged)?;
         let uid = value.slice(at..at + uid);
-        let mut numbers = [0; 7];
+        let mut numbers = [0; 9];
         for number in &mut numbers {
             *number = varint(&mut rest).ok_or(Damaged)?;
         }
-        let [number, epoch, observed_at, gone, gone_at, versions, chunks] = numbers;
+        let [
+            number,
+            epoch,
+            observed_at,
+            gone,
+            gone_at,
+            not_before,
+            listed_at,
+            versions,
+            chunks,
+        ] = numbers;
         let past = behind - rest.len()..behind;
         Ok(Self {
             event: value.slice(..end),
@@ -200,7 +221,9 @@ impl Record {
             gone: (gone_at != 0).then_some(Gone {
                 number: gone,
                 observed_at: gone_at.cast_signed(),
+                not_before: (not_before != 0).then_some(not_before.cast_signed()),
             }),
+            listed_at: listed_at.cast_signed(),
             versions,
             chunks,
             past: value.slice(past),

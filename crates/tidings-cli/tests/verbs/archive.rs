@@ -151,7 +151,7 @@ async fn clusters_are_followed_and_read_together_and_one_can_be_forgotten() {
             .find(|line| line.starts_with(name))
             .unwrap();
         let cells: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(cells[4..6], ["1", "1"], "{coverage}");
+        assert_eq!(cells[5..7], ["1", "1"], "{coverage}");
     }
     // An open archive keeps its folder.
     let data = archive.folder.path().join("data");
@@ -252,6 +252,167 @@ async fn an_archive_keeps_every_field_of_what_it_follows() {
     archive.end();
 }
 
+/// What is kept of a cluster goes into another archive and is the same there.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_with_versions_is_imported_and_served_without_its_cluster() {
+    let events = ["web.1", "web.2"].map(|name| event(name, ("Pod", "web"), "BackOff", 100));
+    let cluster = Cluster::with(&events).await;
+    let archive = Archive::start(&[("prod", &cluster)]);
+    let all = ["events", "-A", "--cluster", "prod", "--no-headers"];
+    archive.until_lines(&all, 2);
+    let client = tidings_testing::serving::client(&cluster.kubeconfig()).await;
+    let events: kube::Api<k8s_openapi::api::core::v1::Event> =
+        kube::Api::namespaced(client, "shop");
+    for count in 2..6 {
+        let patch = kube::api::Patch::Merge(serde_json::json!({"count": count}));
+        let params = kube::api::PatchParams::default();
+        events.patch("web.1", &params, &patch).await.unwrap();
+    }
+    let history = ["events", "-n", "shop", "--history", "web.1", "-o", "json"];
+    let is_whole = |ran: &Ran| ran.stdout.matches("observed-at").count() == 5;
+    let versions = archive.until(&history, is_whole);
+    let file = archive.folder.path().join("prod.jsonl.gz");
+    let export = archive.run(&["export", "--versions", text(&file)]);
+    assert_eq!(export.code, Some(0), "{export:?}");
+    assert!(
+        export.stderr.contains("6 versions and ends exported"),
+        "{export:?}"
+    );
+    let printed = archive.run(&["export", "--versions", "-q"]);
+    let lines: Vec<Value> = printed
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<_> = lines
+        .iter()
+        .map(|line| line["kind"].as_str().unwrap())
+        .collect();
+    let mut expected = vec!["Coverage"];
+    expected.extend(["Version"; 6]);
+    expected.push("Complete");
+    assert_eq!(kinds, expected);
+    let coverage = archive
+        .run(&["coverage", "--cluster", "prod", "-o", "json"])
+        .stdout;
+    let folder = archive.end();
+
+    let other = folder.path().join("other");
+    let import = [
+        "archive",
+        "--data-dir",
+        text(&other),
+        "--name",
+        "old",
+        "--import",
+    ];
+    let import = |file: &Path| run(&[&import[..], &[text(file)]].concat());
+    let first = import(&file);
+    assert_eq!(first.code, Some(0), "{first:?}");
+    assert!(
+        first.stderr.contains("6 versions and 0 ends imported"),
+        "{first:?}"
+    );
+    let again = import(&file);
+    assert!(
+        again.stderr.contains("0 ends imported, 6 were there"),
+        "{again:?}"
+    );
+    let mut command = tidings(&["archive", "--no-follow", "--secure-port=0"]);
+    command
+        .args(["--data-dir", text(&other)])
+        .stderr(Stdio::piped());
+    let (process, kubeconfig) = Process::start_and_hear(&mut command).unwrap();
+    let served = Archive {
+        folder,
+        process,
+        kubeconfig: kubeconfig.into(),
+    };
+    assert_eq!(served.run(&history).stdout, versions);
+    let read: Value = serde_json::from_str(&coverage).unwrap();
+    let found = served.run(&["coverage", "--cluster", "old", "-o", "json"]);
+    let found: Value = serde_json::from_str(&found.stdout).unwrap();
+    for name in ["followed", "gaps", "events", "keptSince", "overQuota"] {
+        assert_eq!(found[name], read[name], "{name}");
+    }
+    assert_eq!(found["cluster"], "old");
+    served.end();
+}
+
+/// Beyond a day, reasons are counted by an archive's hours, and objects in the events seen last.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_noise_of_months_is_counted_by_hours() {
+    let events = [
+        event("web.1", ("Pod", "web"), "BackOff", 100),
+        event("web.2", ("Pod", "web"), "BackOff", 200),
+        event("api.1", ("Pod", "api"), "Pulled", 200),
+    ];
+    let prod = Cluster::with(&events).await;
+    let edge = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
+    let archive = Archive::start(&[("prod", &prod), ("edge", &edge)]);
+    let all = ["events", "-A", "--cluster", "all", "--no-headers"];
+    archive.until_lines(&all, 4);
+    let top = ["top", "-A", "--cluster", "all", "--window", "90000h"];
+    let printed = archive.until(&top, |ran| ran.code == Some(0));
+    let rows: Vec<Vec<&str>> = printed
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let row = |name: &str| {
+        let found = rows.iter().find(|row| row.last() == Some(&name));
+        found.unwrap_or_else(|| panic!("{name}: {printed}"))[0]
+    };
+    assert_eq!((row("BackOff"), row("Pulled")), ("3", "1"), "{printed}");
+    assert!(
+        printed.contains("prod: reasons are counted by hour"),
+        "{printed}"
+    );
+    let web = rows.iter().filter(|row| row.last() == Some(&"Pod/web"));
+    assert_eq!(web.count(), 2, "{printed}");
+    // Chosen by type they are read, which says so by saying nothing.
+    let chosen = archive.run(&[&top[..], &["--types", "Warning"]].concat());
+    assert!(!chosen.stdout.contains("counted by hour"), "{chosen:?}");
+    archive.end();
+}
+
+/// Credentials are replaced while it runs: a token here.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubeconfig_that_changes_is_read_again() {
+    let cluster = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let right = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let token = right
+        .split("token: ")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .next()
+        .unwrap();
+    let new = folder.path().join("new");
+    let replace = |text: &str| {
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(&new, &kubeconfig).unwrap();
+    };
+    replace(&right.replace(token, "expired"));
+    let data = folder.path().join("data");
+    let mut command = tidings(&["archive", "--secure-port=0", "--name=prod"]);
+    command
+        .args(["--data-dir", text(&data), "--kubeconfig", text(&kubeconfig)])
+        .stderr(Stdio::piped());
+    let (process, own) = Process::start_and_hear(&mut command).unwrap();
+    let archive = Archive {
+        folder,
+        process,
+        kubeconfig: own.into(),
+    };
+    let all = ["events", "-A", "--no-headers"];
+    archive.until(&all, |ran| ran.code == Some(0));
+    replace(&right);
+    archive.until_lines(&all, 1);
+    archive.end();
+}
+
 #[test]
 fn wrong_arguments_are_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -272,6 +433,12 @@ fn wrong_arguments_are_named() {
             "cannot be used with",
         ),
         (vec!["--event-ttl", "forever"], "90d, 36h or 1d12h"),
+        (vec!["--import", text(&file)], "--name <NAME>"),
+        (
+            vec!["--name", "prod", "--import", text(&file)],
+            "line 1: not the beginning of an export",
+        ),
+        (vec!["--no-follow", "--context", "x"], "cannot be used with"),
     ] {
         let ran = run(&[&["archive", "--data-dir", text(&data)], &arguments[..]].concat());
         assert!(matches!(ran.code, Some(1 | 2)), "{ran:?}");

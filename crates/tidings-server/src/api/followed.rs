@@ -97,6 +97,11 @@ pub trait Past: Send + Sync + 'static {
     /// which is served as it is.
     fn coverage(&self) -> BoxFuture<'_, Result<serde_json::Value, ReadError>>;
 
+    /// A page of everything that is kept, as JSON Lines; the first one without a place, and then
+    /// from [`Exported::more`] on. `0/NAMESPACE/NAME` is the place where an event begins. `None`:
+    /// that is not a place.
+    fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>>;
+
     /// How the following goes. It is asked often, by health checks and metrics, and waits for
     /// nothing.
     fn following(&self) -> Following;
@@ -109,6 +114,26 @@ pub struct Versions {
     pub versions: Vec<ObservedVersion>,
     /// Where the next page begins, if there is one.
     pub more: Option<u64>,
+    /// The event's end at its source, if it was noted.
+    pub ended: Option<Ended>,
+}
+
+/// The end of an event at its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// When it was noted.
+    pub at: UnixMillis,
+    /// If nothing was followed then: until when the event lived at least.
+    pub after: Option<UnixMillis>,
+}
+
+/// A page of an export.
+#[derive(Clone, Debug, Default)]
+pub struct Exported {
+    /// Whole lines.
+    pub lines: Vec<u8>,
+    /// Where the next page begins, if there is one.
+    pub more: Option<String>,
 }
 
 /// An event as it was once observed.

@@ -108,7 +108,10 @@ pub fn router(server: Arc<ApiServer>) -> Router {
     }
     // Metrics are of all clusters together: an archive has them at its root.
     let api = match server.followed {
-        Some(_) => api.route("/coverage", get(past::coverage)),
+        Some(_) => api
+            .route("/coverage", get(past::coverage))
+            .route("/counts", get(past::counts))
+            .route("/export", get(past::export)),
         None => api.route("/metrics", get(metrics::metrics)),
     };
     let api = api

@@ -18,7 +18,6 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::future::try_join_all;
 use http::{HeaderName, HeaderValue};
-use jiff::Timestamp;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use tidings_store::{
     ListRequest, NewestRequest, PAGE_BYTES_MAX, Place, Record, Revision, UnixMillis,
@@ -29,7 +28,7 @@ use super::store_request::key_prefix;
 use super::streamed::{self, Batches};
 use crate::api::server::ApiServer;
 use crate::http::negotiate::Form;
-use crate::http::params::{self, Parameter};
+use crate::http::params;
 use crate::http::query::{ListOptions, ResourceVersion};
 use crate::http::status::Status;
 
@@ -77,23 +76,10 @@ pub(crate) fn wanted(call: &Call, options: &ListOptions) -> Result<Option<Wanted
             None => return Ok(None),
         },
     };
-    let moment = |parameter: Parameter| {
-        let name = parameter.name;
-        let text = query.get(parameter).filter(|text| !text.is_empty());
-        let read = |text: &str| {
-            let moment: Timestamp = text.parse().map_err(|_| {
-                Status::bad_request(format!(
-                    "{name} {text:?} is not a time such as 2026-03-04T05:06:07Z"
-                ))
-            })?;
-            Ok(UnixMillis(moment.as_millisecond()))
-        };
-        text.map(read).transpose()
-    };
     Ok(Some(Wanted {
         limit,
-        since: moment(params::SINCE)?,
-        until: moment(params::UNTIL)?,
+        since: query.moment(params::SINCE)?,
+        until: query.moment(params::UNTIL)?,
         after,
     }))
 }

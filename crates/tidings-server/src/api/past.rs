@@ -1,33 +1,48 @@
 //! What an archive knows of a followed cluster beyond the last versions of its events: the versions
-//! of one, and from when to when the cluster is covered.
+//! of one, from when to when the cluster is covered, how many events there are by hour and reason,
+//! and everything, as lines.
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
+use serde_json::json;
+use tidings_store::{CountsRequest, UnixMillis};
 
 use super::body::{encoded, table_rows};
 use super::call::Call;
-use super::followed::{Followed, ObservedVersion};
+use super::followed::{Ended, Followed, ObservedVersion};
 use super::list_writer::ListWriter;
 use crate::api::server::ApiServer;
 use crate::http::continuation::Continuation;
 use crate::http::negotiate::{Answer, Form, Media};
+use crate::http::params;
 use crate::http::query::ListOptions;
+use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use crate::http::stored::Key;
 use tidings_api::codec;
 
 /// When the archive saw a version, in RFC 3339.
 const OBSERVED_AT: &str = "tidings/observed-at";
+/// When the event's end at its source was noted, and until when it lived at least if nothing was
+/// followed then. They are on the newest version.
+const ENDED_AT: &str = "tidings/ended-at";
+const ENDED_AFTER: &str = "tidings/ended-after";
 /// Maximum of versions in a page; one that is not limited has as many.
 const VERSIONS_MAX: usize = 500;
 /// What the continue tokens of versions begin with, where those of events have a key.
 const AFTER: &str = "versions/";
+/// And those of exports and counts.
+const PLACE: &str = "export/";
+const COUNTED: &str = "counts/";
+/// Counts in a page.
+const COUNTS_MAX: usize = 5000;
 
 /// GET of the versions of an event, newest first.
 pub(crate) async fn versions(
@@ -43,7 +58,7 @@ pub(crate) async fn versions(
         ));
     }
     let after = options.continue_token.as_deref();
-    let after = after.map(|token| read_token(token, server.store_identity()));
+    let after = after.map(|token| read_after(token, &server));
     let limit = options.limit.unwrap_or(VERSIONS_MAX).min(VERSIONS_MAX);
     let key = call.key();
     let revision = server.store.revision();
@@ -55,10 +70,14 @@ pub(crate) async fn versions(
         .ok_or_else(|| Status::not_found(call.api, &key.name))?;
     let meta = ListMeta {
         resource_version: Some(revision.to_string()),
-        r#continue: page.more.map(|after| write_token(after, &server)),
+        r#continue: page
+            .more
+            .map(|after| token(AFTER, &after.to_string(), &server)),
         ..ListMeta::default()
     };
-    let body = write(&server, &call, form, &meta, page.versions)?;
+    // A page behind the first has no newest version.
+    let ended = page.ended.filter(|_| options.continue_token.is_none());
+    let body = write(&server, &call, form, &meta, (page.versions, ended))?;
     Ok(encoded(StatusCode::OK, form.media, body))
 }
 
@@ -68,55 +87,78 @@ fn write(
     call: &Call,
     form: Form,
     meta: &ListMeta,
-    versions: Vec<ObservedVersion>,
+    (versions, ended): (Vec<ObservedVersion>, Option<Ended>),
 ) -> Result<Vec<u8>, Status> {
     let key = call.key();
     let rows = table_rows(call, form, server.clock.now())?;
     let mut writer = ListWriter::new(call.api, form, rows);
     let mut items_len = 0;
     if form.media == Media::Protobuf {
-        for version in &versions {
-            items_len += writer.item_len(&as_observed(&key, version)?)?;
+        for (at, version) in versions.iter().enumerate() {
+            let ended = ended.filter(|_| at == 0);
+            items_len += writer.item_len(&as_observed(&key, version, ended)?)?;
         }
     }
     let mut body = Vec::with_capacity(versions.len() * 1024 + 512);
     writer.write_start(meta, items_len, &mut body)?;
-    for version in versions {
-        writer.write_item(&as_observed(&key, &version)?, &mut body)?;
+    for (at, version) in versions.into_iter().enumerate() {
+        let ended = ended.filter(|_| at == 0);
+        writer.write_item(&as_observed(&key, &version, ended)?, &mut body)?;
     }
     writer.write_end(meta, &mut body)?;
     Ok(body)
 }
 
-/// With the version it had at its source, and when it was seen.
-fn as_observed(key: &Key, version: &ObservedVersion) -> Result<Event, Status> {
+/// With the version it had at its source, and when it was seen and ended.
+fn as_observed(
+    key: &Key,
+    version: &ObservedVersion,
+    ended: Option<Ended>,
+) -> Result<Event, Status> {
     let mut event = codec::decode_stored(&version.value, 0)
         .map_err(|why| Status::damaged(&key.bytes(), &why))?;
     let metadata = event.metadata.get_or_insert_default();
     metadata.resource_version = Some(version.source_version.clone());
-    if let Ok(observed_at) = Timestamp::from_millisecond(version.observed_at.0) {
-        let annotations = &mut metadata.annotations;
-        annotations.insert(OBSERVED_AT.into(), format!("{observed_at:.3}"));
+    let times = [
+        (OBSERVED_AT, Some(version.observed_at)),
+        (ENDED_AT, ended.map(|ended| ended.at)),
+        (ENDED_AFTER, ended.and_then(|ended| ended.after)),
+    ];
+    for (name, time) in times {
+        if let Some(Ok(time)) = time.map(|time| Timestamp::from_millisecond(time.0)) {
+            metadata
+                .annotations
+                .insert(name.into(), format!("{time:.3}"));
+        }
     }
     Ok(event)
 }
 
-fn write_token(after: u64, server: &ApiServer) -> String {
+/// A token of something of this store.
+fn token(what: &str, after: &str, server: &ApiServer) -> String {
     Continuation {
         revision: None,
-        after: format!("{AFTER}{after}"),
+        after: format!("{what}{after}"),
         store: server.store_identity().to_owned(),
     }
     .encode()
 }
 
-fn read_token(token: &str, store: &str) -> Result<u64, Status> {
-    let continuation = Continuation::decode_for(token, store)?;
-    let after = continuation.after.strip_prefix(AFTER);
-    let after = after.and_then(|after| after.parse().ok());
-    after.ok_or_else(|| {
-        Status::bad_request("invalid continue token: it is not of the versions of an event")
+/// What a token says, if it is one of these.
+fn read_token(token: &str, what: &str, server: &ApiServer) -> Result<String, Status> {
+    let continuation = Continuation::decode_for(token, server.store_identity())?;
+    let after = continuation.after.strip_prefix(what);
+    after.map(str::to_owned).ok_or_else(|| {
+        let what = what.trim_end_matches('/');
+        Status::bad_request(format!("invalid continue token: it is not one of {what}"))
     })
+}
+
+fn read_after(token: &str, server: &ApiServer) -> Result<u64, Status> {
+    let after = read_token(token, AFTER, server)?;
+    after
+        .parse()
+        .map_err(|_| Status::bad_request("invalid continue token: it names no version"))
 }
 
 /// GET /coverage
@@ -127,6 +169,81 @@ pub(crate) async fn coverage(State(server): State<Arc<ApiServer>>) -> Result<Res
         .map_err(|error| Status::internal(error.to_string()))?;
     json.push(b'\n');
     Ok(encoded(StatusCode::OK, Media::Json, json))
+}
+
+/// GET /counts: how many events were last seen in each hour for each reason, the latest hour first.
+pub(crate) async fn counts(
+    State(server): State<Arc<ApiServer>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Result<Response, Status> {
+    let query = &info.query;
+    let after = query.get(params::CONTINUE);
+    let after = after.map(|token| read_token(token, COUNTED, &server));
+    let after = after.transpose()?.map(|after| {
+        let (hour, reason) = after.split_once('/').unwrap_or_default();
+        (
+            UnixMillis(hour.parse().unwrap_or_default()),
+            reason.to_owned(),
+        )
+    });
+    let request = CountsRequest {
+        since: query.moment(params::SINCE)?,
+        until: query.moment(params::UNTIL)?,
+        after,
+        limit: COUNTS_MAX,
+    };
+    let page = server.store.counts(request).await;
+    let page = page.map_err(|error| Status::from_read(&error, None))?;
+    let more = page.counts.last().filter(|_| page.more).map(|last| {
+        let after = format!("{}/{}", last.hour.0, last.reason);
+        token(COUNTED, &after, &server)
+    });
+    let counts = page.counts.iter().map(|count| {
+        let hour = Timestamp::from_millisecond(count.hour.0).unwrap_or_default();
+        json!({"hour": hour.to_string(), "reason": count.reason, "events": count.records})
+    });
+    let answer = json!({
+        "kind": "Counts",
+        "cluster": followed(&server)?.name,
+        "counts": counts.collect::<Vec<_>>(),
+        "continue": more,
+    });
+    Ok(encoded(
+        StatusCode::OK,
+        Media::Json,
+        answer.to_string().into_bytes(),
+    ))
+}
+
+/// GET /export: a page of everything that is kept, as JSON Lines. Its last line says where the next
+/// one begins, or that this is all.
+pub(crate) async fn export(
+    State(server): State<Arc<ApiServer>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Result<Response, Status> {
+    let query = &info.query;
+    let from = query.get(params::FROM).map(|from| format!("0/{from}"));
+    let place = match query.get(params::CONTINUE) {
+        Some(token) => Some(read_token(token, PLACE, &server)?),
+        None => from,
+    };
+    let page = followed(&server)?.past.export(place).await;
+    let page = page.map_err(|error| Status::from_read(&error, None))?;
+    let page = page.ok_or_else(|| {
+        Status::bad_request(
+            "from is the namespace and the name of an event, as shop/web-0.17a3f0c1",
+        )
+    })?;
+    let mut lines = page.lines;
+    if let Some(more) = page.more {
+        let more = json!({"kind": "Continue", "continue": token(PLACE, &more, &server)});
+        lines.extend(more.to_string().into_bytes());
+        lines.push(b'\n');
+    }
+    let mut answer = encoded(StatusCode::OK, Media::Json, lines);
+    let form = HeaderValue::from_static("application/jsonl");
+    answer.headers_mut().insert(header::CONTENT_TYPE, form);
+    Ok(answer)
 }
 
 fn followed(server: &ApiServer) -> Result<&Followed, Status> {

@@ -59,6 +59,19 @@ impl<'a> Attributes<'a> {
         })
     }
 
+    /// The list of an event that a request names, which tells as much of it as a get.
+    pub(crate) fn list_named(info: &'a RequestInfo) -> Self {
+        Self::Resource(ResourceAttributes {
+            verb: "list".into(),
+            group: info.group.as_str().into(),
+            version: info.version.as_str().into(),
+            resource: info.resource.as_str().into(),
+            subresource: "".into(),
+            namespace: info.namespace.as_str().into(),
+            name: info.name.as_str().into(),
+        })
+    }
+
     /// The list of all events of a cluster.
     pub(crate) fn list_events() -> Self {
         Self::Resource(ResourceAttributes {

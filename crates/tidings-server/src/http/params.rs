@@ -71,6 +71,8 @@ parameters! {
         "Whether a log goes on, of a pod that a followed cluster has.";
     FORCE = "force", Boolean, [Patch],
         "An apply takes the fields that others manage.";
+    FROM = "from", String, [],
+        "The event, as namespace/name, that an export begins with.";
     GRACE_PERIOD_SECONDS = "gracePeriodSeconds", Integer, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
     INCLUDE_OBJECT = "includeObject", String, [Get List],

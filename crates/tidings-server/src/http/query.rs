@@ -5,8 +5,10 @@ use std::fmt::Display;
 use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use tidings_core::validate::{Cause, FieldError, FieldErrors, Quoted, go_quote, is_printable};
+use tidings_store::UnixMillis;
 
 use crate::http::continuation::Continuation;
 use crate::http::params::{self, Parameter};
@@ -94,6 +96,23 @@ impl Query {
             Ok(number) => Ok(Some(number)),
             Err(error) => Err(refuse(number_complaint(&error))),
         }
+    }
+
+    /// A moment; `None` without the parameter.
+    ///
+    /// # Errors
+    /// 400 if it cannot be read.
+    pub(crate) fn moment(&self, parameter: Parameter) -> Result<Option<UnixMillis>, Status> {
+        let read = |text: &str| {
+            let moment: Timestamp = text.parse().map_err(|_| {
+                let name = parameter.name;
+                Status::bad_request(format!(
+                    "{name} {text:?} is not a time such as 2026-03-04T05:06:07Z"
+                ))
+            })?;
+            Ok(UnixMillis(moment.as_millisecond()))
+        };
+        self.get(parameter).map(read).transpose()
     }
 
     /// How long the client is willing to wait (`?timeout=8s`), in Go's notation; zero and less are

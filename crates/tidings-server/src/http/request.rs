@@ -51,11 +51,13 @@ pub(crate) struct RequestLabels {
 }
 
 /// Paths that are not a resource's; the label is the path.
-const PATHS: [&str; 12] = [
+const PATHS: [&str; 14] = [
     "/api",
     "/apis",
     "/clusters",
+    "/counts",
     "/coverage",
+    "/export",
     "/healthz",
     "/livez",
     "/metrics",
@@ -67,8 +69,9 @@ const PATHS: [&str; 12] = [
 ];
 /// Subresource of events: what an archive has seen of one.
 const VERSIONS: &str = "versions";
-/// From when to when an archive covers a cluster.
-const COVERAGE: &str = "/coverage";
+/// Paths of an archive that are about all events of a cluster, of whatever namespace, or of all
+/// clusters.
+const ABOUT_ALL_EVENTS: [&str; 4] = ["/clusters", "/counts", "/coverage", "/export"];
 /// Resources beside events.
 const RESOURCES: [&str; 4] = [
     "namespaces",
@@ -206,9 +209,10 @@ impl RequestInfo {
         is_read && of_events && self.resource == "events" && self.subresource == VERSIONS
     }
 
-    /// Whether it is asked for what time an archive covers a cluster.
-    pub(crate) fn is_coverage(&self) -> bool {
-        self.uri.path() == COVERAGE
+    /// Whether what an archive has is asked about as a whole.
+    pub(crate) fn is_about_all_events(&self) -> bool {
+        let path = self.uri.path().trim_end_matches('/');
+        ABOUT_ALL_EVENTS.contains(&path)
     }
 
     /// What of this server the request is about, if it is.

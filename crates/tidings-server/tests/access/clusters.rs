@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidings_server::clock::SystemClock;
 use tidings_server::{
-    ApiOptions, ApiServer, AuditOptions, Authenticator, ClusterError, FollowedCluster, Following,
-    ObservedVersion, Past, RunningClusters, StartError, StartOptions, Token, User, Versions,
-    router, start_clusters,
+    ApiOptions, ApiServer, AuditOptions, Authenticator, ClusterError, Ended, Exported,
+    FollowedCluster, Following, ObservedVersion, Past, RunningClusters, StartError, StartOptions,
+    Token, User, Versions, router, start_clusters,
 };
 use tidings_store::memory::MemoryStore;
 use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
@@ -68,6 +68,10 @@ impl Past for Known {
             Ok(Some(Versions {
                 versions,
                 more: (left > 0).then_some(left),
+                ended: Some(Ended {
+                    at: UnixMillis(1_767_225_700_000),
+                    after: Some(UnixMillis(1_767_225_600_500)),
+                }),
             }))
         }
         .boxed()
@@ -75,6 +79,22 @@ impl Past for Known {
 
     fn coverage(&self) -> BoxFuture<'_, Result<Value, ReadError>> {
         async { Ok(json!({"from": "2026-01-01T00:00:00Z", "gaps": []})) }.boxed()
+    }
+
+    /// A line for each of three places.
+    fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
+        let place = place.unwrap_or_default();
+        let more = match place.as_str() {
+            "" => Some("1/shop/a.1"),
+            "1/shop/a.1" => Some("0/shop/b"),
+            "0/shop/b" => None,
+            _ => return async { Ok(None) }.boxed(),
+        };
+        let page = Exported {
+            lines: format!("{{\"place\":{place:?}}}\n").into_bytes(),
+            more: more.map(str::to_owned),
+        };
+        async { Ok(Some(page)) }.boxed()
     }
 
     fn following(&self) -> Following {
@@ -453,6 +473,22 @@ async fn versions_are_newest_first_and_as_the_source_numbered_them() {
             newest["annotations"]["tidings/observed-at"],
             "2026-01-01T00:00:05.000Z"
         );
+        let ended = ["tidings/ended-at", "tidings/ended-after"];
+        let ended = ended.map(|name| newest["annotations"][name].as_str());
+        assert_eq!(
+            ended,
+            [
+                Some("2026-01-01T00:01:40.000Z"),
+                Some("2026-01-01T00:00:00.500Z")
+            ]
+        );
+        let others = list["items"].as_array().unwrap()[1..].iter();
+        for older in others {
+            assert_eq!(
+                older["metadata"]["annotations"]["tidings/ended-at"],
+                Value::Null
+            );
+        }
         let mut seen = Vec::new();
         let mut uri = format!("{all}?limit=2");
         loop {
@@ -626,4 +662,98 @@ async fn files_are_read_once_for_all() {
     assert!(archive.running.reload().await);
     assert_eq!(edge.get(EVENTS).await.code, 200);
     archive.running.shutdown().await;
+}
+
+/// What `tidings rbac events` prints for a cluster.
+const READER: &str = r#"
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: tidings-events}
+rules:
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list, watch]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: tidings-events}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tidings-events}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: updater}]
+"#;
+
+#[tokio::test]
+async fn who_may_read_events_needs_no_other_permission() {
+    let clusters = vec![cluster("prod", &["a.1"]).await, cluster("edge", &[]).await];
+    let permissions = format!("{PERMISSIONS}{READER}");
+    let folder = tempfile::tempdir().unwrap();
+    let permissions = write(folder.path(), "rbac.yaml", &permissions);
+    let archive = Archive::start_with(clusters, |options| {
+        options.security.authorization_rbac_file = Some(permissions);
+    });
+    let archive = archive.await.unwrap();
+    let reader = token("t-updater");
+    // Of one namespace.
+    let other = token("t-reader");
+    let (root, others_root) = (
+        archive.to_root(&reader).await,
+        archive.to_root(&other).await,
+    );
+    assert_eq!(root.get("/clusters").await.code, 200);
+    assert_eq!(others_root.get("/clusters").await.code, 403);
+    let prod = archive.to_cluster("prod", &reader).await;
+    let others_prod = archive.to_cluster("prod", &other).await;
+    for path in ["/coverage", "/counts", "/export"] {
+        assert_eq!(prod.get(path).await.code, 200, "{path}");
+        assert_eq!(others_prod.get(path).await.code, 403, "{path}");
+    }
+    for caller in [&prod, &others_prod] {
+        let versions = caller.get(&format!("{EVENTS}/a.1/versions")).await;
+        assert_eq!(versions.code, 200);
+    }
+}
+
+/// The text of an answer, of which a single line was read as JSON.
+fn text(body: Value) -> String {
+    match body {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn an_export_is_read_in_pages_of_lines() {
+    let clusters = vec![cluster("prod", &["a.1"]).await, cluster("edge", &[]).await];
+    let archive = Archive::start(clusters).await;
+    let prod = archive.to_cluster("prod", &token("t-admin")).await;
+    let edge = archive.to_cluster("edge", &token("t-admin")).await;
+    let mut path = "/export".to_owned();
+    let mut places = Vec::new();
+    for _ in 0..3 {
+        let page = text(prod.get(&path).await.body);
+        let lines: Vec<Value> = page
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        places.push(lines[0]["place"].as_str().unwrap().to_owned());
+        let Some(more) = lines.get(1) else {
+            break;
+        };
+        assert_eq!(more["kind"], "Continue");
+        path = format!("/export?continue={}", more["continue"].as_str().unwrap());
+        assert_eq!(edge.get(&path).await.code, 410);
+    }
+    assert_eq!(places, ["", "1/shop/a.1", "0/shop/b"]);
+    let page = text(prod.get("/export?from=shop%2Fb").await.body);
+    assert!(page.contains("0/shop/b"), "{page}");
+    assert_eq!(prod.get("/export?from=shop").await.code, 400);
+    let counts = prod.get("/counts").await.body;
+    assert_eq!(counts["cluster"], "prod");
+    let of = |counts: &Value| counts["counts"].as_array().unwrap().len();
+    assert_eq!(of(&counts), 1);
+    assert_eq!(counts["counts"][0]["reason"], "BackOff");
+    assert_eq!(counts["counts"][0]["events"], 1);
+    let before = prod.get("/counts?until=2020-01-01T00:00:00Z").await.body;
+    assert_eq!(of(&before), 0);
+    assert_eq!(prod.get("/counts?since=yesterday").await.code, 400);
 }

@@ -1,5 +1,5 @@
-//! Which store this is: a key beside the prefix, so that it is no record of it, and is restored with
-//! the records from a snapshot of etcd.
+//! Which store this is: a key beside the prefix, so that it is no record, and is restored with the
+//! records from a snapshot of etcd.
 
 use bytes::Bytes;
 

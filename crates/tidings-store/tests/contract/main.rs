@@ -11,6 +11,7 @@ mod folders;
 mod formats;
 mod full_disk;
 mod histories;
+mod identity;
 mod large_values;
 mod lost_checkpoint;
 mod pages;
@@ -19,6 +20,7 @@ mod support;
 
 use std::sync::Arc;
 
+use crate::identity::an_identity_stays_with_the_data;
 use crate::large_values::{a_watch_takes_large_changes_few_at_a_time, limited_pages_end_at_a_size};
 use crate::pages::{
     a_list_of_forgotten_revisions_ends, a_page_costs_no_more_by_what_was_written_since,
@@ -854,24 +856,6 @@ async fn closing_ends_everything(fixture: Fixture) {
     assert!(matches!(error, ReadError::Fault(Fault::Closed)), "{error}");
     let error = fixture.store.watch("".into(), one).await.err().unwrap();
     assert!(matches!(error, WatchError::Fault(Fault::Closed)), "{error}");
-}
-
-async fn an_identity_stays_with_the_data(mut fixture: Fixture) {
-    let first = fixture.store.identity("one".into()).await.unwrap();
-    if first.is_none() {
-        // A store in memory has nothing that could stay.
-        return;
-    }
-    assert_eq!(first.as_deref(), Some("one"));
-    let revision = fixture.create("a", "1").await;
-    for _ in 0..2 {
-        let found = fixture.store.identity("another".into()).await.unwrap();
-        assert_eq!(found, first);
-        fixture.restart().await;
-    }
-    assert_eq!(fixture.list(ListRequest::default()).await, ["a=1"]);
-    let changes = next_changes(&mut *fixture.watch("", revision - 1).await, 1).await;
-    assert_eq!(changes[0].revision(), revision);
 }
 
 async fn statistics_add_up(mut fixture: Fixture) {

@@ -2,27 +2,31 @@
 //! it.
 
 mod clusters;
+mod import;
+mod kubeconfigs;
 mod past;
 mod source;
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use tidings_archive::Cluster;
+use tidings_archive::{Cluster, ImportError};
 use tidings_server::{RunningClusters, StartOptions};
-use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
+use tidings_store::{Fault, WriteError};
 
 use super::serve::audit::AuditFlags;
 use super::serve::limits::LimitFlags;
 use super::serve::security::SecurityFlags;
 use super::serve::{self, LogFormat, Signals, files, values};
 use clusters::{ClusterSetting, Defaults};
+use kubeconfigs::Kubeconfigs;
 use past::Served;
 use source::Source;
 
@@ -45,8 +49,8 @@ const LOOK: Duration = Duration::from_secs(5);
 /// cluster, and nothing else, on standard output. Two archives may follow the same cluster.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes:
-  0    ended by a signal, or a cluster was forgotten
-  1    could not start, or was stopped at once by a second signal
+  0    ended by a signal, or a cluster was forgotten or imported
+  1    could not start, was stopped at once by a second signal, or an import is not complete
   2    wrong arguments
 
 Examples:
@@ -56,6 +60,10 @@ Examples:
 
   # Two clusters, and describe with today's pod and last week's events
   tidings archive --data-dir ./archive --context prod --context staging --pass-through
+
+  # Put what tidings export --versions wrote into an archive, and look at it
+  tidings archive --data-dir ./archive --name prod --import prod.jsonl.gz
+  tidings archive --data-dir ./archive --no-follow
 
   # Remove a cluster and all that was kept of it, while the archive does not run
   tidings archive --data-dir ./archive --forget staging")]
@@ -120,6 +128,29 @@ pub(crate) struct Args {
     /// reviewed by the cluster itself (TokenReview, SubjectAccessReview)
     #[arg(long)]
     cluster_access: bool,
+    /// Follow nothing, and serve every cluster that is in the data folder
+    ///
+    /// Events end when they were to end: neither --event-ttl, --retention-file nor --quota has an
+    /// effect.
+    #[arg(
+        long,
+        conflicts_with_all = ["clusters", "context", "name", "forget", "import", "pass_through", "cluster_access"]
+    )]
+    no_follow: bool,
+    /// Put what tidings export --versions wrote into the archive as the cluster --name, and exit;
+    /// - means standard input
+    ///
+    /// The archive must not run. Versions that are there already are left as they are, so that an
+    /// interrupted import is continued by doing it again. Followed later under the same name, the
+    /// cluster is followed from where the export ends. Events are kept by --event-ttl and
+    /// --retention-file, from when they were observed.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "name",
+        conflicts_with = "forget"
+    )]
+    import: Option<PathBuf>,
     /// Remove a cluster's folder with everything that was kept of it, and exit
     #[arg(long, value_name = "NAME")]
     forget: Option<String>,
@@ -143,12 +174,13 @@ pub(crate) struct Args {
 /// Runs the archive.
 pub(crate) async fn run(args: Args) -> ExitCode {
     serve::start_logging(args.log_format);
-    let done = match args.forget.clone() {
-        Some(name) => forget(&args.data_dir, &name),
-        None => archive(args).await,
+    let done = match (args.forget.clone(), args.import.clone()) {
+        (Some(name), _) => forget(&args.data_dir, &name).map(|()| ENDED),
+        (None, Some(file)) => import_file(args, &file).await,
+        (None, None) => archive(args).await.map(|()| ENDED),
     };
     match done {
-        Ok(()) => ExitCode::from(ENDED),
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             let hint = hint(&*error);
             // Nowhere is left to say it if standard error is gone.
@@ -169,11 +201,51 @@ fn hint(error: &(dyn Error + 'static)) -> &'static str {
         Some(clusters::ClusterError::Config { .. }) => {
             "name a context with --context, or a file with --kubeconfig; kubectl config get-contexts shows them"
         }
-        Some(clusters::ClusterError::Store { .. }) => {
+        Some(clusters::ClusterError::Store { source, .. }) => match source {
+            tidings_archive::ClusterError::Open(error) => open_hint(error),
+            tidings_archive::ClusterError::Write(error) if is_no_space(error) => NO_SPACE,
+            _ => DAMAGED,
+        },
+        _ => match error.downcast_ref() {
+            Some(ImportError::Open(error)) => open_hint(error),
+            Some(ImportError::Write(error)) if is_no_space(error) => NO_SPACE,
+            _ => "see tidings archive --help",
+        },
+    }
+}
+
+const DAMAGED: &str =
+    "docs/archive.md says what is in the folder; a copy of it can be put in its place";
+
+const NO_SPACE: &str =
+    "make room on the disk of --data-dir, or keep less: --event-ttl, --retention-file, --quota";
+
+fn is_no_space(error: &WriteError) -> bool {
+    matches!(error, WriteError::Fault(Fault::NoSpace))
+}
+
+/// What to do about a folder that cannot be opened.
+fn open_hint(error: &OpenError) -> &'static str {
+    match error {
+        OpenError::InUse { .. } => {
             "is another archive running on this folder? each needs its own --data-dir"
         }
-        _ => "see tidings archive --help",
+        OpenError::Io { source, .. } if source.kind() == ErrorKind::StorageFull => NO_SPACE,
+        _ => DAMAGED,
     }
+}
+
+/// Puts an export into the archive; whether it was whole is the exit code.
+async fn import_file(args: Args, file: &Path) -> Result<u8, Box<dyn Error>> {
+    let defaults = Defaults {
+        event_ttl: args.event_ttl,
+        retention: clusters::Retention::read(args.retention_file.as_deref())?,
+        memory: args.memory,
+        ..Defaults::default()
+    };
+    let name = args.name.unwrap_or_default();
+    let is_whole = import::import(&args.data_dir, name, &defaults, file).await?;
+    Ok(if is_whole { ENDED } else { FAILED })
 }
 
 /// Removes what was kept of a cluster.
@@ -217,9 +289,11 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         pass_through: args.pass_through,
         cluster_access: args.cluster_access,
         memory: args.memory,
+        no_follow: args.no_follow,
     };
     let settings = match &args.clusters {
         Some(file) => clusters::read(file)?,
+        None if args.no_follow => clusters::kept(&args.data_dir)?,
         None => defaults.of_contexts(&args.context, args.name.as_deref())?,
     };
     let mut options = StartOptions::new(&args.data_dir);
@@ -238,7 +312,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     let mut served = Vec::with_capacity(many);
     for (setting, opened) in open_all(&args.data_dir, &defaults, settings, many).await {
         let (source, cluster) = opened?;
-        served.push(Served::of(&cluster, &source).await?);
+        served.push(Served::of(&cluster, source.as_ref()).await?);
         followed.insert(setting.name.clone(), (setting, cluster));
     }
     // All at once: a single one would be served at the root, too.
@@ -257,14 +331,9 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         "{}",
         archive.server.kubeconfig().display()
     );
-    match &args.clusters {
-        Some(file) => {
-            tokio::select! {
-                () = signals.wait() => {}
-                () = archive.follow_file(file) => {}
-            }
-        }
-        None => signals.wait().await,
+    tokio::select! {
+        () = signals.wait() => {}
+        () = archive.follow_files(args.clusters.as_deref()) => {}
     }
     tracing::info!("shutting down; a second signal stops at once");
     tokio::select! {
@@ -283,11 +352,16 @@ async fn open(
     defaults: &Defaults,
     setting: &ClusterSetting,
     clusters: usize,
-) -> Result<(Source, Cluster), Box<dyn Error>> {
-    let source = setting.connect(defaults).await?;
+) -> Result<(Option<Source>, Cluster), Box<dyn Error>> {
     let folder = clusters::folder(data_dir, &setting.name)?;
     let options = setting.options(defaults, clusters)?;
-    let opened = Cluster::open(&folder, &source.client, options).await;
+    let (source, opened) = if defaults.no_follow {
+        (None, Cluster::open_kept(&folder, options).await)
+    } else {
+        let source = setting.connect(defaults).await?;
+        let opened = Cluster::open(&folder, &source.client, options).await;
+        (Some(source), opened)
+    };
     let cluster = opened.map_err(|error| clusters::ClusterError::Store {
         name: setting.name.clone(),
         source: error,
@@ -301,7 +375,10 @@ async fn open_all(
     defaults: &Defaults,
     settings: Vec<ClusterSetting>,
     clusters: usize,
-) -> Vec<(ClusterSetting, Result<(Source, Cluster), Box<dyn Error>>)> {
+) -> Vec<(
+    ClusterSetting,
+    Result<(Option<Source>, Cluster), Box<dyn Error>>,
+)> {
     stream::iter(settings)
         .map(|setting| async {
             let opened = open(data_dir, defaults, &setting, clusters).await;
@@ -321,7 +398,7 @@ impl Archive {
             let served = async {
                 let (source, cluster) = opened?;
                 self.server
-                    .add(Served::of(&cluster, &source).await?)
+                    .add(Served::of(&cluster, source.as_ref()).await?)
                     .await?;
                 Ok::<_, Box<dyn Error>>(cluster)
             };
@@ -343,14 +420,29 @@ impl Archive {
         }
     }
 
-    /// Follows what a file says, whenever it says something else.
-    async fn follow_file(&mut self, file: &Path) {
+    /// Follows what a file says, whenever it says something else, and clusters anew whose
+    /// kubeconfig says something else: credentials are replaced now and then.
+    async fn follow_files(&mut self, file: Option<&Path>) {
+        if self.defaults.no_follow {
+            return std::future::pending().await;
+        }
+        let of_contexts = self.followed.values();
+        let of_contexts = of_contexts.map(|(setting, _)| setting.clone());
+        let of_contexts: Vec<_> = of_contexts.collect();
         let mut complaint = String::new();
+        let mut kubeconfigs = Kubeconfigs::default();
         loop {
+            let followed = self.followed.values();
+            let followed = followed.map(|(setting, _)| setting.kubeconfigs(&self.defaults));
+            kubeconfigs.look(followed.flatten());
             tokio::time::sleep(LOOK).await;
-            let settings = match clusters::read(file) {
-                Ok(settings) => settings,
-                Err(error) => {
+            let settings = match file.map(clusters::read) {
+                None => of_contexts.clone(),
+                Some(Ok(settings)) => {
+                    complaint.clear();
+                    settings
+                }
+                Some(Err(error)) => {
                     let error = error.to_string();
                     if complaint != error {
                         tracing::error!(error, "the former clusters are followed further");
@@ -359,7 +451,6 @@ impl Archive {
                     continue;
                 }
             };
-            complaint.clear();
             let is_as_before = |name: &String, (before, _): &(ClusterSetting, Cluster)| {
                 settings
                     .iter()
@@ -367,7 +458,17 @@ impl Archive {
             };
             let gone = self.followed.iter();
             let gone = gone.filter(|(name, followed)| !is_as_before(name, followed));
-            let gone: Vec<_> = gone.map(|(name, _)| name.clone()).collect();
+            let mut gone: Vec<_> = gone.map(|(name, _)| name.clone()).collect();
+            for (name, (setting, _)) in &self.followed {
+                let mut read = setting.kubeconfigs(&self.defaults).into_iter();
+                // One that cannot be used may be half written.
+                if read.any(|file| kubeconfigs.is_changed(&file))
+                    && !gone.contains(name)
+                    && setting.connect(&self.defaults).await.is_ok()
+                {
+                    gone.push(name.clone());
+                }
+            }
             for name in gone {
                 tracing::info!(cluster = name, "followed no longer, or anew");
                 self.remove(&name).await;

@@ -1,6 +1,7 @@
 //! What an archive knows beside events: its clusters, their coverage, and the versions of an event.
 
 use http::Request;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 use tidings_cli::event::Event;
@@ -58,6 +59,79 @@ pub(crate) async fn clusters(
             Ok((name, below))
         })
         .collect()
+}
+
+/// Where to read: from one cluster, or, by their names, from all of an archive.
+pub(crate) async fn sources(
+    flags: &ClusterFlags,
+) -> Result<Vec<(Option<String>, ClusterFlags)>, CommandError> {
+    if !flags.is_of_all() {
+        return Ok(vec![(None, flags.clone())]);
+    }
+    let clusters = clusters(flags).await?.into_iter();
+    let named = clusters.map(|(name, flags)| (Some(name), flags));
+    Ok(named.collect())
+}
+
+/// How many events of a cluster were last seen in an hour for a reason.
+#[derive(Deserialize)]
+pub(crate) struct Count {
+    pub(crate) hour: Timestamp,
+    pub(crate) reason: String,
+    pub(crate) events: u64,
+}
+
+/// Gives out the counts of a cluster, the latest hour first; false if the server has none, or not
+/// for this reader.
+pub(crate) async fn counts(
+    server: &Server,
+    (since, until): (Timestamp, Timestamp),
+    mut take: impl FnMut(Count),
+) -> Result<bool, CommandError> {
+    #[derive(Deserialize)]
+    struct Page {
+        counts: Vec<Count>,
+        r#continue: Option<String>,
+    }
+    let what = "count the events in the archive";
+    let mut token = String::new();
+    loop {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("since", &since.to_string());
+        query.append_pair("until", &until.to_string());
+        query.append_pair("continue", &token);
+        let path = format!("/counts?{}", query.finish());
+        let page = match get(server, &path, what).await {
+            Ok(page) => page,
+            Err(error) if error.is_not_found() || error.is_forbidden() => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let page: Page =
+            serde_json::from_value(page).map_err(|error| CommandError::Unreadable {
+                what: what.to_owned(),
+                why: error.to_string(),
+            })?;
+        page.counts.into_iter().for_each(&mut take);
+        match page.r#continue {
+            Some(more) => token = more,
+            None => return Ok(true),
+        }
+    }
+}
+
+/// A page of an export with versions, as lines.
+pub(crate) async fn export(server: &Server, from: &[(&str, &str)]) -> Result<String, CommandError> {
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(from)
+        .finish();
+    let ask = || async {
+        let request = Request::get(format!("/export?{query}"))
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        server.client.request_text(request).await
+    };
+    let answer = server.ask(ask).await;
+    answer.map_err(|error| CommandError::request("export from the archive", "events", error))
 }
 
 /// From when to when a cluster of an archive is covered.

@@ -314,6 +314,11 @@ impl ClusterFlags {
         self.cluster.as_deref() == Some(ALL)
     }
 
+    /// Whether a cluster is named.
+    pub(crate) fn names_cluster(&self) -> bool {
+        self.cluster.is_some()
+    }
+
     /// The same flags for the root of the archive that they lead to.
     pub(crate) async fn root(&self) -> Result<Self, CommandError> {
         let mut root = self.clone();
@@ -345,7 +350,7 @@ impl ClusterFlags {
     /// How to reach the cluster.
     pub(crate) async fn config(&self) -> Result<Config, CommandError> {
         if self.is_of_all() {
-            let why = "--cluster all is for tidings events and coverage: name one cluster";
+            let why = "--cluster all is for tidings events, top and coverage: name one cluster";
             return Err(CommandError::Usage(why.to_owned()));
         }
         // Another dependency may bring a second provider; rustls then wants to be told. Told twice

@@ -20,7 +20,7 @@ use super::terminal::ColorFlag;
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings coverage --kubeconfig ./archive/kubeconfig
-  tidings coverage --kubeconfig ./archive/kubeconfig -o json
+  tidings coverage --kubeconfig ./archive/kubeconfig --cluster prod -o json
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 
 async fn show(args: Args) -> Result<u8, CommandError> {
     let mut found = Vec::new();
-    for (_, cluster) in archived::clusters(&args.cluster).await? {
+    for cluster in clusters(&args.cluster).await? {
         found.push(archived::coverage(&cluster).await?);
     }
     let mut out = io::BufWriter::new(io::stdout());
@@ -67,6 +67,24 @@ async fn show(args: Args) -> Result<u8, CommandError> {
     Ok(DONE)
 }
 
+/// The clusters that are meant: the one that is named, or all of the archive. A user who may not
+/// list them, since only one cluster knows the user, is shown that of the context.
+async fn clusters(flags: &ClusterFlags) -> Result<Vec<ClusterFlags>, CommandError> {
+    if flags.names_cluster() && !flags.is_of_all() {
+        return Ok(vec![flags.clone()]);
+    }
+    match archived::clusters(flags).await {
+        Ok(all) => Ok(all.into_iter().map(|(_, flags)| flags).collect()),
+        Err(error)
+            if !flags.is_of_all()
+                && (error.is_forbidden() || matches!(error, CommandError::Unauthorized(_))) =>
+        {
+            Ok(vec![flags.clone()])
+        }
+        Err(error) => Err(error),
+    }
+}
+
 fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
     let clusters = found.iter().flat_map(|coverage| {
         let followed = coverage["followed"].as_array().into_iter().flatten();
@@ -76,6 +94,7 @@ fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()>
                 or(&followed["namespace"], "<all>"),
                 text(&followed["since"]),
                 text(&followed["completeUntil"]),
+                text(&coverage["keptSince"]),
                 number(&coverage["events"]),
                 number(&followed["versions"]),
                 bytes(coverage["diskBytes"].as_u64().unwrap_or(0)),
@@ -88,6 +107,7 @@ fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()>
             "NAMESPACE",
             "SINCE",
             "COMPLETE UNTIL",
+            "KEPT SINCE",
             "EVENTS",
             "VERSIONS",
             "DISK",
@@ -182,6 +202,7 @@ mod tests {
         let coverage = |gaps: Value| {
             json!({
                 "cluster": "prod", "followed": followed, "gaps": gaps,
+                "keptSince": "2026-01-02T00:00:00Z",
                 "events": 678, "diskBytes": 12_000_000,
             })
         };
@@ -195,8 +216,8 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "CLUSTER   NAMESPACE   SINCE                  COMPLETE UNTIL         EVENTS   VERSIONS   DISK",
-                "prod      <all>       2026-01-01T00:00:00Z   2026-03-04T05:06:07Z   678      12345      12 MB",
+                "CLUSTER   NAMESPACE   SINCE                  COMPLETE UNTIL         KEPT SINCE             EVENTS   VERSIONS   DISK",
+                "prod      <all>       2026-01-01T00:00:00Z   2026-03-04T05:06:07Z   2026-01-02T00:00:00Z   678      12345      12 MB",
                 "",
                 "CLUSTER   NAMESPACE   GAP FROM               TO                     CAUSE",
                 "prod      <all>       2026-02-01T00:00:00Z   2026-02-01T00:10:00Z   absent",

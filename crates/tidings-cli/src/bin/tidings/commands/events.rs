@@ -88,15 +88,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 
 async fn show(args: Args) -> Result<u8, CommandError> {
     let screen = args.color.screen();
-    let clusters = if args.cluster.is_of_all() {
-        let clusters = archived::clusters(&args.cluster).await?;
-        let named = clusters
-            .into_iter()
-            .map(|(name, flags)| (Some(name), flags));
-        named.collect()
-    } else {
-        vec![(None, args.cluster.clone())]
-    };
+    let clusters = archived::sources(&args.cluster).await?;
     let mut sources = Vec::with_capacity(clusters.len());
     for (name, flags) in clusters {
         let mut reader = args.selection.reader(&flags, &args.namespaces).await?;

@@ -6,12 +6,14 @@
 //! asked for is noted beside the file, so that nothing else is added to it.
 
 mod file;
+mod versions;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use tidings_cli::event::Event;
 
 use self::file::{Form, Target, What};
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
@@ -28,11 +30,16 @@ use crate::clock;
 /// --resume and the same cluster, namespace and conditions, the next export continues after the
 /// last event in the file. Earlier events that were created or changed since are not read again,
 /// and --since=2h refers to the same two hours.
+///
+/// With --versions, an archive's cluster is written as a whole: every version of every event, when
+/// each was observed, ends, gaps and coverage. `tidings archive --import` puts such a file into an
+/// archive.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings export -A events.jsonl.gz
   tidings export -A --resume events.jsonl.gz     # continues an interrupted export
   tidings export -n shop --types=Warning -o yaml - | tidings import --context elsewhere -
+  tidings export --versions --kubeconfig ./archive/kubeconfig --context prod prod.jsonl.gz
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {
@@ -45,6 +52,9 @@ pub(crate) struct Args {
     /// Continue FILE.part of an interrupted export of the same events; JSON Lines only
     #[arg(long)]
     resume: bool,
+    /// Every version of every event, from an archive; JSON Lines only
+    #[arg(long, conflicts_with_all = ["output", "namespace", "SelectionFlags"])]
+    versions: bool,
     /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
@@ -62,12 +72,19 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn export(args: Args) -> Result<u8, CommandError> {
-    let form = args.output.unwrap_or_else(|| Form::of(&args.file));
+    let form = match args.output {
+        _ if args.versions => Form::JsonLines,
+        Some(form) => form,
+        None => Form::of(&args.file),
+    };
     if args.resume && (form != Form::JsonLines || args.file.as_os_str() == "-") {
         return Err(CommandError::Usage(
             "resume an export that is not of JSON Lines into a file: export again without --resume"
                 .to_owned(),
         ));
+    }
+    if args.versions {
+        return export_versions(&args).await;
     }
     let mut reader = args
         .selection
@@ -88,25 +105,60 @@ async fn export(args: Args) -> Result<u8, CommandError> {
     args.selection.as_of(found.as_of, &mut reader)?;
     let progress = progress(&args);
     progress.set_message(format!("{} events", found.count));
-    let written = write(&reader, &mut target, found.last_key, &progress).await;
+    let last_key = found.last.map(|last| Event::new(last).key());
+    let written = write(&reader, &mut target, last_key, &progress).await;
     progress.finish_and_clear();
     let count = match written {
         Ok(count) => count,
-        Err(error) => {
-            if let Some(kept) = target.keep() {
-                tell(&format!(
-                    "the events read so far are in {}; --resume continues from there",
-                    kept.display()
-                ));
-            }
-            return Err(error);
-        }
+        Err(error) => return Err(interrupted(target, error)),
     };
+    finish_file(&args, target, "events", (found.count, count))
+}
+
+/// Exports everything that an archive has of a cluster.
+async fn export_versions(args: &Args) -> Result<u8, CommandError> {
+    let config = args.cluster.config().await?;
+    let what = What {
+        words: format!("{} with all versions", config.cluster_url),
+        as_of: clock::now(),
+    };
+    let server = args.cluster.server().await?;
+    let (mut target, found) = Target::open(&args.file, Form::JsonLines, args.resume, &what)?;
+    let progress = progress(args);
+    let copied = versions::copy(&server, found.last.as_ref(), &mut target, |count| {
+        progress.set_message(format!("{count} versions and ends"));
+    });
+    let copied = copied.await;
+    progress.finish_and_clear();
+    match copied {
+        Ok(count) => finish_file(args, target, "versions and ends", (found.count, count)),
+        Err(error) => Err(interrupted(target, error)),
+    }
+}
+
+/// Tells how an export that failed continues.
+fn interrupted(target: Target, error: CommandError) -> CommandError {
+    if let Some(kept) = target.keep() {
+        tell(&format!(
+            "the events read so far are in {}; --resume continues from there",
+            kept.display()
+        ));
+    }
+    error
+}
+
+/// Gives the file its name, and tells how many were added to how many.
+fn finish_file(
+    args: &Args,
+    target: Target,
+    what: &str,
+    (before, count): (u64, u64),
+) -> Result<u8, CommandError> {
     target.finish()?;
     if !args.quiet {
-        tell(&match found.count {
-            0 => format!("{count} events exported"),
-            before => format!("{count} events exported after {before} existing ones"),
+        tell(&match before {
+            0 => format!("{count} {what} exported"),
+            before => format!("{count} {what} exported after {before} existing ones"),
         });
     }
     Ok(DONE)

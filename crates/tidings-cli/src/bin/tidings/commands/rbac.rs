@@ -49,11 +49,12 @@ pub(crate) enum Use {
     Record,
     /// Record events.k8s.io/v1 events with the library (`SinkOptions::events_v1`)
     RecordEventsV1,
-    /// tidings events, describe and top, with and without --watch
+    /// tidings events, describe, top and coverage, with and without --watch, of a cluster or of
+    /// what an archive has of it
     Events,
     /// The same with --tree
     Tree,
-    /// tidings export
+    /// tidings export, also with --versions
     Export,
     /// tidings import
     Import,

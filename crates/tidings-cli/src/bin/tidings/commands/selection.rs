@@ -110,6 +110,25 @@ impl SelectionFlags {
         })
     }
 
+    /// From when to when events are wanted.
+    pub(crate) fn times(
+        &self,
+        now: Timestamp,
+    ) -> Result<(Option<Timestamp>, Option<Timestamp>), CommandError> {
+        let filter = self.filter(now)?;
+        Ok((filter.since, filter.until))
+    }
+
+    /// Whether events are chosen by nothing but times.
+    pub(crate) fn is_of_times_alone(&self) -> bool {
+        let of_times = Self {
+            since: self.since.clone(),
+            until: self.until.clone(),
+            ..Self::default()
+        };
+        self.words("") == of_times.words("")
+    }
+
     /// Takes the times for what they were at another moment.
     pub(crate) fn as_of(&self, then: Timestamp, reader: &mut Reader) -> Result<(), CommandError> {
         let targets = std::mem::take(&mut reader.filter.targets);

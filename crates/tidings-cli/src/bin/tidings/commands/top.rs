@@ -10,29 +10,42 @@ use tidings_cli::noise::{Noise, Span};
 use tidings_cli::text::{Cell, Layout, Look, Screen};
 use tidings_cli::times;
 
+use super::archived;
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish};
+use super::reader::Reader;
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
 use crate::clock;
 
 /// Bars in a chart.
 const PARTS: usize = 24;
+/// How far is looked back if nothing is said.
+const WINDOW: Duration = Duration::from_secs(3600);
+/// Spans longer than this are answered from an archive's counts by hour.
+const READ_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Events that are read of each cluster for what an archive has no counts of.
+const OBJECTS_MAX: usize = 5000;
 
 /// Show the reasons and objects with the most events, and when they occurred.
 ///
 /// Counts occurrences, not events: an event seen a thousand times counts a thousand. An event does
 /// not record when each occurrence was, so they are assumed to be evenly spread between the first
 /// and the last. Events are read page by page; memory grows only with the number of names counted.
+///
+/// An archive answers for more than a day from its counts by hour and reason, in which each event
+/// counts once, in the hour it was last seen. Objects are then counted in the 5,000 events of each
+/// cluster that were seen last. Events chosen by anything but time are read in any case.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings top -A
   tidings top -A --types=Warning --window 6h --by reason,source
+  tidings top -A --cluster all --since 30d --kubeconfig ./archive/kubeconfig
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {
-    /// How far to look back
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = window)]
-    window: Duration,
+    /// How far to look back [default: to --since, or 1h]
+    #[arg(long, value_name = "DURATION", value_parser = window)]
+    window: Option<Duration>,
     /// What to count by, with one table each
     #[arg(
         long,
@@ -54,7 +67,7 @@ pub(crate) struct Args {
     cluster: ClusterFlags,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum By {
     /// BackOff, FailedScheduling, …
     Reason,
@@ -110,46 +123,144 @@ pub(crate) async fn run(args: Args) -> ExitCode {
     finish(show(args).await)
 }
 
+/// What is counted, and where.
+struct Top {
+    span: Span,
+    noises: Vec<(By, Noise)>,
+    /// What the counts are of, where that needs saying.
+    notes: Vec<String>,
+}
+
 async fn show(args: Args) -> Result<u8, CommandError> {
-    let reader = args
-        .selection
-        .reader(&args.cluster, &args.namespaces)
-        .await?;
     let now = clock::now();
-    let from = now.checked_sub(args.window).map_err(|_| {
-        CommandError::Usage("look back further than there are dates: shorten --window".to_owned())
-    })?;
+    let (since, until) = args.selection.times(now)?;
+    let from = match (args.window, since) {
+        (None, Some(since)) => since.min(now),
+        (window, _) => now.checked_sub(window.unwrap_or(WINDOW)).map_err(|_| {
+            CommandError::Usage(
+                "look back further than there are dates: shorten --window".to_owned(),
+            )
+        })?,
+    };
+    let to = until.map_or(now, |until| until.clamp(from, now));
     let span = Span {
         from,
-        to: now,
+        to,
         parts: PARTS,
     };
-    let namespaces = reader.namespace.is_empty();
-    let mut noises: Vec<(By, Noise)> = args.by.iter().map(|by| (*by, Noise::new(span))).collect();
-    let scan = reader.scan(None, |page| {
-        for event in &page.events {
-            for (by, noise) in &mut noises {
-                noise.add(event, by.name(event, namespaces));
-            }
+    let mut top = Top {
+        span,
+        noises: args.by.iter().map(|by| (*by, Noise::new(span))).collect(),
+        notes: Vec::new(),
+    };
+    for (name, flags) in archived::sources(&args.cluster).await? {
+        let reader = args.selection.reader(&flags, &args.namespaces).await?;
+        let is_counted = args.selection.is_of_times_alone()
+            && reader.namespace.is_empty()
+            && span.to.duration_since(span.from).unsigned_abs() > READ_MAX
+            && args
+                .by
+                .iter()
+                .all(|by| matches!(by, By::Reason | By::Object));
+        if !(is_counted && top.count(name.as_deref(), &reader).await?) {
+            top.read(name.as_deref(), &reader).await?;
         }
-        Ok(())
-    });
-    scan.await?;
+    }
     let mut out = io::BufWriter::new(io::stdout());
     let screen = args.color.screen();
-    if let Some((_, noise)) = noises.first() {
-        summary(noise, args.window, span, &mut out)?;
+    if let Some((_, noise)) = top.noises.first() {
+        summary(noise, span, &mut out)?;
     }
-    for (by, noise) in &noises {
+    for note in &top.notes {
+        writeln!(out, "{note}")?;
+    }
+    for (by, noise) in &top.noises {
         table(*by, noise, args.rows, (span, now), screen, &mut out)?;
     }
     out.flush()?;
     Ok(DONE)
 }
 
-fn summary(noise: &Noise, window: Duration, span: Span, out: &mut impl Write) -> io::Result<()> {
+impl Top {
+    /// Reads the events of a cluster.
+    async fn read(&mut self, cluster: Option<&str>, reader: &Reader) -> Result<(), CommandError> {
+        let namespaces = reader.namespace.is_empty();
+        let scan = reader.scan(None, |page| {
+            for event in &page.events {
+                self.add(event, cluster, namespaces, |_| true);
+            }
+            Ok(())
+        });
+        scan.await
+    }
+
+    fn add(
+        &mut self,
+        event: &Event,
+        cluster: Option<&str>,
+        namespaces: bool,
+        is_wanted: impl Fn(By) -> bool,
+    ) {
+        for (by, noise) in self.noises.iter_mut().filter(|(by, _)| is_wanted(*by)) {
+            let name = by.name(event, namespaces);
+            noise.add(event, named(*by, cluster, name));
+        }
+    }
+
+    /// Takes the counts of an archive, and of objects what the events seen last say; false if it
+    /// has no counts.
+    async fn count(
+        &mut self,
+        cluster: Option<&str>,
+        reader: &Reader,
+    ) -> Result<bool, CommandError> {
+        let span = self.span;
+        let noises = &mut self.noises;
+        let counted = archived::counts(&reader.server, (span.from, span.to), |count| {
+            for (_, noise) in noises.iter_mut().filter(|(by, _)| *by == By::Reason) {
+                noise.count(&count.reason, count.hour, count.events);
+            }
+        });
+        if !counted.await? {
+            return Ok(false);
+        }
+        let of = cluster.map(|name| format!("{name}: ")).unwrap_or_default();
+        self.notes.push(format!(
+            "{of}reasons are counted by hour, each event once, when it was last seen"
+        ));
+        if self.noises.iter().all(|(by, _)| *by != By::Object) {
+            return Ok(true);
+        }
+        let mut reader = reader.clone();
+        reader.filter.since = Some(span.from);
+        reader.filter.until = None;
+        let events = reader.list(Some(OBJECTS_MAX)).await?.events;
+        for event in &events {
+            self.add(event, cluster, true, |by| by == By::Object);
+        }
+        let oldest = events.iter().filter_map(Event::last_seen).min();
+        if let Some(oldest) = oldest.filter(|_| events.len() >= OBJECTS_MAX) {
+            let number = events.len();
+            self.notes.push(format!(
+                "{of}objects are of the {number} events seen last, since {oldest:.0}"
+            ));
+        }
+        Ok(true)
+    }
+}
+
+/// An object's name with its cluster, where there are several.
+fn named(by: By, cluster: Option<&str>, name: String) -> String {
+    match (by, cluster) {
+        (By::Object | By::Namespace | By::Host, Some(cluster)) => format!("{cluster}  {name}"),
+        _ => name,
+    }
+}
+
+fn summary(noise: &Noise, span: Span, out: &mut impl Write) -> io::Result<()> {
     let (total, events) = (&noise.total, noise.events);
-    let window = tidings_server::human_duration(i128::try_from(window.as_millis()).unwrap_or(0));
+    let window = span.to.duration_since(span.from).as_millis();
+    let window = tidings_server::human_duration(window);
     writeln!(
         out,
         "last {window}: {:.0} occurrences of {events} events, {:.0} of them warnings, {:.1} a minute",

@@ -10,6 +10,7 @@ use tidings_archive::{ClusterOptions, Selection};
 use tidings_server::{RetentionRules, parse_days};
 use tidings_store::embedded::EmbeddedOptions;
 
+use super::kubeconfigs;
 use super::source::Source;
 use crate::commands::cluster::{ClusterFlags, with_sources};
 use crate::commands::serve::values;
@@ -36,6 +37,7 @@ pub(super) enum ClusterError {
 }
 
 /// What holds for a cluster of which nothing else is said.
+#[derive(Default)]
 pub(super) struct Defaults {
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) namespaces: Vec<String>,
@@ -49,6 +51,8 @@ pub(super) struct Defaults {
     pub(super) cluster_access: bool,
     /// Of all clusters together.
     pub(super) memory: usize,
+    /// Nothing is followed.
+    pub(super) no_follow: bool,
 }
 
 /// A cluster to follow, as the file has it.
@@ -139,6 +143,26 @@ pub(super) fn read(path: &Path) -> Result<Vec<ClusterSetting>, ClusterError> {
     Ok(clusters)
 }
 
+/// The clusters of which something is kept.
+pub(super) fn kept(data_dir: &Path) -> Result<Vec<ClusterSetting>, ClusterError> {
+    let path = data_dir.join("clusters");
+    let wrong = |why: String| ClusterError::File {
+        path: path.clone(),
+        why,
+    };
+    let entries = std::fs::read_dir(&path).map_err(|error| wrong(error.to_string()))?;
+    let mut settings = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| wrong(error.to_string()))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if check_name(&name).is_ok() && entry.path().is_dir() {
+            settings.push(ClusterSetting::named(name));
+        }
+    }
+    settings.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(settings)
+}
+
 /// Where what is kept of a cluster lies.
 pub(super) fn folder(data_dir: &Path, name: &str) -> Result<PathBuf, ClusterError> {
     check_name(name)?;
@@ -223,6 +247,22 @@ impl Defaults {
 }
 
 impl ClusterSetting {
+    /// With nothing else said.
+    pub(super) fn named(name: String) -> Self {
+        Self {
+            name,
+            ..Self::default()
+        }
+    }
+
+    /// The kubeconfigs that lead to the cluster, if any do.
+    pub(super) fn kubeconfigs(&self, defaults: &Defaults) -> Vec<PathBuf> {
+        match self.kubeconfig.as_ref().or(defaults.kubeconfig.as_ref()) {
+            Some(path) => vec![path.clone()],
+            None => kubeconfigs::of_environment(),
+        }
+    }
+
     /// The way to the cluster. Whether it is there is found out by following it.
     pub(super) async fn connect(&self, defaults: &Defaults) -> Result<Source, ClusterError> {
         let wrong = |why| ClusterError::Config {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidings_archive::{Cluster, Past};
 use tidings_server::{
-    ClusterSecurity, FollowedCluster, Following, ObservedVersion, PassThroughError, Versions,
+    ClusterSecurity, Ended, Exported, FollowedCluster, Following, ObservedVersion,
+    PassThroughError, Versions,
 };
 use tidings_store::{BoxFuture, ReadError};
 use tokio::task::AbortHandle;
@@ -40,9 +41,9 @@ impl Served {
     /// The cluster's address or authority cannot be passed requests to.
     pub(super) async fn of(
         cluster: &Cluster,
-        source: &Source,
+        source: Option<&Source>,
     ) -> Result<FollowedCluster, PassThroughError> {
-        let pass_through = source.pass_through()?;
+        let pass_through = source.map(Source::pass_through).transpose()?.flatten();
         let past = cluster.past();
         let measured = Arc::new(Mutex::new(Measured::default()));
         // Before it is served: a number that begins at nothing would look like one that grows.
@@ -59,7 +60,7 @@ impl Served {
             .store_identity()
             .clone_into(&mut followed.store_identity);
         followed.pass_through = pass_through;
-        if source.is_asked {
+        if let Some(source) = source.filter(|source| source.is_asked) {
             followed.security = ClusterSecurity::of_cluster(Arc::new(source.reviewer()));
         }
         Ok(followed)
@@ -114,6 +115,10 @@ impl tidings_server::Past for Served {
                     })
                     .collect(),
                 more: found.more,
+                ended: found.gone_at.map(|at| Ended {
+                    at,
+                    after: found.gone_after,
+                }),
             }))
         })
     }
@@ -125,11 +130,21 @@ impl tidings_server::Past for Served {
         })
     }
 
+    fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
+        Box::pin(async move {
+            let page = self.past.export(place.as_deref()).await?;
+            Ok(page.map(|page| Exported {
+                lines: page.lines,
+                more: page.more,
+            }))
+        })
+    }
+
     fn following(&self) -> Following {
         let now = self.past.following();
         let measured = *self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let mut following = Following::new(now.state);
-        following.since_progress = Some(now.since_progress);
+        following.since_progress = now.since_progress;
         following.why = now.why;
         following.events = measured.events;
         following.versions = measured.versions;

@@ -13,7 +13,6 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 use serde_json::Value;
-use tidings_cli::event::Event;
 use tidings_cli::text::Escaping;
 
 use super::super::cluster::CommandError;
@@ -89,7 +88,8 @@ impl What {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) count: u64,
-    pub(super) last_key: Option<String>,
+    /// The last line.
+    pub(super) last: Option<Value>,
     /// When the times in the words of the export are counted from.
     pub(super) as_of: Timestamp,
 }
@@ -98,7 +98,7 @@ impl Found {
     fn nothing(what: &What) -> Self {
         Self {
             count: 0,
-            last_key: None,
+            last: None,
             as_of: what.as_of,
         }
     }
@@ -267,6 +267,13 @@ impl Target {
         }
     }
 
+    /// Writes a line of JSON Lines as it is.
+    pub(super) fn write_line(&mut self, line: &str) -> io::Result<()> {
+        let out = self.sink.out();
+        out.write_all(line.as_bytes())?;
+        out.write_all(b"\n")
+    }
+
     /// Hands over what was written so far.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.sink.out().flush()
@@ -333,7 +340,7 @@ fn copy(previous: File, gzip: bool, found: &mut Found, out: &mut dyn Write) -> i
         };
         out.write_all(&line)?;
         found.count += 1;
-        found.last_key = Some(Event::new(value).key());
+        found.last = Some(value);
     }
 }
 
@@ -341,6 +348,7 @@ fn copy(previous: File, gzip: bool, found: &mut Found, out: &mut dyn Write) -> i
 mod tests {
     use proptest::prelude::*;
     use serde_json::json;
+    use tidings_cli::event::Event;
 
     use super::*;
 
@@ -424,7 +432,8 @@ mod tests {
 
             let (mut target, found) = Target::open(&path, Form::JsonLines, true, &all()).unwrap();
             let left = usize::try_from(found.count).unwrap();
-            prop_assert_eq!(found.last_key, left.checked_sub(1).map(|last| format!("n/{}", names[last])));
+            let last_key = found.last.map(|last| Event::new(last).key());
+            prop_assert_eq!(last_key, left.checked_sub(1).map(|last| format!("n/{}", names[last])));
             for name in names.iter().skip(left) {
                 target.write(&event(name)).unwrap();
             }

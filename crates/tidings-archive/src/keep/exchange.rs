@@ -1,0 +1,264 @@
+//! The lines of an export: everything that is kept of a cluster, as JSON Lines.
+//!
+//! | kind | |
+//! |---|---|
+//! | `Coverage` | the first line: the cluster's coverage, the form, and whose export it is |
+//! | `Version` | an event as it was observed; those of one event follow each other, oldest first |
+//! | `End` | that an event ended at its source; behind its versions |
+//! | `Complete` | the last line: nothing is missing |
+//!
+//! Each names the event by the namespace and the name under which it is kept. `docs/archive.md` has
+//! the fields.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use k8s_pb::api::core::v1::Event;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tidings_api::codec::{self, Api};
+
+use super::position::{Cause, Gap, Position};
+use super::retention::Trimmed;
+use crate::version::record::{Gone, Version};
+
+/// The form of the lines.
+pub(crate) const FORM: u64 = 1;
+
+/// Whose export it is, and from when to when it covers the cluster.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Head {
+    pub(crate) form: u64,
+    /// The identity of the store that was exported.
+    pub(crate) store: String,
+    pub(crate) exported_at: Timestamp,
+    followed: Vec<Followed>,
+    gaps: Vec<FoundGap>,
+    over_quota: OverQuota,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Followed {
+    namespace: String,
+    identity: Option<String>,
+    since: Timestamp,
+    complete_until: Timestamp,
+    resource_version: Option<String>,
+    latest_resource_version: String,
+    epoch: u64,
+    versions: u64,
+    #[serde(default)]
+    selection: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct FoundGap {
+    from: Timestamp,
+    to: Timestamp,
+    cause: Cause,
+    namespace: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OverQuota {
+    events: u64,
+    last_seen_before: Option<Timestamp>,
+}
+
+impl Head {
+    /// How far the cluster was followed, by namespaces. Everything up to there is in the export.
+    pub(crate) fn positions(&self) -> Vec<(String, Position)> {
+        let followed = self.followed.iter();
+        let positions = followed.map(|followed| {
+            let number = |text: &String| text.parse().ok();
+            let version = followed.resource_version.as_ref().and_then(number);
+            let position = Position {
+                version,
+                latest: number(&followed.latest_resource_version).unwrap_or(0),
+                epoch: followed.epoch,
+                identity: followed.identity.clone(),
+                since: followed.since.as_millisecond(),
+                complete_until: followed.complete_until.as_millisecond(),
+                // A list that was being read is begun again.
+                cause: version.is_none().then_some(Cause::Absent),
+                versions: followed.versions,
+                selection: followed.selection.clone(),
+            };
+            (followed.namespace.clone(), position)
+        });
+        positions.collect()
+    }
+
+    pub(crate) fn gaps(&self) -> impl Iterator<Item = Gap> {
+        self.gaps.iter().map(|gap| Gap {
+            from: gap.from.as_millisecond(),
+            to: gap.to.as_millisecond(),
+            cause: gap.cause,
+            namespace: gap.namespace.clone(),
+        })
+    }
+
+    /// What was deleted to keep a quota, if anything was.
+    pub(crate) fn trimmed(&self) -> Option<Trimmed> {
+        let before = self.over_quota.last_seen_before?;
+        Some(Trimmed {
+            events: self.over_quota.events,
+            before: before.as_millisecond(),
+        })
+    }
+}
+
+/// A line about an event. Under which name it is kept need not be the name it had.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all_fields = "camelCase")]
+enum Line {
+    Version {
+        namespace: String,
+        name: String,
+        epoch: u64,
+        observed_at: Timestamp,
+        #[serde(default, skip_serializing)]
+        event: Value,
+    },
+    End {
+        namespace: String,
+        name: String,
+        uid: String,
+        resource_version: String,
+        observed_at: Timestamp,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        not_before: Option<Timestamp>,
+    },
+    Complete {},
+}
+
+/// What a line behind the first says.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Version {
+        key: Bytes,
+        event: Box<Event>,
+        version: Version,
+    },
+    End {
+        key: Bytes,
+        uid: String,
+        gone: Gone,
+    },
+    Complete,
+}
+
+/// What a line says, or why it cannot be read.
+pub(crate) fn read(line: &[u8]) -> Result<Said, String> {
+    let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let number = |text: &str| {
+        text.parse::<u64>()
+            .map_err(|_| format!("the resourceVersion {text:?} is no number"))
+    };
+    match line {
+        Line::Version {
+            namespace,
+            name,
+            epoch,
+            observed_at,
+            event,
+        } => {
+            let mut reading = codec::json::Reading::default();
+            let read = codec::read_event(Api::Core, event, &mut reading);
+            if let Some(why) = reading.complaint() {
+                return Err(format!("the event cannot be read: {why}"));
+            }
+            let (_, event) = read.map_err(|error| error.to_string())?;
+            let metadata = event.metadata.as_ref();
+            let found = metadata.map_or("", |metadata| metadata.resource_version());
+            let version = Version {
+                number: number(found)?,
+                epoch,
+                observed_at: observed_at.as_millisecond(),
+            };
+            Ok(Said::Version {
+                key: super::keys::event(&namespace, &name),
+                event: Box::new(event),
+                version,
+            })
+        }
+        Line::End {
+            namespace,
+            name,
+            uid,
+            resource_version,
+            observed_at,
+            not_before,
+        } => Ok(Said::End {
+            key: super::keys::event(&namespace, &name),
+            uid,
+            gone: Gone {
+                number: number(&resource_version)?,
+                observed_at: observed_at.as_millisecond(),
+                not_before: not_before.map(Timestamp::as_millisecond),
+            },
+        }),
+        Line::Complete {} => Ok(Said::Complete),
+    }
+}
+
+/// Appends a version of the event that is kept under a key.
+pub(crate) fn write_version(
+    key: &str,
+    version: Version,
+    event: &Bytes,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    let event = codec::decode_stored(event, version.number)?;
+    let (namespace, name) = split(key);
+    let line = Line::Version {
+        namespace,
+        name,
+        epoch: version.epoch,
+        observed_at: time(version.observed_at),
+        event: Value::Null,
+    };
+    write(&line, out);
+    // The event goes in before the brace and the line's end.
+    out.truncate(out.len() - 2);
+    out.extend_from_slice(b",\"event\":");
+    codec::write_event(Api::Core, &event, true, out);
+    out.extend_from_slice(b"}\n");
+    Ok(())
+}
+
+/// Appends that an event ended at its source.
+pub(crate) fn write_end(key: &str, uid: &[u8], gone: Gone, out: &mut Vec<u8>) {
+    let (namespace, name) = split(key);
+    let line = Line::End {
+        namespace,
+        name,
+        uid: String::from_utf8_lossy(uid).into_owned(),
+        resource_version: gone.number.to_string(),
+        observed_at: time(gone.observed_at),
+        not_before: gone.not_before.map(time),
+    };
+    write(&line, out);
+}
+
+/// Appends that this is all.
+pub(crate) fn write_complete(out: &mut Vec<u8>) {
+    write(&Line::Complete {}, out);
+}
+
+fn write(line: &Line, out: &mut Vec<u8>) {
+    // Texts and numbers: this cannot fail.
+    out.extend(serde_json::to_vec(line).unwrap_or_default());
+    out.push(b'\n');
+}
+
+fn split(key: &str) -> (String, String) {
+    let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+    (namespace.to_owned(), name.to_owned())
+}
+
+fn time(millis: i64) -> Timestamp {
+    Timestamp::from_millisecond(millis).unwrap_or_default()
+}

@@ -1,0 +1,289 @@
+//! What is exported from one store and imported into another is the same there.
+
+use std::io::BufReader;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_pb::api::core::v1::{Event, ObjectReference};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use tempfile::TempDir;
+use tidings_store::clock::{Clock, ManualClock};
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidings_store::{ListRequest, Store, UnixMillis};
+
+use super::import::{ImportError, Imported, import};
+use super::keeper::{Keeper, Observation, With};
+use super::position::{Cause, Gap, Position};
+use super::{export, keys};
+
+const START: i64 = 1_700_000_000_000;
+const HOUR: i64 = 3_600_000;
+
+struct Place {
+    keeper: Keeper,
+    clock: ManualClock,
+    position: Position,
+    _folder: TempDir,
+}
+
+fn place(hours: u64) -> Place {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let folder = folder.unwrap();
+    let clock = ManualClock::at(UnixMillis(START));
+    let mut options = EmbeddedOptions::default();
+    options.clock = Arc::new(clock.clone());
+    options.expire_by_itself = false;
+    options.free_space_min = 0;
+    let store = Arc::new(EmbeddedStore::open(folder.path(), options).unwrap());
+    let keep_for = Arc::new(move |_: &Event| Duration::from_secs(hours * 3600));
+    Place {
+        keeper: Keeper::new(store, Arc::new(clock.clone()), keep_for, false),
+        clock,
+        position: Position {
+            identity: Some("one".into()),
+            since: START,
+            ..Position::default()
+        },
+        _folder: folder,
+    }
+}
+
+impl Place {
+    /// Observes an event of this name, uid and count; without a count, its end.
+    async fn observe(&mut self, name: &str, uid: &str, count: Option<i32>) {
+        self.clock.advance(1_000);
+        let version = self.position.latest + 3;
+        let event = Event {
+            metadata: Some(ObjectMeta {
+                name: Some(name.into()),
+                namespace: Some("shop".into()),
+                uid: Some(uid.into()),
+                ..ObjectMeta::default()
+            }),
+            involved_object: Some(ObjectReference {
+                kind: Some("Pod".into()),
+                name: Some("web \"0\"".into()),
+                ..ObjectReference::default()
+            }),
+            message: Some(format!("back-off\n{name}")),
+            reason: Some("BackOff".into()),
+            count,
+            last_timestamp: Some(Time {
+                seconds: Some(self.clock.now().0 / 1000),
+                nanos: None,
+            }),
+            ..Event::default()
+        };
+        let observation = Observation {
+            event,
+            version,
+            is_gone: count.is_none(),
+        };
+        self.position.latest = version;
+        self.position.version = Some(version);
+        self.position.complete_until = self.clock.now().0;
+        let (mut position, observations) = (self.position.clone(), [observation]);
+        let kept = self
+            .keeper
+            .keep(&observations, "", &mut position, With::default());
+        kept.await.unwrap();
+        self.position = position;
+    }
+
+    async fn export(&self) -> String {
+        let mut lines = export::head(&self.keeper, "prod", "store-1").await.unwrap();
+        let mut next = None;
+        loop {
+            let page = export::page(&self.keeper, next.as_deref()).await.unwrap();
+            let page = page.unwrap();
+            lines.extend(page.lines);
+            next = page.more;
+            if next.is_none() {
+                return String::from_utf8(lines).unwrap();
+            }
+        }
+    }
+
+    async fn import(&self, lines: &str) -> Result<Imported, ImportError> {
+        let mut from = BufReader::new(lines.as_bytes());
+        import(&self.keeper, &mut from, &mut |_| {}).await
+    }
+
+    /// Everything but of which export it is.
+    async fn all(&self) -> Vec<(String, Vec<u8>)> {
+        let all = self
+            .keeper
+            .store
+            .list(ListRequest::default())
+            .await
+            .unwrap();
+        let all = all.records.into_iter();
+        let all = all.filter(|record| record.key != keys::IMPORTED);
+        all.map(|record| {
+            let key = String::from_utf8(record.key.to_vec()).unwrap();
+            (key, record.value.to_vec())
+        })
+        .collect()
+    }
+}
+
+/// An event with many versions, one that ended, one whose name was used again, and a gap.
+async fn filled() -> Place {
+    let mut place = place(1000);
+    place.observe("one", "uid-one", Some(1)).await;
+    for count in 1..300 {
+        place.observe("many", "uid-many", Some(count)).await;
+    }
+    place.observe("one", "uid-one", None).await;
+    place.observe("two", "uid-two", Some(1)).await;
+    place.observe("two", "uid-two", Some(2)).await;
+    place.observe("two", "uid-two-again", Some(1)).await;
+    let gap = Gap {
+        from: START + 5_000,
+        to: START + 7_000,
+        cause: Cause::Compacted,
+        namespace: String::new(),
+    };
+    let with = With {
+        gap: Some(&gap),
+        ..With::default()
+    };
+    let mut position = place.position.clone();
+    place
+        .keeper
+        .keep(&[], "", &mut position, with)
+        .await
+        .unwrap();
+    place
+}
+
+#[tokio::test]
+async fn an_export_has_everything_and_an_import_keeps_it_once() {
+    let from = filled().await;
+    let lines = from.export().await;
+    let to = place(1000);
+    to.clock.advance(HOUR);
+    let first = to.import(&lines).await.unwrap();
+    assert_eq!((first.versions, first.ends), (1 + 299 + 2 + 1, 1));
+    assert!(first.is_whole);
+    assert_eq!(to.export().await.lines().skip(1).collect::<Vec<_>>(), {
+        lines.lines().skip(1).collect::<Vec<_>>()
+    });
+    let all = to.all().await;
+    let expected = from.all().await;
+    // Which versions are in chunks may differ.
+    let keys = |all: &[(String, Vec<u8>)]| -> Vec<String> {
+        let keys = all.iter().map(|(key, _)| key.clone());
+        keys.filter(|key| !key.starts_with("\0version/")).collect()
+    };
+    assert_eq!(keys(&all), keys(&expected));
+    // Twice is as once, also after a part.
+    for part in [&lines[..lines.len() / 3], &lines] {
+        let again = to.import(part).await.unwrap();
+        assert_eq!((again.versions, again.ends), (0, 0));
+        assert_eq!(again.is_whole, part.len() == lines.len());
+    }
+    assert_eq!(to.all().await, all);
+}
+
+#[tokio::test]
+async fn an_import_continues_where_it_was_cut_off() {
+    let from = filled().await;
+    let lines = from.export().await;
+    for cut in (0..lines.len()).step_by(lines.len() / 7) {
+        let to = place(1000);
+        match to.import(&lines[..cut]).await {
+            Ok(part) => {
+                assert!(!part.is_whole);
+                // It was not followed as far as the export was.
+                assert_eq!(to.keeper.position("").await.unwrap(), None);
+            }
+            // Not even the first line is whole.
+            Err(ImportError::Line { line: 1, .. }) => {}
+            Err(error) => panic!("{cut}: {error}"),
+        }
+        let rest = to.import(&lines).await.unwrap();
+        assert!(rest.is_whole);
+        assert_eq!(
+            to.keeper.position("").await.unwrap(),
+            Some(from.position.clone())
+        );
+        let whole = to.export().await;
+        assert!(whole.lines().skip(1).eq(lines.lines().skip(1)), "{cut}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_followed_or_anothers_is_not_mixed() {
+    let mut from = filled().await;
+    let lines = from.export().await;
+    let followed = filled().await;
+    let error = followed.import(&lines).await.unwrap_err();
+    assert!(error.to_string().contains("as it was followed"), "{error}");
+
+    let to = place(1000);
+    to.import(&lines).await.unwrap();
+    let other = lines.replace("store-1", "store-2");
+    let error = to.import(&other).await.unwrap_err();
+    assert!(error.to_string().contains("another archive"), "{error}");
+    // A later export of the same archive adds what is new.
+    from.observe("many", "uid-many", Some(300)).await;
+    from.observe("two", "uid-two-third", Some(1)).await;
+    let later = from.export().await;
+    let added = to.import(&later).await.unwrap();
+    assert_eq!(added.versions, 2);
+    assert!(to.export().await.lines().skip(1).eq(later.lines().skip(1)));
+    // Unless it was followed since.
+    let mut position = to.keeper.position("").await.unwrap().unwrap();
+    position.latest += 1;
+    let kept = to.keeper.keep(&[], "", &mut position, With::default());
+    kept.await.unwrap();
+    from.observe("many", "uid-many", Some(301)).await;
+    let latest = from.export().await;
+    let error = to.import(&latest).await.unwrap_err();
+    assert!(error.to_string().contains("since the former"), "{error}");
+    assert_eq!(to.import(&later).await.unwrap().versions, 0);
+}
+
+#[tokio::test]
+async fn what_is_over_or_was_deleted_is_not_imported() {
+    let from = filled().await;
+    let lines = from.export().await;
+    // An hour after the last of them was observed.
+    let to = place(1);
+    to.clock.advance(400_000 + HOUR);
+    let imported = to.import(&lines).await.unwrap();
+    assert_eq!((imported.versions, imported.over), (0, 303));
+    let to = place(1000);
+    to.import(&lines).await.unwrap();
+    to.keeper.forget("shop/many".into(), None).await.unwrap();
+    let again = to.import(&lines).await.unwrap();
+    assert_eq!((again.versions, again.forgotten), (0, 299));
+}
+
+#[tokio::test]
+async fn what_is_no_export_is_refused_by_its_line() {
+    let from = filled().await;
+    let lines = from.export().await;
+    let to = place(1000);
+    let wrong = |at: usize, with: &str| {
+        let mut all: Vec<_> = lines.lines().collect();
+        all[at] = with;
+        all.join("\n") + "\n"
+    };
+    for (text, line, why) in [
+        ("{}\n".to_owned(), 1, "not the beginning"),
+        (String::new(), 1, "empty"),
+        (
+            lines.replacen("\"form\":1", "\"form\":9", 1),
+            1,
+            "the form is 9",
+        ),
+        (wrong(3, "{}"), 4, "missing field `kind`"),
+        (wrong(3, "{\"kind\":\"Version\"}"), 4, "missing field"),
+    ] {
+        let error = to.import(&text).await.unwrap_err().to_string();
+        let place = format!("line {line}: ");
+        assert!(error.starts_with(&place) && error.contains(why), "{error}");
+    }
+}

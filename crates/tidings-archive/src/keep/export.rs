@@ -1,0 +1,156 @@
+//! Reads everything that is kept of a cluster, page by page, as the lines of an export.
+//!
+//! A page begins at a place, `NUMBER/namespace/name`: a record of an event, counted from its oldest
+//! chunk. Records in front of the newest one do not change, so that every version is read once,
+//! beside a follower that writes. An event that makes room for another with its name moves to a
+//! name behind it, and is not passed over.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::json;
+use tidings_store::{Fault, ListRequest, ReadError, Record as Stored, Store};
+
+use super::coverage::Coverage;
+use super::exchange::{self, FORM};
+use super::keeper::Keeper;
+use super::keys;
+use crate::version::record::Record;
+
+/// Bytes of lines at which a page ends, with the record that reaches them.
+const PAGE_BYTES_MAX: usize = 1 << 20;
+/// Events that are read at once.
+const EVENTS_READ: usize = 50;
+
+/// A page of an export.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Whole lines.
+    pub lines: Vec<u8>,
+    /// Where the next page begins, if there is one.
+    pub more: Option<String>,
+}
+
+/// Where a page begins: at a record of the event under a key.
+#[derive(Clone, Debug)]
+struct Place {
+    number: u64,
+    key: String,
+}
+
+impl Place {
+    fn parse(text: &str) -> Option<Self> {
+        let (number, key) = text.split_once('/')?;
+        let number = number.parse().ok()?;
+        let key = Some(key).filter(|key| key.contains('/') && !keys::is_own(key.as_bytes()))?;
+        Some(Self {
+            number,
+            key: key.to_owned(),
+        })
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.number, self.key)
+    }
+}
+
+/// The first line.
+pub(crate) async fn head(
+    keeper: &Keeper,
+    name: &str,
+    identity: &str,
+) -> Result<Vec<u8>, ReadError> {
+    let mut head = Coverage::read(keeper).await?.to_json(name);
+    let now = keeper.clock.now().0;
+    head["form"] = json!(FORM);
+    head["store"] = json!(identity);
+    head["exportedAt"] = json!(
+        Timestamp::from_millisecond(now)
+            .unwrap_or_default()
+            .to_string()
+    );
+    let mut line = head.to_string().into_bytes();
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// A page; the first one without a place. `None` if that is not a place.
+pub(crate) async fn page(
+    keeper: &Keeper,
+    place: Option<&str>,
+) -> Result<Option<Exported>, ReadError> {
+    let mut page = Exported::default();
+    let mut after = Bytes::from_static(keys::BEFORE_EVENTS);
+    if let Some(place) = place {
+        let Some(place) = Place::parse(place) else {
+            return Ok(None);
+        };
+        after = Bytes::from(place.key.clone());
+        if let Some(found) = keeper.store.get(after.clone()).await? {
+            page.more = event(keeper, &found, place.number, &mut page.lines).await?;
+            if page.more.is_some() {
+                return Ok(Some(page));
+            }
+        }
+    }
+    loop {
+        let request = ListRequest::default().after(after).limit(EVENTS_READ);
+        let found = keeper.store.list(request).await?;
+        let Some(last) = found.records.last() else {
+            exchange::write_complete(&mut page.lines);
+            return Ok(Some(page));
+        };
+        after = last.key.clone();
+        for found in &found.records {
+            page.more = event(keeper, found, 0, &mut page.lines).await?;
+            if page.more.is_some() {
+                return Ok(Some(page));
+            }
+        }
+    }
+}
+
+/// Appends what is kept of an event from one of its records on; where the page ends, if it does.
+async fn event(
+    keeper: &Keeper,
+    found: &Stored,
+    from: u64,
+    lines: &mut Vec<u8>,
+) -> Result<Option<String>, ReadError> {
+    let key = String::from_utf8_lossy(&found.key);
+    let damaged = |why: String| ReadError::from(Fault::Corrupt(format!("{key}: {why}")));
+    let newest = Record::decode(&found.value).map_err(|why| damaged(why.to_string()))?;
+    let id = keys::id(&String::from_utf8_lossy(&newest.uid), &found.key);
+    for number in from..=newest.chunks {
+        let chunk;
+        let record = if number == newest.chunks {
+            &newest
+        } else {
+            // The first ones end before the event does.
+            let Some(found) = keeper.store.get(keys::chunk(&id, number)).await? else {
+                continue;
+            };
+            chunk = Record::decode(&found.value).map_err(|why| damaged(why.to_string()))?;
+            &chunk
+        };
+        let versions: Result<Vec<_>, _> = record.versions().collect();
+        let versions = versions.map_err(|why| damaged(why.to_string()))?;
+        for (version, event) in versions.into_iter().rev() {
+            exchange::write_version(&key, version, &event, lines).map_err(damaged)?;
+        }
+        if number == newest.chunks
+            && let Some(gone) = newest.gone
+        {
+            exchange::write_end(&key, &newest.uid, gone, lines);
+        }
+        if lines.len() >= PAGE_BYTES_MAX {
+            let place = Place {
+                number: number + 1,
+                key: key.into_owned(),
+            };
+            return Ok(Some(place.to_string()));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,367 @@
+//! Puts an export into a cluster's store: every version with its time, ends, gaps, and how far the
+//! cluster was followed.
+//!
+//! Invariants: a version that is there already changes nothing, so that an import can be done again
+//! from its beginning, which is how it continues; how far the cluster was followed is written when
+//! everything up to there is kept; events that are of another archive, or were followed here, are
+//! not mixed with those of the export.
+
+use std::io::{BufRead, Read};
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use k8s_pb::api::core::v1::Event;
+use serde::{Deserialize, Serialize};
+use tidings_api::codec;
+use tidings_store::embedded::OpenError;
+use tidings_store::{
+    ListRequest, NewRecord, ReadError, Store, UnixMillis, VALUE_LEN_MAX, Write, WriteError,
+};
+
+use super::coverage::Coverage;
+use super::exchange::{self, FORM, Head, Said};
+use super::keeper::{Batch, KeepError, Keeper, index, json, parse};
+use super::keys;
+use super::position::Position;
+use crate::version::record::{Record, Version};
+
+/// Longest line. A value has at most half of [`VALUE_LEN_MAX`], and JSON is longer than protobuf.
+const LINE_LEN_MAX: u64 = 8 * VALUE_LEN_MAX as u64;
+/// Lines that are put into the store together, if those of one event end there; and at most.
+const BATCH: usize = 500;
+const BATCH_MAX: usize = 5000;
+/// Tries to commit a batch beside users who delete.
+const TRIES: usize = 16;
+
+/// What became of an export's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Versions that were kept.
+    pub versions: u64,
+    /// Versions and ends that were there already.
+    pub seen_before: u64,
+    /// Ends that were noted.
+    pub ends: u64,
+    /// Versions of events whose time is over by the rules here.
+    pub over: u64,
+    /// Versions of events that were deleted here.
+    pub forgotten: u64,
+    /// Versions that are too large.
+    pub too_large: u64,
+    /// Whether the export was whole. If not, it can be imported again.
+    pub is_whole: bool,
+}
+
+/// Why an export was not imported, or not to its end. What was imported until then is kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The folder could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Opening panicked; the log says how.
+    #[error("opening the store panicked")]
+    Panicked,
+    /// The store could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The store could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The export could not be read.
+    #[error("read the export: {0}")]
+    Io(#[from] std::io::Error),
+    /// A line is not one of an export.
+    #[error("line {line}: {why}")]
+    Line {
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong, or what is expected.
+        why: String,
+    },
+    /// The cluster's folder has events that are not of this export.
+    #[error(
+        "the cluster has events already, {of}: import into another one, whose name is not taken"
+    )]
+    Taken {
+        /// Whose they are.
+        of: &'static str,
+    },
+}
+
+impl From<KeepError> for ImportError {
+    fn from(error: KeepError) -> Self {
+        match error {
+            KeepError::Read(error) => error.into(),
+            KeepError::Write(error) => error.into(),
+        }
+    }
+}
+
+/// What was imported into a store, and how far it was followed then.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Mark {
+    store: String,
+    exported_at: String,
+    positions: Vec<(String, Position)>,
+}
+
+/// Lines, one after another.
+struct Lines<'a> {
+    from: &'a mut (dyn BufRead + Send),
+    line: Vec<u8>,
+    number: u64,
+}
+
+impl Lines<'_> {
+    /// The next line that is whole.
+    fn next(&mut self) -> Result<Option<&[u8]>, ImportError> {
+        self.line.clear();
+        self.number += 1;
+        let mut from = (&mut *self.from).take(LINE_LEN_MAX);
+        from.read_until(b'\n', &mut self.line)?;
+        if self.line.ends_with(b"\n") {
+            return Ok(Some(&self.line));
+        }
+        if self.line.len() as u64 == LINE_LEN_MAX {
+            return Err(self.wrong(format!("it is longer than {LINE_LEN_MAX} bytes")));
+        }
+        Ok(None)
+    }
+
+    fn wrong(&self, why: String) -> ImportError {
+        ImportError::Line {
+            line: self.number,
+            why,
+        }
+    }
+}
+
+/// Imports the lines of an export, reading them on the caller's time.
+pub(crate) async fn import(
+    keeper: &Keeper,
+    from: &mut (dyn BufRead + Send),
+    told: &mut (dyn FnMut(&Imported) + Send),
+) -> Result<Imported, ImportError> {
+    let mut lines = Lines {
+        from,
+        line: Vec::new(),
+        number: 0,
+    };
+    let head = lines.next()?.map(serde_json::from_slice::<Head>);
+    let head = match head {
+        Some(Ok(head)) if head.form == FORM => head,
+        Some(Ok(head)) => {
+            let why = format!("the form is {}, known is {FORM}", head.form);
+            return Err(lines.wrong(why));
+        }
+        Some(Err(why)) => {
+            let why = format!("not the beginning of an export with versions: {why}");
+            return Err(lines.wrong(why));
+        }
+        None => return Err(lines.wrong("it is empty, or not whole".into())),
+    };
+    let mark = begin(keeper, &head).await?;
+    let mut imported = Imported::default();
+    let mut batch = Vec::new();
+    loop {
+        let said = match lines.next()? {
+            Some(line) => exchange::read(line).map_err(|why| lines.wrong(why))?,
+            None => break,
+        };
+        if let Said::Complete = said {
+            imported.is_whole = true;
+            break;
+        }
+        let is_next = batch
+            .last()
+            .is_none_or(|last| key_of(last) != key_of(&said));
+        if batch.len() >= BATCH_MAX || batch.len() >= BATCH && is_next {
+            keep(keeper, &batch, &mut imported).await?;
+            batch.clear();
+            told(&imported);
+        }
+        batch.push(said);
+    }
+    keep(keeper, &batch, &mut imported).await?;
+    if imported.is_whole {
+        finish(keeper, &head, mark).await?;
+    }
+    Ok(imported)
+}
+
+/// Looks whether the export may be put into this store, and notes whose it is.
+async fn begin(keeper: &Keeper, head: &Head) -> Result<Mark, ImportError> {
+    let key = Bytes::from_static(keys::IMPORTED);
+    let found = keeper.store.get(key.clone()).await?;
+    let found: Option<Mark> = found
+        .map(|found| parse(&found.value))
+        .transpose()
+        .map_err(ReadError::Fault)?;
+    let taken = |of| Err(ImportError::Taken { of });
+    let exported_at = head.exported_at.to_string();
+    let positions = positions(keeper).await?;
+    if let Some(mark) = found {
+        if mark.store != head.store {
+            return taken("from the export of another archive");
+        }
+        if mark.exported_at != exported_at && mark.positions != positions {
+            return taken("as it was followed since the former import");
+        }
+        return Ok(Mark {
+            exported_at,
+            ..mark
+        });
+    }
+    let events = ListRequest::default().after(keys::BEFORE_EVENTS).limit(1);
+    if !positions.is_empty() || !keeper.store.list(events).await?.records.is_empty() {
+        return taken("as it was followed");
+    }
+    let mark = Mark {
+        store: head.store.clone(),
+        exported_at,
+        positions,
+    };
+    let write = Write::put(key, NewRecord::new(json(&mark)));
+    keeper.store.write_all(vec![write]).await?;
+    Ok(mark)
+}
+
+async fn positions(keeper: &Keeper) -> Result<Vec<(String, Position)>, ReadError> {
+    Coverage::followed(keeper).await
+}
+
+/// Everything is kept: also how far the cluster was followed, unless it was followed since.
+async fn finish(keeper: &Keeper, head: &Head, mark: Mark) -> Result<(), ImportError> {
+    let mut writes = Vec::new();
+    for gap in head.gaps() {
+        let key = keys::gap(gap.from, &gap.namespace);
+        writes.push(Write::put(key, NewRecord::new(json(&gap))));
+    }
+    if mark.positions == positions(keeper).await? {
+        let mark = Mark {
+            positions: head.positions(),
+            ..mark
+        };
+        for (namespace, position) in &mark.positions {
+            let record = NewRecord::new(json(position));
+            writes.push(Write::put(keys::position(namespace), record));
+        }
+        if let Some(trimmed) = head.trimmed() {
+            let record = NewRecord::new(json(&trimmed));
+            writes.push(Write::put(keys::TRIMMED, record));
+        }
+        writes.push(Write::put(keys::IMPORTED, NewRecord::new(json(&mark))));
+    }
+    keeper.store.write_all(writes).await?;
+    Ok(())
+}
+
+fn key_of(said: &Said) -> Option<&Bytes> {
+    match said {
+        Said::Version { key, .. } | Said::End { key, .. } => Some(key),
+        Said::Complete => None,
+    }
+}
+
+/// Puts some lines into the store.
+async fn keep(keeper: &Keeper, said: &[Said], imported: &mut Imported) -> Result<(), ImportError> {
+    let mut tries = TRIES;
+    loop {
+        let mut batch = Batch::default();
+        let mut counts = *imported;
+        for said in said {
+            match said {
+                Said::Version {
+                    key,
+                    event,
+                    version,
+                } => {
+                    let version = (event.as_ref().clone(), *version);
+                    let what = observe(keeper, key, version, &mut batch).await?;
+                    *what(&mut counts) += 1;
+                }
+                Said::End { key, uid, gone } => {
+                    let slot = keeper.slot(key, &mut batch).await?;
+                    if slot.end(uid.as_bytes(), *gone) {
+                        counts.ends += 1;
+                    } else {
+                        counts.seen_before += 1;
+                    }
+                }
+                Said::Complete => {}
+            }
+        }
+        let (writes, over) = batch.writes(keeper.clock.now());
+        counts.over += over;
+        counts.versions = counts.versions.saturating_sub(over);
+        match keeper.store.write_all(writes).await {
+            Ok(_) => {
+                let counter = &keeper.counters.versions;
+                counter.fetch_add(counts.versions - imported.versions, Ordering::Relaxed);
+                *imported = counts;
+                return Ok(());
+            }
+            Err(
+                WriteError::Conflict { .. }
+                | WriteError::NotFound
+                | WriteError::AlreadyExists { .. }
+                | WriteError::AlreadyExpired { .. },
+            ) if tries > 0 => tries -= 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Which of the counts a version is of.
+type Counted = fn(&mut Imported) -> &mut u64;
+
+/// Adds a version to a batch, if it is not there.
+async fn observe(
+    keeper: &Keeper,
+    key: &Bytes,
+    (mut event, version): (Event, Version),
+    batch: &mut Batch,
+) -> Result<Counted, ReadError> {
+    let metadata = event.metadata.get_or_insert_default();
+    let uid = metadata.uid().to_owned();
+    let id = keys::id(&uid, key);
+    let index = index(&event);
+    let expires_at = keeper.end_of(&event, UnixMillis(version.observed_at));
+    let bytes = codec::encode_stored(&mut event);
+    if bytes.len() > VALUE_LEN_MAX / 2 {
+        return Ok(|counts| &mut counts.too_large);
+    }
+    let uid = Bytes::from(uid);
+    let holder = keeper.slot(key, batch).await?.record.as_ref();
+    if holder.is_some_and(|holder| holder.uid != uid) {
+        // Since the former import its name was used again.
+        let key = String::from_utf8_lossy(key);
+        let (namespace, name) = key.split_once('/').unwrap_or_default();
+        keeper.move_elder(namespace, name, batch).await?;
+    }
+    let slot = keeper.slot(key, batch).await?;
+    let Some(record) = slot.record.take() else {
+        if keeper.is_forgotten(&id, batch).await? {
+            return Ok(|counts| &mut counts.forgotten);
+        }
+        let record = Record::new(bytes, uid, version);
+        keeper
+            .slot(key, batch)
+            .await?
+            .change(record, index, expires_at);
+        return Ok(|counts| &mut counts.versions);
+    };
+    let place = |version: Version| (version.epoch, version.number);
+    if place(version) <= place(record.version) {
+        slot.record = Some(record);
+        return Ok(|counts| &mut counts.seen_before);
+    }
+    let (record, chunk) = record.followed_by(bytes, version);
+    slot.change(record, index, expires_at);
+    if let Some(chunk) = chunk {
+        batch.chunk(&id, chunk, expires_at);
+    }
+    Ok(|counts| &mut counts.versions)
+}

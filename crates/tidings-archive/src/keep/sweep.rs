@@ -1,0 +1,101 @@
+//! Ends that came while nothing was followed: of the events that lived when it was last followed,
+//! those that the list behind the gap does not have.
+//!
+//! Events that are found in such a list have its time noted with them. What remains is looked
+//! through by the time it was last seen, page by page, after the list, beside the watch. Events
+//! last seen longer ago than any event lives at the source are not looked at. What is to be done is
+//! in the store until it is done.
+
+use bytes::Bytes;
+use tidings_store::{Expected, ListRequest, NewestRequest, Store, UnixMillis, Write, WriteError};
+
+use super::keeper::{Batch, KeepError, Keeper, parse};
+use super::keys::{self, EARLIEST};
+use super::position::Unswept;
+use crate::version::record::Record;
+
+/// Events that are looked at together.
+const PAGE: usize = 500;
+/// Tries to commit beside a follower and users who delete.
+const TRIES: usize = 16;
+
+/// Notes all ends that are to be looked for; how many there were.
+pub(crate) async fn sweep(keeper: &Keeper) -> Result<u64, KeepError> {
+    let mut ends = 0;
+    let found = ListRequest::prefix(keys::UNSWEPT);
+    for found in keeper.store.list(found).await?.records {
+        let unswept: Unswept = parse(&found.value).map_err(tidings_store::ReadError::Fault)?;
+        let namespace = &found.key[keys::UNSWEPT.len()..];
+        ends += sweep_one(keeper, namespace, &unswept).await?;
+        let done = Write::delete(found.key).expecting(Expected::At(found.revision));
+        match keeper.store.write_all(vec![done]).await {
+            // Another gap ended meanwhile, and there is more to do.
+            Ok(_) | Err(WriteError::Conflict { .. } | WriteError::NotFound) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(ends)
+}
+
+async fn sweep_one(keeper: &Keeper, namespace: &[u8], unswept: &Unswept) -> Result<u64, KeepError> {
+    let prefix = match namespace {
+        [] => Bytes::new(),
+        namespace => [namespace, b"/"].concat().into(),
+    };
+    let mut ends = 0;
+    let mut after = None;
+    loop {
+        let request = NewestRequest {
+            prefix: prefix.clone(),
+            since: Some(UnixMillis(unswept.since).max(EARLIEST)),
+            after,
+            limit: PAGE,
+            ..NewestRequest::default()
+        };
+        let page = keeper.store.newest(request).await?;
+        let records = page.records.into_iter().filter(|found| {
+            let record = Record::decode(&found.value);
+            record.is_ok_and(|record| record.may_have_ended(unswept))
+        });
+        let keys = records.map(|found| found.key);
+        let keys: Vec<_> = keys
+            .chain(page.behind.into_iter().map(|(key, _)| key))
+            .collect();
+        ends += end(keeper, &keys, unswept).await?;
+        after = page.place;
+        if !page.more {
+            return Ok(ends);
+        }
+    }
+}
+
+/// Notes the ends of some events, as far as they have ended.
+async fn end(keeper: &Keeper, keys: &[Bytes], unswept: &Unswept) -> Result<u64, KeepError> {
+    let mut tries = TRIES;
+    loop {
+        let mut batch = Batch::default();
+        let mut ends = 0;
+        for key in keys {
+            // As it is now: it may have been observed meanwhile.
+            keeper.slot(key, &mut batch).await?;
+            ends += u64::from(batch.sweep(key, unswept, keeper.mirror_deletions));
+        }
+        if ends == 0 {
+            return Ok(0);
+        }
+        let (writes, _) = batch.writes(keeper.clock.now());
+        keeper.delete_chunks_of(&batch).await?;
+        match keeper.store.write_all(writes).await {
+            Ok(_) => {
+                keeper.count(&batch);
+                return Ok(ends);
+            }
+            Err(
+                WriteError::Conflict { .. }
+                | WriteError::NotFound
+                | WriteError::AlreadyExists { .. },
+            ) if tries > 0 => tries -= 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `tidings export --versions`: everything that an archive has of a cluster, as the lines that it
+//! gives out, page by page.
+//!
+//! The versions of an event come oldest first, so that the last line of an interrupted export says
+//! where it continues: in front of nothing that is in the file, and behind everything that is.
+
+use serde_json::Value;
+
+use super::super::archived;
+use super::super::cluster::{CommandError, Server};
+use super::file::Target;
+
+/// Copies everything that is behind the last line that there is already; how many versions and ends
+/// that were.
+pub(super) async fn copy(
+    server: &Server,
+    last: Option<&Value>,
+    target: &mut Target,
+    told: impl Fn(u64),
+) -> Result<u64, CommandError> {
+    Lines::behind(last).copy(server, target, told).await
+}
+
+/// Where a line is among those of its event: versions by their place at the source, and then ends.
+type Place = (bool, u64, u64);
+
+/// The lines that are wanted.
+#[derive(Default)]
+struct Lines {
+    /// The event and the place of the last line that there is already.
+    last: Option<(String, Place)>,
+    /// Whether the first line is there already.
+    has_head: bool,
+}
+
+fn event(line: &Value) -> Option<String> {
+    let text = |name: &str| line[name].as_str();
+    Some(format!("{}/{}", text("namespace")?, text("name")?))
+}
+
+fn place(line: &Value) -> Place {
+    let version = &line["event"]["metadata"]["resourceVersion"];
+    let number = version.as_str().and_then(|text| text.parse().ok());
+    let epoch = line["epoch"].as_u64();
+    let is_end = line["kind"] == "End";
+    (is_end, epoch.unwrap_or(0), number.unwrap_or(0))
+}
+
+impl Lines {
+    /// Those behind the last line of an export that was interrupted.
+    fn behind(last: Option<&Value>) -> Self {
+        Self {
+            last: last.and_then(|last| Some((event(last)?, place(last)))),
+            has_head: last.is_some(),
+        }
+    }
+
+    fn is_wanted(&self, line: &Value) -> bool {
+        if line["kind"] == "Coverage" {
+            return !self.has_head;
+        }
+        let Some((last, at)) = &self.last else {
+            return true;
+        };
+        event(line).is_none_or(|event| event != *last || place(line) > *at)
+    }
+
+    /// Copies the lines; how many versions and ends there were.
+    async fn copy(
+        &mut self,
+        server: &Server,
+        target: &mut Target,
+        told: impl Fn(u64),
+    ) -> Result<u64, CommandError> {
+        let from = self.last.as_ref().map(|(event, _)| event.clone());
+        let mut query = from.map(|from| ("from", from));
+        let mut count = 0;
+        loop {
+            let pairs = query.iter().map(|(name, value)| (*name, value.as_str()));
+            let page = archived::export(server, &pairs.collect::<Vec<_>>()).await?;
+            let mut is_whole = false;
+            query = None;
+            for line in page.lines() {
+                let value: Value =
+                    serde_json::from_str(line).map_err(|error| CommandError::Unreadable {
+                        what: "read the lines of the archive".to_owned(),
+                        why: error.to_string(),
+                    })?;
+                if let Some(more) = value["continue"].as_str() {
+                    query = Some(("continue", more.to_owned()));
+                    continue;
+                }
+                is_whole |= value["kind"] == "Complete";
+                if self.is_wanted(&value) {
+                    target.write_line(line)?;
+                    count += u64::from(event(&value).is_some());
+                }
+            }
+            target.flush()?;
+            told(count);
+            if is_whole {
+                return Ok(count);
+            }
+            if query.is_none() {
+                return Err(CommandError::Unreadable {
+                    what: "read the lines of the archive".to_owned(),
+                    why: "a page says neither where the next one begins nor that it is the last"
+                        .to_owned(),
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn version(name: &str, epoch: u64, number: &str) -> Value {
+        json!({
+            "kind": "Version", "namespace": "shop", "name": name, "epoch": epoch,
+            "event": {"metadata": {"resourceVersion": number}},
+        })
+    }
+
+    #[test]
+    fn an_export_goes_on_behind_its_last_line() {
+        let head = json!({"kind": "Coverage"});
+        let end = json!({"kind": "End", "namespace": "shop", "name": "a", "resourceVersion": "99"});
+        let lines = [
+            head,
+            version("a", 0, "9"),
+            version("a", 0, "10"),
+            version("a", 1, "3"),
+            end,
+            version("b", 0, "1"),
+        ];
+        assert!(lines.iter().all(|line| Lines::behind(None).is_wanted(line)));
+        for at in 0..lines.len() {
+            let behind = Lines::behind(Some(&lines[at]));
+            let wanted: Vec<_> = lines.iter().map(|line| behind.is_wanted(line)).collect();
+            // What is of an event before that of the last line is not asked for.
+            for (other, wanted) in wanted.into_iter().enumerate() {
+                let is_asked = other <= 4 || at < 5;
+                assert!(
+                    !is_asked || at == 5 && other > 0 || wanted == (other > at),
+                    "{at} {other}"
+                );
+            }
+        }
+    }
+}
