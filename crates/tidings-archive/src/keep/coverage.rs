@@ -24,7 +24,8 @@ pub struct Coverage {
     /// Events kept.
     pub events: u64,
     /// The beginning of the hour in which the oldest of them was last seen, in milliseconds since
-    /// 1970, if there is any: what retention has left.
+    /// 1970, if there is any: what retention has left. It may be earlier while the space of events
+    /// whose time is over is not given back.
     pub kept_since: Option<i64>,
     /// Bytes on disk.
     pub disk_bytes: u64,
