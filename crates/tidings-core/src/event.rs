@@ -1,5 +1,5 @@
-//! An event on its way from a recorder to a sink: small, shared, immutable, and a wire type only
-//! for those who ask.
+//! An event between recorder and sink: small, shared and immutable, converted to the wire type on
+//! request.
 //!
 //! Invariant: an event never changes after it was made. What correlation adds (a count, the name of
 //! the first occurrence, a combined message) lives beside it, in [`Occurrence`](crate::Occurrence).
@@ -26,7 +26,7 @@ use crate::{EventName, EventSource, NameStamps, Reference};
 /// requests beyond 3 MiB, and a character may take six bytes in JSON.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
 
-/// The longest reason and action, in bytes: words for programs to look for.
+/// The longest reason and action, in bytes: these are words for programs.
 const WORD_BYTES_MAX: usize = 1024;
 
 /// How many of the texts, in packed order, are: type.
@@ -78,8 +78,8 @@ impl std::str::FromStr for EventType {
     }
 }
 
-/// Where events about cluster-scoped objects (nodes, namespaces, …) go: an event itself always lies
-/// in a namespace.
+/// The namespace of events about cluster-scoped objects (nodes, namespaces, …), as an event always
+/// has a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClusterScopedNamespace {
     /// `default`, as client-go does.
@@ -95,11 +95,11 @@ pub enum ClusterScopedNamespace {
     Fixed(FixedNamespace),
 }
 
-/// A namespace that can exist, for [`ClusterScopedNamespace::Fixed`].
+/// A valid namespace, for [`ClusterScopedNamespace::Fixed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedNamespace(Arc<str>);
 
-/// A namespace that cannot exist.
+/// An invalid namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no namespace can be called {0:?}: at most 63 lower-case letters, digits and '-', starting and ending with a letter or digit"
@@ -110,7 +110,7 @@ impl ClusterScopedNamespace {
     /// Events about cluster-scoped objects go to `namespace`. The API server accepts this of an
     /// event whose `involvedObject` names that namespace too, so it does; `kubectl describe` of the
     /// object, which looks for events about an object without a namespace, will not find them.
-    /// `default` and `kube-system` need no such thing and are the same as the variants for them.
+    /// `default` and `kube-system` are the same as the variants for them.
     ///
     /// # Errors
     ///
@@ -127,12 +127,12 @@ impl ClusterScopedNamespace {
     }
 }
 
-/// What a new event is made of.
+/// The fields of a new event.
 #[derive(Clone, Copy)]
 pub struct NewEvent<'a> {
-    /// Who reports it.
+    /// The reporting component and host.
     pub source: &'a EventSource,
-    /// What it is about.
+    /// The object that it is about.
     pub regarding: &'a Reference,
     /// A second object that takes part.
     pub related: Option<&'a Reference>,
@@ -142,13 +142,13 @@ pub struct NewEvent<'a> {
     pub reason: &'a str,
     /// What was done or failed; empty for none.
     pub action: &'a str,
-    /// What a person should read. Written once, straight into the event.
+    /// The text for people. Formatted once, directly into the event.
     pub message: &'a dyn fmt::Display,
     /// Annotations of the event object.
     pub annotations: Option<&'a Arc<BTreeMap<String, String>>>,
     /// Labels of the event object.
     pub labels: Option<&'a Arc<BTreeMap<String, String>>>,
-    /// Where the event goes when `regarding` names no namespace.
+    /// The event's namespace if `regarding` has no namespace.
     pub cluster_scoped_namespace: &'a ClusterScopedNamespace,
     /// Texts longer than this many bytes are cut on a character boundary and end in
     /// [`TRUNCATION_MARKER`]. Reason and action are cut at 1,024 bytes in any case.
@@ -518,7 +518,7 @@ impl Event {
             .unwrap_or_else(|| self.0.regarding.namespace())
     }
 
-    /// Who reports it.
+    /// The reporting component and host.
     pub fn source(&self) -> &EventSource {
         &self.0.source
     }

@@ -1,8 +1,8 @@
-//! What keeps an event from being refused: texts cut, names made valid, and labels and annotations
-//! the API server would refuse left out.
+//! Changes that prevent the API server from refusing an event: texts are cut, names are made valid,
+//! and invalid labels and annotations are omitted.
 //!
-//! An event is never lost for what is wrong with a part of it, and what was left out or cut can be
-//! seen on it. The rules are those of [`validate`](crate::validate): lenient for events without an
+//! An event is never lost because a part of it is invalid, and the event shows what was omitted or
+//! cut. The rules are those of [`validate`](crate::validate): lenient for events without an
 //! `eventTime`, strict for those with one.
 
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use crate::validate::{
     ANNOTATIONS_BYTES_MAX, LABEL_BYTES_MAX, WORD_BYTES_MAX, check_label_value, check_qualified_name,
 };
 
-/// What a text that had to be cut ends in.
+/// The end of a text that was cut.
 pub const TRUNCATION_MARKER: &str = "…(truncated)";
 
 /// The annotation that lists labels and annotations left out because the API server would have

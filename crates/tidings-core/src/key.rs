@@ -1,10 +1,10 @@
-//! What makes two events the same: a comparison of typed fields, never of strings joined together.
+//! Keys, which define when two events are the same: by typed fields, never by joined strings.
 //!
-//! A [`Projection`] says which fields of an event take part, a [`Key`] is an event seen through
-//! one. A key holds the shared event itself, so it costs no allocation; its hash is computed once,
-//! and two keys are equal only if every field that takes part is equal. client-go joins the fields
-//! into one string without a separator (`getEventKey`, `getSpamKey`,
-//! `EventAggregatorByReasonFunc`), so that different events can share a key.
+//! A [`Projection`] selects fields of an event; a [`Key`] is an event together with a projection. A
+//! key holds the shared event itself, so it needs no allocation; its hash is computed once, and two
+//! keys are equal only if all selected fields are equal. client-go joins the fields into one string
+//! without a separator (`getEventKey`, `getSpamKey`, `EventAggregatorByReasonFunc`), so that
+//! different events can share a key.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::reference::{ALL_FIELDS, OBJECT_FIELDS, PART_FIELDS};
 use crate::source::{COMPONENT_FIELDS, REPORTING_FIELDS};
 use crate::{Event, Reference};
 
-/// Which fields of an event count: the number of leading ones in each packed group, and others.
+/// The selected fields of an event: the number of leading fields in each packed group, and others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Projection {
     /// Of the source: component, host | reportingController, reportingInstance.

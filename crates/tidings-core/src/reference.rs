@@ -1,4 +1,4 @@
-//! What an event is about: client-go's `tools/reference`, as a value that is cheap to clone and to
+//! References to objects: client-go's `tools/reference`, as a value that is cheap to clone and to
 //! compare.
 
 use std::fmt;
@@ -25,8 +25,8 @@ pub(crate) const ALL_FIELDS: usize = 7;
 /// A reference to the object an event is about: kind, namespace, name, uid, apiVersion,
 /// resourceVersion and fieldPath.
 ///
-/// Cloning it copies a pointer: make one per object where many events are recorded about it.
-/// The Kubernetes name is `ObjectReference`; every field may be empty.
+/// Cloning it copies a pointer: make one for an object about which many events are recorded. The
+/// Kubernetes name is `ObjectReference`; every field may be empty.
 ///
 /// ```
 /// use tidings_core::{Reference, ReferenceFields};
@@ -68,8 +68,7 @@ pub struct ReferenceFields<'a> {
 }
 
 impl Reference {
-    /// A reference made of `fields`. Nothing is checked: client-go too takes an `ObjectReference`
-    /// as it is.
+    /// A reference with these fields, which are not checked, as in client-go.
     pub fn new(fields: ReferenceFields<'_>) -> Self {
         let ReferenceFields {
             kind,

@@ -1,8 +1,7 @@
-//! The recorder: what a program holds to record events with.
+//! The recorder: the handle by which a program records events.
 //!
-//! Invariant: no call ever waits, fails loudly or panics. An event that cannot be recorded is
-//! counted by cause and logged, and the program continues; [`EventBuilder::try_send`] is for those
-//! who want to know.
+//! Invariant: no call ever waits, panics or disturbs the program. An event that cannot be recorded
+//! is counted by cause and logged; [`EventBuilder::try_send`] returns the error instead.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -27,14 +26,14 @@ use crate::mux::{Mux, Published};
 use crate::object::ToReference;
 use crate::sampling::is_sampled;
 
-/// The names of all events of this process are made of these stamps, so that no two are the same.
+/// All events of this process get their names from these stamps, so that no two names are the same.
 pub(crate) fn name_stamps() -> Arc<NameStamps> {
     static STAMPS: LazyLock<Arc<NameStamps>> =
         LazyLock::new(|| Arc::new(NameStamps::new(entropy())));
     Arc::clone(&STAMPS)
 }
 
-/// What all recorders of one broadcaster share.
+/// Shared by all recorders of one broadcaster.
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) mux: Arc<Mux>,
@@ -49,7 +48,7 @@ pub(crate) struct Intake {
     follow_spans: bool,
     /// How many sinks are written to.
     sinks: watch::Receiver<usize>,
-    /// Nothing is written: recorded events count as delivered.
+    /// Events are not written, but count as delivered.
     delivers: bool,
 }
 
@@ -71,8 +70,7 @@ impl Intake {
         })
     }
 
-    /// One whose events are never written; a waiting caller is told at once that they are
-    /// delivered.
+    /// An intake whose events are never written; a waiting caller gets `Delivered` at once.
     pub(crate) fn delivering(options: &BroadcasterOptions) -> Arc<Self> {
         let (_, no_sinks) = watch::channel(0);
         let mut intake = Self::new(options, no_sinks);
@@ -92,7 +90,7 @@ impl Intake {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Says how many sinks took the event, if there are any.
+    /// Returns the number of sinks that took the event, if there are any sinks.
     fn publish(&self, event: Event, event_type: EventType) -> Result<Option<usize>, RecordError> {
         if self.delivers
             && let Some(context) = Context::of(event.context())
@@ -117,8 +115,8 @@ impl Intake {
         result
     }
 
-    /// Counts events that full queues kept from watchers; logs the first, and then ever more
-    /// rarely.
+    /// Counts events that watchers missed because their queues were full; logs the first, then ever
+    /// fewer.
     #[cold]
     fn missed(&self, watchers: u64) {
         self.metrics.queue_full(watchers);
@@ -163,7 +161,7 @@ impl Recorder {
         Self { intake, source }
     }
 
-    /// Who this recorder reports as.
+    /// The source that this recorder reports as.
     pub fn source(&self) -> &EventSource {
         &self.source
     }
@@ -174,8 +172,8 @@ impl Recorder {
     /// people, written once, straight into the event. client-go's `Event` and, with `format_args!`,
     /// its `Eventf`.
     ///
-    /// The event goes to the namespace of the object, and is lost, counted and logged when the
-    /// object cannot be referred to, the broadcaster is shut down, or the queues are full.
+    /// The event goes to the namespace of the object. It is lost if the object cannot be referred
+    /// to, the broadcaster is shut down, or the queues are full; each loss is counted and logged.
     pub fn event<Kind>(
         &self,
         object: &impl ToReference<Kind>,
@@ -251,13 +249,13 @@ impl Recorder {
         self.record(object, event_type, reason, &message, Some(at), None);
     }
 
-    /// Records that `reason` happened to `object`, and waits until it is known what became of it:
-    /// written, counted on an earlier event, or given up. For the few who need to know, such as a
-    /// program that ends next; a reconcile loop should not wait for its events.
+    /// Records that `reason` happened to `object`, and waits for the outcome: written, counted on
+    /// an earlier event, or given up. For programs that need to know, such as one that is about to
+    /// exit; a reconcile loop should not wait for its events.
     ///
     /// The event is recorded by the call, whether the future is awaited or dropped. It is written
-    /// at once and by itself, whatever waits to be written in one with others, and with the tries
-    /// of every write: while the server is down the wait takes minutes, so limit it with
+    /// at once and by itself, even where other events would wait to be written together, and it is
+    /// retried like every write: while the server is down the wait takes minutes, so limit it with
     /// `tokio::time::timeout`. More in [`EventBuilder::send_and_wait`].
     ///
     /// ```no_run
@@ -289,7 +287,7 @@ impl Recorder {
         )
     }
 
-    /// Starts an event with whatever else it can carry; [`EventBuilder::send`] records it.
+    /// Begins an event with more fields; [`EventBuilder::send`] records it.
     pub fn build<'a, Kind, T: ToReference<Kind>>(
         &'a self,
         object: &T,
@@ -348,7 +346,7 @@ impl Recorder {
             None
         };
         match self.publish_with(part, context)? {
-            // Other watchers may have seen it, but it will not be written.
+            // Other watchers may have received it, but it will not be written.
             Some(0) => Err(RecordError::QueueFull),
             _ => Ok(()),
         }
@@ -418,7 +416,7 @@ impl Recorder {
     }
 }
 
-/// What differs from event to event of one recorder.
+/// The fields that differ between events of one recorder.
 struct Part<'a> {
     regarding: &'a Reference,
     related: Option<&'a Reference>,
@@ -431,7 +429,7 @@ struct Part<'a> {
     at: Option<Timestamp>,
 }
 
-/// An event in the making, with everything it can carry.
+/// An event that is being built, with all the fields it can have.
 ///
 /// ```
 /// # use tidings::{Broadcaster, EventSource, EventType::Warning};
@@ -464,7 +462,7 @@ pub struct EventBuilder<'a> {
 }
 
 impl<'a> EventBuilder<'a> {
-    /// What a person should read.
+    /// The text for people.
     pub fn message(mut self, message: impl fmt::Display) -> Self {
         self.message.clear();
         // A Display that fails keeps what it wrote so far: an event with half a message beats no
@@ -479,8 +477,8 @@ impl<'a> EventBuilder<'a> {
         self
     }
 
-    /// The part of the object that is meant, such as `spec.containers{nginx}`. client-go's
-    /// `GetPartialReference`.
+    /// The part of the object that the event is about, such as `spec.containers{nginx}`.
+    /// client-go's `GetPartialReference`.
     pub fn field_path(mut self, field_path: &str) -> Self {
         self.regarding = self
             .regarding
@@ -488,8 +486,8 @@ impl<'a> EventBuilder<'a> {
         self
     }
 
-    /// A second object that takes part. One that cannot be referred to is logged and left out; the
-    /// event is sent all the same.
+    /// A second object that is involved. If it cannot be referred to, this is logged and the event
+    /// is sent without it.
     pub fn related<Kind, T: ToReference<Kind>>(mut self, object: &T) -> Self {
         match object.to_reference() {
             Ok(related) => self.related = Some(related),
@@ -519,7 +517,7 @@ impl<'a> EventBuilder<'a> {
         self
     }
 
-    /// Records the event. What goes wrong is counted and logged, as with [`Recorder::event`].
+    /// Records the event. Failures are counted and logged, as with [`Recorder::event`].
     pub fn send(self) {
         let recorder = self.recorder;
         match &self.regarding {
@@ -534,10 +532,10 @@ impl<'a> EventBuilder<'a> {
         }
     }
 
-    /// Records the event, or says why it was not. What goes wrong is counted, but not logged.
+    /// Records the event, or returns why it was not recorded. Failures are counted, but not logged.
     ///
-    /// `Ok` means that it is on its way to one sink at least, if there is any; what becomes of it,
-    /// [`Broadcaster::shutdown`](crate::Broadcaster::shutdown) reports.
+    /// `Ok` means that at least one sink, if there is any, has the event in its queue;
+    /// [`Broadcaster::shutdown`](crate::Broadcaster::shutdown) reports its outcome.
     ///
     /// # Errors
     /// The object cannot be referred to, the broadcaster is shut down, or the queues of all sinks
@@ -547,12 +545,11 @@ impl<'a> EventBuilder<'a> {
         self.record()
     }
 
-    /// Records the event, now, and waits until it is known what became of it. See
-    /// [`Recorder::record_and_wait`].
+    /// Records the event now, and waits for its outcome. See [`Recorder::record_and_wait`].
     ///
     /// # Errors
-    /// Those of [`EventBuilder::try_send`], of which [`RecordError::QueueFull`] is meant of the
-    /// sinks; [`RecordError::NoSink`] when nothing writes events; [`RecordError::Abandoned`] when
+    /// Those of [`EventBuilder::try_send`], where [`RecordError::QueueFull`] concerns the sinks
+    /// only; [`RecordError::NoSink`] when no sink writes events; [`RecordError::Abandoned`] when
     /// the broadcaster ended before the event was written.
     pub fn send_and_wait(
         self,

@@ -1,5 +1,5 @@
-//! Events that differ in nothing but their message: from the tenth on they are combined into one.
-//! client-go's `EventAggregator`.
+//! Similar events, which differ only in their message: from the tenth on they are combined into
+//! one. client-go's `EventAggregator`.
 //!
 //! A group takes members until it has one less than are combined; then it is full, and every event
 //! that is not one of its members is combined. A repeated member continues to be counted by

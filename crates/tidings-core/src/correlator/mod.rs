@@ -1,12 +1,12 @@
-//! Which events are written, and as what: similar ones are combined, repeats counted, floods
-//! filtered. client-go's `EventCorrelator` (`tools/record/events_cache.go`).
+//! Correlation: similar events are combined, repeats are counted, floods are filtered. client-go's
+//! `EventCorrelator` (`tools/record/events_cache.go`).
 //!
 //! ```text
 //!   event ─▶ aggregate ─▶ spam filter ─▶ count ─▶ Create | Patch | filtered
 //! ```
 //!
-//! Everything is decided from the arguments: no clock is read and nothing is random, so the same
-//! calls give the same answers. A filtered event is counted all the same.
+//! Decisions depend only on the arguments, not on a clock or randomness, so the same calls give the
+//! same results. A filtered event is counted, too.
 
 mod aggregate;
 mod count;

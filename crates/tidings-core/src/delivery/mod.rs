@@ -1,4 +1,4 @@
-//! The delivery machine: which write goes out next, and what becomes of it. Pure bookkeeping; the
+//! The delivery state machine: which write is sent next, and what follows from its answer. The
 //! caller does the writing.
 //!
 //! ```text
@@ -10,17 +10,17 @@
 //!         settled: dropped └────────────────────────────── wait for another try
 //! ```
 //!
-//! Events of one key share a lane. At most one write of a lane is in flight, and they go out in the
-//! order they were offered: no later count is sent before it is known, or given up to know, what
-//! became of an earlier one. Lanes take turns; a lane that waits for another try holds up no other.
+//! Events of one key share a lane. At most one write of a lane is in flight, in the order in which
+//! events were offered, so no later count is sent before the outcome of an earlier one is known or
+//! given up. Lanes take turns; a lane that waits for a retry does not delay others.
 //!
-//! A write that had no answer may still be done, after one that was sent later. Nothing here can
-//! prevent that: the sink has the server refuse it (ADR 8).
+//! A write without an answer may still be executed, even after a later one. This cannot be
+//! prevented here; the sink makes the server refuse it (ADR 8).
 //!
-//! What is written follows from what is known of the object at the server: a create that was
-//! answered makes patches of the lane's later events, a patch of something that is gone becomes a
-//! create, a create whose first answer was lost is not taken for another client's event, and a
-//! repeat that is to be created but is there already is patched.
+//! The kind of a write follows from what is known of the object at the server: after a create,
+//! later events of the lane are patches; a patch of a missing object becomes a create; a create
+//! that finds its own earlier attempt has succeeded; and a repeat that finds its object existing
+//! becomes a patch.
 //!
 //! Invariants: offered = delivered + aggregated + dropped + pending; no more than
 //! [`DeliveryOptions::workers`] writes in flight; no more events and bytes held than

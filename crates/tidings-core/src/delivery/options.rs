@@ -1,20 +1,20 @@
-//! How a delivery is bounded and how it tries, checked before it starts.
+//! Options of a delivery: bounds and retries.
 
 use std::time::Duration;
 
 use crate::{Backoff, RetryPolicy};
 
-/// Who goes when a queue is full.
+/// Which event is dropped when the queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// The event that does not fit any more.
+    /// The new event.
     #[default]
     DropNewest,
-    /// What has waited longest for its turn, as often as needed. What is being written stays.
+    /// The events that have waited longest, as many as necessary, except those being written.
     DropOldest,
 }
 
-/// How events are delivered. Every bound of it is here.
+/// Options of a delivery, with all its bounds.
 ///
 /// ```
 /// use tidings_core::{DeliveryOptions, Overflow};
@@ -25,20 +25,20 @@ pub enum Overflow {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryOptions {
-    /// How many writes may be in flight at once, 1 to 1024. Default 8.
+    /// Maximum concurrent writes, 1 to 1024. Default 8.
     pub workers: usize,
-    /// How many events may wait or be in flight, at least 1. Default 32,768.
+    /// Maximum pending events, waiting or in flight, at least 1. Default 32,768.
     pub pending_events_max: usize,
-    /// How many bytes these may take, at least 1. Default 32 MiB.
+    /// Maximum bytes of these events, at least 1. Default 32 MiB.
     pub pending_bytes_max: usize,
-    /// Who goes when either bound is reached. Default the newest.
+    /// Which event is dropped when either bound is reached. Default the new one.
     pub overflow: Overflow,
-    /// Whether an event that waits is replaced by a later one of the same key: counts and
-    /// timestamps are absolute, so the later says it all. What became of the earlier one then
-    /// decides whether the later is a create or a patch. Without this every event is written, as it
-    /// was correlated. Default true.
+    /// Whether a waiting event is replaced by a later one of the same key, which has all its
+    /// information, as counts and timestamps are absolute. The outcome of the earlier one decides
+    /// whether the later is a create or a patch. Otherwise every event is written as it was
+    /// correlated. Default true.
     pub coalesce: bool,
-    /// How failed writes are tried again.
+    /// How failed writes are retried.
     pub retry: RetryPolicy,
     /// Writing pauses altogether, but for one probe at a time, when this many keys have found the
     /// server out of reach one after the other: a server that is down then costs few requests,
@@ -101,10 +101,10 @@ impl DeliveryOptions {
         }
     }
 
-    /// Whether every option is acceptable.
+    /// Checks the options.
     ///
     /// # Errors
-    /// Names the first option that is not, and what is accepted.
+    /// Names the first invalid option, and what it accepts.
     pub fn validate(&self) -> Result<(), InvalidDeliveryOptions> {
         let check = |ok: bool, option, accepted| {
             if ok {
@@ -152,7 +152,7 @@ impl DeliveryOptions {
     }
 }
 
-/// An option of a delivery that cannot be.
+/// An invalid option of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid delivery option {option}: accepted is {accepted}")]
 pub struct InvalidDeliveryOptions {

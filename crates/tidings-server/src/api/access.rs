@@ -1,5 +1,4 @@
-//! What every request passes before it is served: whose it is, whom it wants to act as, and whether
-//! that is allowed.
+//! The checks before a request is served: authentication, impersonation, authorization.
 
 use std::sync::Arc;
 
@@ -22,8 +21,8 @@ use crate::http::status::Status;
 use crate::http::stored::Key;
 use tidings_api::codec::Api;
 
-/// Finds the user of a request, and removes the credentials from it. The identity is returned with
-/// an error, too, as far as it is known.
+/// Finds the user of a request, and removes the credentials from it. The identity is also returned
+/// with an error, as far as it is known.
 ///
 /// # Errors
 /// 401 for an unknown user, 503 if the credentials cannot be checked, and the errors of
@@ -34,11 +33,11 @@ pub(super) async fn authenticate(
 ) -> (Identity, Result<User, Status>) {
     let mut identity = Identity::default();
     let found = find(server, parts).await;
-    // It has served its purpose, and cannot end in a log from here on.
+    // No longer needed, and now it cannot get into a log.
     parts.headers.remove(header::AUTHORIZATION);
     let user = match found {
         Ok((user, known_by)) => {
-            // A token that its cluster knew is sent to that cluster alone.
+            // A token is passed on only to the cluster that knew it.
             if server.passes_through() {
                 parts.extensions.insert(known_by);
             }
@@ -92,7 +91,7 @@ async fn find(server: &ApiServer, parts: &request::Parts) -> Result<(User, Known
     })
 }
 
-/// A token after two spaces is not recognized, and the second space is easily overlooked.
+/// The warning for a token after two spaces, which is not recognized and easily overlooked.
 fn spaced(headers: &http::HeaderMap) -> Option<String> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let start = value.get(..b"bearer  ".len())?;
@@ -124,13 +123,13 @@ async fn impersonated(
 /// Accepts requests that the user is allowed to make.
 ///
 /// # Errors
-/// 403 for what is not allowed, 503 if that cannot be checked.
+/// 403 if the request is not allowed, 503 if that cannot be checked.
 pub(super) async fn authorize(
     server: &ApiServer,
     user: &User,
     info: &RequestInfo,
 ) -> Result<(), Status> {
-    // Coverage says how many events there are, of whatever namespace.
+    // Coverage counts the events of all namespaces.
     let asked = match &server.followed {
         Some(_) if info.is_coverage() => Attributes::list_events(),
         _ => Attributes::of(info),
@@ -150,9 +149,8 @@ pub(super) async fn authorize(
     allow(user, &asked, decision)
 }
 
-/// Asks a cluster in advance what the request, as far as can be told, would otherwise ask once it
-/// has its place in flight. If requests held those places while a cluster answers, other requests
-/// would soon find no free place.
+/// Asks a cluster early about the create that a PUT or apply is likely to be. Otherwise the request
+/// would ask while it holds a place in flight, and a slow cluster would soon block all places.
 pub(super) async fn foresee_create(
     server: &ApiServer,
     info: &RequestInfo,
@@ -171,8 +169,8 @@ pub(super) async fn foresee_create(
     }
 }
 
-/// A PUT or an apply of an event that is not there creates it, which takes more than the permission
-/// to change it.
+/// A PUT or an apply of an event that does not exist creates it, which needs the permission to
+/// create.
 ///
 /// # Errors
 /// 403 if the user may not create it.
@@ -180,7 +178,7 @@ pub(super) async fn require_create(server: &ApiServer, call: &Call) -> Result<()
     let asked = Attributes::create_event(call.api, &call.info.namespace, &call.info.name);
     let decision = match &call.foreseen {
         Some(Foreseen(decision)) => decision.clone(),
-        // There is no cluster to ask; or the event existed a moment ago.
+        // No cluster has to be asked, or the event existed a moment ago.
         None => decide(server, &call.user, &asked).await,
     };
     allow(&call.user, &asked, decision)

@@ -1,8 +1,9 @@
-//! What every request passes before it is served, and its answer on the way back, in order:
+//! The steps before and after the handler of each request, in the order of
 //! `DefaultBuildHandlerChain` of `k8s.io/apiserver/pkg/server/config.go`.
 //!
-//! One function and not a stack of layers: each layer would box the request's future and copy the
-//! request once more, which together took about a fifth of a small create's processor time.
+//! These are functions and not a stack of tower layers: each layer would box the request's future
+//! and copy the request once more, which together took about a fifth of a small create's processor
+//! time.
 
 use std::convert::Infallible;
 use std::future;
@@ -37,14 +38,15 @@ use crate::http::present::present_status;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
-/// Maximum of headers of a request; over HTTP/1.1 hyper takes 100. More are answered with 431.
+/// Maximum headers of a request; more are answered with 431. Over HTTP/1.1, hyper's own maximum is
+/// 100.
 const HEADERS_MAX: usize = 200;
-/// What a header takes of memory beside its text.
+/// Memory of a header in addition to its text.
 const HEADER_OVERHEAD: usize = 128;
-/// What a parameter of the query takes of memory beside its text.
+/// Memory of a query parameter in addition to its text.
 const PARAMETER_OVERHEAD: usize = 96;
 
-/// Puts all of this around what answers requests to a server.
+/// Wraps the routes of a server in these steps.
 pub(crate) fn around(
     router: Router<Arc<ApiServer>>,
     server: &Arc<ApiServer>,
@@ -52,7 +54,7 @@ pub(crate) fn around(
     router.layer(middleware::from_fn_with_state(Arc::clone(server), answer))
 }
 
-/// Answers a request that is for no server that there is, without asking whose it is.
+/// Refuses a request for which there is no server, without authentication.
 pub(crate) fn refuse(server: Arc<ApiServer>, mut request: Request, why: Status) -> Response {
     let info = RequestInfo::of(request.method(), request.uri(), request.headers());
     let info = Arc::new(info);
@@ -61,7 +63,7 @@ pub(crate) fn refuse(server: Arc<ApiServer>, mut request: Request, why: Status) 
     measured.follow(common.complete(why.into_response()))
 }
 
-/// Answers a request whose path is matched, whatever it matched.
+/// Handles a request after routing, whether or not a route matched.
 async fn answer(
     State(server): State<Arc<ApiServer>>,
     mut request: Request,
@@ -79,7 +81,7 @@ async fn answer(
     measured.follow(common.complete(response))
 }
 
-/// What a head takes in memory, about: its address as sent and as read, and its headers.
+/// Approximate memory of a request's head: its URI as sent and as parsed, and its headers.
 fn head_bytes(head: &Parts, info: &RequestInfo) -> usize {
     let uri = head.uri.path().len() + head.uri.query().map_or(0, str::len);
     let read = uri + info.query.len() * PARAMETER_OVERHEAD;
@@ -93,7 +95,7 @@ fn too_many_headers() -> Response {
     (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text).into_response()
 }
 
-/// Finds out whose request it is.
+/// Authenticates a request and opens its audit entry.
 async fn let_in(
     server: Arc<ApiServer>,
     info: Arc<RequestInfo>,
@@ -127,9 +129,9 @@ async fn let_in(
     };
     let audited = entry.is_some();
     let (gone, _here) = audited.then(oneshot::channel).unzip();
-    // Boxed, as is what it consists of: a future is as long as all it waits for, twice where that
-    // is handed on, and copied to where it is polled. Together it would be thirty kilobytes for
-    // every request.
+    // Boxed, like its parts: a future is as large as everything it awaits, twice where a value is
+    // passed on, and is copied to the place where it is polled. Unboxed it would take thirty
+    // kilobytes for every request.
     let answer = Box::pin(async move {
         let response = match user {
             Ok(user) => {
@@ -146,20 +148,19 @@ async fn let_in(
     if !audited {
         return answer.await;
     }
-    // In a task of its own: what a client that goes away leaves behind is finished, and written
-    // down. Only its turn is not waited for any more once `_here` is dropped.
+    // In a task of its own, so that a write whose client disconnects is finished and audited. When
+    // `_here` is dropped, the request only stops waiting for a place in flight.
     tokio::spawn(answer).await.unwrap_or_else(|_| panicked())
 }
 
-/// Writes the result of a request to the audit log: now, or at the end of an answer that is made
-/// while it is sent.
+/// Writes the result of a request to the audit log: now, or at the end of a streamed answer.
 async fn write_down(
     entry: audit::Entry,
     server: Arc<ApiServer>,
     mut response: Response,
 ) -> Response {
     let Some(outcome) = response.extensions_mut().remove::<Outcome>() else {
-        // A delete that was done answers with a Status, too.
+        // A successful delete answers with a Status, too.
         let status = response.extensions().get::<Status>();
         let failure = status.filter(|_| !response.status().is_success()).cloned();
         entry
@@ -169,21 +170,21 @@ async fn write_down(
     };
     let unwritten = Unwritten(Some((entry, server, outcome)));
     response.map(|body| {
-        // The end of the answer waits for the log, as an answer made at once does.
+        // The end of the answer waits for the log, as an unstreamed answer does.
         let written = stream::once(unwritten.write());
         let nothing = written.filter_map(|()| future::ready(None));
         Body::from_stream(body.into_data_stream().chain(nothing))
     })
 }
 
-/// What is yet to be written down. A task of its own does it, so that it is done also where nothing
-/// waits for the end of the answer any more.
+/// An audit entry that is not written yet. A task of its own writes it, so that it is written even
+/// if the client does not wait for the end of the answer.
 struct Unwritten(Option<(audit::Entry, Arc<ApiServer>, Outcome)>);
 
 impl Unwritten {
     async fn write(mut self) {
         if let Some(task) = self.begin() {
-            // It does not panic, and nothing ends it.
+            // The task does not panic, and is never cancelled.
             _ = task.await;
         }
     }
@@ -207,7 +208,7 @@ impl Drop for Unwritten {
     }
 }
 
-/// A panic of a handler fails its request, and does not end the connection.
+/// Turns a panic of a handler into a 500, so that the connection survives.
 async fn unharmed(answer: impl Future<Output = Response>) -> Response {
     let answer = AssertUnwindSafe(answer).catch_unwind();
     answer.await.unwrap_or_else(|_| panicked())
@@ -217,8 +218,8 @@ fn panicked() -> Response {
     Status::internal("this request made the server panic; its log says how").into_response()
 }
 
-/// Its other end is dropped when the client no longer waits for the answer. If there is no sender,
-/// the request itself is dropped then.
+/// The receiver is dropped when the client disconnects. Without a sender, the request itself is
+/// dropped then.
 type Gone = Option<oneshot::Sender<Infallible>>;
 
 async fn is_gone(gone: Gone) {
@@ -228,8 +229,8 @@ async fn is_gone(gone: Gone) {
     }
 }
 
-/// Serves what the user may do. The question to a cluster about that may take long, and a request
-/// that waits for it holds no place.
+/// Serves a request if its user is authorized. Asking a cluster may take long, and a request that
+/// waits for it holds no place in flight.
 async fn allowed(
     server: &Arc<ApiServer>,
     info: &RequestInfo,
@@ -245,12 +246,12 @@ async fn allowed(
         if let Some(way) = &followed.pass_through
             && passed::is_for_cluster(info)
         {
-            // The cluster itself decides what the caller may do there.
+            // The followed cluster authorizes the caller itself.
             let head = passed::head(&followed.name, info, &request);
             let passed = passed::pass(server, (followed, way), info, head, began);
             match Box::pin(passed).await {
                 Ok(response) => return response,
-                // What this server says of itself is better than nothing.
+                // The answer of this server is better than an error.
                 Err(_) if passed::is_served_here(info) => {}
                 Err(refused) => return refused,
             }
@@ -263,7 +264,7 @@ async fn allowed(
         Ok(Err(status)) => return status.into_response(),
         Err(_) => return Status::timeout().into_response(),
     }
-    // A probe is answered however much there is to do.
+    // Probes are answered even under load.
     if info.is_probe() {
         return next.run(request).await;
     }
@@ -296,7 +297,7 @@ async fn allowed(
     }
 }
 
-/// Resources are not asked for by HEAD.
+/// The API of resources does not allow HEAD.
 async fn serve(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let resource = path.starts_with("/api/") || path == "/api" || path.starts_with("/apis/");
@@ -306,16 +307,16 @@ async fn serve(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// What every answer has in common, of the request what it takes to give it.
+/// The parts of a request that all answers need.
 struct Common {
     audit_id: Option<HeaderValue>,
-    /// What decides about the form of a [`Status`].
+    /// The headers that decide on the form of a [`Status`].
     asked: HeaderMap,
     info: Arc<RequestInfo>,
 }
 
 impl Common {
-    /// Gives the request an Audit-Id, too.
+    /// Also gives the request an Audit-Id.
     fn of(info: Arc<RequestInfo>, request: &mut Request) -> Self {
         let given = request
             .headers()
@@ -329,7 +330,7 @@ impl Common {
         let audit_id = given.or_else(made);
         let headers = request.headers_mut();
         if let Some(audit_id) = &audit_id {
-            // There is room: HEADERS_MAX is far below what a map holds.
+            // This cannot fail: a map holds far more than HEADERS_MAX.
             _ = headers.try_insert(AUDIT_ID.clone(), audit_id.clone());
         }
         // Both are shared, not copied.

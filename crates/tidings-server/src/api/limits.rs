@@ -1,4 +1,4 @@
-//! What a client may take up: requests in flight, and time, each until the answer's last byte.
+//! Limits of requests in flight and of their time, both until the answer's last byte.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,13 +22,13 @@ use crate::metrics::{Metrics, Text};
 /// (`requestTimeoutUpperBound`).
 const WRITE_TIME_MAX: Duration = Duration::from_secs(34);
 
-/// The part of its time that a request may wait for others, as a divisor (`getRequestWaitContext`
-/// of `k8s.io/apiserver`).
+/// Divisor of a request's time that gives its maximum wait for a place (`getRequestWaitContext` of
+/// `k8s.io/apiserver`).
 const WAIT_DIVISOR: u32 = 4;
 
-/// What becomes of a request.
+/// The result of admission to a place in flight.
 pub(crate) enum Admitted {
-    /// A watch: it lasts long, and has a place until it has sent the existing events.
+    /// A watch, which has a place only until it has sent the existing events.
     Watch(Option<InitialPlace>),
     Within(Limit),
     Refused(Response),
@@ -39,7 +39,7 @@ pub(crate) enum Admitted {
 pub(crate) struct Limits {
     reads: Places,
     writes: Places,
-    /// For reviews of oneself: questions to a cluster must not delay requests that need none.
+    /// For reviews of oneself: a slow cluster must not delay other requests.
     reviews: Places,
     flow: FlowMetrics,
     request_timeout: Duration,
@@ -65,15 +65,14 @@ impl Limits {
         }
     }
 
-    /// How full each level is, and what became of those that waited.
+    /// Metrics of each level: its places, and the requests that waited.
     pub(crate) fn write(&self, text: &mut Text) {
         let now = [&self.reads, &self.writes, &self.reviews].map(Places::now);
         self.flow.write(&now, text);
     }
 
-    /// Admits requests as long as there are places; others wait for their turn, and those that get
-    /// no place in time are told to come back. Their time counts from `began`. `gone` resolves when
-    /// the client no longer waits for the answer.
+    /// Takes a place for a request, or waits for one; after the maximum wait, the answer is 429.
+    /// The request's time counts from `began`. `gone` resolves when the client disconnects.
     pub(crate) async fn admit(
         &self,
         metrics: &Arc<Metrics>,
@@ -86,7 +85,7 @@ impl Limits {
             longest = longest.min(WRITE_TIME_MAX);
         }
         let timeout = match info.query.timeout() {
-            // What a watch asks for is how long it lasts.
+            // For a watch, the parameter is its duration.
             _ if info.is_watch() => longest,
             Ok(None | Some(Duration::ZERO)) => longest,
             Ok(Some(asked)) => asked.min(longest),
@@ -115,8 +114,8 @@ impl Limits {
         })
     }
 
-    /// The places of which a request takes one. Requests for metrics need no place: they matter
-    /// most when all places are taken.
+    /// The places for this kind of request. Requests for metrics need no place: they matter most
+    /// when all places are taken.
     fn places(&self, info: &RequestInfo) -> Option<&Places> {
         if info.is_metrics() {
             None
@@ -130,15 +129,15 @@ impl Limits {
     }
 }
 
-/// The place of a watch that tells what there is. It is given back when the last of these is
-/// dropped, or at the deadline of other requests: a client that does not read must not keep it.
+/// The place of a watch that sends existing events. It is released when the last clone is dropped,
+/// or at the deadline of other requests, because a client that does not read must not keep it.
 #[derive(Clone, Debug)]
 pub(crate) struct InitialPlace(#[expect(dead_code, reason = "held")] Arc<HeldPlace>);
 
 #[derive(Debug)]
 struct HeldPlace {
     place: Mutex<Option<OwnedSemaphorePermit>>,
-    /// Its other end hears when this is dropped.
+    /// The receiver resolves when this is dropped.
     _held: oneshot::Sender<Infallible>,
 }
 
@@ -163,7 +162,7 @@ impl InitialPlace {
     }
 }
 
-/// A request's place among those in flight, if it takes one, and its time.
+/// A request's place in flight, if it needs one, and its deadline.
 pub(crate) struct Limit {
     metrics: Arc<Metrics>,
     labels: RequestLabels,
@@ -172,8 +171,8 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Answers within the time, or says that it was too short; the answer's body has what is left
-    /// of it.
+    /// Answers before the deadline, or with a timeout. The deadline also holds for the answer's
+    /// body.
     pub(crate) async fn hold(self, answer: impl Future<Output = Response>) -> Response {
         let Self {
             metrics,

@@ -1,8 +1,8 @@
-//! A list's bytes in the form asked for, piece by piece: its beginning, each item, its end.
+//! Writes a list in the requested form piece by piece: its beginning, each item, its end.
 //!
-//! Items are written from their stored bytes wherever these are in the usual form. Protobuf says
-//! how long a list is before it begins; see [`ListWriter::item_len`] and [`ListWriter::write_end`]
-//! for how that is kept though events may end while the list is being sent.
+//! Items are written from their stored bytes if these are in the usual form. A protobuf list begins
+//! with its length; [`ListWriter::item_len`] and [`ListWriter::write_end`] explain how that stays
+//! true when events expire while the list is being sent.
 
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
@@ -21,9 +21,9 @@ use tidings_api::table::Rows;
 
 /// The field of `items` in every list message.
 const ITEMS: usize = 2;
-/// A field that no list message has, to fill up with.
+/// A field that no list message has, used as a filler.
 const FILLER: usize = 15;
-/// So long is one piece of filling at most.
+/// Maximum bytes of one filler field.
 const FILLER_LEN_MAX: usize = 16 * 1024;
 
 /// An item of a list.
@@ -31,7 +31,7 @@ const FILLER_LEN_MAX: usize = 16 * 1024;
 pub(crate) enum Item<'a> {
     /// An event as the store has it.
     Record(&'a Record),
-    /// An event as it is to be.
+    /// A decoded event.
     Event(&'a Event),
 }
 
@@ -71,9 +71,9 @@ pub(crate) struct ListWriter {
     rows: Rows,
     first: bool,
     indenter: Indenter,
-    /// How much of the announced length of a protobuf list's items is still to come.
+    /// Bytes of items that a protobuf list has announced and not yet written.
     announced: usize,
-    /// What one item is put together in.
+    /// A buffer for one item.
     scratch: Vec<u8>,
 }
 
@@ -101,7 +101,7 @@ impl ListWriter {
         }
     }
 
-    /// Appends what comes before the items. `items_len` is the sum of their
+    /// Appends the beginning, up to the items. `items_len` is the sum of their
     /// [`item_len`](Self::item_len), which only protobuf needs.
     pub(crate) fn write_start(
         &mut self,
@@ -117,7 +117,7 @@ impl ListWriter {
             Media::Yaml => {
                 let mut head = document(&self.json_start(meta))?;
                 if !self.is_table() {
-                    // Members are sorted: these two come behind the items.
+                    // Members are sorted, so these two follow the items.
                     head.remove("kind");
                     head.remove("metadata");
                 }
@@ -164,7 +164,7 @@ impl ListWriter {
         put_bytes(1, &meta.encode_to_vec(), &mut list_meta);
         out.extend_from_slice(MAGIC);
         put_bytes(1, &type_meta, out);
-        // The field `raw`: its tag and length, then its bytes as they come.
+        // The field `raw`: its tag and length; its bytes follow.
         out.push(2 << 3 | 2);
         put_varint((list_meta.len() + self.announced) as u64, out);
         out.extend_from_slice(&list_meta);
@@ -178,7 +178,7 @@ impl ListWriter {
         }
     }
 
-    /// How many bytes an item takes in a protobuf list; nothing in others, which need not know.
+    /// Bytes of an item in a protobuf list; 0 for other encodings, which do not need it.
     pub(crate) fn item_len<'a>(&mut self, item: impl Into<Item<'a>>) -> Result<usize, Status> {
         if self.form.media != Media::Protobuf {
             return Ok(0);
@@ -255,8 +255,7 @@ impl ListWriter {
                 }
                 let mut json = Vec::with_capacity(1024);
                 self.write_json_item(item, &mut json)?;
-                let item = serde_json::from_slice(&json)
-                    .map_err(|error| Status::internal(error.to_string()))?;
+                let item = serde_json::from_slice(&json).map_err(Status::internal)?;
                 out.extend(yaml(&Value::Array(vec![item]))?);
             }
         }
@@ -288,12 +287,12 @@ impl ListWriter {
         Ok(())
     }
 
-    /// Appends what comes behind the items.
+    /// Appends the end, after the items.
     pub(crate) fn write_end(&mut self, meta: &ListMeta, out: &mut Vec<u8>) -> Result<(), Status> {
         match self.form.media {
             Media::Protobuf => {
-                // Events that expired since their length was announced are missing; a field unknown
-                // to all decoders, which they skip, takes their place.
+                // Events that have expired since their length was announced are replaced by a field
+                // that decoders do not know and skip.
                 fill(self.announced, out)?;
                 // contentEncoding and contentType, empty but present.
                 out.extend_from_slice(&[0x1a, 0, 0x22, 0]);
@@ -320,17 +319,17 @@ impl ListWriter {
     }
 }
 
-/// Appends `len` bytes of fields without a meaning.
+/// Appends `len` bytes of filler fields.
 fn fill(mut len: usize, out: &mut Vec<u8>) -> Result<(), Status> {
     while len > 0 {
-        // Tag, length, and zeros; what is left must be another such field or nothing.
+        // Tag, length, and zeros; the rest must be another such field, or empty.
         let piece = len.min(FILLER_LEN_MAX);
         let zeros = (piece.saturating_sub(4)..piece)
             .find(|zeros| 1 + varint_len(*zeros as u64) + zeros == piece);
         let (zeros, piece) = match zeros {
             Some(zeros) if len - piece != 1 => (zeros, piece),
             _ if len >= 2 => (0, 2),
-            // An item is longer than this, so nothing vanished that could leave it.
+            // Items are longer than one byte, so an expired one cannot leave this gap.
             _ => return Err(Status::internal("a list became shorter by one byte")),
         };
         put_bytes(FILLER, &vec![0; zeros], out);
@@ -339,16 +338,15 @@ fn fill(mut len: usize, out: &mut Vec<u8>) -> Result<(), Status> {
     Ok(())
 }
 
-/// The document that begins so, without items.
+/// The document with this beginning and no items.
 fn document(start: &[u8]) -> Result<serde_json::Map<String, Value>, Status> {
-    serde_json::from_slice(&[start, b"]}"].concat())
-        .map_err(|error| Status::internal(error.to_string()))
+    serde_json::from_slice(&[start, b"]}"].concat()).map_err(Status::internal)
 }
 
 fn yaml(value: &Value) -> Result<Vec<u8>, Status> {
     serde_saphyr::to_string(value)
         .map(String::into_bytes)
-        .map_err(|error| Status::internal(error.to_string()))
+        .map_err(Status::internal)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which path is answered by whom.
+//! The routes of the API, and its handlers.
 
 mod access;
 mod apply;
@@ -106,13 +106,13 @@ pub fn router(server: Arc<ApiServer>) -> Router {
             .route(path, any(health::all))
             .route(&format!("{path}/{{check}}"), any(health::one));
     }
-    // Metrics are of all clusters together: an archive has them at its root.
+    // An archive has one page of metrics for all clusters, at its root.
     let api = match server.followed {
         Some(_) => api.route("/coverage", get(past::coverage)),
         None => api.route("/metrics", get(metrics::metrics)),
     };
     let api = api
-        // These do not tell methods apart.
+        // These accept any method.
         .route("/", any(discovery::paths))
         .route("/apis", any(discovery::root))
         .route("/apis/", any(discovery::root))
@@ -123,7 +123,7 @@ pub fn router(server: Arc<ApiServer>) -> Router {
     chain::around(api, &server).with_state(server)
 }
 
-/// Answers a path, and the same with a slash at its end.
+/// Adds a route, with and without a slash at its end.
 fn at(
     router: Router<Arc<ApiServer>>,
     path: &str,

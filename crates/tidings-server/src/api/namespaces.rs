@@ -1,5 +1,5 @@
-//! Namespaces as a courtesy to `kubectl get namespaces` and to user interfaces: they can be read,
-//! as objects or as a table, and that is all.
+//! Namespaces, read-only, as objects or as a Table: for `kubectl get namespaces` and user
+//! interfaces.
 
 use std::sync::Arc;
 
@@ -46,8 +46,8 @@ pub(crate) async fn get(
     }
 }
 
-/// GET /api/v1/namespaces: those that are set, or, if all are there, those that every cluster has
-/// and those that hold events.
+/// GET /api/v1/namespaces: those of the settings; without settings, those of every cluster and
+/// those with events.
 pub(crate) async fn list(
     State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,
@@ -86,7 +86,7 @@ fn respond(form: Form, value: &Value) -> Result<Response, Status> {
     Ok(encoded(StatusCode::OK, media, body))
 }
 
-/// All namespaces there are to tell of, in order.
+/// All namespaces, in order.
 async fn all(server: &ApiServer) -> Result<Vec<(String, Namespace)>, Status> {
     if let Some(named) = server.options.namespaces.named() {
         let item = |(name, namespace): (&String, &Namespace)| (name.clone(), *namespace);
@@ -97,18 +97,14 @@ async fn all(server: &ApiServer) -> Result<Vec<(String, Namespace)>, Status> {
         .into();
     let mut after = None;
     loop {
-        // One record tells of a namespace; the next request skips to the key behind all of that
-        // namespace's.
+        // One record is enough to know of a namespace; the next request skips all other keys of
+        // that namespace.
         let request = tidings_store::ListRequest {
             after,
             limit: Some(1),
             ..Default::default()
         };
-        let page = server
-            .store
-            .list(request)
-            .await
-            .map_err(|error| Status::from_read(&error, None))?;
+        let page = server.store.list(request).await?;
         let Some(record) = page.records.first() else {
             break;
         };
@@ -120,7 +116,7 @@ async fn all(server: &ApiServer) -> Result<Vec<(String, Namespace)>, Status> {
             .collect();
         names.push(String::from_utf8_lossy(&namespace).into_owned());
         let mut behind = namespace;
-        // No name contains this byte, and all sort before it.
+        // No name contains this byte, and all names sort before it.
         behind.extend_from_slice(b"/\xff");
         after = Some(behind.into());
     }

@@ -1,5 +1,4 @@
-//! What an archive knows of a followed cluster beyond the last versions of its events: the versions
-//! of one, and from when to when the cluster is covered.
+//! An archive's own resources: the versions of an event, and the coverage of a followed cluster.
 
 use std::sync::Arc;
 
@@ -22,11 +21,11 @@ use crate::http::status::Status;
 use crate::http::stored::Key;
 use tidings_api::codec;
 
-/// When the archive saw a version, in RFC 3339.
+/// When the archive received a version, in RFC 3339.
 const OBSERVED_AT: &str = "tidings/observed-at";
-/// Maximum of versions in a page; one that is not limited has as many.
+/// Maximum versions in a page, and the default.
 const VERSIONS_MAX: usize = 500;
-/// What the continue tokens of versions begin with, where those of events have a key.
+/// The prefix of continue tokens of versions; those of events have a key there.
 const AFTER: &str = "versions/";
 
 /// GET of the versions of an event, newest first.
@@ -50,8 +49,7 @@ pub(crate) async fn versions(
     let page = followed
         .past
         .versions(key.bytes(), after.transpose()?, limit)
-        .await
-        .map_err(|error| Status::from_read(&error, None))?
+        .await?
         .ok_or_else(|| Status::not_found(call.api, &key.name))?;
     let meta = ListMeta {
         resource_version: Some(revision.to_string()),
@@ -62,7 +60,7 @@ pub(crate) async fn versions(
     Ok(encoded(StatusCode::OK, form.media, body))
 }
 
-/// The whole answer. No more than one version is decoded at a time.
+/// The encoded answer. Only one version is decoded at a time.
 fn write(
     server: &ApiServer,
     call: &Call,
@@ -88,7 +86,7 @@ fn write(
     Ok(body)
 }
 
-/// With the version it had at its source, and when it was seen.
+/// The event with its resourceVersion at the source, and the time at which it was received.
 fn as_observed(key: &Key, version: &ObservedVersion) -> Result<Event, Status> {
     let mut event = codec::decode_stored(&version.value, 0)
         .map_err(|why| Status::damaged(&key.bytes(), &why))?;
@@ -121,10 +119,8 @@ fn read_token(token: &str, store: &str) -> Result<u64, Status> {
 
 /// GET /coverage
 pub(crate) async fn coverage(State(server): State<Arc<ApiServer>>) -> Result<Response, Status> {
-    let coverage = followed(&server)?.past.coverage().await;
-    let coverage = coverage.map_err(|error| Status::from_read(&error, None))?;
-    let mut json = serde_json::to_vec_pretty(&coverage)
-        .map_err(|error| Status::internal(error.to_string()))?;
+    let coverage = followed(&server)?.past.coverage().await?;
+    let mut json = serde_json::to_vec_pretty(&coverage).map_err(Status::internal)?;
     json.push(b'\n');
     Ok(encoded(StatusCode::OK, Media::Json, json))
 }

@@ -1,5 +1,5 @@
-//! Static tokens: the file they come from, in kube-apiserver's form (lines of `token,user,uid` and,
-//! if any, `"group1,group2"`), and the table they are looked up in.
+//! Static tokens: their file, in kube-apiserver's form (lines of `token,user,uid` and optionally
+//! `"group1,group2"`), and the table in which they are looked up.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use ring::digest::{SHA256, digest};
 
 use super::User;
 
-/// A bearer token and whose it is. Its `Debug` does not show the token.
+/// A bearer token and its user. `Debug` does not show the token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     /// The secret.
     pub token: String,
-    /// The user who shows it.
+    /// The user of the token.
     pub user: User,
 }
 

@@ -1,5 +1,5 @@
-//! The parameters of a request's query, read and checked as
-//! `k8s.io/apimachinery/pkg/apis/meta/internalversion` does.
+//! The query of a request, read and checked as `k8s.io/apimachinery/pkg/apis/meta/internalversion`
+//! does.
 
 use std::fmt::Display;
 use std::num::{IntErrorKind, ParseIntError};
@@ -40,12 +40,12 @@ impl Query {
         )
     }
 
-    /// How many pairs there are.
+    /// The number of pairs.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The first value of a parameter; absent and empty are the same.
+    /// The first value of a parameter; `None` if it is absent or empty.
     pub(crate) fn get(&self, parameter: Parameter) -> Option<&str> {
         self.values(parameter)
             .next()
@@ -64,8 +64,8 @@ impl Query {
         self.values(parameter).next().is_some()
     }
 
-    /// A boolean as the API server's parameter conversion reads it: present without a value is
-    /// true, and so is anything but `0` and `false`.
+    /// A boolean as the API server's parameter conversion reads it: a parameter that is present is
+    /// true unless its value is `0` or `false`.
     pub(crate) fn flag(&self, parameter: Parameter) -> bool {
         self.optional_flag(parameter).unwrap_or(false)
     }
@@ -96,8 +96,7 @@ impl Query {
         }
     }
 
-    /// How long the client is willing to wait (`?timeout=8s`), in Go's notation; zero and less are
-    /// no limit.
+    /// How long the client waits (`?timeout=8s`), in Go's notation; zero or less means no limit.
     pub(crate) fn timeout(&self) -> Result<Option<Duration>, Status> {
         let Some(text) = self.get(params::TIMEOUT) else {
             return Ok(None);
@@ -125,18 +124,18 @@ impl Query {
         })
     }
 
-    /// What a table's rows have beside their cells.
+    /// What the rows of a Table contain in addition to their cells.
     ///
     /// # Errors
-    /// 400 for what is not known.
+    /// 400 for an unknown value.
     pub(crate) fn include_object(&self) -> Result<IncludeObject, Status> {
         IncludeObject::parse(self.get(params::INCLUDE_OBJECT)).map_err(Status::bad_request)
     }
 
-    /// The options of a delete, which count if there is no body.
+    /// The options of a delete without a body.
     ///
     /// # Errors
-    /// 400 for what cannot be read.
+    /// 400 for a value that cannot be read.
     pub(crate) fn delete_options(&self) -> Result<DeleteOptions, Status> {
         Ok(DeleteOptions {
             grace_period_seconds: self.number(params::GRACE_PERIOD_SECONDS)?,
@@ -150,15 +149,15 @@ impl Query {
         })
     }
 
-    /// The options of a write of this kind (`CreateOptions` and the like), checked together.
+    /// The options of a write, of this kind (`CreateOptions` and the like).
     ///
     /// # Errors
-    /// 422 naming everything that is not accepted.
+    /// 422 with all invalid options.
     pub(crate) fn write_options(&self, options_kind: &str) -> Result<WriteOptions, Status> {
         self.checked_options(options_kind, FieldErrors::default())
     }
 
-    /// The options of a patch; only an apply may be forced, and it has to say who applies.
+    /// The options of a patch. An apply may be forced, and must name its field manager.
     ///
     /// # Errors
     /// As [`write_options`](Self::write_options).
@@ -210,15 +209,15 @@ impl Query {
 pub(crate) struct WriteOptions {
     /// Nothing is stored.
     pub(crate) dry_run: bool,
-    /// Who makes the change; may be empty.
+    /// The client that makes the change; may be empty.
     pub(crate) field_manager: String,
-    /// What becomes of fields that are unknown or given twice.
+    /// How unknown and duplicate fields are treated.
     pub(crate) field_validation: FieldValidation,
-    /// An apply takes what others manage.
+    /// An apply takes over fields that other managers own.
     pub(crate) force: bool,
 }
 
-/// Maximum bytes of a manager's name.
+/// Maximum bytes of a field manager's name.
 const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
 fn check_field_manager(manager: &str, errors: &mut FieldErrors) {
@@ -263,7 +262,7 @@ pub(crate) struct ListOptions {
     pub(crate) timeout: Option<Duration>,
 }
 
-/// `resourceVersion`, where unset and `0` both stand before everything.
+/// `resourceVersion`. For a watch, unset and `0` both mean the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ResourceVersion {
     #[default]
@@ -293,7 +292,7 @@ impl ResourceVersion {
     }
 }
 
-/// What Go says of a text that is no number.
+/// Go's words for text that is not a number.
 fn number_complaint(error: &ParseIntError) -> &'static str {
     match error.kind() {
         IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
@@ -302,13 +301,13 @@ fn number_complaint(error: &ParseIntError) -> &'static str {
 }
 
 impl ListOptions {
-    /// Reads and checks the parameters; `watch` forces a watch (the deprecated `/watch/` paths).
+    /// Reads and checks the parameters; `watch` makes it a watch (the deprecated `/watch/` paths).
     ///
     /// # Errors
-    /// 400 for what cannot be read, 422 for what does not go together.
+    /// 400 for a value that cannot be read, 422 for an invalid combination.
     pub(crate) fn parse(api: Api, query: &Query, watch: bool) -> Result<Self, Status> {
-        // Numbers are read first, then labels, then fields; which fields there are comes after all
-        // that.
+        // In the order of upstream's errors: numbers, labels, the syntax of fields, combinations,
+        // and last whether the fields exist.
         let timeout = query.number(params::TIMEOUT_SECONDS)?;
         let limit = query.number(params::LIMIT)?;
         let labels = query.get(params::LABEL_SELECTOR).map(LabelSelector::parse);
@@ -368,7 +367,7 @@ impl ListOptions {
         let unsupported = |value: &str, supported: &[&str]| {
             not_supported("resourceVersionMatch", Quoted(value), supported)
         };
-        // By the deprecated paths, too, a watch that does not say so here is judged as a list is.
+        // A watch by a deprecated path, without this parameter, is checked as a list.
         if !query.flag(params::WATCH) {
             if let Some(value) = version_match {
                 if resource_version.is_none() {
@@ -404,8 +403,7 @@ impl ListOptions {
             }
             return errors;
         }
-        // A watch from the beginning counts as one that asked for what exists, and says
-        // NotOlderThan.
+        // A watch from the beginning is treated as one with sendInitialEvents and NotOlderThan.
         let legacy = self.send_initial_events.is_none()
             && version_match.is_none()
             && matches!(resource_version, None | Some("0"));
@@ -462,7 +460,7 @@ pub fn parse_go_duration(text: &str) -> Option<Duration> {
             "ns" => 1,
             _ => return None,
         };
-        // Digits beyond these are less than 1e-15 of an hour, which is less than a nanosecond.
+        // The digits after these are worth less than a nanosecond, even of an hour.
         let fraction = fraction.get(..fraction.len().min(FRACTION_DIGITS_MAX))?;
         let number = |digits: &str| match digits {
             "" => Some(0),

@@ -82,8 +82,5 @@ pub fn describe(value: &[u8]) -> Description {
 }
 
 pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
-    create_private_dir(path).map_err(|source| StartError::File {
-        path: path.to_owned(),
-        source,
-    })
+    create_private_dir(path).map_err(StartError::file(path))
 }

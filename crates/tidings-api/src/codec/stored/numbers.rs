@@ -1,4 +1,4 @@
-//! Numbers of the fields that are looked at in place, from the table.
+//! Field numbers, from the table, as constants.
 
 /// Names the numbers of a type's fields.
 macro_rules! numbers {
