@@ -26,7 +26,7 @@ pub struct Span {
     pub parts: usize,
 }
 
-/// What is counted together.
+/// A key of counted events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// What it is called.
@@ -95,7 +95,7 @@ pub struct Noise {
     span: Span,
     /// All of it.
     pub total: Group,
-    /// How many events it is of.
+    /// Its number of events.
     pub events: u64,
     groups: HashMap<String, Group>,
 }

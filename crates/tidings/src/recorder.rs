@@ -46,7 +46,7 @@ pub(crate) struct Intake {
     missed: AtomicU64,
     metrics: RecorderMetrics,
     follow_spans: bool,
-    /// How many sinks are written to.
+    /// The number of sinks.
     sinks: watch::Receiver<usize>,
     /// Events are not written, but count as delivered.
     delivers: bool,
@@ -471,7 +471,7 @@ impl<'a> EventBuilder<'a> {
         self
     }
 
-    /// What was done or failed.
+    /// The action that was taken or failed.
     pub fn action(mut self, action: &'a str) -> Self {
         self.action = action;
         self

@@ -26,7 +26,7 @@ pub(crate) enum Phase {
     Abandoned,
 }
 
-/// What a task does with its events.
+/// The kinds of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskKind {
     /// Writes them to a sink.

@@ -9,13 +9,13 @@ use std::fmt;
 
 use super::unreadable::Unreadable;
 
-/// How many records of one cause are named before the rest is only counted.
+/// Maximum records named for one cause; the rest is counted.
 pub const NAMED_MAX: usize = 10;
 
-/// How many causes are told apart; further ones share one line.
+/// Maximum separate causes; further ones share one line.
 const CAUSES_MAX: usize = 100;
 
-/// What became of one record.
+/// The outcome of one record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {

@@ -322,17 +322,17 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// How many events wait or are in flight.
+    /// The number of events that wait or are in flight.
     pub fn pending(&self) -> usize {
         self.held_events
     }
 
-    /// How many bytes these take.
+    /// The bytes of these events.
     pub fn pending_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// How many writes are in flight.
+    /// The number of writes in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
@@ -342,7 +342,7 @@ impl<T: Deliverable> Delivery<T> {
         self.pause.is_open()
     }
 
-    /// What was done so far.
+    /// Statistics.
     pub fn stats(&self) -> DeliveryStats {
         DeliveryStats {
             pending: self.stats.pending + self.held_events as u64,

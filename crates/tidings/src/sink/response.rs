@@ -1,4 +1,4 @@
-//! What an API server's answer says about a write. Only as much of it is read as decides something.
+//! The outcome of a write, from the API server's answer, of which only the relevant part is read.
 
 use std::error::Error;
 use std::time::Duration;

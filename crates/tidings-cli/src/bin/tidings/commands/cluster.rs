@@ -1,5 +1,5 @@
-//! Which cluster is meant, and a client for it: kubectl's flags, its kubeconfig and its rules of
-//! which comes first.
+//! The selected cluster and a client for it: kubectl's flags, its kubeconfig and its rules of which
+//! comes first.
 
 use std::error::Error;
 use std::fmt;
@@ -342,7 +342,7 @@ impl ClusterFlags {
         Ok(below)
     }
 
-    /// How to reach the cluster.
+    /// Flags that select and reach the cluster.
     pub(crate) async fn config(&self) -> Result<Config, CommandError> {
         if self.is_of_all() {
             let why = "--cluster all is for tidings events and coverage: name one cluster";

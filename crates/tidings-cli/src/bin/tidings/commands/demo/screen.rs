@@ -1,4 +1,4 @@
-//! What the demo shows: log lines and a progress bar on standard error, results on standard output.
+//! The demo's output: log lines and a progress bar on standard error, results on standard output.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
