@@ -111,7 +111,7 @@ impl Noise {
         }
     }
 
-    /// Counts an event among what goes by a name, if it was seen within the span.
+    /// Counts an event under a name, if it was seen within the span.
     pub fn add(&mut self, event: &Event, name: String) {
         let parts = spread(event, self.span);
         if parts.iter().all(|part| *part <= 0.) {

@@ -1,4 +1,4 @@
-//! What became of every record: the counts, and what to say about those that are not in the cluster
+//! The outcome of every record: the counts, and what to say about those that are not in the cluster
 //! now.
 //!
 //! Invariant: every record read is in exactly one of the counts, so the summary's numbers add up to
@@ -94,7 +94,7 @@ impl fmt::Display for Outcome {
 /// The counts, and the first few records of each cause.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Records read, whatever became of them.
+    /// Records read, whatever their outcome.
     pub read: u64,
     /// Events created.
     pub created: u64,

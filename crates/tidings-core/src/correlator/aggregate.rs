@@ -105,7 +105,7 @@ impl Group {
             }
             Err(place) => {
                 if let Some(drops_max) = drops_max {
-                    // client-go adds it all the same, and then drops one of all at random.
+                    // client-go adds it anyway, and then drops one of all at random.
                     self.insert(place, text);
                     self.members.retain_mut(|member| {
                         member.drops += 1;

@@ -54,7 +54,7 @@ impl<T: Deliverable> Entry<T> {
     /// `delivered` and `refusals`: of all lanes so far.
     pub(super) fn new(occurrence: T, delivered: u64, refusals: u64) -> Self {
         let unanswered = if occurrence.is_repeat() {
-            // What became of the earlier ones may be forgotten by now.
+            // The outcome of the earlier ones may be forgotten by now.
             Unanswered::Earlier
         } else if occurrence.may_be_written() {
             Unanswered::This

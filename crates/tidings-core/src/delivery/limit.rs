@@ -3,8 +3,9 @@
 //!
 //! A limit that is for the events about one object refuses those, and no others: each is tried at
 //! its own pace ([`RetryPolicy::rate_limited_tries_max`](crate::RetryPolicy)), and holds up none. A
-//! refusal is laid to a shared limit when events about several different objects were refused since
-//! the same event was tried last; and if none was admitted between them, writes are spaced out.
+//! refusal is attributed to a shared limit when events about several different objects were refused
+//! since the same event was tried last; and if none was admitted between them, writes are spaced
+//! out.
 //!
 //! ```text
 //!   not limited ──(several objects refused in a row)──▶ paced: one write, then a gap

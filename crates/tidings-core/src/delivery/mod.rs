@@ -59,7 +59,7 @@ pub use self::types::{Deliverable, DeliveryStats, Handled, Settled, Write, Write
 /// failed try.
 const TURNS_MAX: u8 = 4;
 
-/// Delivers events to one sink: says what to write next, and what became of each event.
+/// Delivers events to one sink: says what to write next, and the outcome of each event.
 ///
 /// Events of one key go out one after the other, in the order they were offered; different keys go
 /// out side by side, up to [`DeliveryOptions::workers`], and one that fails holds up no other.
@@ -448,7 +448,7 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// The server does answer: a pause is over, and so are the waits that came of it.
+    /// The server does answer: a pause is over, and so are the waits that followed from it.
     fn server_answered(&mut self) {
         if self.pause.note_success() {
             self.end_waits(|why| why == Wait::OutOfReach);

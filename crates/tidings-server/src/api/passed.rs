@@ -179,7 +179,7 @@ pub(super) fn head(
     let given = request.headers();
     let mut names = given.keys();
     if names.any(|name| name.as_str().starts_with("impersonate-")) {
-        return refuse(FORBIDDEN, "nobody acts as another user there");
+        return refuse(FORBIDDEN, "impersonation is not passed on");
     }
     let token = match request.extensions().get() {
         Some(KnownBy::ClusterToken(token)) => token.clone(),

@@ -167,7 +167,7 @@ pub(crate) enum PassError {
     Address,
     #[error("the cluster cannot be reached: {0}")]
     Unreachable(String),
-    #[error("the cluster's answer is none: {0}")]
+    #[error("the cluster's answer is not valid: {0}")]
     Broken(String),
 }
 

@@ -531,7 +531,7 @@ impl Status {
     /// The caller's credentials cannot be passed on to the followed cluster.
     pub(crate) fn not_passed_on(reason: Reason, cluster: &str, why: &str) -> Self {
         let message = format!(
-            "only events are kept here, and other requests go on to cluster {} with the caller's own token: {why}",
+            "only events are kept here, and other requests are passed on to cluster {} with the caller's own token: {why}",
             Quoted(cluster)
         );
         Self::generic(reason, message)
