@@ -38,7 +38,7 @@ enum Task {
     Contract(contract::Args),
     /// The store's process killed again and again, and what it left checked
     Crash(crash::Args),
-    /// Servers and recorders killed under a stream of events, and what became of every one of them
+    /// Servers and recorders killed under a stream of events, and the outcome of each of them
     Outage(outage::Args),
     /// The archive, its source and their connections killed under a stream of events, and whether
     /// every version was kept once

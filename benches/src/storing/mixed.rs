@@ -142,7 +142,7 @@ pub async fn patches(folder: &Path, count: u64) -> Result<(), Failure> {
         target.store.expire().await?;
         most = most.max(disk_bytes(folder)?);
     }
-    // What is under way comes to its end.
+    // What is under way ends.
     for _ in 0..20 {
         clock.advance(3_600_000);
         target.store.expire().await?;

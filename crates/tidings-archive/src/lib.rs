@@ -52,7 +52,7 @@
 //!   `kube-system` be read.
 //! - One process has a folder open at a time. Two archives of a cluster have two folders.
 //! - An event of more than half of [`VALUE_LEN_MAX`](tidings_store::VALUE_LEN_MAX) is not kept,
-//!   counted, and told of as a gap.
+//!   counted, and reported as a gap.
 //!
 //! Reading over HTTP is in `tidings-server`; the program is `tidings archive`.
 

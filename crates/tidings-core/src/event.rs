@@ -140,7 +140,7 @@ pub struct NewEvent<'a> {
     pub event_type: EventType,
     /// Why it happened: a short word in CamelCase that programs may look for.
     pub reason: &'a str,
-    /// What was done or failed; empty for none.
+    /// The action that was taken or failed; may be empty.
     pub action: &'a str,
     /// The text for people. Formatted once, directly into the event.
     pub message: &'a dyn fmt::Display,
@@ -174,7 +174,7 @@ struct Fields {
     extras: Option<Box<Extras>>,
 }
 
-/// What few events have.
+/// Rare fields.
 #[derive(Clone, Default)]
 struct Extras {
     /// `None`: the namespace of `regarding`.
@@ -186,7 +186,7 @@ struct Extras {
     event_time: Option<Timestamp>,
     /// The wire event this was made from: it may have more than the fields above.
     wire: Option<Box<v1::Event>>,
-    /// What the caller sent along.
+    /// The caller's context.
     context: Option<SharedContext>,
 }
 
@@ -225,9 +225,9 @@ impl Extras {
 impl Event {
     /// Makes an event that happened at `at`: count 1, first and last seen then, named by `names`.
     ///
-    /// What client-go's `recorderImpl.makeEvent` does, but the API server accepts the result: texts
-    /// that are too long are cut, and labels and annotations it would refuse are left out, which
-    /// [`OMITTED_ANNOTATION`](crate::OMITTED_ANNOTATION) then says.
+    /// Like client-go's `recorderImpl.makeEvent`, but the API server always accepts the result:
+    /// long texts are cut, and invalid labels and annotations are omitted and listed in
+    /// [`OMITTED_ANNOTATION`](crate::OMITTED_ANNOTATION).
     pub fn new(new: &NewEvent<'_>, names: &NameStamps, at: Timestamp) -> Self {
         Self::past(new, names, at, at)
     }
@@ -452,7 +452,7 @@ impl Event {
         self.having_context(Some(SharedContext(context)))
     }
 
-    /// What the caller sent along.
+    /// The caller's context.
     pub fn context(&self) -> Option<&Arc<dyn EventContext>> {
         let context = self.extras()?.context.as_ref()?;
         Some(&context.0)
@@ -523,7 +523,7 @@ impl Event {
         &self.0.source
     }
 
-    /// What it is about: `involvedObject` of core/v1, `regarding` of events.k8s.io/v1.
+    /// The object it is about: `involvedObject` of core/v1, `regarding` of events.k8s.io/v1.
     pub fn regarding(&self) -> &Reference {
         &self.0.regarding
     }
@@ -543,12 +543,12 @@ impl Event {
         self.0.text.get(1)
     }
 
-    /// What a person should read: `message` of core/v1, `note` of events.k8s.io/v1.
+    /// The text for people: `message` of core/v1, `note` of events.k8s.io/v1.
     pub fn message(&self) -> &str {
         self.0.text.get(2)
     }
 
-    /// What was done or failed; empty for none.
+    /// The action that was taken or failed; may be empty.
     pub fn action(&self) -> &str {
         self.0.text.get(3)
     }
@@ -578,7 +578,7 @@ impl Event {
         self.extras()?.event_time
     }
 
-    /// How often it was seen.
+    /// The number of times it was seen.
     pub fn count(&self) -> i32 {
         self.0.count
     }

@@ -259,7 +259,7 @@ impl Hasher for Hashed {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // Not used by `Key`; right for any input all the same.
+        // Not used by `Key`; right for any input anyway.
         for byte in bytes {
             self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
         }

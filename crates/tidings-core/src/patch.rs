@@ -1,5 +1,5 @@
-//! What a repeat changes in the stored event: a strategic merge patch with absolute values, so that
-//! a later one makes an earlier one needless.
+//! The patch of a repeat: a strategic merge patch with absolute values, so that a later one
+//! replaces an earlier one.
 //!
 //! client-go makes it by comparing the event with a copy of it whose count is 0, whose message is
 //! empty and whose last timestamp is the Unix epoch (`eventLogger.eventObserve`); what follows from

@@ -27,7 +27,7 @@ pub trait Source {
     fn give<K: Sink>(&self, field: &Field, sink: &mut K) -> Option<()>;
 }
 
-/// What becomes of the value of one field. Each method is for one kind of field; items of a list
+/// What happens to the value of one field. Each method is for one kind of field; items of a list
 /// and members of a map come one by one.
 pub trait Sink {
     /// A text, empty if it is unset.

@@ -80,7 +80,7 @@ struct Ticket {
 
 #[derive(Default)]
 struct TicketState {
-    /// How many sinks took the event, once that is known.
+    /// The number of sinks that took the event, once that is known.
     sinks: Option<usize>,
     /// The number of sinks that have reported an outcome.
     said: usize,

@@ -19,8 +19,9 @@ use crate::config::{
 };
 use crate::delivery::{Machines, SinkTask};
 use crate::error::BroadcasterStopped;
+use crate::intake::Intake;
 use crate::logging::{LogLine, log_structured};
-use crate::recorder::{Intake, Recorder};
+use crate::recorder::Recorder;
 use crate::registry::{Phase, Registry, TaskKind, reached};
 use crate::report::FlushReport;
 use crate::runtime;

@@ -173,7 +173,7 @@ pub struct SinkOptions {
 }
 
 impl SinkOptions {
-    /// What client-go does.
+    /// client-go's behaviour.
     pub fn client_go() -> Self {
         Self {
             correlator: CorrelatorOptions::client_go(),
@@ -184,7 +184,7 @@ impl SinkOptions {
         }
     }
 
-    /// What client-go's `tools/events` does: events.k8s.io/v1 by its rules
+    /// The behaviour of client-go's `tools/events`: events.k8s.io/v1 by its rules
     /// ([`SeriesOptions::client_go`]), eight writes at a time, twelve tries 10 to 12.5 s apart.
     ///
     /// ```

@@ -89,7 +89,7 @@ enum End {
     Done,
 }
 
-/// What the task waits for.
+/// The inputs of the task.
 enum Input {
     /// Events to correlate, new (`fresh`) or left of a former batch; or no `more` events will come.
     Queue { more: bool, fresh: bool },
@@ -226,7 +226,7 @@ impl SinkTask {
                 self.correlate_some();
                 continue;
             }
-            if self.goes_on_ending() || self.relieves_spill(now) {
+            if self.offer_remaining() || self.relieve_spill(now) {
                 continue;
             }
             if self.end == End::Done && self.delivery.pending() == 0 {
@@ -357,7 +357,7 @@ impl SinkTask {
 
     /// After the last event, and when none are left on disk, offers remaining counts, as far as
     /// there is room. Returns true when it has just finished.
-    fn goes_on_ending(&mut self) -> bool {
+    fn offer_remaining(&mut self) -> bool {
         if self.end == End::NotYet && self.ended && self.batch.is_empty() && !self.is_behind() {
             self.end = End::Begun;
         }
@@ -371,7 +371,7 @@ impl SinkTask {
 
     /// If counts that wait for their heartbeat fill the disk, writes some early. Returns whether
     /// there is something to write.
-    fn relieves_spill(&mut self, now: Monotonic) -> bool {
+    fn relieve_spill(&mut self, now: Monotonic) -> bool {
         let before = self.delivery.pending();
         if self.spill.as_ref().is_some_and(Spill::is_filling) {
             self.rules.write_early(now, self.room, &mut self.delivery);

@@ -58,8 +58,8 @@ pub struct Event {
     pub reason: String,
     /// The text for people. Cut at 1,024 bytes, not refused.
     pub note: Option<String>,
-    /// What was done or tried: a short word in PascalCase. An empty one is replaced by the reason,
-    /// not refused.
+    /// The action taken or tried: a short word in PascalCase. An empty one is replaced by the
+    /// reason, not refused.
     pub action: String,
     /// A second object that is involved.
     pub secondary: Option<ObjectReference>,

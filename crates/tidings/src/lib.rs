@@ -182,6 +182,7 @@
 
 mod acknowledgement;
 mod broadcaster;
+mod builder;
 mod clock;
 mod config;
 mod delivery;
@@ -189,6 +190,7 @@ mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use spill::fuzzing;
+mod intake;
 #[cfg(feature = "kube")]
 pub mod kube_rs;
 mod logging;
@@ -212,6 +214,7 @@ mod watcher;
 
 pub use acknowledgement::Acknowledgement;
 pub use broadcaster::Broadcaster;
+pub use builder::EventBuilder;
 pub use clock::{Clock, ManualClock};
 pub use config::{
     BroadcasterOptions, InvalidBroadcasterOptions, InvalidSinkOptions, QueueOptions, SinkOptions,
@@ -219,7 +222,7 @@ pub use config::{
 };
 pub use error::{BroadcasterStopped, RecordError, ReferenceError};
 pub use object::{ToReference, kind};
-pub use recorder::{EventBuilder, Recorder};
+pub use recorder::Recorder;
 pub use report::{Counts, FlushReport};
 pub use sink::*;
 pub use spill::{SpillError, SpillOptions};

@@ -19,7 +19,7 @@
 //! | `tidings_recorder_cache_hits_total` | counter | `cache` | look-ups of the correlator that found an entry |
 //! | `tidings_recorder_cache_misses_total` | counter | `cache` | look-ups that found none |
 //! | `tidings_recorder_cache_evictions_total` | counter | `cache` | entries given up for newer ones |
-//! | `tidings_recorder_spilled_total` | counter | | events kept on disk until it is known what became of them |
+//! | `tidings_recorder_spilled_total` | counter | | events kept on disk until their outcome is known |
 //! | `tidings_recorder_spill_refused_total` | counter | | events that found no room on disk, or could not be written: they are in memory only, unless there is room before their turn comes |
 //! | `tidings_recorder_spill_recovered_total` | counter | | events that an earlier process left on disk |
 //! | `tidings_recorder_spill_bytes` | gauge | | how many bytes of events lie on disk |
@@ -101,7 +101,7 @@ pub(crate) fn describe() {
     describe_counter!(
         SPILLED,
         count,
-        "Events kept on disk until it is known what became of them."
+        "Events kept on disk until their outcome is known."
     );
     describe_counter!(
         SPILL_REFUSED,

@@ -111,14 +111,14 @@ pub(crate) struct Orphan {
 pub(crate) enum Published {
     /// Accepted, except by watchers whose queues were full.
     Accepted {
-        /// How many watchers missed it.
+        /// The number of watchers that missed it.
         missed_by: usize,
         /// The number of sinks that took it, if there are any sinks.
         sinks: Option<usize>,
     },
     /// The incoming queue was full: no watcher gets it.
     Full {
-        /// How many watchers missed it.
+        /// The number of watchers that missed it.
         missed_by: usize,
     },
     /// The broadcaster is shut down.
@@ -559,7 +559,7 @@ impl Receiver {
         self.mux.stop(self.id);
     }
 
-    /// How many events are queued.
+    /// The number of queued events.
     pub(crate) fn queued(&self) -> u64 {
         let state = self.mux.state();
         let slot = state.slots.iter().find(|slot| slot.id == self.id);

@@ -26,7 +26,7 @@ pub(crate) enum Phase {
     Abandoned,
 }
 
-/// What a task does with its events.
+/// The kinds of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskKind {
     /// Writes them to a sink.
@@ -329,7 +329,7 @@ mod tests {
     use crate::mux::Mux;
 
     /// Between the end of its queue and that of its books a task may be offered events, be stopped,
-    /// and not know what it leaves on disk: each event is counted once all the same.
+    /// and not know what it leaves on disk: each event is counted once anyway.
     #[test]
     fn the_books_of_a_task_that_goes_with_its_runtime_add_up() {
         for (stops, left_on_disk, lost) in [

@@ -9,7 +9,7 @@ use tidings_core::{
 };
 
 use crate::config::{InvalidSinkOptions, SinkOptions};
-use crate::recorder::name_stamps;
+use crate::intake::name_stamps;
 
 /// Maximum pending counts that are written before they are due.
 const EARLY_WRITES: usize = 64;

@@ -17,7 +17,8 @@ use std::fmt::Write;
 use tidings_core::{Event, EventSource, EventType, Reference};
 
 use crate::config::BroadcasterOptions;
-use crate::recorder::{Intake, Recorder};
+use crate::intake::Intake;
+use crate::recorder::Recorder;
 use crate::watcher::EventWatcher;
 
 /// A recorder that reports as `testing`, and the events it recorded: client-go's `FakeRecorder`,

@@ -2,7 +2,7 @@
 //! in one table.
 //!
 //! Every program measured prints JSON lines; what is not one is its own business. Two kinds of
-//! figures: what one call costs (`ns_per_op`), and what becomes of a burst of events sent to an
+//! figures: what one call costs (`ns_per_op`), and what happens to a burst of events sent to an
 //! Event API server (`events_per_second`).
 
 mod figure;
@@ -55,7 +55,7 @@ fn record(root: &Path, args: &Args) -> Result {
     let client_go = root.join("benches/peers/client-go");
     let has_go = find("go").is_some();
     if !has_go {
-        skipped.push("client-go: there is no Go on the PATH".to_owned());
+        skipped.push("client-go: Go is not on the PATH".to_owned());
     }
 
     let mut calls = Vec::new();

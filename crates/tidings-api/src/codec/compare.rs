@@ -6,7 +6,7 @@ use k8s_pb::api::core::v1::Event;
 use tidings_core::fields::{Field, Kind, Type};
 
 use super::Api;
-use super::objects::{Anything, Object, Value};
+use super::objects::{Object, Skipped, Value};
 use crate::managed::{Atom, Changes, PathElement};
 
 /// The fields, named as in this version, that a write changed.
@@ -47,7 +47,7 @@ fn compare_fields(
         Kind::Object(of) => {
             let [old, new] = [old, new].map(|side| match side? {
                 Value::Object(Some(object)) => Some(object),
-                _ => always.then_some(&Anything as &dyn Object),
+                _ => always.then_some(&Skipped as &dyn Object),
             });
             if of.atomic {
                 let [old, new] = [old, new].map(|side| side.map(|object| Whole(of, object)));

@@ -24,7 +24,7 @@ use tidings_core::wire::{Members, write_fields, write_members, write_object};
 
 pub(crate) use compare::compare;
 use json::{Reading, TypeMeta};
-use objects::{Anything, Written};
+use objects::{ObjectSource, Skipped};
 use time::Moment;
 
 pub use crate::go::{not_registered, unknown_kind};
@@ -98,7 +98,7 @@ pub fn read_event<'de, D: Deserializer<'de>>(
 /// Reads only the kind and version of a document.
 pub fn read_type_meta<'de, D: Deserializer<'de>>(value: D) -> Result<TypeMeta, D::Error> {
     let (type_meta, _) =
-        json::read_document::<Anything, D>(&objects::ANYTHING, value, &mut Reading::default())?;
+        json::read_document::<Skipped, D>(&objects::SKIPPED, value, &mut Reading::default())?;
     Ok(type_meta)
 }
 
@@ -137,7 +137,7 @@ pub fn write_event(api: Api, event: &Event, alone: bool, out: &mut Vec<u8>) {
         }
         // A decoded event can always be written.
         members.rest(|out| {
-            let _ = write_fields(api.event(), &Written(event), out);
+            let _ = write_fields(api.event(), &ObjectSource(event), out);
         });
     });
 }
@@ -150,7 +150,7 @@ pub(crate) fn write_type(members: &mut Members<'_>, kind: &str, api_version: &st
 
 /// Appends a list's metadata.
 pub fn write_list_meta(meta: &ListMeta, out: &mut Vec<u8>) {
-    let _ = write_object(&objects::LIST_META, &Written(meta), out);
+    let _ = write_object(&objects::LIST_META, &ObjectSource(meta), out);
 }
 
 /// Appends a `PartialObjectMetadata`, with `kind` and `apiVersion` if it stands `alone`.
@@ -160,7 +160,7 @@ pub fn write_partial(metadata: &ObjectMeta, api_version: &str, alone: bool, out:
             write_type(members, "PartialObjectMetadata", api_version);
         }
         members.raw("metadata", |out| {
-            let _ = write_object(&core_v1::OBJECT_META, &Written(metadata), out);
+            let _ = write_object(&core_v1::OBJECT_META, &ObjectSource(metadata), out);
         });
     });
 }

@@ -66,7 +66,7 @@ pub(crate) trait ObjectPlace {
     fn get(&mut self) -> Option<&mut dyn Object>;
     fn clear(&mut self);
     /// Sets it to an empty object.
-    fn fresh(&mut self) -> &mut dyn Object;
+    fn set_empty(&mut self) -> &mut dyn Object;
 }
 
 /// A list of objects.
@@ -143,7 +143,7 @@ impl<T: Object + Default + 'static> ObjectPlace for Option<T> {
     fn clear(&mut self) {
         *self = None;
     }
-    fn fresh(&mut self) -> &mut dyn Object {
+    fn set_empty(&mut self) -> &mut dyn Object {
         self.insert(T::default())
     }
 }
@@ -244,10 +244,10 @@ companions!(objects);
 
 /// An object of any kind, whose fields are skipped.
 #[derive(Default)]
-pub(crate) struct Anything;
+pub(crate) struct Skipped;
 
 /// It has no fields.
-pub(crate) static ANYTHING: Type = Type {
+pub(crate) static SKIPPED: Type = Type {
     name: "Unknown",
     about: "",
     atomic: true,
@@ -255,7 +255,7 @@ pub(crate) static ANYTHING: Type = Type {
     by_number: &[],
 };
 
-impl Object for Anything {
+impl Object for Skipped {
     fn value(&self, _number: u32) -> Value<'_> {
         Value::Nothing
     }
@@ -272,9 +272,9 @@ impl Object for Anything {
 
 /// An object as a source to write from.
 #[derive(Clone, Copy)]
-pub(crate) struct Written<'a>(pub(crate) &'a dyn Object);
+pub(crate) struct ObjectSource<'a>(pub(crate) &'a dyn Object);
 
-impl Source for Written<'_> {
+impl Source for ObjectSource<'_> {
     fn give<K: Sink>(&self, field: &Field, sink: &mut K) -> Option<()> {
         match self.0.value(field.stored) {
             Value::Text(text) => sink.text(text),
@@ -286,10 +286,10 @@ impl Source for Written<'_> {
             Value::Json(json) => {
                 sink.json(json.map(|json| if json.is_empty() { b"null" } else { json }));
             }
-            Value::Object(object) => sink.object(object.map(Written).as_ref())?,
+            Value::Object(object) => sink.object(object.map(ObjectSource).as_ref())?,
             Value::List(list) => {
                 for place in 0..list.len() {
-                    sink.item(&Written(list.get(place)?))?;
+                    sink.item(&ObjectSource(list.get(place)?))?;
                 }
             }
             Value::Nothing => Nothing.give(field, sink)?,
@@ -319,7 +319,7 @@ pub(crate) fn canonicalize(of: &Type, object: &mut dyn Object) {
             }
             Place::Object(place) => {
                 if field.is_always_there() && place.get().is_none() {
-                    place.fresh();
+                    place.set_empty();
                 }
                 if let (Some(object), Kind::Object(of)) = (place.get(), field.kind) {
                     canonicalize(of, object);

@@ -18,7 +18,7 @@ pub struct Notes {
     /// A text for each field, in the order of the document.
     pub texts: Vec<String>,
     /// Digests of the noted paths, so that each is noted once.
-    told: HashSet<u64>,
+    noted: HashSet<u64>,
     bytes: usize,
 }
 
@@ -37,7 +37,7 @@ impl Notes {
             return;
         }
         path_digest.write(what.as_bytes());
-        if self.told.insert(path_digest.finish()) {
+        if self.noted.insert(path_digest.finish()) {
             let text = format_args!("{what} field {}", Quoted(path));
             match text_within(text, NOTES_BYTES_MAX - self.bytes) {
                 Ok(text) => {

@@ -262,7 +262,7 @@ impl Parser {
             )
         });
         let complaints = integer.clone().err().into_iter();
-        tell(complaints.chain(check_value(key, 0, &value)))?;
+        join_errors(complaints.chain(check_value(key, 0, &value)))?;
         integer
     }
 
@@ -326,7 +326,7 @@ impl Parser {
         }
         self.next();
         let places = values.iter().enumerate();
-        tell(places.filter_map(|(place, value)| check_value(key, place, value)))?;
+        join_errors(places.filter_map(|(place, value)| check_value(key, place, value)))?;
         Ok(values)
     }
 }
@@ -340,7 +340,7 @@ fn check_value(key: &str, place: usize, value: &str) -> Option<String> {
 }
 
 /// An error with all complaints, if there are any.
-fn tell(complaints: impl Iterator<Item = String>) -> Result<(), String> {
+fn join_errors(complaints: impl Iterator<Item = String>) -> Result<(), String> {
     let mut list = BoundedList::new(", ", REFUSED_BYTES_MAX);
     complaints.for_each(|complaint| list.push(complaint));
     match list.items() {

@@ -14,7 +14,7 @@
 //! Before each watch the source is asked who it is and how far it is, so that another cluster
 //! behind the address, and one that went back to an earlier state, are noticed before anything of
 //! theirs is kept. What is observed is committed together with the position after it; the machine
-//! continues from that position only when the commit is done. A gap is told of when the list that
+//! continues from that position only when the commit is done. A gap is reported when the list that
 //! ends it is complete, and only if the source has forgotten what came in between.
 
 use crate::follow::backoff::Backoff;
@@ -285,7 +285,7 @@ impl Follower {
     fn begin_anew(&mut self, mut position: Position) -> Commit {
         position.epoch += 1;
         position.latest = 0;
-        // If a list was not complete, what it is read for is told of when the next one is.
+        // If a list was not complete, the reason for reading it is reported when the next one is.
         if position.version.take().is_some() {
             position.cause = Some(Cause::Rewound);
         }

@@ -136,7 +136,7 @@ impl Keeper {
     }
 
     /// Puts observations into the store, with the position after them, and with a gap if there is
-    /// one to be told of. `position.versions` counts what was new.
+    /// one to be reported. `position.versions` counts what was new.
     ///
     /// # Errors
     /// Nothing of it was done.

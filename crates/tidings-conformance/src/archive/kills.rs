@@ -109,7 +109,7 @@ pub(super) async fn run(
     Ok(verdict.is_right() && coverage.gaps.is_empty())
 }
 
-/// Prints what came of it.
+/// Prints the result.
 pub(super) fn tell(
     verdict: &Verdict,
     coverage: &archived::Coverage,

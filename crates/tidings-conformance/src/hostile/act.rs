@@ -44,11 +44,11 @@ pub(crate) enum ActError {
     Ended(#[from] tokio::task::JoinError),
     #[error("no connection: {0}")]
     Connect(HttpError),
-    #[error("a request of the table is none: {0}")]
+    #[error("a request of the table is not valid: {0}")]
     Request(#[from] http::Error),
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Clone)]
 pub(super) struct Outcome {
     /// The last answer's code, or what was in its place.

@@ -29,7 +29,7 @@ const STEP: usize = 4;
 /// The longest answer that is an error, with its headers.
 const ERROR_MAX: u64 = 64 * 1024;
 /// Memory beyond what the server had before: fifty times the longest body, and a little. A list of
-/// empty objects comes to that.
+/// empty objects takes that much.
 const MEMORY_MAX: u64 = 160 << 20;
 
 /// Why nothing could be judged.

@@ -272,7 +272,7 @@ impl Occurrence {
         recorded::protobuf(self.api(), self.to_wire())
     }
 
-    /// What its patch is made of.
+    /// The content of its patch.
     pub(crate) fn patch_form(&self) -> PatchForm {
         self.patch
     }

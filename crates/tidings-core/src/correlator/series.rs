@@ -48,14 +48,15 @@ struct Open {
     first: Event,
     /// The last one, where its note is to be shown and is another.
     latest: Option<Event>,
-    /// What is kept of those of the events that no write was handed out for.
+    /// The kept contexts of events without a write.
     context: Option<Arc<dyn EventContext>>,
     last: Timestamp,
     last_seen: Monotonic,
     count: i32,
     /// Events that no write was handed out for.
     behind: u64,
-    /// How many writes were handed out and not lost: if any, the API server has it or is about to.
+    /// Writes that were handed out and not lost: if any, the API server has the event or will have
+    /// it.
     handed: u64,
     /// When it may be written again.
     not_before: Monotonic,

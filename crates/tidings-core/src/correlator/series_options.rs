@@ -50,7 +50,7 @@ impl SeriesOptions {
     /// minutes that finds it 6 minutes without an event. An object that was updated begins another
     /// series.
     ///
-    /// Mended all the same: the cache is bounded, no create races its patch, and the end writes the
+    /// Unlike client-go: the cache is bounded, no create races its patch, and the end writes the
     /// last count of every series.
     pub fn client_go() -> Self {
         Self {

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use super::Deliverable;
 use crate::{Monotonic, OccurrenceKind, WriteError};
 
-/// What is known of an event's object at the server.
+/// Knowledge of an event's object at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Object {
-    /// Nothing beyond what the correlator thinks.
+    /// Unknown, except for the correlator's assumption.
     Unknown,
     /// A write of it was answered.
     Exists,
-    /// There was nothing to patch just now.
+    /// A patch did not find it.
     Gone,
     /// An earlier event was to create it, and did not: this one has to.
     Missing,
@@ -40,11 +40,11 @@ pub(super) struct Entry<T> {
     pub(super) unauthorized_tries: u32,
     /// Those among them at which the server refused it for its rate.
     pub(super) rate_limited_tries: u32,
-    /// How many events were delivered, by all lanes, when this was offered or last failed.
+    /// Events delivered by all lanes when this one was offered or last failed.
     pub(super) delivered_before: u64,
-    /// How many refusals for a rate there were, in all lanes, at that time.
+    /// Refusals for a rate in all lanes at that time.
     pub(super) refusals_before: u64,
-    /// How often in a row it turned from patch to create or back.
+    /// Consecutive turns from patch to create or back.
     pub(super) turns: u8,
     pub(super) object: Object,
     pub(super) unanswered: Unanswered,
@@ -54,7 +54,7 @@ impl<T: Deliverable> Entry<T> {
     /// `delivered` and `refusals`: of all lanes so far.
     pub(super) fn new(occurrence: T, delivered: u64, refusals: u64) -> Self {
         let unanswered = if occurrence.is_repeat() {
-            // What became of the earlier ones may be forgotten by now.
+            // The outcome of the earlier ones may be forgotten by now.
             Unanswered::Earlier
         } else if occurrence.may_be_written() {
             Unanswered::This

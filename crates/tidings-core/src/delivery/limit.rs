@@ -3,8 +3,9 @@
 //!
 //! A limit that is for the events about one object refuses those, and no others: each is tried at
 //! its own pace ([`RetryPolicy::rate_limited_tries_max`](crate::RetryPolicy)), and holds up none. A
-//! refusal is laid to a shared limit when events about several different objects were refused since
-//! the same event was tried last; and if none was admitted between them, writes are spaced out.
+//! refusal is attributed to a shared limit when events about several different objects were refused
+//! since the same event was tried last; and if none was admitted between them, writes are spaced
+//! out.
 //!
 //! ```text
 //!   not limited ──(several objects refused in a row)──▶ paced: one write, then a gap
@@ -27,14 +28,14 @@ const ENDS_AT: u32 = 64;
 const OBJECTS_MAX: usize = 64;
 
 pub(super) struct Limit {
-    /// How many objects show that it is shared; 0 for never.
+    /// The number of refused objects that show a shared limit; 0 for never.
     after: usize,
-    /// How many refusals there were.
+    /// Refusals so far.
     refusals: u64,
     /// What the last refusals were for, as a hash, each with the number of its last: the longest
     /// ago first, and not more than `after`.
     objects: VecDeque<(u64, u64)>,
-    /// How many refusals there were when an event was admitted last.
+    /// Refusals until an event was last admitted.
     admitted_at: u64,
     paced: Option<Paced>,
 }
@@ -111,7 +112,7 @@ impl Limit {
         }
     }
 
-    /// How many refusals there were so far.
+    /// The number of refusals so far.
     pub(super) fn refusals(&self) -> u64 {
         self.refusals
     }

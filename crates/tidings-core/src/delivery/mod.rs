@@ -59,7 +59,7 @@ pub use self::types::{Deliverable, DeliveryStats, Handled, Settled, Write, Write
 /// failed try.
 const TURNS_MAX: u8 = 4;
 
-/// Delivers events to one sink: says what to write next, and what became of each event.
+/// Delivers events to one sink: says what to write next, and the outcome of each event.
 ///
 /// Events of one key go out one after the other, in the order they were offered; different keys go
 /// out side by side, up to [`DeliveryOptions::workers`], and one that fails holds up no other.
@@ -322,17 +322,17 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// How many events wait or are in flight.
+    /// The number of events that wait or are in flight.
     pub fn pending(&self) -> usize {
         self.held_events
     }
 
-    /// How many bytes these take.
+    /// The bytes of these events.
     pub fn pending_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// How many writes are in flight.
+    /// The number of writes in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
@@ -342,7 +342,7 @@ impl<T: Deliverable> Delivery<T> {
         self.pause.is_open()
     }
 
-    /// What was done so far.
+    /// Statistics.
     pub fn stats(&self) -> DeliveryStats {
         DeliveryStats {
             pending: self.stats.pending + self.held_events as u64,
@@ -448,7 +448,7 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// The server does answer: a pause is over, and so are the waits that came of it.
+    /// The server does answer: a pause is over, and so are the waits that followed from it.
     fn server_answered(&mut self) {
         if self.pause.note_success() {
             self.end_waits(|why| why == Wait::OutOfReach);

@@ -76,8 +76,8 @@ impl DeliveryOptions {
     /// One write at a time, each event on its own, tried as client-go's `recordToSink` does (see
     /// [`RetryPolicy::client_go`]).
     ///
-    /// Mended all the same: an event that waits for another try holds up no other, and what waits
-    /// is not limited to the watcher's queue.
+    /// Unlike client-go: an event that waits for another try holds up no other, and what waits is
+    /// not limited to the watcher's queue.
     pub fn client_go() -> Self {
         Self {
             workers: 1,
@@ -91,7 +91,7 @@ impl DeliveryOptions {
     /// Eight writes at a time, each event on its own, tried as client-go's `tools/events` does (see
     /// [`RetryPolicy::client_go_events`]).
     ///
-    /// Mended all the same: the writes of one series go out one after the other, and what waits for
+    /// Unlike client-go: the writes of one series go out one after the other, and what waits for
     /// another try keeps no worker.
     pub fn client_go_events() -> Self {
         Self {

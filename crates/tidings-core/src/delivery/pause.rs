@@ -17,11 +17,11 @@ use std::time::Duration;
 use crate::Monotonic;
 
 pub(super) struct Pause {
-    /// How many keys must fail; 0 for never.
+    /// The number of keys that must fail; 0 for never.
     after_keys: u32,
     /// Numbers the stretches between answers; above 0.
     stretch: u64,
-    /// How many keys failed in this stretch.
+    /// Keys that failed in this stretch.
     failed_keys: u32,
     /// While paused: when a probe may go.
     until: Option<Monotonic>,
@@ -87,7 +87,7 @@ impl Pause {
         self.until.take().is_some()
     }
 
-    /// How many failures in a row a pause will have seen after this one.
+    /// Consecutive failures of the pause, including this one.
     pub(super) fn failures(&self, was_probe: bool) -> u32 {
         if was_probe || !self.is_open() {
             self.failures.saturating_add(1)

@@ -4,8 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::{CountKey, DropCounts, Fate, Occurrence, OccurrenceKind, WriteError};
 
-/// What a [`Delivery`](crate::Delivery) needs to know of what it delivers: [`Occurrence`], or a
-/// stand-in for it.
+/// The items of a [`Delivery`](crate::Delivery): [`Occurrence`], or a stand-in for it.
 pub trait Deliverable: Clone {
     /// Events with the same key are written one after the other.
     type Key: Clone + Eq + Hash;
@@ -119,7 +118,7 @@ pub struct Settled<T> {
     pub error: Option<WriteError>,
 }
 
-/// What followed from an answer.
+/// The consequence of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handled {
     /// The event is settled.

@@ -116,7 +116,7 @@ OBJECT_META ObjectMeta "What all objects have in common." {
     finalizers: Set = 14 "finalizers" omitted "What has to be done before a delete.";
     managed_fields: List(MANAGED_FIELDS_ENTRY)
         = 17 "managedFields" omitted
-            "Who manages which fields, once somebody applied the object.";
+            "The managers of fields, once the object was applied.";
 }
 
 OWNER_REFERENCE OwnerReference atomic "An object that another belongs to." {

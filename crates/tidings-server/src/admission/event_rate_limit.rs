@@ -329,7 +329,7 @@ mod tests {
                 &[(0, "a", "x", "c"), (0, "a", "y", "c"), (0, "a", "x", "c")],
                 &[true, true, true],
             ),
-            // A refusal by one takes from the others all the same.
+            // A refusal by one takes from the others anyway.
             (
                 limits(&[(Namespace, 1, 1, 10), (Server, 1, 2, 0)]),
                 &[(0, "a", "x", "c"), (0, "a", "x", "c"), (0, "a", "y", "c")],

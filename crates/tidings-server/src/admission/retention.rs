@@ -193,9 +193,8 @@ impl RetentionRules {
         let mut catch_all = None;
         for rule in file.rules {
             if let Some(line) = catch_all {
-                let message = format!(
-                    "no event comes to this rule, for the one on line {line} matches them all"
-                );
+                let message =
+                    format!("this rule never applies: the one on line {line} matches every event");
                 return Err(SettingsError::at(&rule, message));
             }
             let line = rule.referenced.line();
@@ -468,7 +467,7 @@ mod tests {
             ("rules:\n- ttl: 1h\n  reason: ''", "line 3: reason is empty"),
             (
                 "rules:\n- ttl: 1h\n  reason: '*'\n- reason: X\n  ttl: 2h",
-                "line 4: no event comes to this rule, for the one on line 2",
+                "line 4: this rule never applies: the one on line 2",
             ),
             (
                 "rules:\n- source: {node: x}\n  ttl: 1h",
@@ -480,7 +479,7 @@ mod tests {
             ),
             (
                 "rules:\n- source: {host: '*'}\n  ttl: 1h\n- ttl: 2h",
-                "line 4: no event comes to this rule",
+                "line 4: this rule never applies",
             ),
             ("rule: []", "line 1: unknown field `rule`"),
             ("", "line 1: "),

@@ -6,7 +6,7 @@ use axum::extract::Request;
 use http::{header, request};
 use tokio::time::timeout;
 
-use super::call::{Call, Foreseen};
+use super::call::{Call, Preauthorized};
 use crate::api::server::ApiServer;
 use crate::auth::attempts::{Attempt, Permission};
 use crate::auth::attributes::Attributes;
@@ -84,7 +84,10 @@ async fn find(server: &ApiServer, parts: &request::Parts) -> Result<(User, Known
                 visitor.forget();
             }
             let why = why.map(|why| format!("the client certificate is not accepted: {why}"));
-            let warnings: Vec<String> = spaced(&parts.headers).into_iter().chain(why).collect();
+            let warnings: Vec<String> = extra_space_warning(&parts.headers)
+                .into_iter()
+                .chain(why)
+                .collect();
             Status::unauthorized().warning(&warnings)
         }
         Refusal::Unchecked => Status::cannot_check(),
@@ -92,7 +95,7 @@ async fn find(server: &ApiServer, parts: &request::Parts) -> Result<(User, Known
 }
 
 /// The warning for a token after two spaces, which is not recognized and easily overlooked.
-fn spaced(headers: &http::HeaderMap) -> Option<String> {
+fn extra_space_warning(headers: &http::HeaderMap) -> Option<String> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let start = value.get(..b"bearer  ".len())?;
     start.eq_ignore_ascii_case(b"bearer  ").then(|| {
@@ -151,7 +154,7 @@ pub(super) async fn authorize(
 
 /// Asks a cluster early about the create that a PUT or apply is likely to be. Otherwise the request
 /// would ask while it holds a place in flight, and a slow cluster would soon block all places.
-pub(super) async fn foresee_create(
+pub(super) async fn preauthorize_create(
     server: &ApiServer,
     info: &RequestInfo,
     user: &User,
@@ -165,7 +168,7 @@ pub(super) async fn foresee_create(
     // A read error is reported when the request reads the event again.
     if let Ok(None) = server.store.get(key.bytes()).await {
         let decision = decide(server, user, &asked).await;
-        request.extensions_mut().insert(Foreseen(decision));
+        request.extensions_mut().insert(Preauthorized(decision));
     }
 }
 
@@ -176,8 +179,8 @@ pub(super) async fn foresee_create(
 /// 403 if the user may not create it.
 pub(super) async fn require_create(server: &ApiServer, call: &Call) -> Result<(), Status> {
     let asked = Attributes::create_event(call.api, &call.info.namespace, &call.info.name);
-    let decision = match &call.foreseen {
-        Some(Foreseen(decision)) => decision.clone(),
+    let decision = match &call.preauthorized {
+        Some(Preauthorized(decision)) => decision.clone(),
         // No cluster has to be asked, or the event existed a moment ago.
         None => decide(server, &call.user, &asked).await,
     };

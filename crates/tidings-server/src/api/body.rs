@@ -313,7 +313,7 @@ pub(crate) fn table_rows(call: &Call, form: Form, now: jiff::Timestamp) -> Resul
     let version = match form.shape {
         Shape::Table(version) => version,
         Shape::Whole | Shape::Partial(_) => "v1",
-        Shape::Misfit(why) => return Err(Status::misfit(why)),
+        Shape::Mismatch(why) => return Err(Status::shape_mismatch(why)),
     };
     Ok(Rows {
         api: call.api,
@@ -334,7 +334,7 @@ fn encode_one(
 ) -> Result<(Media, Vec<u8>), Status> {
     let mut json = Vec::with_capacity(1024);
     match form.shape {
-        Shape::Misfit(why) => return Err(Status::misfit(why)),
+        Shape::Mismatch(why) => return Err(Status::shape_mismatch(why)),
         Shape::Table(_) => {
             json = table_of_one(&rows()?, event, true);
         }

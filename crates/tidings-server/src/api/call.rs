@@ -23,7 +23,7 @@ use tidings_api::managed::manager_of;
 /// Attached to a request: the cluster's decision about the create that it is if its event does not
 /// exist.
 #[derive(Clone, Debug)]
-pub(super) struct Foreseen(pub(super) Result<Decision, ReviewError>);
+pub(super) struct Preauthorized(pub(super) Result<Decision, ReviewError>);
 
 /// A request for events.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Call {
     pub(crate) info: Arc<RequestInfo>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    pub(super) foreseen: Option<Foreseen>,
+    pub(super) preauthorized: Option<Preauthorized>,
     /// The place of a watch that sends existing events.
     pub(super) initial_place: Option<InitialPlace>,
     /// For the audit log.
@@ -92,7 +92,7 @@ impl FromRequest<Arc<ApiServer>> for Call {
             api: Api::of_group(&info.group),
             info,
             user,
-            foreseen: parts.extensions.remove(),
+            preauthorized: parts.extensions.remove(),
             initial_place: parts.extensions.remove(),
             notes,
             headers: parts.headers,

@@ -77,7 +77,7 @@ async fn answer(
     }
     let common = Common::of(Arc::clone(&info), &mut request);
     request.extensions_mut().insert(Arc::clone(&info));
-    let response = let_in(server, info, request, next).await;
+    let response = authenticate_and_serve(server, info, request, next).await;
     measured.follow(common.complete(response))
 }
 
@@ -96,7 +96,7 @@ fn too_many_headers() -> Response {
 }
 
 /// Authenticates a request and opens its audit entry.
-async fn let_in(
+async fn authenticate_and_serve(
     server: Arc<ApiServer>,
     info: Arc<RequestInfo>,
     request: Request,
@@ -136,12 +136,12 @@ async fn let_in(
         let response = match user {
             Ok(user) => {
                 let answer = allowed(&server, &info, &user, request, next, (began, gone));
-                unharmed(Box::pin(answer)).await
+                catch_panic(Box::pin(answer)).await
             }
             Err(status) => status.into_response(),
         };
         match entry {
-            Some(entry) => write_down(entry, server, response).await,
+            Some(entry) => write_entry(entry, server, response).await,
             None => response,
         }
     });
@@ -154,7 +154,7 @@ async fn let_in(
 }
 
 /// Writes the result of a request to the audit log: now, or at the end of a streamed answer.
-async fn write_down(
+async fn write_entry(
     entry: audit::Entry,
     server: Arc<ApiServer>,
     mut response: Response,
@@ -168,7 +168,7 @@ async fn write_down(
             .await;
         return response;
     };
-    let unwritten = Unwritten(Some((entry, server, outcome)));
+    let unwritten = UnwrittenEntry(Some((entry, server, outcome)));
     response.map(|body| {
         // The end of the answer waits for the log, as an unstreamed answer does.
         let written = stream::once(unwritten.write());
@@ -179,9 +179,9 @@ async fn write_down(
 
 /// An audit entry that is not written yet. A task of its own writes it, so that it is written even
 /// if the client does not wait for the end of the answer.
-struct Unwritten(Option<(audit::Entry, Arc<ApiServer>, Outcome)>);
+struct UnwrittenEntry(Option<(audit::Entry, Arc<ApiServer>, Outcome)>);
 
-impl Unwritten {
+impl UnwrittenEntry {
     async fn write(mut self) {
         if let Some(task) = self.begin() {
             // The task does not panic, and is never cancelled.
@@ -202,14 +202,14 @@ impl Unwritten {
     }
 }
 
-impl Drop for Unwritten {
+impl Drop for UnwrittenEntry {
     fn drop(&mut self) {
         self.begin();
     }
 }
 
 /// Turns a panic of a handler into a 500, so that the connection survives.
-async fn unharmed(answer: impl Future<Output = Response>) -> Response {
+async fn catch_panic(answer: impl Future<Output = Response>) -> Response {
     let answer = AssertUnwindSafe(answer).catch_unwind();
     answer.await.unwrap_or_else(|_| panicked())
 }
@@ -269,7 +269,13 @@ async fn allowed(
         return next.run(request).await;
     }
     if info.may_create_by_name() {
-        Box::pin(access::foresee_create(server, info, user, &mut request)).await;
+        Box::pin(access::preauthorize_create(
+            server,
+            info,
+            user,
+            &mut request,
+        ))
+        .await;
     }
     let limits = &server.limits;
     match limits

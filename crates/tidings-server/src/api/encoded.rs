@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// How long a thread waits for another before the test has failed.
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
     fn key(revision: u64, kind: &'static str) -> EncodingKey {
         EncodingKey {
@@ -185,7 +185,7 @@ mod tests {
         let meet = |revision, tell: mpsc::Sender<()>, hear: mpsc::Receiver<()>| {
             let encode = || {
                 tell.send(()).unwrap();
-                hear.recv_timeout(PATIENCE).map(|()| Bytes::new())
+                hear.recv_timeout(ANSWER_TIMEOUT).map(|()| Bytes::new())
             };
             encoded.get_or_encode(&key(revision, "ADDED"), encode)
         };

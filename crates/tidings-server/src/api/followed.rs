@@ -23,11 +23,11 @@ pub struct FollowedCluster {
     pub store: Arc<dyn Store>,
     /// Earlier versions of its events, and its coverage.
     pub past: Arc<dyn Past>,
-    /// Who may read its events, in addition to the users that the archive's own options let in.
+    /// Access to its events, in addition to that of the archive's own options.
     pub security: ClusterSecurity,
-    /// How reads that are not about events reach the cluster itself. They go with their caller's
-    /// own token, if it is one that [`ClusterSecurity::authentication`] knew, and the cluster
-    /// decides what they may do. Default: they do not reach it.
+    /// The connection to the cluster itself, for reads that are not about events. These are passed
+    /// on with their caller's own token, if [`ClusterSecurity::authentication`] knew it, and the
+    /// cluster authorizes them. Default: they are not passed on.
     pub pass_through: Option<PassThrough>,
 }
 
@@ -56,9 +56,9 @@ impl std::fmt::Debug for FollowedCluster {
     }
 }
 
-/// Which users of a followed cluster may read its kept events. The tokens, client certificates and
-/// permissions of the archive itself are valid for every cluster; about other users and
-/// permissions, the cluster is asked.
+/// Access to the kept events of a followed cluster. The tokens, client certificates and permissions
+/// of the archive itself are valid for every cluster; about other users and permissions, the
+/// cluster is asked.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ClusterSecurity {
@@ -81,7 +81,7 @@ impl ClusterSecurity {
     }
 }
 
-/// What an archive knows of a cluster's events in addition to their last versions.
+/// An archive's knowledge of a cluster's events, in addition to their last versions.
 pub trait Past: Send + Sync + 'static {
     /// The versions of the event under a key (`namespace/name`), newest first: at most `limit`, and
     /// no more once their values together reach [`PAGE_BYTES_MAX`](tidings_store::PAGE_BYTES_MAX).
@@ -155,7 +155,7 @@ impl Following {
     }
 }
 
-/// What the server of a followed cluster knows of it.
+/// The followed cluster of a server.
 pub(crate) struct Followed {
     pub(crate) name: String,
     pub(crate) store_identity: String,

@@ -52,7 +52,7 @@ fn object(
             rows.write_stored_row(stored, &mut out)?;
             Rows::write_end(&mut out);
         }
-        (Shape::Whole | Shape::Misfit(_), Media::Protobuf) => {
+        (Shape::Whole | Shape::Mismatch(_), Media::Protobuf) => {
             stored.write_protobuf(api, &mut out)?;
             return Some(codec::protobuf::envelop_bytes(
                 api.api_version(),
@@ -66,7 +66,7 @@ fn object(
             let kind = "PartialObjectMetadata";
             return Some(codec::protobuf::envelop_bytes(&api_version, kind, &out));
         }
-        (Shape::Whole | Shape::Misfit(_), _) => stored.write_json(api, true, &mut out)?,
+        (Shape::Whole | Shape::Mismatch(_), _) => stored.write_json(api, true, &mut out)?,
         (Shape::Partial(version), _) => {
             stored.write_partial_json(&format!("meta.k8s.io/{version}"), true, &mut out)?;
         }

@@ -27,7 +27,7 @@ pub(crate) fn checks(path: &str) -> &'static [&'static str] {
 }
 
 /// Our name for a check of kube-apiserver.
-pub(crate) fn ours(check: &str) -> &str {
+pub(crate) fn our_name(check: &str) -> &str {
     match check {
         "etcd" => "store",
         "log" => "ping",
@@ -90,7 +90,7 @@ pub(crate) fn report(
     more: impl IntoIterator<Item = String>,
 ) -> Response {
     let (query, path) = (&info.query, info.uri.path());
-    let mut excluded: BTreeSet<&str> = query.values(params::EXCLUDE).map(ours).collect();
+    let mut excluded: BTreeSet<&str> = query.values(params::EXCLUDE).map(our_name).collect();
     let mut lines = Vec::new();
     let mut failures = Vec::new();
     for (check, failure) in checks {
@@ -142,7 +142,7 @@ pub(crate) async fn one(
     Path(check): Path<String>,
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Response {
-    let check = ours(&check);
+    let check = our_name(&check);
     if !checks(info.uri.path()).contains(&check) {
         return not_found();
     }

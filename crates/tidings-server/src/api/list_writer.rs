@@ -93,7 +93,7 @@ impl ListWriter {
     fn kind(&self) -> (&'static str, String) {
         match self.form.shape {
             Shape::Table(version) => ("Table", format!("meta.k8s.io/{version}")),
-            Shape::Whole | Shape::Misfit(_) => ("EventList", self.api.api_version().to_owned()),
+            Shape::Whole | Shape::Mismatch(_) => ("EventList", self.api.api_version().to_owned()),
             Shape::Partial(version) => (
                 "PartialObjectMetadataList",
                 format!("meta.k8s.io/{version}"),
@@ -266,7 +266,7 @@ impl ListWriter {
         let start = out.len();
         let written = item.stored().and_then(|stored| match self.form.shape {
             Shape::Table(_) => self.rows.write_stored_row(&stored, out),
-            Shape::Whole | Shape::Misfit(_) => stored.write_json(self.api, false, out),
+            Shape::Whole | Shape::Mismatch(_) => stored.write_json(self.api, false, out),
             Shape::Partial(version) => {
                 stored.write_partial_json(&format!("meta.k8s.io/{version}"), true, out)
             }
@@ -278,7 +278,7 @@ impl ListWriter {
         let event = item.event()?;
         match self.form.shape {
             Shape::Table(_) => self.rows.write_row(&event, out),
-            Shape::Whole | Shape::Misfit(_) => codec::write_event(self.api, &event, false, out),
+            Shape::Whole | Shape::Mismatch(_) => codec::write_event(self.api, &event, false, out),
             Shape::Partial(version) => {
                 let metadata = event.metadata.unwrap_or_default();
                 codec::write_partial(&metadata, &format!("meta.k8s.io/{version}"), true, out);

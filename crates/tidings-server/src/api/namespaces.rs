@@ -37,7 +37,7 @@ pub(crate) async fn get(
     match form.shape {
         Shape::Table(version) => respond(form, &table(version, query, &items, &json!({}))?),
         Shape::Partial(version) => respond(form, &partial(version, &items[0])),
-        Shape::Misfit(why) => Err(Status::misfit(why)),
+        Shape::Mismatch(why) => Err(Status::shape_mismatch(why)),
         Shape::Whole => {
             let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
             merge(&mut whole, object(&items[0]));
@@ -69,7 +69,7 @@ pub(crate) async fn list(
             });
             respond(form, &list)
         }
-        Shape::Misfit(why) => Err(Status::misfit(why)),
+        Shape::Mismatch(why) => Err(Status::shape_mismatch(why)),
         Shape::Whole => {
             let list: Vec<Value> = items.iter().map(object).collect();
             let list = json!({"kind": "NamespaceList", "apiVersion": "v1", "metadata": metadata, "items": list});

@@ -25,7 +25,7 @@ use crate::api::server::ApiServer;
 use crate::auth::authenticator::KnownBy;
 use crate::clock;
 use crate::flow::paced::Lasting;
-use crate::flow::pass_through::{PassThrough, Passed, Unpassed};
+use crate::flow::pass_through::{PassError, PassThrough, Passed};
 use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::{FORBIDDEN, Status, UNAUTHORIZED};
@@ -115,9 +115,9 @@ pub(super) async fn pass(
         Ok(Err(error)) => {
             tracing::warn!(cluster = followed.name, %error, "a request was not passed on");
             let status = match error {
-                Unpassed::Address => Status::no_such_path(),
-                Unpassed::Unreachable(_) => Status::cluster_unavailable(&followed.name),
-                Unpassed::Broken(_) => Status::bad_gateway(&followed.name),
+                PassError::Address => Status::no_such_path(),
+                PassError::Unreachable(_) => Status::cluster_unavailable(&followed.name),
+                PassError::Broken(_) => Status::bad_gateway(&followed.name),
             };
             return Err(status.into_response());
         }
@@ -179,7 +179,7 @@ pub(super) fn head(
     let given = request.headers();
     let mut names = given.keys();
     if names.any(|name| name.as_str().starts_with("impersonate-")) {
-        return refuse(FORBIDDEN, "nobody acts as another user there");
+        return refuse(FORBIDDEN, "impersonation is not passed on");
     }
     let token = match request.extensions().get() {
         Some(KnownBy::ClusterToken(token)) => token.clone(),

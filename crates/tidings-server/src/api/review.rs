@@ -1,6 +1,5 @@
-//! What users may ask about themselves: `kubectl auth can-i`, `auth can-i --list` and `auth
-//! whoami`. The answers are the authorizer's own: what a review reports as allowed is allowed, and
-//! nothing else.
+//! Reviews of oneself: `kubectl auth can-i`, `auth can-i --list` and `auth whoami`. The answers
+//! come from the authorizer itself, so a review reports exactly what is allowed.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -182,7 +182,7 @@ pub(crate) async fn patch(
         }
         let mut warnings = patch
             .heed(reading, options.field_validation)
-            .map_err(|complaint| Status::unfit_patch(patch.shown(&value), &complaint))?;
+            .map_err(|complaint| Status::invalid_patched_object(patch.shown(&value), &complaint))?;
         check_place(&call, patched.metadata.get_or_insert_default())
             .map_err(|status| status.warning(&warnings))?;
         track(&server, &call, &options, Some(&stored.event), &mut patched);
@@ -228,7 +228,7 @@ fn read_patched(api: Api, patch: &Patch, value: &Value) -> Result<(Event, Readin
             }
             (None, Ok((_, event))) => return Ok((event, reading)),
         };
-        return Err(Status::unfit_patch(patch.shown(value), &why));
+        return Err(Status::invalid_patched_object(patch.shown(value), &why));
     }
 }
 

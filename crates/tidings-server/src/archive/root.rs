@@ -68,7 +68,7 @@ async fn check_one(
     Extension(info): Extension<Arc<RequestInfo>>,
     Path(check): Path<String>,
 ) -> Response {
-    let check = health::ours(&check);
+    let check = health::our_name(&check);
     if !health::checks(info.uri.path()).contains(&check) {
         return not_found();
     }

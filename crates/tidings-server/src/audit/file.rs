@@ -105,7 +105,7 @@ impl RotatedFile {
         let renamed = std::fs::rename(&self.options.path, &path);
         self.reopen()?;
         if let Err(error) = renamed {
-            tracing::error!(%error, "the audit log cannot be put aside, and grows on");
+            tracing::error!(%error, "the audit log cannot be rotated, and continues to grow");
             // Try again when it has grown by the same size.
             self.len = 0;
             return Ok(());
@@ -217,7 +217,7 @@ mod tests {
         let mut options = AuditOptions::new(folder.path().join("audit.log"));
         options.bytes_max = 10;
         options.backups_max = 2;
-        // The clock stands still, and no file is written over all the same.
+        // The clock stands still, and no file is written over anyway.
         let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
         let open =
             || RotatedFile::open(options.clone(), Arc::new(Arc::new(clock.clone()))).unwrap();
@@ -269,7 +269,7 @@ mod tests {
         file.write(b"second\n").unwrap();
         clock.advance(24 * 3_600_000);
         file.write(b"third\n").unwrap();
-        assert_eq!(count(), 3, "the first was put aside a day ago, no longer");
+        assert_eq!(count(), 3, "the first was rotated a day ago, no longer");
         clock.advance(1);
         file.write(b"fourth\n").unwrap();
         assert_eq!(count(), 3, "the first is gone");

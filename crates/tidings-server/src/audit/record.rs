@@ -36,7 +36,8 @@ const DRY_RUN: (&str, &str) = ("tidings/dry-run", "All");
 /// The followed cluster whose events were written; the URI in the entry is without its prefix.
 const CLUSTER: &str = "tidings/cluster";
 
-/// What the handler of a write reports for the entry. It survives the handler's deadline or panic.
+/// Facts that the handler of a write reports for its entry. It survives the handler's deadline or
+/// panic.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes(Arc<Noted>);
 
@@ -152,7 +153,7 @@ pub(crate) struct Entry {
     headers: HeaderMap,
     peer: Option<SocketAddr>,
     notes: Notes,
-    /// Whose events these are, if an archive follows it.
+    /// The followed cluster of the events, in an archive.
     cluster: Option<String>,
     /// Held until the line is queued, because the log must not close before.
     _open: Option<OwnedSemaphorePermit>,

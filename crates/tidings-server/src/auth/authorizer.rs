@@ -130,7 +130,7 @@ impl Authorizer {
         }
     }
 
-    /// What a user may do in a namespace, and everywhere.
+    /// The rules for a user in a namespace, cluster-wide ones included.
     pub(crate) fn rules(&self, user: &User, namespace: &str) -> Rules {
         if self.allows_everything {
             let all = || vec!["*".to_owned()];

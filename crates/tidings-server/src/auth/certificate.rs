@@ -35,7 +35,7 @@ const HOLDS_FOR: SignedDuration = SignedDuration::from_secs(60);
 /// Maximum cached refused certificates.
 const REFUSED_MAX: usize = 1024;
 
-/// What is wrong with a bundle of authorities.
+/// An error in a bundle of authorities.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {

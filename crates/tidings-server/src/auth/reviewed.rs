@@ -57,16 +57,16 @@ const NEW_QUESTIONS_MAX: usize = 75;
 /// Groups of askers: each has one question in the line for a place. Askers are assigned to groups
 /// by a hash with a random key, so that no asker can be targeted.
 const GROUPS: usize = 256;
-/// How long an answer is valid: `k8s.io/apiserver`'s default for delegated authentication and
+/// Validity of an answer: `k8s.io/apiserver`'s default for delegated authentication and
 /// authorization.
 const ANSWER_TTL: Duration = Duration::from_secs(10);
-/// How long a failure is valid.
+/// Validity of a failure.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 /// Maximum time of a question until its answer or failure; upstream's default. Also the maximum
 /// wait for an answer that another caller has asked for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum wait for a place of a question that was not good before.
-const PLACE_PATIENCE: Duration = Duration::from_secs(5);
+const PLACE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A digest of a question.
 pub(super) type Question = [u8; 32];
@@ -172,7 +172,7 @@ impl<V: Clone> Asking<V> {
         });
         let found = tokio::select! {
             () = sender.closed() => return,
-            found = timeout(PATIENCE, found) => found,
+            found = timeout(ANSWER_TIMEOUT, found) => found,
         };
         let unanswered = match found {
             Ok(EntryResult::Vacant(unanswered) | EntryResult::Replaced(unanswered, _)) => {
@@ -183,7 +183,7 @@ impl<V: Clone> Asking<V> {
                 return drop(sender.send(Err(ReviewError::TimedOut)));
             }
         };
-        let end = clock::timer() + PATIENCE;
+        let end = clock::timer() + ANSWER_TIMEOUT;
         let place = kept.places.take(self.group, self.good_before);
         let place = tokio::select! {
             () = sender.closed() => return,
@@ -266,7 +266,7 @@ impl Places {
             let new = self.new.acquire().await.ok()?;
             Some((Some(new), self.all.acquire().await.ok()?))
         };
-        timeout(PLACE_PATIENCE, place).await.ok().flatten()
+        timeout(PLACE_TIMEOUT, place).await.ok().flatten()
     }
 }
 
@@ -496,7 +496,7 @@ mod tests {
         );
         // A caller that asks as much is told to come back.
         assert!(matches!(their_own.0, Err(ReviewError::TooManyQuestions)));
-        assert_eq!(their_own.1, PLACE_PATIENCE);
+        assert_eq!(their_own.1, PLACE_TIMEOUT);
         let answered = flood.iter().filter(|(answer, _)| answer.is_ok()).count();
         let rounds = 5 * NEW_QUESTIONS_MAX - 1..=6 * NEW_QUESTIONS_MAX;
         assert!(rounds.contains(&answered), "{answered}");

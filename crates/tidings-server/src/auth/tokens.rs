@@ -52,7 +52,7 @@ impl TokenTable {
     }
 }
 
-/// What is wrong with a token file. No token is ever part of a message.
+/// An error in a token file. Messages never contain a token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenFileError {
@@ -63,7 +63,7 @@ pub enum TokenFileError {
     TooFewColumns {
         /// The line's number, from one.
         line: u64,
-        /// How many columns it has.
+        /// Its number of columns.
         columns: usize,
     },
     /// The line's token or user is empty.

@@ -193,7 +193,7 @@ impl OfPeer {
     }
 }
 
-fn move_in<T: Ord>(set: &mut BTreeSet<T>, from: Option<T>, to: Option<T>) {
+fn replace<T: Ord>(set: &mut BTreeSet<T>, from: Option<T>, to: Option<T>) {
     if let Some(from) = from {
         set.remove(&from);
     }
@@ -205,7 +205,7 @@ impl Taken {
         if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
             let before = of_peer.crowd();
             of_peer.strangers.insert(rank);
-            move_in(&mut self.crowds, before, of_peer.crowd());
+            replace(&mut self.crowds, before, of_peer.crowd());
         }
         self.strangers.insert(rank, Arc::clone(visitor));
     }
@@ -215,7 +215,7 @@ impl Taken {
         if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
             let before = of_peer.crowd();
             of_peer.strangers.remove(&rank);
-            move_in(&mut self.crowds, before, of_peer.crowd());
+            replace(&mut self.crowds, before, of_peer.crowd());
         }
         Some(visitor)
     }
@@ -414,7 +414,7 @@ mod tests {
             }
         }
 
-        /// What becomes of a new connection if nothing else happens.
+        /// The result of a new connection's attempt.
         fn enter(&self, address: &str) -> Result<Place, &'static str> {
             let address = address.parse().unwrap();
             match self.connections.enter(address).now_or_never() {

@@ -130,14 +130,14 @@ impl PassThrough {
         method: Method,
         target: &str,
         headers: HeaderMap,
-    ) -> Result<Passed, Unpassed> {
+    ) -> Result<Passed, PassError> {
         let base = self.server.path().trim_end_matches('/');
         let uri = Uri::builder()
             .scheme("https")
             .authority(self.server.authority().map_or("", |it| it.as_str()))
             .path_and_query(format!("{base}{target}"))
             .build()
-            .map_err(|_| Unpassed::Address)?;
+            .map_err(|_| PassError::Address)?;
         let mut request = Request::new(Body::empty());
         *request.method_mut() = method;
         *request.uri_mut() = uri;
@@ -145,9 +145,9 @@ impl PassThrough {
         self.client.request(request).await.map_err(|error| {
             let why = chain(&error);
             if error.is_connect() {
-                Unpassed::Unreachable(why)
+                PassError::Unreachable(why)
             } else {
-                Unpassed::Broken(why)
+                PassError::Broken(why)
             }
         })
     }
@@ -162,12 +162,12 @@ pub(crate) type Passed = Response<Incoming>;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unpassed {
+pub(crate) enum PassError {
     #[error("the path cannot be below that of the cluster")]
     Address,
     #[error("the cluster cannot be reached: {0}")]
     Unreachable(String),
-    #[error("the cluster's answer is none: {0}")]
+    #[error("the cluster's answer is not valid: {0}")]
     Broken(String),
 }
 

@@ -66,7 +66,7 @@ impl Default for FlowMetrics {
     }
 }
 
-/// How full a level is at the moment of asking.
+/// The current state of a level.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LevelNow {
     pub(crate) name: &'static str,

@@ -46,7 +46,7 @@ pub(crate) enum Shape {
     Partial(&'static str),
     /// A `PartialObjectMetadata` of a list, or a list of one object: refused with this message once
     /// the answer is ready.
-    Misfit(&'static str),
+    Mismatch(&'static str),
 }
 
 /// The form of an answer.
@@ -393,10 +393,10 @@ impl<'a> Clause<'a> {
             | ("PartialObjectMetadataList", Answer::List | Answer::Deleted) => {
                 Some(Shape::Partial(version))
             }
-            ("PartialObjectMetadata", _) => Some(Shape::Misfit(
+            ("PartialObjectMetadata", _) => Some(Shape::Mismatch(
                 "you requested PartialObjectMetadata, but the requested object is a list (*core.EventList)",
             )),
-            ("PartialObjectMetadataList", _) => Some(Shape::Misfit(
+            ("PartialObjectMetadataList", _) => Some(Shape::Mismatch(
                 "you requested PartialObjectMetadataList, but the requested object is not a list (*core.Event)",
             )),
             _ => None,
@@ -473,7 +473,7 @@ mod tests {
                 Answer::List,
                 Some((
                     Media::Json,
-                    Shape::Misfit(
+                    Shape::Mismatch(
                         "you requested PartialObjectMetadata, but the requested object is a list (*core.EventList)",
                     ),
                 )),

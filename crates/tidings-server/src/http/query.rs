@@ -92,7 +92,7 @@ impl Query {
         };
         match value.parse() {
             Ok(number) => Ok(Some(number)),
-            Err(error) => Err(refuse(number_complaint(&error))),
+            Err(error) => Err(refuse(parse_int_error(&error))),
         }
     }
 
@@ -282,7 +282,7 @@ impl ResourceVersion {
                 Ok(revision) => Ok(Self::At(revision)),
                 Err(error) => {
                     let value = go_quote(text);
-                    let why = number_complaint(&error);
+                    let why = parse_int_error(&error);
                     Err(Status::bad_request(format!(
                         "invalid resource version: resourceVersion: Invalid value: {value}: strconv.ParseUint: parsing {value}: {why}"
                     )))
@@ -293,7 +293,7 @@ impl ResourceVersion {
 }
 
 /// Go's words for text that is not a number.
-fn number_complaint(error: &ParseIntError) -> &'static str {
+fn parse_int_error(error: &ParseIntError) -> &'static str {
     match error.kind() {
         IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
         _ => "invalid syntax",

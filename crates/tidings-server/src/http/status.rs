@@ -272,7 +272,7 @@ impl Status {
     }
 
     /// The requested `as` does not fit the kind of the answer.
-    pub(crate) fn misfit(message: &str) -> Self {
+    pub(crate) fn shape_mismatch(message: &str) -> Self {
         Self::of(NOT_ACCEPTABLE, message)
     }
 
@@ -440,7 +440,7 @@ impl Status {
     }
 
     /// The patched object is not a valid object of its kind.
-    pub(crate) fn unfit_patch(patched: impl Display, why: &str) -> Self {
+    pub(crate) fn invalid_patched_object(patched: impl Display, why: &str) -> Self {
         let patched = bounded_text(patched, MESSAGE_BYTES_MAX);
         let error = FieldError::invalid("patch", &patched, why);
         Self::invalid("", "", "", &error.into())
@@ -531,7 +531,7 @@ impl Status {
     /// The caller's credentials cannot be passed on to the followed cluster.
     pub(crate) fn not_passed_on(reason: Reason, cluster: &str, why: &str) -> Self {
         let message = format!(
-            "only events are kept here, and other requests go on to cluster {} with the caller's own token: {why}",
+            "only events are kept here, and other requests are passed on to cluster {} with the caller's own token: {why}",
             Quoted(cluster)
         );
         Self::generic(reason, message)

@@ -199,7 +199,7 @@ impl Text {
         self.0
     }
 
-    /// What comes before the samples of a metric.
+    /// Appends the HELP and TYPE lines of a metric.
     pub(crate) fn metric(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }

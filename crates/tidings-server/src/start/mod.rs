@@ -246,7 +246,7 @@ impl Prepared {
             && !self.tokens.iter().any(|token| token.user.is_master())
         {
             tracing::warn!(
-                "nobody may read or write events: no token is in system:masters, and no permissions are given \
+                "no user may read or write events: no token is in system:masters, and no permissions are given \
                  (--authorization-rbac-file, --authorization-kubeconfig or --authorization-mode=AlwaysAllow)"
             );
         }

@@ -108,7 +108,7 @@ pub(crate) struct Watched {
     paths: Vec<PathBuf>,
     in_force: Vec<Vec<u8>>,
     /// The last content that was reported as unusable.
-    told: Option<Result<Vec<Vec<u8>>, String>>,
+    reported: Option<Result<Vec<Vec<u8>>, String>>,
 }
 
 impl SecurityOptions {
@@ -270,7 +270,7 @@ impl FileWatcher {
         let Self { server, tls, files } = self;
         let mut usable = true;
         if let Some(file) = &mut files.tokens {
-            usable &= file.take_over(server, |bytes| {
+            usable &= file.reload(server, |bytes| {
                 let tokens = parse_token_file(first(bytes)).map_err(|error| error.to_string())?;
                 if tokens.is_empty() {
                     tracing::warn!("the token file holds no token any more: all are revoked");
@@ -280,7 +280,7 @@ impl FileWatcher {
             });
         }
         if let Some(file) = &mut files.permissions {
-            usable &= file.take_over(server, |bytes| {
+            usable &= file.reload(server, |bytes| {
                 server
                     .authorizer
                     .replace_policy(parse_policy(first(bytes))?);
@@ -289,7 +289,7 @@ impl FileWatcher {
         }
         if let Some(file) = &mut files.client_authority {
             let (identity, clients) = (&files.identity, &mut files.clients);
-            usable &= file.take_over(server, |bytes| {
+            usable &= file.reload(server, |bytes| {
                 let new =
                     ClientAuthority::from_pem(first(bytes)).map_err(|error| error.to_string())?;
                 let config = identity
@@ -303,7 +303,7 @@ impl FileWatcher {
         }
         if let Some(pair) = &mut files.certificate {
             let (identity, clients) = (&mut files.identity, &files.clients);
-            usable &= pair.take_over(server, |bytes| {
+            usable &= pair.reload(server, |bytes| {
                 let new = parse_identity(bytes).map_err(|error| error.to_string())?;
                 let config = new
                     .config(clients.as_ref())
@@ -328,7 +328,7 @@ impl Watched {
         Ok(Self {
             in_force: paths.iter().map(read).collect::<Result<_, _>>()?,
             paths,
-            told: None,
+            reported: None,
         })
     }
 
@@ -338,7 +338,7 @@ impl Watched {
     }
 
     /// Applies changed content; returns whether the current content is in force.
-    fn take_over(
+    fn reload(
         &mut self,
         server: &ApiServer,
         apply: impl FnOnce(&[Vec<u8>]) -> Result<(), String>,
@@ -348,7 +348,7 @@ impl Watched {
         let seen: Result<Vec<_>, _> = self.paths.iter().map(read).collect();
         let outcome = match &seen {
             Ok(bytes) if *bytes == self.in_force => {
-                self.told = None;
+                self.reported = None;
                 return true;
             }
             Ok(bytes) => apply(bytes),
@@ -360,11 +360,11 @@ impl Watched {
                 server.access_counters().files_reloaded.add();
                 tracing::info!(file, "a replaced file is in force");
                 self.in_force = bytes;
-                self.told = None;
+                self.reported = None;
                 true
             }
             (outcome, seen) => {
-                if self.told.as_ref() != Some(&seen) {
+                if self.reported.as_ref() != Some(&seen) {
                     let why = outcome.err();
                     server.access_counters().file_reload_failures.add();
                     tracing::error!(
@@ -373,7 +373,7 @@ impl Watched {
                         "a replaced file is not usable; what it held before stays in force"
                     );
                 }
-                self.told = Some(seen);
+                self.reported = Some(seen);
                 false
             }
         }

@@ -309,7 +309,7 @@ async fn drive<C>(
 struct Connected {
     api: Api,
     certificate: Option<Arc<PeerCertificate>>,
-    /// Whose address it is, for the audit log.
+    /// The peer's address, for the audit log.
     peer: SocketAddr,
     http2: bool,
     activity: Arc<Activity>,

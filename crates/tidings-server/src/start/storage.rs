@@ -1,4 +1,4 @@
-//! Which store a server is started over: the embedded one in its data folder, or etcd.
+//! The choice of a server's store: the embedded one in its data folder, or etcd.
 
 use std::path::Path;
 use std::sync::Arc;

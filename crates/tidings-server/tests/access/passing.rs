@@ -535,7 +535,7 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
             said.contains(name) && said.contains("cannot be reached"),
             "{said}"
         );
-        // Its events are read all the same, and how is said here.
+        // Its events are read anyway, and how is said here.
         assert_eq!(names_of(&dev, EVENTS).await, ["web.1"]);
         let resources = dev.get("/api/v1").await.body;
         assert_eq!(resources["resources"][0]["name"], "events");

@@ -1,6 +1,6 @@
 //! The API as its clients see it: requests in, answers out, over the real router and a store: one
 //! in memory, and then (`over_etcd`) one on etcd.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod apply;
 mod audit;

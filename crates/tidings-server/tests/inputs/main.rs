@@ -4,7 +4,7 @@
 //! time, and by the length of the answer.
 //!
 //! One test measures at a time: the allocator counts for the whole process.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod cases;
 

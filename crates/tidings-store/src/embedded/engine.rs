@@ -335,7 +335,7 @@ impl Engine {
     }
 }
 
-/// What tells of a folder without a log and a checkpoint that it was more than a store in the
+/// What shows of a folder without a log and a checkpoint that it was more than a store in the
 /// making. A checkpoint is replaced as a whole, and never before it can be read; the time is noted,
 /// and buckets have trees, only behind the first one.
 fn trace_of_writes(folder: &Path, index: &Path) -> Option<String> {

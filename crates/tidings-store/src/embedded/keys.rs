@@ -474,7 +474,7 @@ impl Pointer {
     }
 }
 
-/// A version, with what the trees are told of it.
+/// A version, with what the trees are to record of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
     pub(crate) pointer: Pointer,

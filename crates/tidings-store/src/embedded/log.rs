@@ -180,7 +180,7 @@ pub(crate) struct Log {
 /// What a commit adds to the log, by bucket.
 pub(crate) type Frames = BTreeMap<u64, Frame>;
 
-/// What became of a commit.
+/// The outcome of a commit.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Nothing of it was written.

@@ -527,7 +527,7 @@ impl Memtable {
         chunks
     }
 
-    /// What became of names and versions up to a revision; what is to be done to the trees, for a
+    /// The outcome of names and versions up to a revision; what is to be done to the trees, for a
     /// memtable that nothing is added to any more.
     pub(crate) fn outcome(&self, at: Revision) -> Outcome {
         let chunks = self.chunks(at);

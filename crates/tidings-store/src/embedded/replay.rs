@@ -1,7 +1,7 @@
 //! What the log says and the index does not yet, put into the index while opening.
 //!
-//! It goes by the log alone, never by what it finds in the index, so it does no harm that some
-//! trees may already have some of it: in the end each entry is as the last commit left it.
+//! It uses the log alone, never what it finds in the index, so it does no harm that some trees may
+//! already have some of it: in the end each entry is as the last commit left it.
 
 use std::sync::Arc;
 

@@ -106,7 +106,7 @@ mod tests {
     fn body(number: u64) -> Vec<u8> {
         let noise = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         format!(
-            "an event of a kind nobody thought of, number {noise:x}, from the far side {:x}",
+            "an event of a kind never thought of, number {noise:x}, from the far side {:x}",
             noise >> 20
         )
         .into()

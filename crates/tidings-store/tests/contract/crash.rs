@@ -267,7 +267,7 @@ async fn check(
         );
     }
 
-    // Every expiry that is due, so that the history tells of all that is gone.
+    // Every expiry that is due, so that the history has all that is gone.
     store.expire().await.unwrap();
     let page = store.list(ListRequest::default()).await.unwrap();
     let listed: BTreeMap<_, _> = page

@@ -402,7 +402,7 @@ fn a_log_that_lost_acknowledged_writes_is_refused() {
 /// What is done to a store's files, in words and in deed.
 type Harm = (&'static str, fn(&Path));
 
-/// The index follows from the log: whatever becomes of it, everything is found again.
+/// The index follows from the log: whatever happens to it, everything is found again.
 #[test]
 fn an_index_that_is_lost_or_damaged_is_made_anew() {
     let folder = store_with(&["a", "b"]);

@@ -61,7 +61,7 @@ struct State {
     resource_version: u64,
 }
 
-/// What is asked of a sink.
+/// A call of a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SinkVerb {
     /// [`Sink::create`].
@@ -85,7 +85,7 @@ pub struct SinkCall {
     pub body: Vec<u8>,
 }
 
-/// How a [`MemorySink`] answers one call.
+/// The answer of a [`MemorySink`] to one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkAnswer {
     /// As an API server would.

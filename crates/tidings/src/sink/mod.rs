@@ -63,9 +63,9 @@ pub trait Sink: Send + Sync + 'static {
     /// Changes an event that was written before: [`Occurrence::patch_body`], a strategic merge
     /// patch.
     ///
-    /// A call may be given up and its write be done all the same, later than the next one for the
-    /// same event: the delivery cannot know. Where that can happen it is for the sink to have such
-    /// a write refused, as `KubeSink` does ([`Occurrence::patch_body_of_version`]).
+    /// A call may be given up and its write be done anyway, later than the next one for the same
+    /// event: the delivery cannot know. Where that can happen it is for the sink to have such a
+    /// write refused, as `KubeSink` does ([`Occurrence::patch_body_of_version`]).
     fn patch(&self, occurrence: &Occurrence)
     -> impl Future<Output = Result<(), WriteError>> + Send;
 

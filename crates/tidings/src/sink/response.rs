@@ -1,4 +1,4 @@
-//! What an API server's answer says about a write. Only as much of it is read as decides something.
+//! The outcome of a write, from the API server's answer, of which only the relevant part is read.
 
 use std::error::Error;
 use std::time::Duration;
@@ -159,7 +159,7 @@ fn http_date(text: &str) -> Option<Timestamp> {
     rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
 }
 
-/// An error and what it came of: kube's own say little without that.
+/// An error and its cause: kube's own say little without that.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

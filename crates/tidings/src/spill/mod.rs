@@ -1,5 +1,5 @@
-//! The spill: events on disk until it is known what became of them, so that an outage that is
-//! longer than the memory allows, or the death of the program, loses none of them.
+//! The spill: events on disk until their outcome is known, so that an outage that is longer than
+//! the memory allows, or the death of the program, loses none of them.
 //!
 //! ```text
 //!   queue ──▶ append ──┬─ room in memory ────▶ correlate, deliver ──▶ settled: marked as done
@@ -250,7 +250,7 @@ impl Spill {
             kept
         });
         let kept = step.await;
-        // Whatever became of the step, these are delivered.
+        // Whatever the result of the step, these are delivered.
         let kept = kept.unwrap_or_else(|| in_memory(events));
         let on_disk = kept.iter().filter(|kept| kept.sequence.is_some()).count();
         self.metrics.spilled.increment(on_disk as u64);
@@ -338,7 +338,7 @@ impl Spill {
             .collect()
     }
 
-    /// Notes that it is known what became of these.
+    /// Notes that their outcome is known.
     pub(crate) fn settled(&mut self, sequences: Vec<u64>) {
         self.done.extend(sequences);
     }

@@ -182,8 +182,8 @@ struct ObjectVisitor<'a> {
 }
 
 /// The methods of a visitor for values of the wrong type: they record the mismatch and continue.
-macro_rules! others {
-    ($($kind:ident),*) => { $(others!(@$kind);)* };
+macro_rules! wrong_types {
+    ($($kind:ident),*) => { $(wrong_types!(@$kind);)* };
     (@bool) => {
         fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
             Ok(self.other("bool"))
@@ -237,7 +237,7 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
         Ok(())
     }
 
-    others!(bool, number, string, array);
+    wrong_types!(bool, number, string, array);
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Self {
@@ -247,7 +247,7 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
             target,
         } = self;
         let object = match target {
-            Target::Place(place) => place.fresh(),
+            Target::Place(place) => place.set_empty(),
             Target::Object(object) => object,
         };
         let mut seen = 0_u64;
@@ -368,7 +368,7 @@ impl<'de> Visitor<'de> for ListVisitor<'_> {
         Ok(false)
     }
 
-    others!(bool, number, string, object);
+    wrong_types!(bool, number, string, object);
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<bool, A::Error> {
         for index in 0.. {
@@ -425,7 +425,7 @@ impl<'de> Visitor<'de> for MapVisitor<'_> {
         Ok(BTreeMap::new())
     }
 
-    others!(bool, number, string, array);
+    wrong_types!(bool, number, string, array);
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = BTreeMap::new();

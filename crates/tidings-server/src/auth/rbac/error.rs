@@ -1,6 +1,6 @@
 //! Errors of a file of permissions.
 
-/// What is wrong with a file of permissions.
+/// An error in a file of permissions.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RbacError {

@@ -313,7 +313,7 @@ async fn open_all(
 }
 
 impl Archive {
-    /// Follows and serves further clusters. Those that cannot be followed are told of.
+    /// Follows and serves further clusters. Those that cannot be followed are reported.
     async fn add(&mut self, settings: Vec<ClusterSetting>, clusters: usize) {
         for (setting, opened) in open_all(&self.data_dir, &self.defaults, settings, clusters).await
         {

@@ -22,7 +22,7 @@ use tidings_server::{ManagedFields, StartError, StartOptions};
 use tracing_subscriber::EnvFilter;
 
 /// What is logged without `RUST_LOG`. The index's own files are of no interest to the operator of a
-/// server, and what a client of a cluster meets is told of where it matters.
+/// server, and problems of a cluster's clients are reported where they matter.
 const DEFAULT_FILTER: &str = "info,lsm_tree=warn,kube_client=off";
 
 /// The server ran and was ended by a signal.
