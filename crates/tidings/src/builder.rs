@@ -125,7 +125,8 @@ impl<'a> EventBuilder<'a> {
         self
     }
 
-    /// Records the event. Failures are counted and logged, as with [`Recorder::event`](crate::Recorder::event).
+    /// Records the event. Failures are counted and logged, as with
+    /// [`Recorder::event`](crate::Recorder::event).
     pub fn send(self) {
         let intake = self.intake;
         match &self.regarding {
@@ -153,7 +154,8 @@ impl<'a> EventBuilder<'a> {
         self.record()
     }
 
-    /// Records the event now, and waits for its outcome. See [`Recorder::record_and_wait`](crate::Recorder::record_and_wait).
+    /// Records the event now, and waits for its outcome. See
+    /// [`Recorder::record_and_wait`](crate::Recorder::record_and_wait).
     ///
     /// # Errors
     /// Those of [`EventBuilder::try_send`], where [`RecordError::QueueFull`] concerns the sinks

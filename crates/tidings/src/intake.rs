@@ -1,5 +1,5 @@
-//! The intake of a broadcaster: makes recorded events, passes them to the watchers' queues, and counts
-//! and logs those that are refused.
+//! The intake of a broadcaster: makes recorded events, passes them to the watchers' queues, and
+//! counts and logs those that are refused.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::{CountKey, DropCounts, Fate, Occurrence, OccurrenceKind, WriteError};
 
-/// The items of a [`Delivery`](crate::Delivery): [`Occurrence`], or a stand-in for it.
+/// An item of a [`Delivery`](crate::Delivery): [`Occurrence`], or another type in its place.
 pub trait Deliverable: Clone {
     /// Events with the same key are written one after the other.
     type Key: Clone + Eq + Hash;
@@ -16,29 +16,29 @@ pub trait Deliverable: Clone {
     /// information of the earlier.
     fn same_object(&self, other: &Self) -> bool;
 
-    /// Whether writing this, a later state of the same object, leaves out nothing that `earlier`
-    /// would have written.
+    /// Whether this, a later state of the same object, writes everything that `earlier` would
+    /// have written.
     fn covers(&self, earlier: &Self) -> bool {
         self.same_object(earlier)
     }
 
-    /// This is written in place of `earlier`: takes over its events.
+    /// Takes over the events of `earlier`, which this replaces.
     fn absorb(&mut self, _earlier: &mut Self) {}
 
-    /// Create or patch, according to correlation.
+    /// Create or patch, as decided by correlation.
     fn kind(&self) -> OccurrenceKind;
 
     /// Whether there was an earlier state of its object, which may or may not have been written.
     fn is_repeat(&self) -> bool;
 
-    /// Whether its object may have been created for this very event, by a writer this delivery
-    /// knows nothing of: an earlier process.
+    /// Whether an earlier process, unknown to this delivery, may have created the object for this
+    /// very event.
     fn may_be_written(&self) -> bool {
         false
     }
 
-    /// Hashes what it is about, so that a limit on the rate of events about one thing is told from
-    /// one that all share. Unless an implementation has its own: its key.
+    /// Hashes the object that the event is about, which distinguishes a limit on one object's
+    /// events from a shared one. By default hashes the key.
     fn hash_regarding(&self, state: &mut impl Hasher) {
         self.key().hash(state);
     }
@@ -89,7 +89,7 @@ impl Deliverable for Occurrence {
     }
 }
 
-/// Names a write in flight.
+/// The identifier of a write in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WriteId {
     pub(super) lane: usize,
@@ -99,7 +99,7 @@ pub struct WriteId {
 /// A write to do now.
 #[derive(Clone, Debug)]
 pub struct Write<T> {
-    /// To be given back to [`Delivery::handle_written`](crate::Delivery::handle_written).
+    /// The argument of [`Delivery::handle_written`](crate::Delivery::handle_written).
     pub id: WriteId,
     /// Create or patch; may differ from the result of correlation.
     pub kind: OccurrenceKind,
@@ -114,7 +114,7 @@ pub struct Settled<T> {
     pub occurrence: T,
     /// The outcome.
     pub fate: Fate,
-    /// The failure it was given up for, if there was one.
+    /// The failure after which it was given up, if any.
     pub error: Option<WriteError>,
 }
 
