@@ -1,6 +1,8 @@
 //! What a client may take up: requests in flight, and time, each until the answer's last byte.
 
 use std::convert::Infallible;
+use std::future;
+use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use tokio::time::Instant;
 use crate::api::options::ApiOptions;
 use crate::clock;
 use crate::flow::paced;
-use crate::flow::place_counters::FlowMetrics;
+use crate::flow::place_counters::{FlowMetrics, Rejection};
 use crate::flow::places::{Level, Places};
 use crate::http::request::{RequestInfo, RequestLabels};
 use crate::http::status::Status;
@@ -25,6 +27,9 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(34);
 /// The part of its time that a request may wait for others, as a divisor (`getRequestWaitContext`
 /// of `k8s.io/apiserver`).
 const WAIT_DIVISOR: u32 = 4;
+
+/// The part of the processors that long bodies may keep busy, as a divisor; one at least.
+const LONG_BODIES_DIVISOR: usize = 2;
 
 /// What becomes of a request.
 pub(crate) enum Admitted {
@@ -41,6 +46,8 @@ pub(crate) struct Limits {
     writes: Places,
     /// For reviews of oneself: questions to a cluster must not delay requests that need none.
     reviews: Places,
+    /// For requests with a long body, which have one of the above, too.
+    long_bodies: Places,
     flow: FlowMetrics,
     request_timeout: Duration,
     wait_limit: Duration,
@@ -48,10 +55,12 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn new(options: &ApiOptions) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let places = |level| {
             let count = match level {
                 Level::ReadOnly => options.max_requests_inflight,
                 Level::Mutating | Level::Reviews => options.max_mutating_requests_inflight,
+                Level::LongBodies => (processors / LONG_BODIES_DIVISOR).max(1),
             };
             Places::new(level, count, options.max_requests_inqueue)
         };
@@ -59,6 +68,7 @@ impl Limits {
             reads: places(Level::ReadOnly),
             writes: places(Level::Mutating),
             reviews: places(Level::Reviews),
+            long_bodies: places(Level::LongBodies),
             flow: FlowMetrics::default(),
             request_timeout: options.request_timeout,
             wait_limit: options.request_wait_limit,
@@ -67,8 +77,8 @@ impl Limits {
 
     /// How full each level is, and what became of those that waited.
     pub(crate) fn write(&self, text: &mut Text) {
-        let now = [&self.reads, &self.writes, &self.reviews].map(Places::now);
-        self.flow.write(&now, text);
+        let levels = [&self.reads, &self.writes, &self.reviews, &self.long_bodies];
+        self.flow.write(&levels.map(Places::now), text);
     }
 
     /// Admits requests as long as there are places; others wait for their turn, and those that get
@@ -113,6 +123,15 @@ impl Limits {
             place,
             deadline,
         })
+    }
+
+    /// Finds a place for an answer to a long body, beside the request's place in flight. The wait
+    /// is part of the request's time, after which it is given up.
+    pub(crate) async fn apart(&self) -> Result<OwnedSemaphorePermit, Rejection> {
+        let time = self.request_timeout.min(WRITE_TIME_MAX);
+        let wait = self.wait_limit.min(time / WAIT_DIVISOR);
+        let places = &self.long_bodies;
+        places.take(&self.flow, wait, future::pending()).await
     }
 
     /// The places of which a request takes one. Requests for metrics need no place: they matter

@@ -1,7 +1,8 @@
 //! Places for requests in flight, and the queue of those that wait for one.
 //!
 //! Reading requests, writing ones and reviews of oneself have places of their own, so that no kind
-//! takes the places of another. A request that finds all places taken waits, first come, first
+//! takes the places of another; those among them with a long body have a second place while they
+//! are answered. A request that finds all places taken waits, first come, first
 //! served: in a queue of bounded length, for a bounded time, and only while its client is
 //! connected. What waits is a request's head; its body is not read before.
 
@@ -25,6 +26,8 @@ pub(crate) enum Level {
     /// Reviews of oneself: a cluster may have to be asked, which may take long and must not delay
     /// other requests.
     Reviews,
+    /// Requests with a long body, in addition to their place among the above.
+    LongBodies,
 }
 
 impl Level {
@@ -33,6 +36,7 @@ impl Level {
             Self::ReadOnly => "readOnly",
             Self::Mutating => "mutating",
             Self::Reviews => "reviews",
+            Self::LongBodies => "longBodies",
         }
     }
 }
