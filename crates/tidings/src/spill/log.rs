@@ -45,6 +45,9 @@ const READ_BYTES: usize = 256 << 10;
 /// How often a file is read in vain before it is left for the next process.
 pub(super) const READ_TRIES_MAX: u32 = 12;
 
+/// The highest number of a file: one with a higher number was not made by a spill.
+const NUMBER_MAX: u64 = u64::MAX >> 1;
+
 /// More places than a file has.
 const PLACES_OF_A_FILE: u64 = 1 << 32;
 
@@ -583,6 +586,9 @@ fn done_path(folder: &Path, number: u64) -> PathBuf {
 }
 
 fn create(folder: &Path, number: u64) -> io::Result<File> {
+    if number > NUMBER_MAX {
+        return Err(io::Error::other("the numbers of files are used up"));
+    }
     File::create_new(events_path(folder, number))
 }
 
@@ -632,7 +638,8 @@ fn numbers(folder: &Path, extension: &str) -> io::Result<Vec<u64>> {
         let path = PathBuf::from(entry?.file_name());
         if path.extension().is_some_and(|other| other == extension) {
             let stem = path.file_stem().and_then(|stem| stem.to_str());
-            numbers.extend(stem.and_then(|stem| u64::from_str_radix(stem, 16).ok()));
+            let number = stem.and_then(|stem| u64::from_str_radix(stem, 16).ok());
+            numbers.extend(number.filter(|number| *number <= NUMBER_MAX));
         }
     }
     numbers.sort_unstable();
