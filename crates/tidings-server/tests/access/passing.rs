@@ -105,6 +105,10 @@ impl Cluster {
             .route(&format!("{PODS}/web"), any(pod))
             .route(&format!("{PODS}/web/log"), get(pods))
             .route(&format!("{PODS}/broken"), get(broken))
+            .route(
+                &format!("{PODS}/switched"),
+                get(async || http::StatusCode::SWITCHING_PROTOCOLS),
+            )
             .route(&format!("{PODS}/cut"), get(cut))
             .route(
                 &format!("{PODS}/never"),
@@ -542,6 +546,9 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
         assert_eq!(dev.get("/apis").await.code, 200);
     }
     let dev = archive.to_cluster("prod", &token("t-dev")).await;
+    // Another protocol is not passed on.
+    let switched = dev.get(&format!("{PODS}/switched")).await;
+    assert_eq!(switched.code, 502);
     let broken = dev.get(&format!("{PODS}/broken")).await;
     assert_eq!(broken.code, 502);
     assert_eq!(
