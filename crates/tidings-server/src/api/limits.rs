@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
 use crate::api::options::ApiOptions;
@@ -48,6 +48,10 @@ pub(crate) struct Limits {
     reviews: Places,
     /// For requests with a long body, which have one of the above, too.
     long_bodies: Places,
+    /// For requests that are passed on to followed clusters, to all of them together; and for those
+    /// among them that last. Each cluster has a bound of its own, too.
+    passed: Arc<Semaphore>,
+    passed_long: Arc<Semaphore>,
     flow: FlowMetrics,
     request_timeout: Duration,
     wait_limit: Duration,
@@ -69,6 +73,8 @@ impl Limits {
             writes: places(Level::Mutating),
             reviews: places(Level::Reviews),
             long_bodies: places(Level::LongBodies),
+            passed: semaphore(options.max_requests_inflight),
+            passed_long: semaphore(options.max_connections),
             flow: FlowMetrics::default(),
             request_timeout: options.request_timeout,
             wait_limit: options.request_wait_limit,
@@ -134,6 +140,17 @@ impl Limits {
         places.take(&self.flow, wait, future::pending()).await
     }
 
+    /// A place among all requests that are passed on, if one is free: as many as there are for
+    /// reads, or for connections where they last. Each takes a connection to its cluster.
+    pub(crate) fn passed(&self, is_long: bool) -> Option<OwnedSemaphorePermit> {
+        let places = if is_long {
+            &self.passed_long
+        } else {
+            &self.passed
+        };
+        Arc::clone(places).try_acquire_owned().ok()
+    }
+
     /// The places of which a request takes one. Requests for metrics need no place: they matter
     /// most when all places are taken.
     fn places(&self, info: &RequestInfo) -> Option<&Places> {
@@ -147,6 +164,16 @@ impl Limits {
             Some(&self.writes)
         }
     }
+}
+
+/// So many places, 0 for no limit.
+fn semaphore(count: usize) -> Arc<Semaphore> {
+    let most = Semaphore::MAX_PERMITS;
+    Arc::new(Semaphore::new(if count == 0 {
+        most
+    } else {
+        most.min(count)
+    }))
 }
 
 /// The place of a watch that tells what there is. It is given back when the last of these is

@@ -586,6 +586,40 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
     archive.running.shutdown().await;
 }
 
+#[tokio::test]
+async fn clusters_share_a_bound_of_what_is_passed_on() {
+    let cluster = Cluster::start().await;
+    let mut followed = crate::clusters::cluster("prod", &["web.1"]).await;
+    followed.security = ClusterSecurity::of_cluster(cluster.reviewer());
+    followed.pass_through = Some(cluster.way());
+    let mut other = followed.clone();
+    other.name = "other".into();
+    other.pass_through = Some(cluster.way());
+    let archive = Archive::start_with(vec![followed, other], |options| {
+        options.api.request_timeout = Duration::from_secs(2);
+        options.api.max_requests_inflight = 1;
+    })
+    .await
+    .unwrap();
+    let dev = archive.to_cluster("prod", &token("t-dev")).await;
+    let elsewhere = archive.to_cluster("other", &token("t-dev")).await;
+    assert_eq!(elsewhere.get(&format!("{PODS}/web")).await.code, 200);
+    let never = format!("{PODS}/never");
+    let (first, second) = tokio::join!(dev.get(&never), async {
+        let is_there = || {
+            let requests = cluster.seen.requests.lock().unwrap();
+            requests.iter().any(|(uri, _)| uri.ends_with("never"))
+        };
+        while !is_there() {
+            tokio::task::yield_now().await;
+        }
+        elsewhere.get(&format!("{PODS}/web")).await
+    });
+    assert_eq!((first.code, second.code), (504, 429));
+    assert_eq!(elsewhere.get(&format!("{PODS}/web")).await.code, 200);
+    archive.running.shutdown().await;
+}
+
 /// The pod of today, and its events of last week.
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_describes_a_pod_with_its_kept_events() {
