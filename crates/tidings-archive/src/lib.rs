@@ -58,6 +58,9 @@
 
 mod archive;
 mod follow;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod keep;
 #[cfg(test)]
 mod simulation;

@@ -174,6 +174,8 @@ pub(crate) struct Follower {
     went_back: bool,
     /// The first trouble since the source was followed last.
     trouble: Option<Cause>,
+    /// The source forgot what was to be watched, and no watch has said anything since.
+    forgot: bool,
     retry: Backoff,
     /// Events of the next page.
     page: u32,
@@ -196,6 +198,7 @@ impl Follower {
             state: State::Starting,
             why: None,
             went_back: false,
+            forgot: false,
             retry: Backoff::new(rules.retry.0, rules.retry.1),
             page: rules.page,
             rules,
@@ -367,6 +370,7 @@ impl Follower {
         self.state = State::Watching;
         self.why = None;
         self.trouble = None;
+        self.forgot = false;
     }
 
     /// Something came by the watch up to a version, at a time at which it was written at the
@@ -433,7 +437,13 @@ impl Follower {
             return None;
         }
         let cause = self.trouble.take().unwrap_or(Cause::Compacted);
-        self.list();
+        if std::mem::replace(&mut self.forgot, true) {
+            // Each list is read in vain.
+            self.wait(now, State::Listing, cause, None);
+            self.why = Some("the source forgets what it has just listed".into());
+        } else {
+            self.list();
+        }
         Some(Commit {
             position: Position {
                 version: None,

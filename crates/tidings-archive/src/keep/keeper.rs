@@ -200,6 +200,10 @@ impl Keeper {
         let metadata = event.metadata.get_or_insert_default();
         let (name, uid) = (metadata.name().to_owned(), metadata.uid().to_owned());
         let namespace = metadata.namespace().to_owned();
+        if namespace.len() + name.len() + uid.len() > keys::NAMES_LEN_MAX {
+            batch.too_large.push(self.clock.now().0);
+            return Ok(());
+        }
         let mut key = keys::event(&namespace, &name);
         let uid_bytes = Bytes::from(uid.clone());
         let is_this = |record: &Record| record.uid == uid_bytes;

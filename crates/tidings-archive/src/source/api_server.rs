@@ -10,14 +10,20 @@ use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
 use tidings_api::codec::Api;
 
 use super::wire::{self, Frame};
 use crate::follow::follower::{Answer, Failure, Page};
 use crate::keep::keeper::Observation;
 
-/// Most bytes of a list's page that are held.
-const LIST_BYTES_MAX: usize = 32 << 20;
+/// Most bytes of a list's page that are held, for each cluster. A page that has more is asked for
+/// again with half as many events; one event is far shorter.
+const LIST_BYTES_MAX: usize = 8 << 20;
+/// Most bytes of the namespace whose uid identifies a cluster.
+const NAMESPACE_BYTES_MAX: usize = 2 << 20;
+/// Longest uid of that; Kubernetes' own have 36 bytes.
+const UID_LEN_MAX: usize = 128;
 /// Most bytes of an answer that says what is wrong.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Most frames, and about the most bytes, that are given out at once.
@@ -43,6 +49,17 @@ pub struct Selection {
     pub field_selector: Option<String>,
     /// Only those that this label selector selects.
     pub label_selector: Option<String>,
+}
+
+/// An object of which only the uid is of interest.
+#[derive(Deserialize)]
+struct Named {
+    metadata: Option<Uid>,
+}
+
+#[derive(Deserialize)]
+struct Uid {
+    uid: Option<String>,
 }
 
 /// See the module documentation.
@@ -143,11 +160,10 @@ impl ApiServer {
             Err(Failure::Other { why, .. }) if why.ends_with("(404)") => return Ok(None),
             Err(failure) => return Err(failure),
         };
-        let body = read(response.into_body(), LIST_BYTES_MAX).await?;
-        let namespace: serde_json::Value =
-            serde_json::from_slice(&body).map_err(|error| other(&error))?;
-        let uid = namespace["metadata"]["uid"].as_str();
-        Ok(uid.filter(|uid| !uid.is_empty()).map(str::to_owned))
+        let body = read(response.into_body(), NAMESPACE_BYTES_MAX).await?;
+        let namespace: Named = serde_json::from_slice(&body).map_err(|error| other(&error))?;
+        let uid = namespace.metadata.and_then(|metadata| metadata.uid);
+        Ok(uid.filter(|uid| (1..=UID_LEN_MAX).contains(&uid.len())))
     }
 
     /// A page of a list.

@@ -106,20 +106,27 @@ fn read(body: &[u8]) -> Result<(Value, Vec<String>), Status> {
     if body.trim_ascii().is_empty() {
         return Ok((Value::Null, Vec::new()));
     }
+    if let Some(config) = yaml::plain_json(body) {
+        return Ok((config, Vec::new()));
+    }
     let unreadable =
         |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
+    let last_wins = |strict: &_| {
+        let has_one = yaml::has_key_twice(strict);
+        has_one
+            .then(|| yaml::read(body, DuplicateKeyPolicy::LastWins))?
+            .ok()
+    };
     let (mut config, duplicates) = match yaml::read::<Value>(body, DuplicateKeyPolicy::Error) {
         Ok(config) => (config, Vec::new()),
-        Err(strict) => {
-            match yaml::read(body, DuplicateKeyPolicy::LastWins) {
-                Ok(config) => (config, vec![repeated(&strict)]),
-                // Not all JSON is YAML: its escapes of surrogate pairs are not.
-                Err(_) => match serde_json::from_slice(body) {
-                    Ok(config) => (config, Vec::new()),
-                    Err(_) => return Err(unreadable(&strict)),
-                },
-            }
-        }
+        Err(strict) => match last_wins(&strict) {
+            Some(config) => (config, vec![repeated(&strict)]),
+            // Not all JSON is YAML: its escapes of surrogate pairs are not.
+            None => match serde_json::from_slice(body) {
+                Ok(config) => (config, Vec::new()),
+                Err(_) => return Err(unreadable(&strict)),
+            },
+        },
     };
     if !config.is_object() {
         return Err(unreadable(&"an object is accepted"));

@@ -156,7 +156,8 @@ pub(super) fn yaml_value(body: &[u8]) -> Result<(Value, Option<String>), String>
     }
     let strict = match yaml::read(body, DuplicateKeyPolicy::Error) {
         Ok(value) => return Ok((value, None)),
-        Err(error) => error,
+        Err(error) if yaml::has_key_twice(&error) => error,
+        Err(error) => return Err(format!("yaml: {}", one_line(&error))),
     };
     match yaml::read(body, DuplicateKeyPolicy::LastWins) {
         Ok(value) => Ok((value, Some(one_line(&strict)))),

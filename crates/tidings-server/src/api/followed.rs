@@ -84,8 +84,8 @@ impl ClusterSecurity {
 /// An archive's knowledge of a cluster's events, in addition to their last versions.
 pub trait Past: Send + Sync + 'static {
     /// The versions of the event under a key (`namespace/name`), newest first: at most `limit`, and
-    /// no more once their values together reach [`PAGE_BYTES_MAX`](tidings_store::PAGE_BYTES_MAX).
-    /// `after` is [`Versions::more`] of the page before. `None`: no such event.
+    /// no more once their values together reach a megabyte or so, as an answer is made of all of
+    /// them at once. `after` is [`Versions::more`] of the page before. `None`: no such event.
     fn versions(
         &self,
         key: Bytes,

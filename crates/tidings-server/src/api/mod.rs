@@ -1,6 +1,7 @@
 //! The routes of the API, and its handlers.
 
 mod access;
+mod apart;
 mod apply;
 pub(crate) mod body;
 mod call;
@@ -42,6 +43,7 @@ use axum::Router;
 use axum::http::Uri;
 use axum::routing::{MethodRouter, any, get, post};
 
+use self::apart::apart;
 use crate::api::server::ApiServer;
 use crate::http::status::Status;
 
@@ -56,16 +58,16 @@ pub fn router(server: Arc<ApiServer>) -> Router {
             api,
             &all,
             get(list::list)
-                .post(write::create)
-                .delete(delete::delete_collection),
+                .post(|server, call| apart(server, call, write::create))
+                .delete(|server, call| apart(server, call, delete::delete_collection)),
         );
         api = at(
             api,
             &one,
             get(list::get)
-                .put(write::replace)
-                .patch(write::patch)
-                .delete(delete::delete),
+                .put(|server, call| apart(server, call, write::replace))
+                .patch(|server, call| apart(server, call, write::patch))
+                .delete(|server, call| apart(server, call, delete::delete)),
         );
         if server.followed.is_some() {
             api = at(api, &format!("{one}/versions"), get(past::versions));
@@ -87,11 +89,11 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         ("/api/v1/namespaces/{namespace}", get(namespaces::get)),
         (
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-            post(review::access),
+            post(|server, call| apart(server, call, review::access)),
         ),
         (
             "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
-            post(review::rules),
+            post(|server, call| apart(server, call, review::rules)),
         ),
         (
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",

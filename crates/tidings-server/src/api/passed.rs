@@ -96,7 +96,7 @@ pub(super) async fn pass(
     } else {
         way.place()
     };
-    let Some(place) = place else {
+    let Some(places) = place.zip(server.limits.passed(is_long)) else {
         server.metrics.terminated(info.labels, 429);
         return Err(too_many_requests());
     };
@@ -143,7 +143,7 @@ pub(super) async fn pass(
         };
         (Box::pin(over), None)
     };
-    let mut response = respond(answer, over, place);
+    let mut response = respond(answer, over, places);
     if let Some(lasting) = lasting {
         response.extensions_mut().insert(lasting);
     }
@@ -220,15 +220,18 @@ type Over = Pin<Box<dyn Future<Output = Option<io::Error>> + Send>>;
 struct Coming {
     body: BodyDataStream,
     over: Over,
-    _place: OwnedSemaphorePermit,
+    _places: Taken,
 }
 
-fn respond(answer: Passed, over: Over, place: OwnedSemaphorePermit) -> Response {
+/// A place among the requests to this cluster, and one among those to all.
+type Taken = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
+fn respond(answer: Passed, over: Over, places: Taken) -> Response {
     let (head, body) = answer.into_parts();
     let coming = Coming {
         body: Body::new(body).into_data_stream(),
         over,
-        _place: place,
+        _places: places,
     };
     let chunks = stream::unfold(Some(coming), |coming| async move {
         let mut coming = coming?;

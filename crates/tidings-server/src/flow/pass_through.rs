@@ -142,14 +142,19 @@ impl PassThrough {
         *request.method_mut() = method;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
-        self.client.request(request).await.map_err(|error| {
+        let answer = self.client.request(request).await.map_err(|error| {
             let why = chain(&error);
             if error.is_connect() {
                 PassError::Unreachable(why)
             } else {
                 PassError::Broken(why)
             }
-        })
+        })?;
+        // Nobody asked for another protocol, and none is passed on.
+        if answer.status().is_informational() {
+            return Err(Unpassed::Broken(format!("its code is {}", answer.status())));
+        }
+        Ok(answer)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Places for requests in flight, and the queue of requests that wait for one.
 //!
-//! Reads, writes and reviews of oneself have separate places. If all are taken, a request waits,
-//! first come, first served: in a queue of bounded length, for a bounded time, and only while its
-//! client is connected. While it waits, its body is not read.
+//! Reads, writes and reviews of oneself have separate places; those with a long body take a second
+//! one while they are answered. If all are taken, a request waits, first come, first served: in a
+//! queue of bounded length, for a bounded time, and only while its client is connected. While it
+//! waits, its body is not read.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub(crate) enum Level {
     /// Reviews of oneself: they may ask a cluster, which may take long and must not delay other
     /// requests.
     Reviews,
+    /// Requests with a long body, in addition to their place among the above.
+    LongBodies,
 }
 
 impl Level {
@@ -32,6 +35,7 @@ impl Level {
             Self::ReadOnly => "readOnly",
             Self::Mutating => "mutating",
             Self::Reviews => "reviews",
+            Self::LongBodies => "longBodies",
         }
     }
 }

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::varint::{Reader, damaged, put_bytes, put_varint};
+use crate::limits::{INDEX_LEN_MAX, KEY_LEN_MAX, index_len};
 use crate::record::hour_of;
 use crate::{
     CountsRequest, Fault, Index, NewestRequest, ObjectSelector, Place, Revision, UnixMillis,
@@ -611,10 +612,20 @@ fn begin_body(bytes: &[u8]) -> (Reader<'_>, bool) {
     (Reader::new(bytes, "a record's body"), has_others)
 }
 
+/// Takes the key and returns its length, which is one that a store accepts: the index takes no other.
+fn take_key(reader: &mut Reader<'_>) -> Result<usize, Fault> {
+    let len = reader.bytes()?.len();
+    if (1..=KEY_LEN_MAX).contains(&len) {
+        Ok(len)
+    } else {
+        Err(damaged("a record's key"))
+    }
+}
+
 /// The key's range in the body, the index values, and where the value starts; see [`encode_body`].
 pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index, usize), Fault> {
     let (mut reader, has_others) = begin_body(bytes);
-    let key_len = reader.bytes()?.len();
+    let key_len = take_key(&mut reader)?;
     let key_end = bytes.len() - reader.left().len();
     let mut index = Index {
         object_uid: reader.string()?,
@@ -628,6 +639,9 @@ pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index
     }
     let zigzag = reader.varint()?;
     index.last_seen = UnixMillis((zigzag >> 1).cast_signed() ^ -((zigzag & 1).cast_signed()));
+    if index_len(&index) > INDEX_LEN_MAX {
+        return Err(damaged("what a record is found by"));
+    }
     Ok((
         key_end - key_len..key_end,
         index,
@@ -639,7 +653,7 @@ pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index
 /// [`encode_body`].
 pub(crate) fn split_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, usize), Fault> {
     let (mut reader, has_others) = begin_body(bytes);
-    let key_len = reader.bytes()?.len();
+    let key_len = take_key(&mut reader)?;
     let key_end = bytes.len() - reader.left().len();
     for _ in 0..if has_others { 6 } else { 4 } {
         reader.bytes()?;

@@ -267,3 +267,26 @@ fn bytes_are_these() {
         *b"\0\x01k\x01u\0\0\0\x01r\0\x01v"
     );
 }
+
+#[test]
+fn a_record_that_no_store_accepts_is_damaged() {
+    for (key_len, reason_len, expected) in [
+        (1, 0, true),
+        (KEY_LEN_MAX, INDEX_LEN_MAX, true),
+        (0, 0, false),
+        (KEY_LEN_MAX + 1, 0, false),
+    ] {
+        let index = Index {
+            reason: "r".repeat(reason_len),
+            ..Index::default()
+        };
+        let body = encode_body(&vec![b'k'; key_len], &index, b"value");
+        assert_eq!(decode_body(&body).is_ok(), expected, "{key_len}");
+        assert_eq!(split_body(&body).is_ok(), expected, "{key_len}");
+    }
+    let index = Index {
+        reason: "r".repeat(INDEX_LEN_MAX + 1),
+        ..Index::default()
+    };
+    assert!(decode_body(&encode_body(b"k", &index, b"value")).is_err());
+}
