@@ -408,7 +408,8 @@ impl Index {
     /// Begins a new memtable; the one before is to be flushed.
     pub(crate) fn set_aside(&self) {
         let mut snapshots = self.snapshots();
-        let memtable = std::mem::take(&mut snapshots.memtables.active);
+        let next = Arc::new(Memtable::as_large_as(&snapshots.memtables.active));
+        let memtable = std::mem::replace(&mut snapshots.memtables.active, next);
         snapshots.memtables.aside.insert(0, memtable);
     }
 
