@@ -88,13 +88,16 @@ pub(crate) struct IndexKey {
 
 impl IndexKey {
     fn new(tag: Tag, parts: [&[u8]; 2]) -> Self {
-        let (mut bytes, mut len) = ([0; KEY_LEN], 0);
+        let mut bytes = [0; KEY_LEN];
+        let mut len = 0;
         let tag = [tag as u8];
-        let parts = [&tag[..]].into_iter().chain(parts);
-        for (to, byte) in bytes.iter_mut().zip(parts.flatten()) {
-            *to = *byte;
-            len += 1;
+        for part in [&tag[..]].into_iter().chain(parts) {
+            if let Some(to) = bytes.get_mut(len..len + part.len()) {
+                to.copy_from_slice(part);
+                len += part.len();
+            }
         }
+        let len = len as u8;
         Self { bytes, len }
     }
 

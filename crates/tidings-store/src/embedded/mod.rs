@@ -47,6 +47,7 @@ mod memtable;
 mod names;
 mod options;
 mod order;
+mod parallel;
 #[cfg(test)]
 mod power;
 #[cfg(test)]
@@ -64,6 +65,7 @@ mod sample;
 mod segment;
 mod shared;
 mod stored;
+mod sums;
 mod sweep;
 #[cfg(test)]
 mod sweep_tests;

@@ -8,7 +8,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Bodies, and bytes of them, in a sample.
-const SAMPLE_LEN: usize = 1024;
+const SAMPLE_LEN: usize = 2048;
 const SAMPLE_BYTES_MAX: usize = 2 << 20;
 
 /// Every body is taken for the first sample. For each further sample the distance between two

@@ -17,9 +17,10 @@ use super::dictionaries;
 /// One in `HELD_BACK` bodies of the sample is not used for training but to measure the result.
 const HELD_BACK: usize = 8;
 
-/// Maximum bytes of a dictionary, three times those of the built-in one, and the maximum as a part
-/// of the bytes it is trained on: with a greater part it would learn the sample by heart.
-const DICTIONARY_BYTES: usize = 48 << 10;
+/// Maximum bytes of a dictionary, and the maximum as a part of the bytes it is trained on: with a
+/// greater part it would learn the sample by heart. A smaller one makes real events longer, and
+/// compresses no faster.
+const DICTIONARY_BYTES: usize = 112 << 10;
 const DICTIONARY_SHARE: usize = 10;
 
 /// Maximum dictionaries of a store.
@@ -117,7 +118,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let codec = Arc::new(Codec::new([]));
         let old = codec.pack(body(0));
-        let sample: Vec<_> = (0..1024).map(body).collect();
+        let sample: Vec<_> = (0..2048).map(body).collect();
         train(&codec, folder.path(), &sample);
         assert_eq!(codec.current().0, 1);
         let new = codec.pack(body(5000));

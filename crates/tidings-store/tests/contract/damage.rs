@@ -487,13 +487,13 @@ fn flipped_bits_are_never_served() {
     });
     let mut files = vec![segment(folder.path()).0];
     for tree in fs::read_dir(folder.path().join("index")).unwrap() {
-        let tables = tree.unwrap().path().join("tables");
-        files.extend(
-            fs::read_dir(tables)
-                .unwrap()
-                .map(|file| file.unwrap().path()),
-        );
+        let tree = tree.unwrap().path();
+        for folder in [tree.join("tables"), tree].iter().filter(|it| it.is_dir()) {
+            let entries = fs::read_dir(folder).unwrap();
+            files.extend(entries.map(|file| file.unwrap().path()));
+        }
     }
+    files.retain(|path| path.is_file());
     assert!(files.len() > 2, "nothing was flushed");
     let result = runner(64).run(
         &(
