@@ -8,10 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 #[cfg(doc)]
-use crate::{At, Fault, Index};
+use crate::{At, Index};
 use crate::{
-    Change, Counts, CountsRequest, Deleted, ListRequest, NewRecord, NewestRequest, Page, ReadError,
-    Record, Revision, Stats, WatchError, WriteError,
+    Change, Counts, CountsRequest, Deleted, Fault, ListRequest, NewRecord, NewestRequest, Page,
+    ReadError, Record, Revision, Stats, WatchError, WriteError,
 };
 
 /// What an asynchronous method of these object-safe traits returns.
@@ -136,6 +136,17 @@ pub trait Store: Send + Sync + 'static {
     /// Backends do this by themselves; calling it is for tests and for those who want it done at
     /// once.
     fn expire(&self) -> BoxFuture<'_, Result<u64, WriteError>>;
+
+    /// What this store is told from any other by: `new`, if it has no identity yet. It stays with
+    /// the data, over restarts, moves and restores. `None` from a store that keeps none, which is
+    /// the default.
+    ///
+    /// # Errors
+    /// The identity could not be read, or not be written.
+    fn identity(&self, new: String) -> BoxFuture<'_, Result<Option<String>, Fault>> {
+        drop(new);
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// Counts and sizes at this moment.
     fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>>;

@@ -1,10 +1,12 @@
 //! What the source does, and what is kept of it.
 
+use std::path::Path;
+
 use kube::ResourceExt;
 use tidings_api::codec;
 use tidings_testing::free_port;
 
-use crate::support::{Source, names, open, until, versions};
+use crate::support::{Source, follow, names, open, until, versions};
 
 fn version(event: &impl ResourceExt) -> u64 {
     event.resource_version().unwrap().parse().unwrap()
@@ -61,6 +63,65 @@ async fn every_version_is_kept_once_across_restarts_of_both() {
     assert_eq!(position.versions, 20 * 13);
     archive.close().await;
     source.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_cluster_behind_the_address_is_refused_until_the_former_one_is_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second, kept] = ["first", "second", "kept"].map(|name| folder.path().join(name));
+    let port = free_port();
+    let source = Source::start(&first, port).await;
+    // The same certificate and token, as of clusters behind one load balancer.
+    std::fs::create_dir(&second).unwrap();
+    copy(&first.join("pki"), &second.join("pki"));
+    std::fs::copy(first.join("tokens.csv"), second.join("tokens.csv")).unwrap();
+    source.create("web").await;
+    let mut archive = open(&kept, &source).await;
+    let past = archive.past();
+    until(async || versions(&past, "web").await).await;
+    source.server.shutdown().await;
+
+    let other = Source::start(&second, port).await;
+    // More than the first has, so that it is no earlier state of it.
+    for number in 0..20 {
+        other.create(&format!("foreign.{number}")).await;
+    }
+    let why = until(async || {
+        let following = past.following();
+        following.why.filter(|_| following.state == "other cluster")
+    })
+    .await;
+    assert!(why.contains("kube-system"), "{why}");
+    // The same after a start of the archive.
+    archive.close().await;
+    archive = follow(&kept, &other).await;
+    let past = archive.past();
+    until(async || (past.following().state == "other cluster").then_some(())).await;
+    assert_eq!(names(&*archive.store()).await, ["shop/web"]);
+    archive.close().await;
+    other.server.shutdown().await;
+
+    let source = Source::start(&first, port).await;
+    let counted = source.count("web", 2).await;
+    let archive = open(&kept, &source).await;
+    let past = archive.past();
+    until(async || {
+        let found = versions(&past, "web").await?;
+        (found.first() == Some(&version(&counted))).then_some(())
+    })
+    .await;
+    assert_eq!(past.coverage().await.unwrap().gaps, []);
+    archive.close().await;
+    source.server.shutdown().await;
+}
+
+/// Copies the files of a folder.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

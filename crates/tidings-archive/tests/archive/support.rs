@@ -59,15 +59,20 @@ impl Source {
 
 /// Follows with short waits; it has begun to watch when this returns.
 pub(crate) async fn open(folder: &Path, source: &Source) -> Cluster {
-    let mut options = ClusterOptions::new("prod");
-    options.retry = (Duration::from_millis(20), Duration::from_millis(200));
-    options.page = 7;
-    let cluster = Cluster::open(folder, &source.client, options)
-        .await
-        .unwrap();
+    let cluster = follow(folder, source).await;
     let past = cluster.past();
     until(async || (past.following().state == "watching").then_some(())).await;
     cluster
+}
+
+/// Follows with short waits.
+pub(crate) async fn follow(folder: &Path, source: &Source) -> Cluster {
+    let mut options = ClusterOptions::new("prod");
+    options.retry = (Duration::from_millis(20), Duration::from_millis(200));
+    options.page = 7;
+    Cluster::open(folder, &source.client, options)
+        .await
+        .unwrap()
 }
 
 /// Waits until something is so.

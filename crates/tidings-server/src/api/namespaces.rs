@@ -7,10 +7,12 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
+use ring::digest;
 use serde_json::{Value, json};
 
 use super::body::encoded;
 use crate::admission::Namespace;
+use crate::api::random;
 use crate::api::server::ApiServer;
 use crate::http::negotiate::{Answer, Form, Media, Shape, negotiate};
 use crate::http::present::present;
@@ -34,13 +36,17 @@ pub(crate) async fn get(
     let namespace = server.options.namespaces.find(&name);
     let namespace = namespace.ok_or_else(|| Status::namespace_not_found(&name))?;
     let items = [(name, namespace)];
+    let identity = server.identity.as_deref();
     match form.shape {
-        Shape::Table(version) => respond(form, &table(version, query, &items, &json!({}))?),
-        Shape::Partial(version) => respond(form, &partial(version, &items[0])),
+        Shape::Table(version) => {
+            let items = (&items[..], &json!({}));
+            respond(form, &table(version, query, items, identity)?)
+        }
+        Shape::Partial(version) => respond(form, &partial(version, &items[0], identity)),
         Shape::Mismatch(why) => Err(Status::shape_mismatch(why)),
         Shape::Whole => {
             let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
-            merge(&mut whole, object(&items[0]));
+            merge(&mut whole, object(&items[0], identity));
             respond(form, &whole)
         }
     }
@@ -56,11 +62,16 @@ pub(crate) async fn list(
     let query = &info.query;
     let form = negotiate(&headers, query, Answer::List)?;
     let items = all(&server).await?;
+    let identity = server.identity.as_deref();
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
     match form.shape {
-        Shape::Table(version) => respond(form, &table(version, query, &items, &metadata)?),
+        Shape::Table(version) => {
+            let items = (&items[..], &metadata);
+            respond(form, &table(version, query, items, identity)?)
+        }
         Shape::Partial(version) => {
-            let list: Vec<Value> = items.iter().map(|item| partial(version, item)).collect();
+            let list = items.iter().map(|item| partial(version, item, identity));
+            let list: Vec<Value> = list.collect();
             let list = json!({
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": format!("meta.k8s.io/{version}"),
@@ -71,7 +82,8 @@ pub(crate) async fn list(
         }
         Shape::Mismatch(why) => Err(Status::shape_mismatch(why)),
         Shape::Whole => {
-            let list: Vec<Value> = items.iter().map(object).collect();
+            let list = items.iter().map(|item| object(item, identity));
+            let list: Vec<Value> = list.collect();
             let list = json!({"kind": "NamespaceList", "apiVersion": "v1", "metadata": metadata, "items": list});
             respond(form, &list)
         }
@@ -126,23 +138,41 @@ async fn all(server: &ApiServer) -> Result<Vec<(String, Namespace)>, Status> {
     Ok(names.into_iter().map(item).collect())
 }
 
-fn metadata(name: &str) -> Value {
-    json!({"name": name, "labels": {"kubernetes.io/metadata.name": name}})
+fn metadata(name: &str, identity: Option<&str>) -> Value {
+    let mut metadata = json!({"name": name, "labels": {"kubernetes.io/metadata.name": name}});
+    if let Some(identity) = identity {
+        metadata["uid"] = uid(identity, name).into();
+    }
+    metadata
 }
 
-fn object((name, namespace): &(String, Namespace)) -> Value {
+/// The uid of a namespace, which is the same for as long as the store is: a UUID of version 8, for
+/// those that are made in a way of one's own (RFC 9562).
+fn uid(identity: &str, name: &str) -> String {
+    let text = format!("{identity}/{name}");
+    let digest = digest::digest(&digest::SHA256, text.as_bytes());
+    let mut bytes = [0; 16];
+    for (byte, found) in bytes.iter_mut().zip(digest.as_ref()) {
+        *byte = *found;
+    }
+    bytes[6] = bytes[6] & 0x0f | 0x80;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    random::uuid_text(bytes)
+}
+
+fn object((name, namespace): &(String, Namespace), identity: Option<&str>) -> Value {
     json!({
-        "metadata": metadata(name),
+        "metadata": metadata(name, identity),
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": namespace.phase()},
     })
 }
 
-fn partial(version: &str, (name, _): &(String, Namespace)) -> Value {
+fn partial(version: &str, (name, _): &(String, Namespace), identity: Option<&str>) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
         "apiVersion": format!("meta.k8s.io/{version}"),
-        "metadata": metadata(name),
+        "metadata": metadata(name, identity),
     })
 }
 
@@ -151,8 +181,8 @@ fn partial(version: &str, (name, _): &(String, Namespace)) -> Value {
 fn table(
     version: &str,
     query: &Query,
-    items: &[(String, Namespace)],
-    metadata: &Value,
+    (items, metadata): (&[(String, Namespace)], &Value),
+    identity: Option<&str>,
 ) -> Result<Value, Status> {
     let include = query.include_object()?;
     let column = |name: &str, format: &str, description: &str| json!({"name": name, "type": "string", "format": format, "description": description, "priority": 0});
@@ -160,10 +190,10 @@ fn table(
         let (name, namespace) = item;
         let object = match include {
             IncludeObject::None => Value::Null,
-            IncludeObject::Metadata => partial(version, item),
+            IncludeObject::Metadata => partial(version, item, identity),
             IncludeObject::Object => {
                 let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
-                merge(&mut whole, object(item));
+                merge(&mut whole, object(item, identity));
                 whole
             }
         };

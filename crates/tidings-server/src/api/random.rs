@@ -46,6 +46,11 @@ pub(crate) fn uuid() -> Result<String, getrandom::Error> {
     let mut bytes: [u8; 16] = bytes()?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(uuid_text(bytes))
+}
+
+/// A UUID as it is written.
+pub(crate) fn uuid_text(bytes: [u8; 16]) -> String {
     let mut text = String::with_capacity(36);
     for (at, byte) in bytes.iter().enumerate() {
         if matches!(at, 4 | 6 | 8 | 10) {
@@ -53,7 +58,7 @@ pub(crate) fn uuid() -> Result<String, getrandom::Error> {
         }
         push_hex(*byte, &mut text);
     }
-    Ok(text)
+    text
 }
 
 /// The end of a generated name.

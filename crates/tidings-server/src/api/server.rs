@@ -42,6 +42,8 @@ pub struct ApiServer {
     pub(crate) remaining: Arc<Remaining>,
     /// The cluster whose events these are, if an archive follows it.
     pub(crate) followed: Option<Followed>,
+    /// What the store is told from any other by; of a followed cluster nothing is known of that.
+    pub(crate) identity: Option<String>,
     stopping: Arc<Stopping>,
     /// Set when this server alone ends.
     removed: watch::Sender<bool>,
@@ -94,6 +96,7 @@ impl ApiServer {
             observed: ObservedStore::default(),
             remaining: Arc::default(),
             followed: None,
+            identity: None,
             stopping: Arc::new(Stopping {
                 now: watch::Sender::new(false),
                 soon: AtomicBool::new(false),
@@ -143,6 +146,7 @@ impl ApiServer {
                 pass_through,
                 number,
             }),
+            identity: None,
             stopping: Arc::clone(&self.stopping),
             removed: watch::Sender::new(false),
         }
@@ -152,6 +156,13 @@ impl ApiServer {
     #[must_use]
     pub fn with_authorizer(mut self, authorizer: Authorizer) -> Self {
         self.authorizer = Arc::new(authorizer);
+        self
+    }
+
+    /// The same server, whose namespaces have uids that follow from this identity of its store.
+    #[must_use]
+    pub fn with_identity(mut self, identity: Option<String>) -> Self {
+        self.identity = identity;
         self
     }
 

@@ -201,13 +201,19 @@ impl Prepared {
         let listener = TcpListener::bind(address).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
 
+        let identity = store.identity(random::uuid()?).await;
+        let identity = identity.unwrap_or_else(|error| {
+            tracing::warn!(%error, "namespaces are shown without uids: the store's identity is not known");
+            None
+        });
         let mut server = ApiServer::new(
             store,
             Arc::new(SystemClock),
             std::mem::take(&mut security.authenticator),
             options.api,
         )
-        .with_authorizer(std::mem::take(&mut security.authorizer));
+        .with_authorizer(std::mem::take(&mut security.authorizer))
+        .with_identity(identity);
         if let Some(audit) = options.audit {
             let unusable = StartError::file(&audit.path);
             let log = AuditLog::open(audit, Arc::new(SystemClock)).map_err(unusable)?;

@@ -5,13 +5,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, Namespace};
 use kube::api::{
     DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
 use kube::config::Kubeconfig;
 use kube::runtime::watcher;
-use kube::{Api, Client, Config};
+use kube::{Api, Client, Config, ResourceExt};
 use serde_json::json;
 use tempfile::TempDir;
 use tidings_server::{Running, StartError, StartOptions, start};
@@ -27,6 +27,29 @@ fn options(folder: &TempDir) -> StartOptions {
 
 async fn events(server: &Running) -> Api<Event> {
     Api::namespaced(client(server.kubeconfig()).await, "shop")
+}
+
+#[tokio::test]
+async fn namespaces_have_uids_that_stay_with_the_data() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut found = Vec::new();
+    for folder in [&folders[0], &folders[0], &folders[1]] {
+        let server = start(options(folder)).await.unwrap();
+        let api: Api<Namespace> = Api::all(client(server.kubeconfig()).await);
+        let system = api.get("kube-system").await.unwrap().uid().unwrap();
+        let list = api.list(&ListParams::default()).await.unwrap();
+        let listed = list.items.iter().find(|it| it.name_any() == "kube-system");
+        assert_eq!(listed.unwrap().uid().as_ref(), Some(&system));
+        let metadata = api.get_metadata("kube-system").await.unwrap();
+        assert_eq!(metadata.uid().as_ref(), Some(&system));
+        let other = api.get("default").await.unwrap().uid().unwrap();
+        assert_ne!(other, system);
+        assert_eq!((system.len(), system.matches('-').count()), (36, 4));
+        found.push(system);
+        server.shutdown().await;
+    }
+    assert_eq!(found[0], found[1], "after a restart");
+    assert_ne!(found[0], found[2], "of another store");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 //! CHECKPOINT     how far the index reaches
 //! log/           everything that was written
 //! index/         where in the log it is
+//! IDENTITY       what the store is told from any other by
 //! dictionaries/  what values are compressed with
 //! torn/          what was cut off segments of the log that a crash had torn
 //! ```

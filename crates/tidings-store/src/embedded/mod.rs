@@ -38,6 +38,7 @@ pub mod fuzzing;
 mod handles;
 mod held;
 mod history;
+mod identity;
 mod index;
 mod keys;
 mod log;
@@ -420,6 +421,12 @@ impl Store for EmbeddedStore {
 
     fn expire(&self) -> BoxFuture<'_, Result<u64, WriteError>> {
         Box::pin(self.shared.submit(0, |reply| Request::Expire { reply }))
+    }
+
+    fn identity(&self, new: String) -> BoxFuture<'_, Result<Option<String>, Fault>> {
+        let identity = identity::of(&self.shared.path, &new);
+        let identity = identity.map_err(|error| Fault::Storage(Arc::new(error)));
+        Box::pin(std::future::ready(identity.map(Some)))
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {

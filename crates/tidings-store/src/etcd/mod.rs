@@ -29,6 +29,8 @@
 //!   ready or too small, lists by object and by time read the whole prefix. So do the newest of a
 //!   range, or by object, reason or type, each page of them; and counts read everything. Both find
 //!   a record by what the server's decoder says of its value: [`NewRecord::index`] is not stored.
+//! - **Identity.** It is beside the prefix, under the prefix without its last slash and
+//!   `.tidings/identity`, and is made by the first who looks for it.
 //!
 //! Watch progress on revisions of *other* keys comes at once from etcd 3.4.25 and 3.5.8 on, every
 //! ten minutes before.
@@ -45,6 +47,7 @@ mod error;
 mod expiry;
 mod failure;
 mod feed;
+mod identity;
 mod index;
 mod keys;
 mod lease;
@@ -264,6 +267,13 @@ impl Store for EtcdStore {
 
     /// `value_bytes` and `expiry_lag_ms` come from the local index, and are zero without it;
     /// `disk_bytes` is the size of one member's whole database.
+    fn identity(&self, new: String) -> BoxFuture<'_, Result<Option<String>, Fault>> {
+        Box::pin(async move {
+            let found = self.shared.identity(new).await;
+            Ok(found.map_err(Fault::from)?)
+        })
+    }
+
     fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
         Box::pin(async move { self.read_stats().await })
     }

@@ -72,6 +72,7 @@ macro_rules! contract {
                 the_future_is_refused,
                 many_writers_at_once,
                 closing_ends_everything,
+                an_identity_stays_with_the_data,
                 statistics_add_up,
             ];
 
@@ -853,6 +854,24 @@ async fn closing_ends_everything(fixture: Fixture) {
     assert!(matches!(error, ReadError::Fault(Fault::Closed)), "{error}");
     let error = fixture.store.watch("".into(), one).await.err().unwrap();
     assert!(matches!(error, WatchError::Fault(Fault::Closed)), "{error}");
+}
+
+async fn an_identity_stays_with_the_data(mut fixture: Fixture) {
+    let first = fixture.store.identity("one".into()).await.unwrap();
+    if first.is_none() {
+        // A store in memory has nothing that could stay.
+        return;
+    }
+    assert_eq!(first.as_deref(), Some("one"));
+    let revision = fixture.create("a", "1").await;
+    for _ in 0..2 {
+        let found = fixture.store.identity("another".into()).await.unwrap();
+        assert_eq!(found, first);
+        fixture.restart().await;
+    }
+    assert_eq!(fixture.list(ListRequest::default()).await, ["a=1"]);
+    let changes = next_changes(&mut *fixture.watch("", revision - 1).await, 1).await;
+    assert_eq!(changes[0].revision(), revision);
 }
 
 async fn statistics_add_up(mut fixture: Fixture) {
