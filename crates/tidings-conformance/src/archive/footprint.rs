@@ -1,6 +1,6 @@
-//! What following costs: memory with a number of events that live at the source, the time of the first
-//! list, processor time for each version that is followed, and how far behind it falls. A collector
-//! follows the same source afterwards, by itself.
+//! What following costs: memory with a number of events that live at the source, the time of the
+//! first list, processor time for each version that is followed, and how far behind it falls. A
+//! collector follows the same source afterwards, by itself.
 
 use std::io::Write;
 use std::path::PathBuf;
