@@ -8,6 +8,7 @@
 
 mod archive;
 mod bench;
+mod collector;
 mod command;
 mod contract;
 mod crash;

@@ -5,6 +5,7 @@
 //! figures: what one call costs (`ns_per_op`), and what happens to a burst of events sent to an
 //! Event API server (`events_per_second`).
 
+mod archive;
 mod figure;
 mod rounds;
 mod server;
@@ -28,6 +29,8 @@ pub(crate) enum Bench {
     /// The Event API server: writes, reads and watchers, beside kube-apiserver with etcd and a
     /// handler that only echoes
     Server(serving::Args),
+    /// Following: the archive's memory and processor time, beside an OpenTelemetry collector's
+    Archive(archive::Args),
     /// Storing: the embedded store beside raw etcd and a bare log on the same disk
     Store(store::Args),
 }
@@ -46,6 +49,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
     match bench {
         Bench::Record(args) => record(root, args),
         Bench::Server(args) => serving::run(root, args),
+        Bench::Archive(args) => archive::run(root, args),
         Bench::Store(args) => store::run(root, args),
     }
 }

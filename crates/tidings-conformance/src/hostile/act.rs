@@ -13,9 +13,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::process::Process;
 use super::script::{Act, Ask, Script};
 use crate::http::{Client, Connection, HttpError};
+use crate::process::Process;
 use crate::servers::ApiServer;
 
 /// Whose requests cost something.

@@ -11,7 +11,6 @@
 mod act;
 mod frames;
 mod kinds;
-mod process;
 mod script;
 
 use std::io::Write;
@@ -20,9 +19,9 @@ use std::time::Duration;
 
 use act::{ActError, Outcome, carry_out};
 use kinds::{KINDS, Kind};
-use process::Process;
 use script::Script;
 
+use crate::process::Process;
 use crate::servers::{ApiServer, StartError};
 
 /// From one size to the next.
