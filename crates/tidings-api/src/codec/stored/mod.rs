@@ -8,12 +8,14 @@
 //! [`decode_stored`](super::decode_stored), which also says what is wrong, if something is. Both
 //! ways give the same answer, which a property test holds them to.
 
+mod brief;
 mod in_place;
 mod numbers;
 mod wire;
 
 use std::collections::BTreeMap;
 
+pub use brief::Brief;
 use in_place::Versioned;
 pub(crate) use numbers::{field, meta};
 use tidings_core::fields::{core_v1, events_v1};
