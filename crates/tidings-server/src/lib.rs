@@ -87,6 +87,7 @@ pub mod fuzzing;
 mod http;
 mod metrics;
 mod start;
+mod timeline;
 
 pub use admission::retention::{RetentionRules, parse_days};
 pub use admission::{
@@ -96,7 +97,7 @@ pub use admission::{
 pub use api::followed::{
     ClusterSecurity, FollowedCluster, Following, ObservedVersion, Past, Versions,
 };
-pub use api::options::{ApiOptions, ManagedFields};
+pub use api::options::{ApiOptions, ManagedFields, TimelineOptions};
 pub use api::router;
 pub use api::server::ApiServer;
 pub use archive::ClusterError;
@@ -118,3 +119,4 @@ pub use start::storage::describe;
 pub use start::tls::{Tls, TlsError};
 pub use start::{Running, StartOptions, start, start_with_store};
 pub use tidings_api::table::human_duration;
+pub use timeline::timeline;

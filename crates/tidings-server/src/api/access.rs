@@ -33,7 +33,7 @@ pub(super) async fn authenticate(
     parts: &mut request::Parts,
 ) -> (Identity, Result<User, Status>) {
     let mut identity = Identity::default();
-    let found = find(server, parts).await;
+    let found = identify(server, parts).await;
     // It has served its purpose, and cannot end in a log from here on.
     parts.headers.remove(header::AUTHORIZATION);
     let user = match found {
@@ -41,11 +41,6 @@ pub(super) async fn authenticate(
             // A token that its cluster knew is sent to that cluster alone.
             if server.passes_through() {
                 parts.extensions.insert(known_by);
-            }
-            if user.name != ANONYMOUS
-                && let Some(visitor) = parts.extensions.get::<Arc<Visitor>>()
-            {
-                visitor.authenticate();
             }
             identity.user.insert(user).clone()
         }
@@ -64,6 +59,23 @@ pub(super) async fn authenticate(
         }
         Err(status) => (identity, Err(status)),
     }
+}
+
+/// Finds the user whom the credentials of a request show, and notes it for its connection.
+///
+/// # Errors
+/// 401 for an unknown user, 503 if the credentials cannot be checked.
+pub(crate) async fn identify(
+    server: &ApiServer,
+    parts: &request::Parts,
+) -> Result<(User, KnownBy), Status> {
+    let (user, known_by) = find(server, parts).await?;
+    if user.name != ANONYMOUS
+        && let Some(visitor) = parts.extensions.get::<Arc<Visitor>>()
+    {
+        visitor.authenticate();
+    }
+    Ok((user, known_by))
 }
 
 async fn find(server: &ApiServer, parts: &request::Parts) -> Result<(User, KnownBy), Status> {
@@ -132,7 +144,7 @@ pub(super) async fn authorize(
 ) -> Result<(), Status> {
     // Coverage says how many events there are, of whatever namespace.
     let asked = match &server.followed {
-        Some(_) if info.is_coverage() => Attributes::list_events(),
+        Some(_) if info.is_coverage() => Attributes::list_events(""),
         _ => Attributes::of(info),
     };
     let began = clock::monotonic();
@@ -188,6 +200,27 @@ pub(super) async fn require_create(server: &ApiServer, call: &Call) -> Result<()
 
 async fn require(server: &ApiServer, user: &User, asked: &Attributes<'_>) -> Result<(), Status> {
     allow(user, asked, decide(server, user, asked).await)
+}
+
+/// Whether a user may list the events of a namespace; of all, if it is empty.
+///
+/// # Errors
+/// 503 if that cannot be checked.
+pub(crate) async fn may_list(
+    server: &ApiServer,
+    user: &User,
+    namespace: &str,
+) -> Result<bool, Status> {
+    let asked = Attributes::list_events(namespace);
+    match decide(server, user, &asked).await {
+        Ok(decision) => Ok(decision.allowed),
+        Err(_) => Err(Status::cannot_check()),
+    }
+}
+
+/// What is said to a user who may not list events.
+pub(crate) fn forbidden_to_list(user: &User) -> Status {
+    forbidden(&user.name, &Attributes::list_events(""), "")
 }
 
 async fn decide(

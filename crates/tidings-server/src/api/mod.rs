@@ -1,6 +1,6 @@
 //! Which path is answered by whom.
 
-mod access;
+pub(crate) mod access;
 mod apply;
 pub(crate) mod body;
 mod call;

@@ -23,6 +23,11 @@ const UNTAKEN_BY_STRANGERS_MAX: usize = 10;
 /// once.
 const UNPROVEN_MAX: usize = 100;
 
+/// On an answer that is the same for everyone and lies ready: one without credentials may have some
+/// of them, as a page has several files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prepared;
+
 /// What happens on one connection.
 pub(crate) struct Activity {
     visitor: Arc<Visitor>,

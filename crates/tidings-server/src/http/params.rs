@@ -55,6 +55,12 @@ macro_rules! parameters {
 parameters! {
     ALLOW_WATCH_BOOKMARKS = "allowWatchBookmarks", Boolean, [List],
         "Whether a watch is told from time to time how far it is.";
+    BY = "by", String, [],
+        "What the rates of the timeline are by: type or reason.";
+    CLUSTER = "cluster", String, [],
+        "A cluster of the timeline; may be repeated.";
+    CODE = "code", String, [],
+        "What lets in a browser to the timeline, once.";
     CONTINUE = "continue", String, [List DeleteCollection],
         "The token of the page before.";
     DRY_RUN = "dryRun", String, [Create Update Patch Delete DeleteCollection],
@@ -71,22 +77,38 @@ parameters! {
         "Whether a log goes on, of a pod that a followed cluster has.";
     FORCE = "force", Boolean, [Patch],
         "An apply takes the fields that others manage.";
+    FORMAT = "format", String, [],
+        "The form of an export of the timeline: jsonl or perfetto.";
+    FROM = "from", Integer, [],
+        "The beginning of the timeline, in milliseconds since 1970.";
     GRACE_PERIOD_SECONDS = "gracePeriodSeconds", Integer, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
     INCLUDE_OBJECT = "includeObject", String, [Get List],
         "What the rows of a Table hold of their objects: None, Metadata or Object.";
+    KIND = "kind", String, [],
+        "The kind of the objects of the timeline; may be repeated.";
     LABEL_SELECTOR = "labelSelector", String, [List DeleteCollection],
         "Which events, by their labels.";
     LIMIT = "limit", Integer, [List DeleteCollection],
         "Maximum of events in a page.";
+    NAME = "name", String, [],
+        "The name of an object or event of the timeline.";
+    NAMESPACE = "namespace", String, [],
+        "A namespace of the timeline; may be repeated.";
+    OBJECT = "object", String, [],
+        "The name of an object of the timeline; may be repeated.";
     ORDER = "order", String, [List],
         "When it is newest, the events last seen come first, in pages of up to 500.";
     ORPHAN_DEPENDENTS = "orphanDependents", Boolean, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
+    POSITION = "position", String, [],
+        "From where on the changes of the timeline are sent.";
     PRETTY = "pretty", String, [Get List Create Update Patch Delete DeleteCollection],
         "Whether JSON is indented.";
     PROPAGATION_POLICY = "propagationPolicy", String, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
+    REASON = "reason", String, [],
+        "A reason of the timeline's events; may be repeated.";
     RESOURCE_VERSION = "resourceVersion", String, [Get List DeleteCollection],
         "The version that is read, or from which on changes are watched.";
     RESOURCE_VERSION_MATCH = "resourceVersionMatch", String, [List DeleteCollection],
@@ -95,10 +117,18 @@ parameters! {
         "Whether a watch begins with the events that exist.";
     SINCE = "since", String, [List],
         "With order=newest: only events last seen at this time or later, as 2026-03-04T05:06:07Z.";
+    SOURCE = "source", String, [],
+        "Who reported the timeline's events; may be repeated.";
+    TEXT = "text", String, [],
+        "What is in the messages of the timeline's events; may be repeated, then all of it is.";
     TIMEOUT = "timeout", String, [Get List Create Update Patch Delete DeleteCollection],
         "How long the client waits for the answer, as 8s.";
     TIMEOUT_SECONDS = "timeoutSeconds", Integer, [List DeleteCollection],
         "How long a watch lasts.";
+    TO = "to", Integer, [],
+        "The end of the timeline, in milliseconds since 1970.";
+    TYPE = "type", String, [],
+        "A type of the timeline's events; may be repeated.";
     UNTIL = "until", String, [List],
         "With order=newest: only events last seen before this time.";
     VERBOSE = "verbose", Boolean, [],

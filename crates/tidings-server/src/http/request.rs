@@ -51,7 +51,7 @@ pub(crate) struct RequestLabels {
 }
 
 /// Paths that are not a resource's; the label is the path.
-const PATHS: [&str; 12] = [
+const PATHS: [&str; 13] = [
     "/api",
     "/apis",
     "/clusters",
@@ -61,6 +61,7 @@ const PATHS: [&str; 12] = [
     "/metrics",
     "/openapi",
     "/readyz",
+    "/timeline",
     "/version",
     "/api/v1",
     "/apis/events.k8s.io/v1",
@@ -69,6 +70,8 @@ const PATHS: [&str; 12] = [
 const VERSIONS: &str = "versions";
 /// From when to when an archive covers a cluster.
 const COVERAGE: &str = "/coverage";
+/// The changes of the timeline, as they happen.
+pub(crate) const TIMELINE_LIVE: &str = "/timeline/api/live";
 /// Resources beside events.
 const RESOURCES: [&str; 4] = [
     "namespaces",
@@ -102,7 +105,10 @@ impl RequestInfo {
         info.labels = match info.served().filter(|_| is_plain) {
             Some(served) => info.labels(served, headers),
             None => RequestLabels {
-                verb: plain_verb(method),
+                verb: match *method {
+                    Method::GET if uri.path() == TIMELINE_LIVE => "WATCH",
+                    _ => plain_verb(method),
+                },
                 subresource: path_label(uri.path()),
                 ..RequestLabels::default()
             },
@@ -232,7 +238,8 @@ impl RequestInfo {
 
     /// Whether events are watched, which lasts long.
     pub(crate) fn is_watch(&self) -> bool {
-        self.labels.verb == "WATCH" && self.labels.resource == "events"
+        // What has this verb otherwise is the timeline's.
+        self.labels.verb == "WATCH"
     }
 
     /// Whether one event is written.
@@ -341,6 +348,9 @@ mod tests {
             ),
             ("GET", "/readyz/ping", "GET    /readyz "),
             ("GET", "/coverage", "GET    /coverage "),
+            ("GET", "/timeline/api/view?from=1", "GET    /timeline "),
+            ("GET", "/timeline/api/live", "WATCH    /timeline "),
+            ("POST", "/timeline/login", "POST    /timeline "),
             ("GET", "/clusters/", "GET    /clusters "),
             (
                 "GET",
@@ -411,6 +421,8 @@ mod tests {
             ("/api/v1/namespaces?watch=1", false),
             ("/openapi/v3/api/v1?watch=1", false),
             ("/metrics?watch=1", false),
+            ("/timeline/api/view?watch=1", false),
+            ("/timeline/api/live", true),
         ] {
             assert_eq!(info("GET", path).is_watch(), expected, "{path}");
         }

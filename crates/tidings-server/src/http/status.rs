@@ -196,6 +196,30 @@ impl Status {
         })
     }
 
+    /// 403: a page of another host made the request.
+    pub(crate) fn of_foreign_page() -> Self {
+        let message = "the request was not made by a page of this host: its Origin is another";
+        Self::of(StatusCode::FORBIDDEN, "Forbidden", message)
+    }
+
+    /// 421: the request is for a host that this is not.
+    pub(crate) fn misdirected(message: &str) -> Self {
+        Self::of(StatusCode::MISDIRECTED_REQUEST, "BadRequest", message)
+    }
+
+    /// 401: where one comes in by a link.
+    pub(crate) fn open_the_link() -> Self {
+        let message = "open the link that tidings printed; it is good once";
+        Self::of(StatusCode::UNAUTHORIZED, "Unauthorized", message)
+    }
+
+    /// 403: a link that is not good, or not any more.
+    pub(crate) fn link_is_used() -> Self {
+        let message =
+            "this link is not good any more: it is good once; start tidings again for another";
+        Self::of(StatusCode::FORBIDDEN, "Forbidden", message)
+    }
+
     /// An archive of several clusters has no API of events but below their names.
     pub(crate) fn name_a_cluster() -> Self {
         Self::of(

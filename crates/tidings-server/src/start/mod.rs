@@ -17,7 +17,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use axum::Router;
 use tidings_store::Store;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -36,7 +35,7 @@ use crate::start::private::write_private;
 use crate::start::security::{
     AuthorizationMode, ReloadRequest, Security, SecurityOptions, Watched,
 };
-use crate::start::serve::serve_api;
+use crate::start::serve::{Served, serve_api};
 use crate::start::storage::{Storage, private_dir};
 use tls::Identity;
 
@@ -168,7 +167,11 @@ pub async fn start_with_store(
     let kubeconfig = kubeconfig_text(prepared.address, &prepared.credentials());
     prepared.write_kubeconfig(&kubeconfig)?;
     let api = router(Arc::clone(&prepared.server));
-    Ok(prepared.run(api, async move { store.close().await }))
+    let timeline = prepared
+        .has_timeline()
+        .then(|| crate::timeline::timeline(Arc::clone(&prepared.server)));
+    let served = Served::new(api, timeline);
+    Ok(prepared.run(served, async move { store.close().await }))
 }
 
 /// A server that is about to be served.
@@ -272,8 +275,12 @@ impl Prepared {
         })
     }
 
-    /// Serves an API of the server; `closed` is waited for when nothing is served any more.
-    fn run(self, api: Router, closed: impl Future<Output = ()> + Send + 'static) -> Running {
+    fn has_timeline(&self) -> bool {
+        self.server.options.timeline.enabled
+    }
+
+    /// Serves what is of the server; `closed` is waited for when nothing is served any more.
+    fn run(self, served: Served, closed: impl Future<Output = ()> + Send + 'static) -> Running {
         let Self {
             server,
             listener,
@@ -296,7 +303,7 @@ impl Prepared {
                 // A dropped sender ends the server as well.
                 let _ = stopped.await;
             };
-            serve_api(listener, Arc::clone(&server), api, tls, stopped).await;
+            serve_api(listener, Arc::clone(&server), served, tls, stopped).await;
             closed.await;
             // The last lines are written before the program ends.
             if let Some(audit) = &server.audit {
