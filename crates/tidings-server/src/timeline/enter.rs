@@ -16,10 +16,11 @@ use futures::future::try_join_all;
 use http::request::Parts;
 use http::{HeaderName, header};
 
+use super::doors;
 use super::query::Filters;
 use super::sessions::Session;
-use super::sources::Source;
-use super::{Entrance, Timeline, doors};
+use super::state::{Entrance, Timeline};
+use super::visible::{Caller, Visible};
 use crate::api::access;
 use crate::api::chain::Entered;
 use crate::api::server::ApiServer;
@@ -36,31 +37,6 @@ const API: &str = "/timeline/api/";
 const NAMESPACES_MAX: usize = 100;
 const IMPERSONATE: HeaderName = HeaderName::from_static("impersonate-user");
 const OTHER_HOST: &str = "this is served at the address of its link, and at no other";
-
-/// On a request for the API: who makes it, what it asks for, and what it may see of that.
-pub(crate) struct Caller {
-    pub(crate) user: User,
-    pub(crate) filters: Filters,
-    /// The clusters that are asked for, and of which something may be seen.
-    pub(crate) clusters: Vec<Visible>,
-    pub(crate) session: Option<Arc<Session>>,
-}
-
-/// What may be seen of a cluster, and is asked for.
-#[derive(Clone)]
-pub(crate) struct Visible {
-    pub(crate) source: Source,
-    /// `None`: all.
-    pub(crate) namespaces: Option<Vec<String>>,
-}
-
-impl Visible {
-    /// Whether events of a namespace may be seen, and are asked for.
-    pub(crate) fn shows(&self, namespace: &str) -> bool {
-        let namespaces = self.namespaces.as_ref();
-        namespaces.is_none_or(|namespaces| namespaces.iter().any(|shown| shown == namespace))
-    }
-}
 
 /// See the module documentation.
 pub(super) async fn enter(

@@ -9,8 +9,9 @@ use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
 
+use super::doors;
 use super::enter::known;
-use super::{Entrance, PREFIX, Timeline, doors};
+use super::state::{Entrance, PREFIX, Timeline};
 use crate::http::body::read_body;
 use crate::http::params;
 use crate::http::query::Query;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tidings_store::{NewestRequest, Record, Store, UnixMillis};
 
-use super::enter::Visible;
 use super::query::Filters;
 use super::read::{EMPTY_PAGE, Part, brief, queries};
+use super::visible::Visible;
 use crate::http::status::Status;
 
 /// Events of a page of the store.

@@ -13,6 +13,7 @@
 mod answers;
 mod doors;
 mod enter;
+mod gaps;
 mod logins;
 mod merged;
 mod page;
@@ -21,6 +22,8 @@ mod read;
 mod rules;
 mod sessions;
 mod sources;
+mod state;
+mod visible;
 
 use std::sync::Arc;
 
@@ -31,55 +34,8 @@ use axum::routing::{any, get, post};
 use crate::api::chain;
 use crate::api::not_found::not_found;
 use crate::api::server::ApiServer;
-use crate::archive::Clusters;
 use crate::http::status::Status;
-use answers::gaps::Gaps;
-use sessions::Sessions;
-use sources::Sources;
-
-/// What all paths of the timeline begin with.
-pub(crate) const PREFIX: &str = "/timeline";
-
-/// How browsers come in.
-pub(crate) enum Entrance {
-    /// By a login with a token, over TLS.
-    Login,
-    /// By a link that is good once, at one of these hosts, and in no other way.
-    Link {
-        /// With their ports.
-        hosts: Vec<String>,
-    },
-}
-
-/// What the timeline's requests share.
-pub(crate) struct Timeline {
-    sources: Sources,
-    entrance: Entrance,
-    sessions: Sessions,
-    gaps: Gaps,
-}
-
-impl Timeline {
-    /// Of a server's own events.
-    pub(crate) fn of_server(server: Arc<ApiServer>, entrance: Entrance) -> Self {
-        Self::new(Sources::One(server), entrance)
-    }
-
-    /// Of all clusters of an archive.
-    pub(crate) fn of_archive(clusters: Arc<Clusters>, entrance: Entrance) -> Self {
-        Self::new(Sources::Archive(clusters), entrance)
-    }
-
-    fn new(sources: Sources, entrance: Entrance) -> Self {
-        let options = &sources.root().options.timeline;
-        Self {
-            sessions: Sessions::new(options.max_sessions, options.session_time),
-            sources,
-            entrance,
-            gaps: Gaps::default(),
-        }
-    }
-}
+pub(crate) use state::{Entrance, PREFIX, Timeline};
 
 /// The timeline of a server's events as a service, beside its [`router`](crate::router): everything
 /// below `/timeline`. Browsers log in with a token, at the host that they name.

@@ -13,9 +13,9 @@ use tidings_api::codec::stored::{Brief, StoredEvent};
 use tidings_api::codec::{decode_stored, encode_stored};
 use tidings_store::{BoxFuture, NewestRequest, ObjectSelector, Record, Store, UnixMillis};
 
-use super::enter::Visible;
 use super::query::Filters;
 use super::rules::seen::Seen;
+use super::visible::Visible;
 use crate::http::status::Status;
 
 /// Maximum of parts that are read apart from each other.

@@ -11,13 +11,13 @@ use tidings_api::codec::Api;
 use tidings_api::codec::stored::{Brief, StoredEvent};
 use tidings_store::{NewestRequest, Record, UnixMillis};
 
-use super::super::Timeline;
-use super::super::enter::{Caller, Visible};
 use super::super::query::required;
 use super::super::read::{self, brief};
 use super::super::rules::before::{before, host};
 use super::super::rules::seen::Seen;
 use super::super::rules::sentence;
+use super::super::state::Timeline;
+use super::super::visible::{Caller, Visible};
 use super::item::{Item, item};
 use super::object::{about, only};
 use crate::http::params;
@@ -102,7 +102,7 @@ pub(in super::super) async fn event(
     let cause = ranked.first().and_then(|first| others.get(first.event));
     let cluster = &visible.source.name;
     let (versions, versions_more) = versions(visible, &key, &record).await?;
-    super::json(&Answer {
+    super::json::json(&Answer {
         item: item(cluster, &its),
         raw: raw(&record),
         sentence: sentence::of_event(&event, cause, now),

@@ -6,13 +6,13 @@ use axum::Extension;
 use axum::response::Response;
 use serde::Serialize;
 
-use super::super::Timeline;
-use super::super::enter::Caller;
 use super::super::merged::{Found, Merged};
 use super::super::query::range;
 use super::super::read::brief;
+use super::super::state::Timeline;
+use super::super::visible::Caller;
 use super::item::{Item, item};
-use super::json;
+use super::json::json;
 use crate::http::params;
 use crate::http::query::Query;
 use crate::http::request::RequestInfo;

@@ -14,11 +14,11 @@ use serde_json::json;
 use tidings_api::codec::Api;
 use tidings_api::codec::stored::StoredEvent;
 
-use super::super::Timeline;
-use super::super::enter::Caller;
 use super::super::merged::{Found, Merged};
 use super::super::query::range;
 use super::super::read::brief;
+use super::super::state::Timeline;
+use super::super::visible::Caller;
 use super::perfetto::{HEAD, TAIL, Tracks};
 use crate::http::params;
 use crate::http::request::RequestInfo;

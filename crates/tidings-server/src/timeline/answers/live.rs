@@ -20,10 +20,10 @@ use serde::Serialize;
 use tidings_store::{BoxFuture, Change, Record, Revision, Watch, WatchError};
 use tokio::time::Instant;
 
-use super::super::Timeline;
-use super::super::enter::{Caller, Visible};
 use super::super::query::Filters;
 use super::super::read::{brief, plain};
+use super::super::state::Timeline;
+use super::super::visible::{Caller, Visible};
 use super::item::{Item, item};
 use crate::api::random;
 use crate::clock;

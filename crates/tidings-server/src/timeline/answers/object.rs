@@ -9,14 +9,14 @@ use serde::Serialize;
 use tidings_core::{possible_owners, told_of};
 use tidings_store::{NewestRequest, ObjectSelector, Record, UnixMillis};
 
-use super::super::Timeline;
-use super::super::enter::{Caller, Visible};
 use super::super::query::{range, required};
 use super::super::read::{self, brief};
 use super::super::rules::seen::Seen;
 use super::super::rules::sentence;
+use super::super::state::Timeline;
+use super::super::visible::{Caller, Visible};
 use super::item::{Item, item};
-use super::json;
+use super::json::json;
 use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;

@@ -8,9 +8,11 @@ use futures::future::try_join_all;
 use serde_json::{Value, json};
 use tidings_store::{NewestRequest, ReadError, Record, UnixMillis};
 
-use super::super::enter::{Caller, Visible};
-use super::super::{Entrance, Timeline, read};
-use super::{json, view};
+use super::super::read;
+use super::super::state::{Entrance, Timeline};
+use super::super::visible::{Caller, Visible};
+use super::bounds::{LANES_MAX, MARKS_MAX};
+use super::json::json;
 use crate::http::status::Status;
 
 /// Least that the time of the oldest event is known by, in milliseconds.
@@ -39,8 +41,8 @@ pub(in super::super) async fn overview(
         "clusters": clusters,
         "limits": {
             "read": root.options.timeline.read_limit,
-            "marks": view::MARKS_MAX,
-            "lanes": view::LANES_MAX,
+            "marks": MARKS_MAX,
+            "lanes": LANES_MAX,
         },
     }))
 }

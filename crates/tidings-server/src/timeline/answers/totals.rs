@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use tidings_store::{Count, CountsRequest, HOUR_MILLIS, NewestRequest, UnixMillis};
 
-use super::super::enter::Caller;
 use super::super::read;
 use super::super::rules::seen::Seen;
+use super::super::visible::Caller;
 use crate::http::status::Status;
 
 /// Counts read at once.

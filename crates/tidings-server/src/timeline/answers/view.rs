@@ -6,24 +6,22 @@ use axum::Extension;
 use axum::response::Response;
 use serde::Serialize;
 
-use super::super::Timeline;
-use super::super::enter::Caller;
+use super::super::gaps::Gap;
 use super::super::query::range;
 use super::super::read;
 use super::super::rules::lanes::{Lane, lanes};
 use super::super::rules::marks::{Mark, marks};
 use super::super::rules::rates::{Rates, rates, step};
 use super::super::rules::seen::Seen;
-use super::gaps::Gap;
-use super::{json, live, totals};
+use super::super::state::Timeline;
+use super::super::visible::Caller;
+use super::bounds::{LANES_MAX, MARKS_MAX};
+use super::json::json;
+use super::{live, totals};
 use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
-/// Maximum of marks.
-pub(super) const MARKS_MAX: usize = 2000;
-/// Maximum of lanes.
-pub(super) const LANES_MAX: usize = 300;
 /// The least step of rates that are counted by hours.
 const HOUR: i64 = 3_600_000;
 

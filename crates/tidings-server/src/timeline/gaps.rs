@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::enter::Visible;
+use super::visible::Visible;
 use crate::http::status::Status;
 
 /// How long gaps are kept, in milliseconds.
@@ -29,7 +29,7 @@ pub(super) struct Gap {
 
 /// The gaps of each cluster, and when they were read. There are as many as clusters were served.
 #[derive(Default)]
-pub(in super::super) struct Gaps(Mutex<HashMap<u64, (i64, Arc<Vec<Gap>>)>>);
+pub(super) struct Gaps(Mutex<HashMap<u64, (i64, Arc<Vec<Gap>>)>>);
 
 impl Gaps {
     /// The gaps of clusters in a range that concern what may be seen: the latest ones.
