@@ -53,7 +53,8 @@ export function url(path, params) {
   return query ? `${BASE}${path}?${query}` : BASE + path;
 }
 
-/** Parameters with filters. @param {Record<string, string|number>} plain @param {Filters} filters */
+/** Parameters with filters.
+ * @param {Record<string, string|number>} plain @param {Filters} filters */
 export function parameters(plain, filters) {
   const params = new URLSearchParams();
   for (const [key, value] of Object.entries(plain)) params.set(key, String(value));

@@ -46,7 +46,8 @@ export function byId(id) {
   return /** @type {T} */ (node);
 }
 
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
+const HIDDEN = new RegExp("[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u200b\\u200e\\u200f"
+  + "\\u202a-\\u202e\\u2066-\\u2069\\ufeff]", "g");
 
 /** Control characters and changes of direction, which could make text look like another, as
  * U+ numbers. @param {string|number} text */

@@ -168,7 +168,8 @@ export class Header {
     return ["tidings events", ...(one ? flags("-n ", filters.namespace) : ["-A"]),
       ...flags("--for ", object), ...flags("--types ", list(filters.type)),
       ...flags("--reason ", list(filters.reason)), ...flags("--source ", list(filters.source)),
-      ...flags("-g ", filters.text), `--since ${instant(from)}`, `--until ${instant(to)}`].join(" ");
+      ...flags("-g ", filters.text),
+      `--since ${instant(from)}`, `--until ${instant(to)}`].join(" ");
   }
 }
 

@@ -6,7 +6,8 @@ import { append, byId, el, isField } from "./dom.js";
 const HELP = [
   ["w  s", "zoom in, out"], ["a  d", "earlier, later"], ["↑  ↓", "previous, next object"],
   ["←  →", "previous, next mark of the object"], ["Enter", "open the object or mark"],
-  ["Space", "fold what the object owns"], ["x", "fold or unfold all"], ["f", "zoom to what is open"],
+  ["Space", "fold what the object owns"], ["x", "fold or unfold all"],
+  ["f", "zoom to the object or mark"],
   ["Esc", "close"], ["/", "filter"], ["l", "live or paused"], ["u", "your zone or UTC"],
   ["1 … 6, 0", "15 min … 30 d, all"], ["?", "this help"],
   ["Ctrl + wheel", "zoom where the pointer is"], ["Shift + wheel", "earlier, later"],

@@ -16,5 +16,6 @@ const SHORT = {
 export const shortKind = (kind) =>
   Object.hasOwn(SHORT, kind) ? SHORT[kind] : kind.toLowerCase().slice(0, 8) || "?";
 
-/** What stands for an object in lists: "deploy/web". @param {{kind: string, name: string}} object */
+/** What stands for an object in lists: "deploy/web".
+ * @param {{kind: string, name: string}} object */
 export const shortObject = (object) => `${shortKind(object.kind)}/${object.name}`;

@@ -1,4 +1,4 @@
-// The list of events: a table that says in words what the picture shows, newest first, page by page.
+// The list of events: a table that says in words what the picture shows, newest first, in pages.
 
 import { append, byId, el, fill } from "./dom.js";
 import { get, isAbort, parameters } from "./api.js";

@@ -16,7 +16,8 @@ const LONGEST_WAIT = 30_000;
 export class Loader {
   /**
    * @param {Store} store
-   * @param {{loaded: (picture: Picture, again: boolean) => void, login: (message: string) => void}} on
+   * @param {{loaded: (picture: Picture, again: boolean) => void,
+   *   login: (message: string) => void}} on
    */
   constructor(store, on) {
     this.store = store;

@@ -132,7 +132,8 @@ function loaded(loadedNow, again) {
   void list.show(store.view, store.range(), clusters(), again);
   void panel.show(store.view.shown, store.range());
   if (document.visibilityState === "visible") live.follow(picture.position, store.view.filters);
-  document.documentElement.dataset.loaded = String(Number(document.documentElement.dataset.loaded ?? 0) + 1);
+  const { dataset } = document.documentElement; // for tests: how many pictures were loaded
+  dataset.loaded = String(Number(dataset.loaded ?? 0) + 1);
   draw();
 }
 
@@ -189,8 +190,9 @@ function showAll() {
   const to = Math.max(...known.map((cluster) => cluster.to ?? 0));
   if (!Number.isFinite(from) || to === 0) return;
   const now = store.now();
-  if (now - to < HOUR) store.set({ last: Math.ceil((now - from) / SECOND) * SECOND, skip: 0 }, true);
-  else {
+  if (now - to < HOUR) {
+    store.set({ last: Math.ceil((now - from) / SECOND) * SECOND, skip: 0 }, true);
+  } else {
     const edge = Math.max((to - from) * 0.02, SECOND);
     store.setRange(from - edge, to + edge, true);
   }

@@ -7,7 +7,8 @@ import { byId, el, fill } from "./dom.js";
 /** @type {Map<string, Notice>} */
 const notices = new Map();
 
-/** Shows a notice in its place, or takes it away. @param {string} key @param {Notice|null} notice */
+/** Shows a notice in its place, or takes it away.
+ * @param {string} key @param {Notice|null} notice */
 export function notify(key, notice) {
   const before = notices.get(key);
   if (!notice && !before) return;

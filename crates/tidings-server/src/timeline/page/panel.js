@@ -121,7 +121,8 @@ export class Panel {
             + `${quote(`${shortKind(kind)}/${name}`)} --since ${instant(range[0])} `
             + `--until ${instant(range[1])}`,
           kubectl: `kubectl get events ${namespace ? `-n ${quote(namespace)} ` : "-A "}`
-            + `--field-selector ${quote(`involvedObject.kind=${kind},involvedObject.name=${name}`)}`,
+            + "--field-selector "
+            + quote(`involvedObject.kind=${kind},involvedObject.name=${name}`),
         })));
   }
 
@@ -182,7 +183,8 @@ export class Panel {
         el("button", { type: "button", onclick: () => this.zoomTo([item]) }, "Zoom to it")),
       this.facts([
         ["Object", of.name ? `${of.kind} ${of.name}` : ""], ["Namespace", item.namespace],
-        ["Cluster", cluster], ["First seen", `${dateTime(item.first, utc)} (${ago(item.first, now)})`],
+        ["Cluster", cluster],
+        ["First seen", `${dateTime(item.first, utc)} (${ago(item.first, now)})`],
         ["Last seen", `${dateTime(item.last, utc)} (${ago(item.last, now)})`],
         ["Count", number(item.count)], ["Source", item.source], ["Host", item.host],
         ["Action", item.action], ["Name", item.name],
@@ -222,7 +224,8 @@ export class Panel {
       // Escaped as everywhere, but for the line ends.
       const lines = all.slice(0, RAW).split("\n").map(visible).join("\n");
       fill(pre);
-      pre.textContent = all.length > RAW ? `${lines}\n… ${all.length - RAW} more; copy has all` : lines;
+      const left = all.length - RAW;
+      pre.textContent = left > 0 ? `${lines}\n… ${number(left)} more; Copy has all` : lines;
       fill(forms, ...["YAML", "JSON"].map((form) => el("button", { type: "button",
         "aria-pressed": String(form === this.form), onclick: () => {
           this.form = form;

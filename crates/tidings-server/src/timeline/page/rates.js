@@ -57,7 +57,8 @@ export class Rates {
     this.gutter = 0;
   }
 
-  /** @param {Picture} picture @param {"type"|"reason"} by @param {Scale} scale @param {number} gutter */
+  /** @param {Picture} picture @param {"type"|"reason"} by @param {Scale} scale
+   * @param {number} gutter Pixels left of the scale. */
   setPicture(picture, by, scale, gutter) {
     this.picture = picture;
     this.series = stacked(picture.rates);

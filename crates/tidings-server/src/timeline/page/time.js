@@ -75,12 +75,16 @@ export function parseLength(text) {
   return Number(match[1]) * size || null;
 }
 
+/** Year, month, day; hour, minute; second; fraction; Z. */
+const TIME =
+  /^(\d{4})-(\d\d?)-(\d\d?)(?:[ T](\d\d?):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(Z)?$/i;
+
 /** A time as people write it: "2024-10-24 13:08", "2024-10-24", RFC 3339, or milliseconds.
  * Null if it is none of them. @param {string} text @param {boolean} utc */
 export function parseTime(text, utc) {
   const t = text.trim();
   if (/^\d{11,14}$/.test(t)) return Number(t);
-  const m = /^(\d{4})-(\d\d?)-(\d\d?)(?:[ T](\d\d?):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(Z)?$/i.exec(t);
+  const m = TIME.exec(t);
   if (!m) {
     const ms = /[+-]\d\d:\d\d$/.test(t) ? Date.parse(t) : NaN;
     return Number.isFinite(ms) ? ms : null;

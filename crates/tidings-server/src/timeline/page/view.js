@@ -18,7 +18,8 @@ const MOST_FILTERS = 50;
 
 /** @returns {Filters} */
 export const noFilters = () =>
-  ({ cluster: [], namespace: [], kind: [], object: [], reason: [], type: [], source: [], text: [] });
+  ({ cluster: [], namespace: [], kind: [], object: [], reason: [], type: [], source: [],
+    text: [] });
 
 /** @param {Filters} filters */
 export const hasFilters = (filters) => FILTER_KEYS.some((key) => filters[key].length > 0);
