@@ -238,8 +238,9 @@ impl RequestInfo {
 
     /// Whether events are watched, which lasts long.
     pub(crate) fn is_watch(&self) -> bool {
-        // What has this verb otherwise is the timeline's.
-        self.labels.verb == "WATCH"
+        let labels = &self.labels;
+        let of_events = labels.resource == "events" || labels.subresource == "/timeline";
+        labels.verb == "WATCH" && of_events
     }
 
     /// Whether one event is written.

@@ -5,6 +5,7 @@ pub(crate) mod error;
 mod intake;
 mod kubeconfig;
 mod lingering;
+pub(crate) mod loopback;
 pub(crate) mod private;
 mod repolled;
 pub(crate) mod security;
@@ -31,6 +32,7 @@ use crate::auth::{Token, User, parse_token_file};
 use crate::clock::SystemClock;
 use crate::start::error::StartError;
 use crate::start::kubeconfig::{Credentials, kubeconfig_text};
+use crate::start::loopback::RunningTimeline;
 use crate::start::private::write_private;
 use crate::start::security::{
     AuthorizationMode, ReloadRequest, Security, SecurityOptions, Watched,
@@ -94,6 +96,9 @@ pub struct Running {
     stop: Option<oneshot::Sender<()>>,
     reload: mpsc::Sender<ReloadRequest>,
     task: JoinHandle<()>,
+    server: Arc<ApiServer>,
+    /// Its first token.
+    token: Option<Token>,
 }
 
 impl Running {
@@ -105,6 +110,18 @@ impl Running {
     /// The path of a kubeconfig for it, readable by its owner only.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// Serves this server's timeline on the loopback interface as well, over plain HTTP, with a link
+    /// that lets in the server's first token once.
+    ///
+    /// # Errors
+    /// [`StartError`]: there is no token, or no address to listen on.
+    pub async fn start_timeline(&self) -> Result<RunningTimeline, StartError> {
+        let token = self.token.as_ref().ok_or(StartError::Options {
+            why: "the server has no token that a link could stand for",
+        })?;
+        loopback::beside(&self.server, &token.token).await
     }
 
     /// Looks at once at the files of tokens, permissions and certificates, which it otherwise does
@@ -286,11 +303,13 @@ impl Prepared {
             listener,
             address,
             kubeconfig,
+            tokens,
             security,
             options,
-            ..
         } = self;
         let tls = security.tls.clone();
+        let token = tokens.into_iter().next();
+        let shared = Arc::clone(&server);
         let (reload, reloads) = mpsc::channel(1);
         tokio::spawn(
             security
@@ -316,6 +335,8 @@ impl Prepared {
             stop: Some(stop),
             reload,
             task,
+            server: shared,
+            token,
         }
     }
 }

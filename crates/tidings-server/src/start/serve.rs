@@ -69,7 +69,7 @@ const HTTP2_ERRORS_MAX: usize = 1024;
 /// A client without credentials has about this long to end a connection once it is told to.
 const LINGER: Duration = Duration::from_secs(1);
 /// When accepting fails (no file descriptors left, say), it is tried again after this.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+pub(super) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// What answers requests.
 #[derive(Clone)]

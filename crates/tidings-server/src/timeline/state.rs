@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use http::HeaderValue;
+
 use super::gaps::Gaps;
 use super::sessions::Sessions;
 use super::sources::Sources;
@@ -39,6 +41,14 @@ impl Timeline {
     /// Of all clusters of an archive.
     pub(crate) fn of_archive(clusters: Arc<Clusters>, entrance: Entrance) -> Self {
         Self::new(Sources::Archive(clusters), entrance)
+    }
+
+    /// Makes a code that lets in a browser with these credentials, once.
+    ///
+    /// # Errors
+    /// The system has no randomness to give.
+    pub(crate) fn make_code(&self, credentials: HeaderValue) -> Result<String, getrandom::Error> {
+        self.sessions.make_code(credentials)
     }
 
     fn new(sources: Sources, entrance: Entrance) -> Self {

@@ -99,7 +99,10 @@ pub(in super::super) async fn event(
         })
         .collect();
     let ranked = before(&event, &others);
-    let cause = ranked.first().and_then(|first| others.get(first.event));
+    let cause = ranked
+        .iter()
+        .find(|neighbour| neighbour.near)
+        .and_then(|cause| others.get(cause.event));
     let cluster = &visible.source.name;
     let (versions, versions_more) = versions(visible, &key, &record).await?;
     super::json::json(&Answer {

@@ -2,7 +2,7 @@
 //!
 //! A neighbour counts by how it is related to the event's object, by whether its reason tells of a
 //! change (an image, a scale, a placement, a configuration) or of trouble, and by how near it is in
-//! time: half as much every five minutes. Of an object's events of one reason, the last before the
+//! time: half as much every ten minutes. Of an object's events of one reason, the last before the
 //! event counts.
 
 use std::cmp::Reverse;
@@ -15,8 +15,10 @@ use super::words;
 
 /// Maximum of neighbours told of.
 pub(crate) const BEFORE_MAX: usize = 20;
+/// How long a change is near, in milliseconds.
+const NEAR: i64 = 900_000;
 /// In this many milliseconds a neighbour's weight is halved.
-const HALF: f64 = 300_000.0;
+const HALF: f64 = 600_000.0;
 
 /// A neighbour, and why it is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,9 @@ pub(crate) struct Neighbour {
     /// Which of the events.
     pub(crate) event: usize,
     pub(crate) why: String,
+    /// Whether it may well be the cause: it is of the object itself, of its owner or of its node, and
+    /// was a change not long before.
+    pub(crate) near: bool,
 }
 
 /// How an object is related to the event's.
@@ -178,11 +183,14 @@ pub(crate) fn before(event: &Seen<'_>, others: &[Seen<'_>]) -> Vec<Neighbour> {
     let told = ranked
         .into_iter()
         .map(|(_, distance, at, relation, change)| {
+            let is_close = matches!(relation, Relation::Same | Relation::Owner | Relation::Node);
+            let near = is_close && change.is_some() && distance <= NEAR;
             let relation = relation.words(object.kind);
             let change = change.map(|what| format!(", {what}")).unwrap_or_default();
             Neighbour {
                 event: at,
                 why: format!("{relation}{change}, {} before", words::long(distance)),
+                near,
             }
         });
     told.collect()
