@@ -22,8 +22,8 @@ const SLACK = 4;
 /**
  * @param {HTMLElement} node
  * @param {Handlers} on
- * @param {{ignore?: string, mouse?: boolean}} [options] A selector of what has presses of its own;
- *   and whether a mouse's drag is ours.
+ * @param {{ignore?: string, mouse?: boolean}} [options] A selector of what has clicks of its own,
+ *   though a drag may begin there; and whether a mouse's drag is ours.
  */
 export function watchGestures(node, on, { ignore, mouse = true } = {}) {
   /** @type {Map<number, {x: number, y: number}>} */
@@ -32,6 +32,9 @@ export function watchGestures(node, on, { ignore, mouse = true } = {}) {
   let start = null;
   let moved = false;
 
+  /** @param {Event} event */
+  const ignored = (event) => ignore !== undefined && event.target instanceof Element
+    && event.target.closest(ignore) !== null;
   /** @param {{clientX: number}} event */
   const x = (event) => event.clientX - on.left();
 
@@ -57,8 +60,7 @@ export function watchGestures(node, on, { ignore, mouse = true } = {}) {
   }, { passive: false });
 
   node.addEventListener("pointerdown", (event) => {
-    const ignored = ignore && event.target instanceof Element && event.target.closest(ignore);
-    if (ignored || event.button !== 0 || (!mouse && event.pointerType === "mouse")) return;
+    if (event.button !== 0 || (!mouse && event.pointerType === "mouse")) return;
     down.set(event.pointerId, { x: x(event), y: event.clientY });
     if (down.size === 1) moved = false;
     begin(event.shiftKey && down.size === 1);
@@ -109,7 +111,9 @@ export function watchGestures(node, on, { ignore, mouse = true } = {}) {
     if (moved && was?.brush && event.type === "pointerup") {
       const times = [was.xs[0], point.x].map((at) => toTime(at, was.scale)).sort((a, b) => a - b);
       on.brush(times[0], times[1], true);
-    } else if (!moved && event.type === "pointerup") on.click(point.x, event.clientY);
+    } else if (!moved && event.type === "pointerup" && !ignored(event)) {
+      on.click(point.x, event.clientY);
+    }
     if (down.size > 0) begin(false);
     else start = null;
   };
@@ -117,7 +121,6 @@ export function watchGestures(node, on, { ignore, mouse = true } = {}) {
   node.addEventListener("pointercancel", end);
   node.addEventListener("pointerleave", (event) => on.hover(null, 0, event));
   node.addEventListener("dblclick", (event) => {
-    const ignored = ignore && event.target instanceof Element && event.target.closest(ignore);
-    if (!ignored) on.twice(x(event), event.clientY);
+    if (!ignored(event)) on.twice(x(event), event.clientY);
   });
 }

@@ -105,7 +105,7 @@ export class Header {
   toggleLive() {
     const [from, to] = this.store.range();
     if (this.store.view.last !== null) {
-      this.store.set({ last: null, from, to }, true);
+      this.store.pause();
       return;
     }
     const near = Math.abs(to - this.store.now()) < (to - from) * 2;

@@ -5,7 +5,7 @@
 import { append, byId, el, fill } from "./dom.js";
 import { shortKind } from "./kinds.js";
 import {
-  markAt, NARROW, paintGaps, paintGrid, paintLife, paintMark, paintNow, WIDE,
+  markAt, NARROW, paintCount, paintGaps, paintGrid, paintLife, paintMark, paintNow, WIDE,
 } from "./paint.js";
 import { canvasSurface } from "./surface.js";
 import { colours } from "./theme.js";
@@ -305,6 +305,9 @@ export function paintRow(s, scale, { lane, marks }, y, picture, shown, c, at) {
       paintMark(s, scale, mark, y, picked, c);
     }
   }
+  /** @type {[number, number][]} */
+  const taken = [];
+  for (const mark of [...marks].reverse()) paintCount(s, scale, mark, y, taken, c);
 }
 
 /** @param {Mark} mark @param {Lane} lane @param {Picture} picture @param {Shown|null} shown */

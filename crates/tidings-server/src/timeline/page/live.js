@@ -1,5 +1,6 @@
 // What the server tells of changes, read as it comes. The stream ends when the page is hidden,
-// since a browser has few connections to one server; it is opened again with what was missed asked anew.
+// since a browser has few connections to one server; later it is opened again, and what was missed
+// is asked for anew.
 
 import { ApiError, isAbort, parameters, stream } from "./api.js";
 

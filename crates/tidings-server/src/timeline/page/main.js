@@ -7,6 +7,7 @@ import { FilterBar } from "./filters.js";
 import { watchGestures } from "./gestures.js";
 import { Header, QUICK } from "./header.js";
 import { startHelp, startKeys } from "./keys.js";
+import { shortObject } from "./kinds.js";
 import { fit, Lanes, shownLane } from "./lanes.js";
 import { List } from "./list.js";
 import { Live } from "./live.js";
@@ -148,14 +149,41 @@ function tellMissing(p) {
   const all = end + p.more.lanes;
   const parts = [p.lanes.length === 0 ? "" : skip > 0 || p.more.lanes > 0
     ? `Objects ${number(skip + 1)}–${number(end)} of ${number(all)}, those with most warnings first`
-    : counted(all, "object"), counted(p.read, "event")];
+    : counted(all, "object")];
+  const known = (overview?.clusters ?? []).reduce((sum, one) => sum + (one.events ?? 0), 0);
+  const beyond = p.complete && known > p.read && !hasFilters(store.view.filters);
+  parts.push(beyond ? `${number(p.read)} of ${number(known)} events` : counted(p.read, "event"));
   if (p.more.events > 0) parts.push(`${counted(p.more.events, "event")} not drawn: zoom in`);
   if (p.gaps.length > 0) parts.push(`${counted(p.gaps.length, "gap")} of coverage`);
   const turn = (/** @type {number} */ to) => () => store.set({ skip: Math.max(0, to) }, true);
   fill(byId("lanes-foot"), el("span", {}, parts.filter(Boolean).join(" · ")),
     skip > 0 && el("button", { type: "button", onclick: turn(skip - LANES) }, "Previous objects"),
     p.more.lanes > 0 && el("button", { type: "button", onclick: turn(end) },
-      `Next ${number(Math.min(p.more.lanes, LANES))} objects`));
+      `Next ${number(Math.min(p.more.lanes, LANES))} objects`),
+    beyond && el("button", { type: "button", onclick: showAll }, "Show all"),
+    firstWarning(p));
+}
+
+/** What went wrong first, of what is drawn, as a button that opens it. @param {Picture} p */
+function firstWarning(p) {
+  const [from] = store.range();
+  /** @type {Mark|undefined} */
+  let earliest;
+  for (const mark of p.marks) {
+    if (mark[3] && mark[1] >= from && (!earliest || mark[1] < earliest[1])) earliest = mark;
+  }
+  if (!earliest) return null;
+  const mark = earliest;
+  const lane = p.lanes[mark[0]];
+  return el("button", { type: "button", onclick() {
+    const row = lanes.rows.find((one) => one.lane === lane);
+    if (row) {
+      lanes.setCurrent(row);
+      lanes.reveal(row);
+    }
+    openMark(lane, mark);
+  } }, `First warning, ${shortTime(mark[1], store.view.utc, from)}: `
+    + `${p.reasons[mark[6]]} of ${shortObject(lane)}`);
 }
 
 /** Where there is nothing, what may help. @param {Picture} p */
@@ -204,7 +232,11 @@ function saveSvg() {
   save("timeline.svg", text, "image/svg+xml");
 }
 
-store.listeners.push((view, before) => {
+store.listeners.push((view, before, still) => {
+  if (still) {
+    draw();
+    return;
+  }
   const ranged = view.last !== before.last || view.from !== before.from || view.to !== before.to;
   const other = view.filters !== before.filters || view.by !== before.by
     || view.skip !== before.skip;

@@ -86,7 +86,7 @@ export function paintLife(s, scale, lane, y, c) {
 /** One mark. @param {Surface} s @param {Scale} scale @param {Mark} mark @param {number} y
  * @param {boolean} picked @param {Colours} c */
 export function paintMark(s, scale, mark, y, picked, c) {
-  const [, from, to, warning, occurrences, events] = mark;
+  const [, from, to, warning] = mark;
   const [x0, x1] = clipped(from, to, scale);
   if (x1 < x0) return;
   const colour = warning ? c.warning : c.normal;
@@ -96,10 +96,6 @@ export function paintMark(s, scale, mark, y, picked, c) {
   if (wide) {
     const half = warning ? 4 : 3;
     s.rect(x0, y - half, x1 - x0, half * 2, colour, warning ? 0.45 : 0.4, 3);
-    const label = events > 1 ? `${events}` : occurrences > 1 ? `×${occurrences}` : "";
-    if (label && x1 - x0 > label.length * 7 + 30) {
-      s.text(label, (x0 + x1) / 2, y + 0.5, c.ink, { size: 10, align: "center", weight: 600 });
-    }
   }
   const ends = wide ? [from, to] : [(from + to) / 2];
   for (const end of ends) {
@@ -109,6 +105,22 @@ export function paintMark(s, scale, mark, y, picked, c) {
     if (warning) s.diamond(x, y, size + 1.5, colour, c.edge);
     else s.circle(x, y, size, colour, c.page);
   }
+}
+
+/** How many a mark stands for, where there is room: in its middle, and not over another's.
+ * @param {Surface} s @param {Scale} scale @param {Mark} mark @param {number} y
+ * @param {[number, number][]} taken What has a label already, in pixels. @param {Colours} c */
+export function paintCount(s, scale, mark, y, taken, c) {
+  const [, from, to, , occurrences, events] = mark;
+  if (events < 2 && occurrences < 2) return;
+  const label = events > 1 ? `${events}` : `×${occurrences}`;
+  const [x0, x1] = clipped(from, to, scale);
+  const half = label.length * 3.5 + 4;
+  const x = (x0 + x1) / 2;
+  if (x1 - x0 < 2 * half + 22) return;
+  if (taken.some(([left, right]) => x + half > left && x - half < right)) return;
+  taken.push([x - half, x + half]);
+  s.text(label, x, y + 0.5, c.ink, { size: 10, align: "center", weight: 600 });
 }
 
 /** What happened more often is a little larger. @param {Mark} mark */

@@ -30,8 +30,9 @@ export function versionsView(detail, utc, width) {
     left > 0 && `${counted(left, "older version")} not listed.`,
     detail.versionsMore && "The event has more versions than these.",
   ].filter(Boolean).join(" ");
+  if (versions.length < 2) return [el("p", { class: "faint" }, "Only this one is known.")];
   return [
-    versions.length > 1 ? chart(versions, item.first, item.type === "Warning", utc, width) : null,
+    chart(versions, item.first, item.type === "Warning", utc, width),
     el("table", { class: "small" },
       el("thead", {}, el("tr", {}, ...["Last seen", "Count", "After", "Message, if it changed"]
         .map((head) => el("th", { scope: "col" }, head)))),

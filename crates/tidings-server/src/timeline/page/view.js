@@ -112,7 +112,8 @@ export class Store {
     this.view = view;
     /** Milliseconds that the server's clock is ahead of ours. */
     this.ahead = 0;
-    /** @type {((view: View, before: View) => void)[]} */
+    /** If `still`, what was loaded is what is in view.
+     * @type {((view: View, before: View, still: boolean) => void)[]} */
     this.listeners = [];
     this.timer = 0;
     addEventListener("popstate", () => this.apply(readAddress(location.search).view));
@@ -143,6 +144,13 @@ export class Store {
     clearTimeout(this.timer);
     this.timer = 0;
     history.replaceState(null, "", writeAddress(this.view));
+  }
+
+  /** Holds a moving range as it is, up to now, so that what comes later does not slip in. */
+  pause() {
+    const [from] = this.range();
+    this.apply({ ...this.view, last: null, from, to: this.now() }, true);
+    history.pushState(null, "", writeAddress(this.view));
   }
 
   /** A fixed range, kept within what can be shown.
@@ -194,10 +202,10 @@ export class Store {
     this.set({ filters, skip: 0 }, true);
   }
 
-  /** @param {View} view */
-  apply(view) {
+  /** @param {View} view @param {boolean} [still] */
+  apply(view, still = false) {
     const before = this.view;
     this.view = view;
-    for (const listener of this.listeners) listener(view, before);
+    for (const listener of this.listeners) listener(view, before, still);
   }
 }
