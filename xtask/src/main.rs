@@ -16,6 +16,7 @@ mod hostile;
 mod image;
 mod kube_apiserver;
 mod mutants;
+mod npm;
 mod outage;
 mod readme;
 mod reference;

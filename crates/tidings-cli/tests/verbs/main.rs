@@ -17,4 +17,6 @@ mod record;
 mod serve;
 mod support;
 mod terminal;
+#[cfg(unix)]
+mod timeline;
 mod watch;

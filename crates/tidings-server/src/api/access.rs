@@ -32,7 +32,7 @@ pub(super) async fn authenticate(
     parts: &mut request::Parts,
 ) -> (Identity, Result<User, Status>) {
     let mut identity = Identity::default();
-    let found = find(server, parts).await;
+    let found = identify(server, parts).await;
     // No longer needed, and now it cannot get into a log.
     parts.headers.remove(header::AUTHORIZATION);
     let user = match found {
@@ -40,11 +40,6 @@ pub(super) async fn authenticate(
             // A token is passed on only to the cluster that knew it.
             if server.passes_through() {
                 parts.extensions.insert(known_by);
-            }
-            if user.name != ANONYMOUS
-                && let Some(visitor) = parts.extensions.get::<Arc<Visitor>>()
-            {
-                visitor.authenticate();
             }
             identity.user.insert(user).clone()
         }
@@ -63,6 +58,23 @@ pub(super) async fn authenticate(
         }
         Err(status) => (identity, Err(status)),
     }
+}
+
+/// Finds the user whom the credentials of a request show, and notes it for its connection.
+///
+/// # Errors
+/// 401 for an unknown user, 503 if the credentials cannot be checked.
+pub(crate) async fn identify(
+    server: &ApiServer,
+    parts: &request::Parts,
+) -> Result<(User, KnownBy), Status> {
+    let (user, known_by) = find(server, parts).await?;
+    if user.name != ANONYMOUS
+        && let Some(visitor) = parts.extensions.get::<Arc<Visitor>>()
+    {
+        visitor.authenticate();
+    }
+    Ok((user, known_by))
 }
 
 async fn find(server: &ApiServer, parts: &request::Parts) -> Result<(User, KnownBy), Status> {
@@ -134,7 +146,7 @@ pub(super) async fn authorize(
 ) -> Result<(), Status> {
     // Coverage counts the events of all namespaces.
     let asked = match &server.followed {
-        Some(_) if info.is_coverage() => Attributes::list_events(),
+        Some(_) if info.is_coverage() => Attributes::list_events(""),
         _ => Attributes::of(info),
     };
     let began = clock::monotonic();
@@ -189,6 +201,27 @@ pub(super) async fn require_create(server: &ApiServer, call: &Call) -> Result<()
 
 async fn require(server: &ApiServer, user: &User, asked: &Attributes<'_>) -> Result<(), Status> {
     allow(user, asked, decide(server, user, asked).await)
+}
+
+/// Whether a user may list the events of a namespace; of all, if it is empty.
+///
+/// # Errors
+/// 503 if that cannot be checked.
+pub(crate) async fn may_list(
+    server: &ApiServer,
+    user: &User,
+    namespace: &str,
+) -> Result<bool, Status> {
+    let asked = Attributes::list_events(namespace);
+    match decide(server, user, &asked).await {
+        Ok(decision) => Ok(decision.allowed),
+        Err(_) => Err(Status::cannot_check()),
+    }
+}
+
+/// What is said to a user who may not list events.
+pub(crate) fn forbidden_to_list(user: &User) -> Status {
+    forbidden(&user.name, &Attributes::list_events(""), "")
 }
 
 async fn decide(

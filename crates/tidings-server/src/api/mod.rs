@@ -1,6 +1,6 @@
 //! The routes of the API, and its handlers.
 
-mod access;
+pub(crate) mod access;
 mod apart;
 mod apply;
 pub(crate) mod body;

@@ -84,9 +84,38 @@ pub struct ApiOptions {
     pub event_size_limit: EventSizeLimit,
     /// Maximum of followed clusters that one archive serves. Default: 100.
     pub max_clusters: usize,
+    /// The timeline: whether there is one, and its bounds.
+    pub timeline: TimelineOptions,
     /// Rules for events that are kept for another time than [`event_ttl`](Self::event_ttl)
     /// (`--retention-file`). Default: no rules.
     pub retention: RetentionRules,
+}
+
+/// The timeline at `/timeline`: a page that shows what happened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TimelineOptions {
+    /// Whether it is served (`--no-timeline`). Default: yes.
+    pub enabled: bool,
+    /// How long a browser stays logged in (`--timeline-session-duration`). Default: 12 hours.
+    pub session_time: Duration,
+    /// Maximum of browsers that are logged in; one more ends the session that would end first.
+    /// Default: 1,000.
+    pub max_sessions: usize,
+    /// Maximum of events read for one picture (`--timeline-read-limit`). Of a range that has more,
+    /// evenly distributed parts are read, warnings first. Default: 20,000.
+    pub read_limit: usize,
+}
+
+impl Default for TimelineOptions {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            session_time: Duration::from_secs(12 * 3600),
+            max_sessions: 1000,
+            read_limit: 20_000,
+        }
+    }
 }
 
 /// When `metadata.managedFields` begins to record which manager owns which field of an event.
@@ -132,6 +161,7 @@ impl Default for ApiOptions {
             event_rate_limit: EventRateLimitOptions::default(),
             event_size_limit: EventSizeLimit::default(),
             max_clusters: 100,
+            timeline: TimelineOptions::default(),
             retention: RetentionRules::default(),
         }
     }

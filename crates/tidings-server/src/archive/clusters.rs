@@ -60,7 +60,7 @@ pub enum ClusterError {
 /// See the module documentation.
 pub(crate) struct Clusters {
     /// The server of the root paths. It has no events.
-    pub(super) root: Arc<ApiServer>,
+    pub(crate) root: Arc<ApiServer>,
     table: RwLock<Arc<Table>>,
     /// The number of the cluster that was added last.
     last: AtomicU64,
@@ -74,9 +74,9 @@ struct Table {
 }
 
 /// A cluster that is served.
-pub(super) struct Served {
-    pub(super) name: String,
-    pub(super) server: Arc<ApiServer>,
+pub(crate) struct Served {
+    pub(crate) name: String,
+    pub(crate) server: Arc<ApiServer>,
     pub(super) api: TowerToHyperService<Router>,
     pub(super) requests: AtomicU64,
 }
@@ -145,7 +145,7 @@ impl Clusters {
         served.map(|served| served.name.clone()).collect()
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Served>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Served>> {
         self.table().clusters.values().cloned().collect()
     }
 

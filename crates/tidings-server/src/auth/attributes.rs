@@ -70,12 +70,13 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// The list of all events of a cluster.
-    pub(crate) fn list_events() -> Self {
+    /// The list of the events of a namespace; of a whole cluster, if it is empty.
+    pub(crate) fn list_events(namespace: &'a str) -> Self {
         Self::Resource(ResourceAttributes {
             verb: "list".into(),
             version: "v1".into(),
             resource: "events".into(),
+            namespace: namespace.into(),
             ..ResourceAttributes::default()
         })
     }

@@ -130,6 +130,18 @@ impl Authorizer {
         }
     }
 
+    /// The namespaces in which the policy gives a user some permission.
+    pub(crate) fn namespaces(&self, user: &User) -> Vec<String> {
+        let policy = self.policy();
+        let namespaces = policy.namespaces(user).into_iter();
+        namespaces.map(str::to_owned).collect()
+    }
+
+    /// Whether a cluster is asked about what the policy does not allow.
+    pub(crate) fn asks_cluster(&self) -> bool {
+        self.cluster.is_some()
+    }
+
     /// The rules for a user in a namespace, cluster-wide ones included.
     pub(crate) fn rules(&self, user: &User, namespace: &str) -> Rules {
         if self.allows_everything {

@@ -23,6 +23,11 @@ const UNTAKEN_BY_STRANGERS_MAX: usize = 10;
 /// be answered.
 const UNPROVEN_MAX: usize = 100;
 
+/// Marks a prepared answer that is the same for everyone, such as a file of a page. A client without
+/// credentials may leave some of these unread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prepared;
+
 /// The activity of one connection.
 pub(crate) struct Activity {
     visitor: Arc<Visitor>,

@@ -56,6 +56,12 @@ macro_rules! parameters {
 parameters! {
     ALLOW_WATCH_BOOKMARKS = "allowWatchBookmarks", Boolean, [List],
         "Whether a watch gets bookmarks.";
+    BY = "by", String, [],
+        "How the rates of the timeline are split: type or reason.";
+    CLUSTER = "cluster", String, [],
+        "A cluster of the timeline; may be repeated.";
+    CODE = "code", String, [],
+        "The one-time code of a link to the timeline.";
     CONTINUE = "continue", String, [List DeleteCollection],
         "The continue token of the previous page.";
     DRY_RUN = "dryRun", String, [Create Update Patch Delete DeleteCollection],
@@ -72,22 +78,38 @@ parameters! {
         "Whether to follow the log of a pod of a followed cluster.";
     FORCE = "force", Boolean, [Patch],
         "Whether an apply takes over fields that other managers own.";
+    FORMAT = "format", String, [],
+        "The format of an export of the timeline: jsonl or perfetto.";
+    FROM = "from", Integer, [],
+        "The beginning of the timeline, in milliseconds since 1970.";
     GRACE_PERIOD_SECONDS = "gracePeriodSeconds", Integer, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
     INCLUDE_OBJECT = "includeObject", String, [Get List],
         "What the rows of a Table contain of their events: None, Metadata or Object.";
+    KIND = "kind", String, [],
+        "The kind of the timeline's objects; may be repeated.";
     LABEL_SELECTOR = "labelSelector", String, [List DeleteCollection],
         "Selects events by their labels.";
     LIMIT = "limit", Integer, [List DeleteCollection],
         "Maximum number of events in a page.";
+    NAME = "name", String, [],
+        "The name of an object or event of the timeline.";
+    NAMESPACE = "namespace", String, [],
+        "A namespace of the timeline; may be repeated.";
+    OBJECT = "object", String, [],
+        "The name of an object of the timeline; may be repeated.";
     ORDER = "order", String, [List],
         "With newest, the events last seen come first, in pages of up to 500.";
     ORPHAN_DEPENDENTS = "orphanDependents", Boolean, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
+    POSITION = "position", String, [],
+        "From where on the changes of the timeline are sent.";
     PRETTY = "pretty", String, [Get List Create Update Patch Delete DeleteCollection],
         "Whether JSON is indented.";
     PROPAGATION_POLICY = "propagationPolicy", String, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
+    REASON = "reason", String, [],
+        "A reason of the timeline's events; may be repeated.";
     RESOURCE_VERSION = "resourceVersion", String, [Get List DeleteCollection],
         "The version to read, or after which to watch.";
     RESOURCE_VERSION_MATCH = "resourceVersionMatch", String, [List DeleteCollection],
@@ -96,10 +118,18 @@ parameters! {
         "Whether a watch begins with the existing events.";
     SINCE = "since", String, [List],
         "With order=newest: only events last seen at or after this time, such as 2026-03-04T05:06:07Z.";
+    SOURCE = "source", String, [],
+        "A source of the timeline's events, component or controller; may be repeated.";
+    TEXT = "text", String, [],
+        "A text in the messages of the timeline's events; if repeated, all of them.";
     TIMEOUT = "timeout", String, [Get List Create Update Patch Delete DeleteCollection],
         "How long the client waits for the answer, such as 8s.";
     TIMEOUT_SECONDS = "timeoutSeconds", Integer, [List DeleteCollection],
         "Duration of a watch.";
+    TO = "to", Integer, [],
+        "The end of the timeline, in milliseconds since 1970.";
+    TYPE = "type", String, [],
+        "A type of the timeline's events; may be repeated.";
     UNTIL = "until", String, [List],
         "With order=newest: only events last seen before this time.";
     VERBOSE = "verbose", Boolean, [],

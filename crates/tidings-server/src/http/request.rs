@@ -52,7 +52,7 @@ pub(crate) struct RequestLabels {
 }
 
 /// Paths that are not of a resource; the label is the path.
-const PATHS: [&str; 12] = [
+const PATHS: [&str; 13] = [
     "/api",
     "/apis",
     "/clusters",
@@ -62,6 +62,7 @@ const PATHS: [&str; 12] = [
     "/metrics",
     "/openapi",
     "/readyz",
+    "/timeline",
     "/version",
     "/api/v1",
     "/apis/events.k8s.io/v1",
@@ -70,6 +71,8 @@ const PATHS: [&str; 12] = [
 const VERSIONS: &str = "versions";
 /// The path of an archive's coverage of a cluster.
 const COVERAGE: &str = "/coverage";
+/// The path of the timeline's changes as they happen.
+pub(crate) const TIMELINE_LIVE: &str = "/timeline/api/live";
 /// Resources other than events.
 const RESOURCES: [&str; 4] = [
     "namespaces",
@@ -103,7 +106,10 @@ impl RequestInfo {
         info.labels = match info.served().filter(|_| is_plain) {
             Some(served) => info.labels(served, headers),
             None => RequestLabels {
-                verb: plain_verb(method),
+                verb: match *method {
+                    Method::GET if uri.path() == TIMELINE_LIVE => "WATCH",
+                    _ => plain_verb(method),
+                },
                 subresource: path_label(uri.path()),
                 ..RequestLabels::default()
             },
@@ -233,7 +239,9 @@ impl RequestInfo {
 
     /// Whether it is a watch of events, which is long-running.
     pub(crate) fn is_watch(&self) -> bool {
-        self.labels.verb == "WATCH" && self.labels.resource == "events"
+        let labels = &self.labels;
+        let of_events = labels.resource == "events" || labels.subresource == "/timeline";
+        labels.verb == "WATCH" && of_events
     }
 
     /// Whether it writes one event.
@@ -342,6 +350,9 @@ mod tests {
             ),
             ("GET", "/readyz/ping", "GET    /readyz "),
             ("GET", "/coverage", "GET    /coverage "),
+            ("GET", "/timeline/api/view?from=1", "GET    /timeline "),
+            ("GET", "/timeline/api/live", "WATCH    /timeline "),
+            ("POST", "/timeline/login", "POST    /timeline "),
             ("GET", "/clusters/", "GET    /clusters "),
             (
                 "GET",
@@ -412,6 +423,8 @@ mod tests {
             ("/api/v1/namespaces?watch=1", false),
             ("/openapi/v3/api/v1?watch=1", false),
             ("/metrics?watch=1", false),
+            ("/timeline/api/view?watch=1", false),
+            ("/timeline/api/live", true),
         ] {
             assert_eq!(info("GET", path).is_watch(), expected, "{path}");
         }

@@ -39,6 +39,7 @@ const BAD_REQUEST: Reason = (StatusCode::BAD_REQUEST, "BadRequest");
 pub(crate) const UNAUTHORIZED: Reason = (StatusCode::UNAUTHORIZED, "Unauthorized");
 pub(crate) const FORBIDDEN: Reason = (StatusCode::FORBIDDEN, "Forbidden");
 const NOT_FOUND: Reason = (StatusCode::NOT_FOUND, "NotFound");
+const MISDIRECTED: Reason = (StatusCode::MISDIRECTED_REQUEST, "BadRequest");
 const METHOD_NOT_ALLOWED: Reason = (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed");
 const NOT_ACCEPTABLE: Reason = (StatusCode::NOT_ACCEPTABLE, "NotAcceptable");
 const ALREADY_EXISTS: Reason = (StatusCode::CONFLICT, "AlreadyExists");
@@ -230,6 +231,30 @@ impl Status {
     pub(crate) fn no_such_cluster(name: &str) -> Self {
         let message = format!("clusters {} not found", Quoted(name));
         Self::of(NOT_FOUND, message).about_kind("clusters", name)
+    }
+
+    /// 403: a page of another host made the request.
+    pub(crate) fn of_foreign_page() -> Self {
+        let message = "the request was not made by a page of this host: its Origin is another";
+        Self::of(FORBIDDEN, message)
+    }
+
+    /// 421: the request is for another host.
+    pub(crate) fn misdirected(message: &str) -> Self {
+        Self::of(MISDIRECTED, message)
+    }
+
+    /// 401: only the printed link gives access.
+    pub(crate) fn open_the_link() -> Self {
+        let message = "open the link that tidings printed; it is valid once";
+        Self::of(UNAUTHORIZED, message)
+    }
+
+    /// 403: the link is used or unknown.
+    pub(crate) fn link_is_used() -> Self {
+        let message =
+            "this link is no longer valid: each is valid once; start tidings again for another";
+        Self::of(FORBIDDEN, message)
     }
 
     /// An archive of several clusters serves events only below the clusters' names.

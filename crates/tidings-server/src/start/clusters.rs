@@ -8,10 +8,12 @@ use tidings_store::memory::MemoryStore;
 
 use super::kubeconfig::{Credentials, kubeconfig_of_clusters};
 use super::private::write_private;
+use super::serve::Served;
 use super::{Prepared, Running, StartOptions};
 use crate::api::followed::FollowedCluster;
 use crate::archive::{self, ClusterError, Clusters};
 use crate::start::error::StartError;
+use crate::timeline::{self, Entrance, Timeline};
 
 /// A running server of an archive. Dropping it ends the server, too, but without waiting for
 /// anything; see [`shutdown`](RunningClusters::shutdown).
@@ -145,6 +147,11 @@ pub async fn start_clusters(
         writing: Mutex::default(),
     });
     written.write()?;
-    let running = prepared.run(archive::router(all), std::future::ready(()));
+    let timeline = prepared.has_timeline().then(|| {
+        let timeline = Timeline::of_archive(Arc::clone(&all), Entrance::Login);
+        timeline::router(Arc::new(timeline))
+    });
+    let served = Served::new(archive::router(all), timeline);
+    let running = prepared.run(served, std::future::ready(()));
     Ok(RunningClusters { running, written })
 }

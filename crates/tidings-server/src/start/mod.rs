@@ -5,6 +5,7 @@ pub(crate) mod error;
 mod intake;
 mod kubeconfig;
 mod lingering;
+pub(crate) mod loopback;
 pub(crate) mod private;
 mod repolled;
 pub(crate) mod security;
@@ -17,7 +18,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use axum::Router;
 use tidings_store::Store;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -32,11 +32,12 @@ use crate::auth::{Token, User, parse_token_file};
 use crate::clock::SystemClock;
 use crate::start::error::StartError;
 use crate::start::kubeconfig::{Credentials, kubeconfig_text};
+use crate::start::loopback::RunningTimeline;
 use crate::start::private::write_private;
 use crate::start::security::{
     AuthorizationMode, ReloadRequest, Security, SecurityOptions, Watched,
 };
-use crate::start::serve::serve_api;
+use crate::start::serve::{Served, serve_api};
 use crate::start::storage::{Storage, private_dir};
 use tls::Identity;
 
@@ -93,6 +94,9 @@ pub struct Running {
     stop: Option<oneshot::Sender<()>>,
     reload: mpsc::Sender<ReloadRequest>,
     task: JoinHandle<()>,
+    server: Arc<ApiServer>,
+    /// Its first token.
+    token: Option<Token>,
 }
 
 impl Running {
@@ -104,6 +108,18 @@ impl Running {
     /// The path of a kubeconfig for it, readable by its owner only.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// Also serves this server's timeline on the loopback interface, over plain HTTP, with a link
+    /// that gives access with the server's first token, once.
+    ///
+    /// # Errors
+    /// [`StartError`]: there is no token, or no address to listen on.
+    pub async fn start_timeline(&self) -> Result<RunningTimeline, StartError> {
+        let token = self.token.as_ref().ok_or(StartError::Options {
+            why: "the server has no token that a link could stand for",
+        })?;
+        loopback::beside(&self.server, &token.token).await
     }
 
     /// Reloads the files of tokens, permissions and certificates now, instead of at the next
@@ -165,7 +181,11 @@ pub async fn start_with_store(
     let kubeconfig = kubeconfig_text(prepared.address, &prepared.credentials());
     prepared.write_kubeconfig(&kubeconfig)?;
     let api = router(Arc::clone(&prepared.server));
-    Ok(prepared.run(api, async move { store.close().await }))
+    let timeline = prepared
+        .has_timeline()
+        .then(|| crate::timeline::timeline(Arc::clone(&prepared.server)));
+    let served = Served::new(api, timeline);
+    Ok(prepared.run(served, async move { store.close().await }))
 }
 
 /// A server that listens, but does not serve yet.
@@ -271,18 +291,24 @@ impl Prepared {
         write_private(path, text.as_bytes()).map_err(StartError::file(path))
     }
 
-    /// Serves this API; `closed` is awaited after the last request.
-    fn run(self, api: Router, closed: impl Future<Output = ()> + Send + 'static) -> Running {
+    fn has_timeline(&self) -> bool {
+        self.server.options.timeline.enabled
+    }
+
+    /// Serves these routes; `closed` is awaited after the last request.
+    fn run(self, served: Served, closed: impl Future<Output = ()> + Send + 'static) -> Running {
         let Self {
             server,
             listener,
             address,
             kubeconfig,
+            tokens,
             security,
             options,
-            ..
         } = self;
         let tls = security.tls.clone();
+        let token = tokens.into_iter().next();
+        let shared = Arc::clone(&server);
         let (reload, reloads) = mpsc::channel(1);
         tokio::spawn(
             security
@@ -295,7 +321,7 @@ impl Prepared {
                 // A dropped sender ends the server as well.
                 let _ = stopped.await;
             };
-            serve_api(listener, Arc::clone(&server), api, tls, stopped).await;
+            serve_api(listener, Arc::clone(&server), served, tls, stopped).await;
             closed.await;
             // Write the last lines before the program ends.
             if let Some(audit) = &server.audit {
@@ -308,6 +334,8 @@ impl Prepared {
             stop: Some(stop),
             reload,
             task,
+            server: shared,
+            token,
         }
     }
 }

@@ -12,3 +12,4 @@ mod queueing;
 mod refused;
 mod start;
 mod support;
+mod timeline;

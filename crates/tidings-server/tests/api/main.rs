@@ -20,6 +20,7 @@ mod queueing;
 mod slow;
 mod streams;
 mod support;
+mod timeline;
 mod watch_forms;
 mod watches;
 mod writes;

@@ -7,12 +7,14 @@
 //! [`decode_stored`](super::decode_stored), which also reports damage. A property test checks that
 //! both ways give the same answer.
 
+mod brief;
 mod in_place;
 mod numbers;
 mod wire;
 
 use std::collections::BTreeMap;
 
+pub use brief::Brief;
 use in_place::Versioned;
 pub(crate) use numbers::{field, meta};
 use tidings_core::fields::{core_v1, events_v1};

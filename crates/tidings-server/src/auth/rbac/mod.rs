@@ -174,6 +174,19 @@ impl RbacPolicy {
             .collect()
     }
 
+    /// The namespaces in which a user has some permission, in no order.
+    pub(crate) fn namespaces(&self, user: &User) -> HashSet<&str> {
+        let of_groups = user
+            .groups
+            .iter()
+            .filter_map(|group| self.groups.get(group));
+        let grants = self.users.get(&user.name).into_iter().chain(of_groups);
+        let grants = grants.flatten();
+        grants
+            .filter_map(|grant| grant.namespace.as_deref())
+            .collect()
+    }
+
     fn grants<'a>(&'a self, user: &User, namespace: &str) -> impl Iterator<Item = &'a Grant> {
         let of_groups = user
             .groups

@@ -1,8 +1,8 @@
 //! `tidings archive`: follows clusters, keeps their events, and serves them, until a signal ends
 //! it.
 
-mod clusters;
-mod past;
+pub(super) mod clusters;
+pub(super) mod past;
 mod source;
 
 use std::collections::BTreeMap;
@@ -21,6 +21,7 @@ use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use super::serve::audit::AuditFlags;
 use super::serve::limits::LimitFlags;
 use super::serve::security::SecurityFlags;
+use super::serve::timeline::TimelineFlags;
 use super::serve::{self, LogFormat, Signals, files, values};
 use clusters::{ClusterSetting, Defaults};
 use past::Served;
@@ -137,6 +138,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     audit: AuditFlags,
     #[command(flatten)]
+    timeline: TimelineFlags,
+    #[command(flatten)]
     limits: LimitFlags,
 }
 
@@ -161,7 +164,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
     }
 }
 
-fn hint(error: &(dyn Error + 'static)) -> &'static str {
+pub(super) fn hint(error: &(dyn Error + 'static)) -> &'static str {
     if let Some(error) = error.downcast_ref() {
         return serve::hint(error);
     }
@@ -232,6 +235,8 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     options.admin_token = !args.security.no_admin_token;
     options.security = args.security.options().await?;
     args.limits.apply(&mut options.api);
+    args.timeline.apply(&mut options.api);
+    let is_shown = options.api.timeline.enabled;
     options.audit = args.audit.options();
     let many = settings.len();
     let mut followed = BTreeMap::new();
@@ -250,7 +255,9 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         followed,
     };
     let clusters = archive.followed.len();
-    tracing::info!(address = %archive.server.address(), clusters, "serving");
+    let address = archive.server.address();
+    serve::tell_of_timeline(is_shown, address);
+    tracing::info!(%address, clusters, "serving");
     // A missing reader of the path is no reason not to serve.
     let _ = writeln!(
         std::io::stdout(),
@@ -296,7 +303,7 @@ async fn open(
 }
 
 /// The same of several, some at a time.
-async fn open_all(
+pub(super) async fn open_all(
     data_dir: &Path,
     defaults: &Defaults,
     settings: Vec<ClusterSetting>,

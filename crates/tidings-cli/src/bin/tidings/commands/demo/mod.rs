@@ -119,8 +119,14 @@ async fn demo(args: &Args, screen: &Screen) -> Result<(), DemoError> {
             screen.say(format_args!("interrupted"));
         }
         Some(Ok(())) if args.keep => {
+            let timeline = server.start_timeline().await?;
+            let link = timeline.link();
+            screen.say(format_args!(
+                "\nTo see the events, open this link, which can be used once:\n  {link}"
+            ));
             screen.say(format_args!("\nThe server runs until Ctrl-C."));
             signals.wait().await;
+            timeline.shutdown().await;
         }
         Some(_) => {}
     }
