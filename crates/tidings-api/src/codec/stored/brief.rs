@@ -4,6 +4,7 @@ use super::super::time::Moment;
 use super::StoredEvent;
 use super::numbers::{field, meta, reference, source};
 use super::wire::Message;
+use crate::codec::view::EventView;
 
 /// The fields of an event that tell what happened; those that are not set are empty. Times are in
 /// milliseconds since 1970.
