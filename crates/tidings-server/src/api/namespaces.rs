@@ -35,8 +35,8 @@ pub(crate) async fn get(
     let namespace = namespace.ok_or_else(|| Status::namespace_not_found(&name))?;
     let items = [(name, namespace)];
     match form.shape {
-        Shape::Table(version) => respond(form, &table(version, query, &items, &json!({}))?),
-        Shape::Partial(version) => respond(form, &partial(version, &items[0])),
+        Shape::Table(api_version) => respond(form, &table(api_version, query, &items, &json!({}))?),
+        Shape::Partial(api_version) => respond(form, &partial(api_version, &items[0])),
         Shape::Mismatch(why) => Err(Status::shape_mismatch(why)),
         Shape::Whole => {
             let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
@@ -58,12 +58,13 @@ pub(crate) async fn list(
     let items = all(&server).await?;
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
     match form.shape {
-        Shape::Table(version) => respond(form, &table(version, query, &items, &metadata)?),
-        Shape::Partial(version) => {
-            let list: Vec<Value> = items.iter().map(|item| partial(version, item)).collect();
+        Shape::Table(api_version) => respond(form, &table(api_version, query, &items, &metadata)?),
+        Shape::Partial(api_version) => {
+            let list = items.iter().map(|item| partial(api_version, item));
+            let list: Vec<Value> = list.collect();
             let list = json!({
                 "kind": "PartialObjectMetadataList",
-                "apiVersion": format!("meta.k8s.io/{version}"),
+                "apiVersion": api_version,
                 "metadata": metadata,
                 "items": list,
             });
@@ -138,10 +139,10 @@ fn object((name, namespace): &(String, Namespace)) -> Value {
     })
 }
 
-fn partial(version: &str, (name, _): &(String, Namespace)) -> Value {
+fn partial(api_version: &str, (name, _): &(String, Namespace)) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
-        "apiVersion": format!("meta.k8s.io/{version}"),
+        "apiVersion": api_version,
         "metadata": metadata(name),
     })
 }
@@ -149,7 +150,7 @@ fn partial(version: &str, (name, _): &(String, Namespace)) -> Value {
 /// The columns of `printNamespace` in `pkg/printers/internalversion/printers.go`. The creation time
 /// of a namespace is not known.
 fn table(
-    version: &str,
+    api_version: &str,
     query: &Query,
     items: &[(String, Namespace)],
     metadata: &Value,
@@ -160,7 +161,7 @@ fn table(
         let (name, namespace) = item;
         let object = match include {
             IncludeObject::None => Value::Null,
-            IncludeObject::Metadata => partial(version, item),
+            IncludeObject::Metadata => partial(api_version, item),
             IncludeObject::Object => {
                 let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
                 merge(&mut whole, object(item));
@@ -172,7 +173,7 @@ fn table(
     let rows: Vec<Value> = items.iter().map(row).collect();
     Ok(json!({
         "kind": "Table",
-        "apiVersion": format!("meta.k8s.io/{version}"),
+        "apiVersion": api_version,
         "metadata": metadata,
         "columnDefinitions": [
             column("Name", "name", "The name of the namespace."),
