@@ -318,7 +318,7 @@ impl Spill {
             self.awaited.clear();
             return kept;
         };
-        // Earlier events that were not read are lost, and nobody can wait for them.
+        // Earlier events that were not read are lost: their callers wait no longer.
         let later = self.awaited.split_off(&(last + 1));
         let mut awaited = std::mem::replace(&mut self.awaited, later);
         kept.into_iter()
