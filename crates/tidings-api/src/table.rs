@@ -51,8 +51,8 @@ impl IncludeObject {
 pub struct Rows {
     /// The version of events in the rows.
     pub api: Api,
-    /// The version of meta.k8s.io.
-    pub version: &'static str,
+    /// The apiVersion of the Table, and of the metadata in its rows.
+    pub api_version: &'static str,
     /// The object in a row, in addition to its cells.
     pub include_object: IncludeObject,
     /// The time at which ages are computed.
@@ -160,8 +160,8 @@ impl Rows {
     /// Appends the beginning of a Table, up to the `[` of its rows. Without `columns` these are
     /// `null`, as in all but the first Table of a watch.
     pub fn write_start(&self, meta: &ListMeta, columns: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/");
-        out.extend_from_slice(self.version.as_bytes());
+        out.extend_from_slice(b"{\"kind\":\"Table\",\"apiVersion\":\"");
+        out.extend_from_slice(self.api_version.as_bytes());
         out.extend_from_slice(b"\",\"metadata\":");
         codec::write_list_meta(meta, out);
         out.extend_from_slice(b",\"columnDefinitions\":");
@@ -217,8 +217,7 @@ impl Rows {
             members.raw("object", |out| match self.include_object {
                 IncludeObject::None => out.extend_from_slice(b"null"),
                 IncludeObject::Metadata => {
-                    let api_version = format!("meta.k8s.io/{}", self.version);
-                    written = write_object(Some(&api_version), out);
+                    written = write_object(Some(self.api_version), out);
                 }
                 IncludeObject::Object => written = write_object(None, out),
             });

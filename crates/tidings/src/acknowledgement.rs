@@ -145,8 +145,8 @@ impl Context {
         }
     }
 
-    /// What travels with an event that lies at a place in a sink's spill, or found none there, for
-    /// that sink only.
+    /// The context of an event at `place` in a sink's spill, or with none there, for that sink
+    /// only.
     pub(crate) fn spilled_at(
         earlier: Option<&Self>,
         place: Option<u64>,

@@ -107,7 +107,7 @@ impl Default for Clock {
 pub struct ManualClock(watch::Sender<Now>);
 
 impl ManualClock {
-    /// Moves both clocks forward by `step`; everything that is due by then happens.
+    /// Moves both clocks forward by `step`, and wakes the timers that are due.
     ///
     /// The time of day stops at jiff's last timestamp, in the year 9999.
     pub fn advance(&self, step: Duration) {

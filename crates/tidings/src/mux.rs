@@ -378,8 +378,8 @@ impl State {
         (missed_by, sinks)
     }
 
-    /// Notes what a watcher was whose task goes without having been stopped. What was to come to it
-    /// from `incoming` is offered to it now.
+    /// Remembers a watcher whose task ended without being stopped. Events in `incoming` that it
+    /// would have received count as offered to it.
     fn orphan(&mut self, slot: &Slot) {
         let first = self.next_sequence - self.incoming.events.len() as u64;
         let incoming = self.next_sequence - first.max(slot.from);
@@ -566,8 +566,7 @@ impl Receiver {
         slot.map_or(0, |slot| slot.queue.events.len() as u64)
     }
 
-    /// Moves everything queued to the end of `batch`. `Ready(false)`: there is nothing, and never
-    /// will be.
+    /// Moves all queued events to the end of `batch`. `Ready(false)` after the last one.
     ///
     /// With an empty `batch` the two queues only change places.
     pub(crate) fn poll_take(

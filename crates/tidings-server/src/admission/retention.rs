@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use crate::auth::settings::{self, SettingsError};
-use crate::http::query::parse_go_duration;
+use crate::http::duration::parse_go_duration;
 
 /// The shortest time an event is kept.
 const TTL_MIN: Duration = Duration::from_secs(1);

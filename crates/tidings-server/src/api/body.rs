@@ -311,14 +311,14 @@ pub(crate) fn event_response(
 
 /// How rows are made for this call, if its answer is a table.
 pub(crate) fn table_rows(call: &Call, form: Form, now: jiff::Timestamp) -> Result<Rows, Status> {
-    let version = match form.shape {
-        Shape::Table(version) => version,
-        Shape::Whole | Shape::Partial(_) => "v1",
+    let api_version = match form.shape {
+        Shape::Table(api_version) => api_version,
+        Shape::Whole | Shape::Partial(_) => "meta.k8s.io/v1",
         Shape::Mismatch(why) => return Err(Status::shape_mismatch(why)),
     };
     Ok(Rows {
         api: call.api,
-        version,
+        api_version,
         include_object: match form.shape {
             Shape::Table(_) => call.info.query.include_object()?,
             _ => IncludeObject::default(),
@@ -339,17 +339,15 @@ fn encode_one(
         Shape::Table(_) => {
             json = table_of_one(&rows()?, event, true);
         }
-        Shape::Partial(version) => {
+        Shape::Partial(api_version) => {
             let metadata = event.metadata.clone().unwrap_or_default();
-            let api_version = format!("meta.k8s.io/{version}");
             if form.media == Media::Protobuf {
                 let metadata = Some(metadata);
                 let partial = PartialObjectMetadata { metadata };
-                let body =
-                    codec::protobuf::envelop(&api_version, "PartialObjectMetadata", &partial);
+                let body = codec::protobuf::envelop(api_version, "PartialObjectMetadata", &partial);
                 return Ok((Media::Protobuf, body));
             }
-            codec::write_partial(&metadata, &api_version, true, &mut json);
+            codec::write_partial(&metadata, api_version, true, &mut json);
         }
         Shape::Whole if form.media == Media::Protobuf => {
             return Ok((Media::Protobuf, codec::protobuf_event(api, event.clone())));

@@ -9,7 +9,7 @@ use super::call::Call;
 use super::{random, rules};
 use crate::admission::{Gate, Operation};
 use crate::api::server::ApiServer;
-use crate::http::query::ResourceVersion;
+use crate::http::list_options::ResourceVersion;
 use crate::http::status::Status;
 use crate::http::stored::{Key, Stored};
 use tidings_api::codec::{self, Api, set_revision};

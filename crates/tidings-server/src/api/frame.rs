@@ -60,15 +60,14 @@ fn object(
                 &out,
             ));
         }
-        (Shape::Partial(version), Media::Protobuf) => {
+        (Shape::Partial(api_version), Media::Protobuf) => {
             stored.write_partial_protobuf(&mut out)?;
-            let api_version = format!("meta.k8s.io/{version}");
             let kind = "PartialObjectMetadata";
-            return Some(codec::protobuf::envelop_bytes(&api_version, kind, &out));
+            return Some(codec::protobuf::envelop_bytes(api_version, kind, &out));
         }
         (Shape::Whole | Shape::Mismatch(_), _) => stored.write_json(api, true, &mut out)?,
-        (Shape::Partial(version), _) => {
-            stored.write_partial_json(&format!("meta.k8s.io/{version}"), true, &mut out)?;
+        (Shape::Partial(api_version), _) => {
+            stored.write_partial_json(api_version, true, &mut out)?;
         }
     }
     Some(out)

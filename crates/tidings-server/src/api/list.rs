@@ -20,9 +20,9 @@ use super::streamed;
 use super::watch;
 use crate::api::server::ApiServer;
 use crate::http::continuation::Continuation;
+use crate::http::list_options::{ListOptions, ResourceVersion};
 use crate::http::negotiate::{Answer, Form, Shape};
 use crate::http::params;
-use crate::http::query::{ListOptions, ResourceVersion};
 use crate::http::status::Status;
 
 /// A client that asks for a Table in pages of at least this many rows, and for a page after the

@@ -90,14 +90,11 @@ impl ListWriter {
         }
     }
 
-    fn kind(&self) -> (&'static str, String) {
+    fn type_meta(&self) -> (&'static str, &'static str) {
         match self.form.shape {
-            Shape::Table(version) => ("Table", format!("meta.k8s.io/{version}")),
-            Shape::Whole | Shape::Mismatch(_) => ("EventList", self.api.api_version().to_owned()),
-            Shape::Partial(version) => (
-                "PartialObjectMetadataList",
-                format!("meta.k8s.io/{version}"),
-            ),
+            Shape::Table(api_version) => ("Table", api_version),
+            Shape::Whole | Shape::Mismatch(_) => ("EventList", self.api.api_version()),
+            Shape::Partial(api_version) => ("PartialObjectMetadataList", api_version),
         }
     }
 
@@ -145,7 +142,7 @@ impl ListWriter {
             self.rows.write_start(meta, true, &mut json);
             return json;
         }
-        let (kind, api_version) = self.kind();
+        let (kind, api_version) = self.type_meta();
         json.extend_from_slice(
             format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":")
                 .as_bytes(),
@@ -156,7 +153,7 @@ impl ListWriter {
     }
 
     fn write_protobuf_start(&self, meta: &ListMeta, out: &mut Vec<u8>) {
-        let (kind, api_version) = self.kind();
+        let (kind, api_version) = self.type_meta();
         let mut type_meta = Vec::new();
         put_bytes(1, api_version.as_bytes(), &mut type_meta);
         put_bytes(2, kind.as_bytes(), &mut type_meta);
@@ -267,9 +264,7 @@ impl ListWriter {
         let written = item.stored().and_then(|stored| match self.form.shape {
             Shape::Table(_) => self.rows.write_stored_row(&stored, out),
             Shape::Whole | Shape::Mismatch(_) => stored.write_json(self.api, false, out),
-            Shape::Partial(version) => {
-                stored.write_partial_json(&format!("meta.k8s.io/{version}"), true, out)
-            }
+            Shape::Partial(api_version) => stored.write_partial_json(api_version, true, out),
         });
         if written.is_some() {
             return Ok(());
@@ -279,9 +274,9 @@ impl ListWriter {
         match self.form.shape {
             Shape::Table(_) => self.rows.write_row(&event, out),
             Shape::Whole | Shape::Mismatch(_) => codec::write_event(self.api, &event, false, out),
-            Shape::Partial(version) => {
+            Shape::Partial(api_version) => {
                 let metadata = event.metadata.unwrap_or_default();
-                codec::write_partial(&metadata, &format!("meta.k8s.io/{version}"), true, out);
+                codec::write_partial(&metadata, api_version, true, out);
             }
         }
         Ok(())

@@ -38,11 +38,13 @@ pub(crate) async fn get(
     let items = [(name, namespace)];
     let identity = server.identity.as_deref();
     match form.shape {
-        Shape::Table(version) => {
+        Shape::Table(api_version) => {
             let items = (&items[..], &json!({}));
-            respond(form, &table(version, query, items, identity)?)
+            respond(form, &table(api_version, query, items, identity)?)
         }
-        Shape::Partial(version) => respond(form, &partial(version, &items[0], identity)),
+        Shape::Partial(api_version) => {
+            respond(form, &partial(api_version, &items[0], identity))
+        }
         Shape::Mismatch(why) => Err(Status::shape_mismatch(why)),
         Shape::Whole => {
             let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
@@ -65,16 +67,16 @@ pub(crate) async fn list(
     let identity = server.identity.as_deref();
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
     match form.shape {
-        Shape::Table(version) => {
+        Shape::Table(api_version) => {
             let items = (&items[..], &metadata);
-            respond(form, &table(version, query, items, identity)?)
+            respond(form, &table(api_version, query, items, identity)?)
         }
-        Shape::Partial(version) => {
-            let list = items.iter().map(|item| partial(version, item, identity));
+        Shape::Partial(api_version) => {
+            let list = items.iter().map(|item| partial(api_version, item, identity));
             let list: Vec<Value> = list.collect();
             let list = json!({
                 "kind": "PartialObjectMetadataList",
-                "apiVersion": format!("meta.k8s.io/{version}"),
+                "apiVersion": api_version,
                 "metadata": metadata,
                 "items": list,
             });
@@ -168,10 +170,10 @@ fn object((name, namespace): &(String, Namespace), identity: Option<&str>) -> Va
     })
 }
 
-fn partial(version: &str, (name, _): &(String, Namespace), identity: Option<&str>) -> Value {
+fn partial(api_version: &str, (name, _): &(String, Namespace), identity: Option<&str>) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
-        "apiVersion": format!("meta.k8s.io/{version}"),
+        "apiVersion": api_version,
         "metadata": metadata(name, identity),
     })
 }
@@ -179,7 +181,7 @@ fn partial(version: &str, (name, _): &(String, Namespace), identity: Option<&str
 /// The columns of `printNamespace` in `pkg/printers/internalversion/printers.go`. The creation time
 /// of a namespace is not known.
 fn table(
-    version: &str,
+    api_version: &str,
     query: &Query,
     (items, metadata): (&[(String, Namespace)], &Value),
     identity: Option<&str>,
@@ -190,7 +192,7 @@ fn table(
         let (name, namespace) = item;
         let object = match include {
             IncludeObject::None => Value::Null,
-            IncludeObject::Metadata => partial(version, item, identity),
+            IncludeObject::Metadata => partial(api_version, item, identity),
             IncludeObject::Object => {
                 let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
                 merge(&mut whole, object(item, identity));
@@ -202,7 +204,7 @@ fn table(
     let rows: Vec<Value> = items.iter().map(row).collect();
     Ok(json!({
         "kind": "Table",
-        "apiVersion": format!("meta.k8s.io/{version}"),
+        "apiVersion": api_version,
         "metadata": metadata,
         "columnDefinitions": [
             column("Name", "name", "The name of the namespace."),

@@ -27,9 +27,10 @@ use super::call::Call;
 use super::store_request::key_prefix;
 use super::streamed::{self, Batches};
 use crate::api::server::ApiServer;
+use crate::http::list_options::{ListOptions, ResourceVersion};
 use crate::http::negotiate::Form;
 use crate::http::params::{self, Parameter};
-use crate::http::query::{ListOptions, Query, ResourceVersion};
+use crate::http::query::Query;
 use crate::http::status::Status;
 
 /// Marks an answer in this order.

@@ -4,6 +4,8 @@
 pub(crate) mod body;
 pub(crate) mod compress;
 pub(crate) mod continuation;
+pub(crate) mod duration;
+pub(crate) mod list_options;
 pub(crate) mod negotiate;
 pub(crate) mod params;
 pub(crate) mod present;

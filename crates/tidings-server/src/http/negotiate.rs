@@ -40,9 +40,9 @@ impl Media {
 pub(crate) enum Shape {
     /// The event or list itself.
     Whole,
-    /// `Table`, in this version of meta.k8s.io.
+    /// `Table`, of this apiVersion.
     Table(&'static str),
-    /// `PartialObjectMetadata` or its list, in this version of meta.k8s.io.
+    /// `PartialObjectMetadata` or its list, of this apiVersion.
     Partial(&'static str),
     /// A `PartialObjectMetadata` of a list, or a list of one object: refused with this message once
     /// the answer is ready.
@@ -380,18 +380,20 @@ impl<'a> Clause<'a> {
         {
             return None;
         }
-        let (kind, version) = match (answer, self.target()) {
+        let (kind, api_version) = match (answer, self.target()) {
             (_, [None, None, None]) => return Some(Shape::Whole),
             (Answer::Status, _) => return None,
-            (_, [Some(kind), Some("meta.k8s.io"), Some("v1")]) => (kind, "v1"),
-            (_, [Some(kind), Some("meta.k8s.io"), Some("v1beta1")]) => (kind, "v1beta1"),
+            (_, [Some(kind), Some("meta.k8s.io"), Some("v1")]) => (kind, "meta.k8s.io/v1"),
+            (_, [Some(kind), Some("meta.k8s.io"), Some("v1beta1")]) => {
+                (kind, "meta.k8s.io/v1beta1")
+            }
             _ => return None,
         };
         match (kind, answer) {
-            ("Table", _) if media != Media::Protobuf => Some(Shape::Table(version)),
+            ("Table", _) if media != Media::Protobuf => Some(Shape::Table(api_version)),
             ("PartialObjectMetadata", Answer::Object | Answer::Watch)
             | ("PartialObjectMetadataList", Answer::List | Answer::Deleted) => {
-                Some(Shape::Partial(version))
+                Some(Shape::Partial(api_version))
             }
             ("PartialObjectMetadata", _) => Some(Shape::Mismatch(
                 "you requested PartialObjectMetadata, but the requested object is a list (*core.EventList)",
@@ -427,7 +429,7 @@ mod tests {
             (
                 KUBECTL,
                 Answer::List,
-                Some((Media::Json, Shape::Table("v1"))),
+                Some((Media::Json, Shape::Table("meta.k8s.io/v1"))),
             ),
             (
                 "application/vnd.kubernetes.protobuf,application/json",
@@ -466,7 +468,7 @@ mod tests {
             (
                 "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
                 Answer::Object,
-                Some((Media::Json, Shape::Partial("v1"))),
+                Some((Media::Json, Shape::Partial("meta.k8s.io/v1"))),
             ),
             (
                 "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
@@ -481,7 +483,7 @@ mod tests {
             (
                 "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
                 Answer::List,
-                Some((Media::Json, Shape::Partial("v1"))),
+                Some((Media::Json, Shape::Partial("meta.k8s.io/v1"))),
             ),
         ] {
             assert_eq!(form(accept, answer), expected, "{accept}");

@@ -164,11 +164,11 @@ impl KubeSink {
     }
 
     /// Asks at start whether events may be created and patched in these namespaces (in all of them,
-    /// if one is empty), as [`KubeSink::check_access`] does. What is missing is logged as one
-    /// error, with the rule to add. A server that does not answer is asked again. Nothing waits for
-    /// the answer, unless the API group is left to the server
+    /// if one is empty), as [`KubeSink::check_access`] does. A missing permission is logged as one
+    /// error, with the rule to add. A server that does not answer is asked again. Writes do not
+    /// wait for the answer, unless the server decides the API group
     /// ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)): then
-    /// core/v1 is written where only that is allowed. Default none: nothing is asked.
+    /// core/v1 is written if only that is allowed. Default none: nothing is asked.
     ///
     /// Of a sink of one namespace ([`KubeSink::namespace`]) that one is meant, whatever is named
     /// here.
@@ -196,7 +196,7 @@ impl KubeSink {
         self.namespace.as_deref()
     }
 
-    /// Asks the cluster something other than to write an event, within the request timeout.
+    /// Sends a request other than a write of an event, within the request timeout.
     pub(super) async fn ask<T: DeserializeOwned>(
         &self,
         request: Request<Body>,
@@ -488,8 +488,7 @@ fn event_path(occurrence: &Occurrence) -> Result<String, WriteError> {
     Ok(format!("{events}/{name}"))
 }
 
-/// `text` as one segment of a path. What apimachinery's `IsValidPathSegmentName` refuses is
-/// refused.
+/// `text` as one segment of a path, under the rules of apimachinery's `IsValidPathSegmentName`.
 fn segment(what: &str, text: &str) -> Result<String, WriteError> {
     let refused = match text {
         "" => Some("be empty"),
