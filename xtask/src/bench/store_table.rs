@@ -242,6 +242,18 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             Unit::Milliseconds,
         ),
         (
+            "one object's events while space is given back, p99",
+            "patches",
+            "during_read_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "one object's events before, p99",
+            "patches",
+            "idle_read_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
             "real events: disk per event",
             "real",
             "disk_bytes_per_event",

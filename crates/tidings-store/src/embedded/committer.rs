@@ -153,6 +153,10 @@ impl Committer {
         committer.work();
         committer.flush();
         drop(committer);
+        if let Some(engine) = &*ending.0.engine() {
+            // By now nothing is merged any more.
+            engine.index.write_sums();
+        }
         drop(ending);
     }
 

@@ -209,9 +209,15 @@ impl Shared {
     fn tidy(&self) {
         while let Some(task) = self.next(Task::of) {
             match task {
-                Task::Merge(engine, clean) => merge(&engine, clean),
+                Task::Merge(engine, clean) => {
+                    let _tidying = engine.index.tidying();
+                    merge(&engine, clean);
+                }
                 Task::Rewrite(engine, pass, from) => {
-                    if let Some(next) = self.rewrite(&engine, &pass, from) {
+                    let tidying = engine.index.tidying();
+                    let next = self.rewrite(&engine, &pass, from);
+                    drop(tidying);
+                    if let Some(next) = next {
                         self.state().rewrite = Some((engine, pass, next));
                     }
                 }

@@ -247,6 +247,8 @@ pub(crate) struct Index {
     /// In which order records end.
     pub(crate) order: Order,
     sums: Sums,
+    /// Held by a thread that merges tables beside the one that flushes memtables.
+    tidying: Mutex<()>,
     hasher: RandomState,
     /// The latest revision in the log when it was opened: versions up to there may be in the trees
     /// though the memtables that have them were not flushed, not by this process.
@@ -289,6 +291,7 @@ impl Index {
             snapshots: Arc::default(),
             order: Order::default(),
             sums: Sums::default(),
+            tidying: Mutex::default(),
             hasher: RandomState::default(),
             opened_at: AtomicU64::new(0),
         };
@@ -348,9 +351,21 @@ impl Index {
         disk::sync_folder(&self.folder)
     }
 
-    /// Writes down what is needed to notice damage before the trees are opened.
-    pub(crate) fn write_sums(&self) -> std::io::Result<()> {
-        self.sums.write(&self.folder)
+    /// Writes down what is needed to notice damage before the trees are opened, unless tables are
+    /// being merged: what was written down before still holds then. To be called by the thread that
+    /// flushes memtables.
+    pub(crate) fn write_sums(&self) {
+        let Ok(_none_is_merged) = self.tidying.try_lock() else {
+            return;
+        };
+        if let Err(error) = self.sums.write(&self.folder) {
+            tracing::warn!(folder = %self.folder.display(), %error, "failed to write the sums of the index's files");
+        }
+    }
+
+    /// To be held while tables are merged by another thread than the one that flushes memtables.
+    pub(crate) fn tidying(&self) -> MutexGuard<'_, ()> {
+        self.tidying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// See [`Trust::note`].

@@ -5,10 +5,11 @@
 //! Nothing is known here of what is in the files. Summed is the end of each, of which all else in it
 //! depends; blocks of tables have checksums of their own, which are compared as they are read.
 //!
-//! Invariants: a file that is named keeps its content for as long as it is there. Files that are not
-//! named, as tables were merged since, are left to lsm-tree, and so are all if there are no sums,
-//! which are not synced. They are removed when the trees are opened, for a process may give a name
-//! again that an earlier one gave.
+//! Invariants: a file that is named is whole, and keeps its content for as long as it is there: so
+//! sums are made only while no thread writes to a tree. Files that are not named, as tables were
+//! merged since, are left to lsm-tree, and so are all if there are no sums, which are not synced.
+//! They are removed when the trees are opened, for a process may give a name again that an earlier
+//! one gave.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -37,7 +38,7 @@ type Sum = (u64, u64);
 pub(crate) struct Sums(Mutex<BTreeMap<String, Sum>>);
 
 impl Sums {
-    /// Writes down the sums of all files that are there.
+    /// Writes down the sums of all files that are there, to none of which anything is being written.
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut now = BTreeMap::new();

@@ -2,8 +2,8 @@
 //! sample of them, and keeps it if it pays.
 //!
 //! When the [sample](super::sample) is full, a dictionary is trained on most of it and measured on
-//! the rest against the one in use; if that saves a tenth, it is stored, synced, and used from then
-//! on.
+//! the rest against the one in use; if that saves a twentieth, it is stored, synced, and used from
+//! then on.
 //!
 //! Bound: [`DICTIONARIES_MAX`] dictionaries.
 
@@ -79,7 +79,7 @@ fn train(codec: &Codec, store: &Path, sample: &[Vec<u8>]) {
         packed_len(&current, &held_back),
         packed_len(&dictionary, &held_back),
     );
-    if after * 10 > before * 9 {
+    if after * 20 > before * 19 {
         tracing::debug!(before, after, "a new dictionary would not pay");
         return;
     }
