@@ -48,6 +48,8 @@ let picture = null;
 /** Events that came since the picture stands still. */
 let came = 0;
 let drawing = 0;
+/** The first picture was drawn, and its time noted for who measures. */
+let measured = false;
 
 const clusters = () => (overview?.clusters.length ?? 0) > 1;
 const login = startLogin(() => void start());
@@ -107,6 +109,10 @@ function drawNow() {
   rates.draw(s);
   drawAxis(s);
   header.show(came);
+  if (picture && !measured) {
+    measured = true;
+    performance.mark("first-picture");
+  }
 }
 
 /** @param {Scale} s */
@@ -148,15 +154,17 @@ function tellMissing(p) {
   const end = skip + p.lanes.length;
   const all = end + p.more.lanes;
   const parts = [p.lanes.length === 0 ? "" : skip > 0 || p.more.lanes > 0
-    ? `Objects ${number(skip + 1)}–${number(end)} of ${number(all)}, those with most warnings first`
+    ? `Objects ${number(skip + 1)}–${number(end)} of ${number(all)}, most warnings first`
     : counted(all, "object")];
   const known = (overview?.clusters ?? []).reduce((sum, one) => sum + (one.events ?? 0), 0);
   const beyond = p.complete && known > p.read && !hasFilters(store.view.filters);
   parts.push(beyond ? `${number(p.read)} of ${number(known)} events` : counted(p.read, "event"));
-  if (p.more.events > 0) parts.push(`${counted(p.more.events, "event")} not drawn: zoom in`);
+  // First, since what is at the end may have no room.
+  if (p.more.events > 0) parts.unshift(`${counted(p.more.events, "event")} not drawn: zoom in`);
   if (p.gaps.length > 0) parts.push(`${counted(p.gaps.length, "gap")} of coverage`);
   const turn = (/** @type {number} */ to) => () => store.set({ skip: Math.max(0, to) }, true);
-  fill(byId("lanes-foot"), el("span", {}, parts.filter(Boolean).join(" · ")),
+  const text = parts.filter(Boolean).join(" · ");
+  fill(byId("lanes-foot"), el("span", { title: text }, text),
     skip > 0 && el("button", { type: "button", onclick: turn(skip - LANES) }, "Previous objects"),
     p.more.lanes > 0 && el("button", { type: "button", onclick: turn(end) },
       `Next ${number(Math.min(p.more.lanes, LANES))} objects`),
