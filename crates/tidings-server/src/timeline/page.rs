@@ -59,6 +59,7 @@ const FILES: &[File] = files! {
     "rates.js"
     "splitter.js"
     "style.css"
+    "summary.js"
     "surface.js"
     "theme.js"
     "time.js"

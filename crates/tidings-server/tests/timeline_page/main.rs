@@ -11,6 +11,7 @@ mod files;
 mod gestures;
 mod hostile;
 mod living;
+mod measure;
 mod narrow;
 mod pictures;
 mod world;

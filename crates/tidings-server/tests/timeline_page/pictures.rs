@@ -9,25 +9,9 @@ use crate::world::World;
 /// Largest picture in bytes.
 const MOST: usize = 300 * 1024;
 
-const PICTURES: [(&str, Window, bool); 4] = [
+const PICTURES: [(&str, Window, bool); 2] = [
     ("timeline.png", DESKTOP, true),
-    (
-        "timeline-dark.png",
-        Window {
-            dark: true,
-            ..DESKTOP
-        },
-        true,
-    ),
     ("timeline-narrow.png", PHONE, false),
-    (
-        "timeline-narrow-light.png",
-        Window {
-            dark: false,
-            ..PHONE
-        },
-        false,
-    ),
 ];
 
 #[test]

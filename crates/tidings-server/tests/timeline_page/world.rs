@@ -17,20 +17,12 @@ use crate::driver::{Browser, Window};
 
 /// One event of the story: seconds before now of its first and last occurrence, count, object,
 /// type, reason and message.
-pub(crate) type Row = (
-    i64,
-    i64,
-    i32,
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static str,
-);
+pub(crate) type Row<'a> = (i64, i64, i32, &'a str, &'a str, &'a str, &'a str);
 
 pub(crate) const NAMESPACE: &str = "shop";
 
 /// A roll-out that fails and is rolled back, a node that is lost for a while, and a job.
-pub(crate) const STORY: &[Row] = &[
+pub(crate) const STORY: &[Row<'static>] = &[
     (
         3300,
         3300,
@@ -347,7 +339,7 @@ impl World {
         }
     }
 
-    pub(crate) fn add(&self, (first, last, count, object, of_type, reason, message): &Row) {
+    pub(crate) fn add(&self, (first, last, count, object, of_type, reason, message): &Row<'_>) {
         let (kind, name) = object.split_once('/').unwrap();
         let ago = |seconds: i64| Time(Timestamp::now() - SignedDuration::from_secs(seconds));
         let namespace = (kind != "Node").then(|| NAMESPACE.to_owned());
@@ -379,6 +371,27 @@ impl World {
             count: Some(*count),
             ..Event::default()
         });
+    }
+
+    /// Adds events of as many pods, spread over the last hour, some of them warnings.
+    pub(crate) fn crowd(&self, pods: i64, events: i64) {
+        for number in 0..pods * events {
+            let (pod, turn) = (number % pods, number / pods);
+            let last = (number * 7919) % 3500;
+            let kind = if number % 7 == 0 { "Warning" } else { "Normal" };
+            let reason =
+                ["Pulled", "Started", "BackOff", "Unhealthy"][turn.unsigned_abs() as usize % 4];
+            let name = format!("Pod/web-{pod}");
+            self.add(&(
+                last + 60 * (turn % 3),
+                last,
+                1,
+                &name,
+                kind,
+                reason,
+                "one of many",
+            ));
+        }
     }
 
     pub(crate) fn create(&self, event: Event) {

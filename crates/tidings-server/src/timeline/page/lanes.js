@@ -307,7 +307,8 @@ export function paintRow(s, scale, { lane, marks }, y, picture, shown, c, at) {
   }
   /** @type {[number, number][]} */
   const taken = [];
-  for (const mark of [...marks].reverse()) paintCount(s, scale, mark, y, taken, c);
+  const often = [...marks].sort((a, b) => b[4] - a[4]);
+  for (const mark of often) paintCount(s, scale, mark, y, taken, c);
 }
 
 /** @param {Mark} mark @param {Lane} lane @param {Picture} picture @param {Shown|null} shown */

@@ -21,7 +21,8 @@ import { Rates } from "./rates.js";
 import { startSplitter } from "./splitter.js";
 import { canvasSurface } from "./surface.js";
 import { colours, onTheme, startTheme } from "./theme.js";
-import { counted, dateTime, HOUR, number, SECOND, shortTime } from "./time.js";
+import { dateTime, HOUR, number, SECOND, shortTime } from "./time.js";
+import { earliestWarning, summary } from "./summary.js";
 import { describeMark, showBrush, showCursor, showTip } from "./tip.js";
 import { hasFilters, noFilters, readAddress, Store } from "./view.js";
 
@@ -48,6 +49,8 @@ let picture = null;
 /** Events that came since the picture stands still. */
 let came = 0;
 let drawing = 0;
+/** The first picture was drawn, and its time noted for who measures. */
+let measured = false;
 
 const clusters = () => (overview?.clusters.length ?? 0) > 1;
 const login = startLogin(() => void start());
@@ -107,6 +110,10 @@ function drawNow() {
   rates.draw(s);
   drawAxis(s);
   header.show(came);
+  if (picture && !measured) {
+    measured = true;
+    performance.mark("first-picture");
+  }
 }
 
 /** @param {Scale} s */
@@ -144,19 +151,13 @@ function tellMissing(p) {
   notify("incomplete", p.complete ? null : {
     text: `${number(p.read)}${of} events read; warnings first. Narrow the range or filter to `
       + "see the rest." });
-  const { skip } = store.view;
+  const { skip, filters } = store.view;
   const end = skip + p.lanes.length;
-  const all = end + p.more.lanes;
-  const parts = [p.lanes.length === 0 ? "" : skip > 0 || p.more.lanes > 0
-    ? `Objects ${number(skip + 1)}–${number(end)} of ${number(all)}, those with most warnings first`
-    : counted(all, "object")];
   const known = (overview?.clusters ?? []).reduce((sum, one) => sum + (one.events ?? 0), 0);
-  const beyond = p.complete && known > p.read && !hasFilters(store.view.filters);
-  parts.push(beyond ? `${number(p.read)} of ${number(known)} events` : counted(p.read, "event"));
-  if (p.more.events > 0) parts.push(`${counted(p.more.events, "event")} not drawn: zoom in`);
-  if (p.gaps.length > 0) parts.push(`${counted(p.gaps.length, "gap")} of coverage`);
+  const beyond = p.complete && known > p.read && !hasFilters(filters);
+  const text = summary(p, skip, beyond ? known : null);
   const turn = (/** @type {number} */ to) => () => store.set({ skip: Math.max(0, to) }, true);
-  fill(byId("lanes-foot"), el("span", {}, parts.filter(Boolean).join(" · ")),
+  fill(byId("lanes-foot"), el("span", { title: text }, text),
     skip > 0 && el("button", { type: "button", onclick: turn(skip - LANES) }, "Previous objects"),
     p.more.lanes > 0 && el("button", { type: "button", onclick: turn(end) },
       `Next ${number(Math.min(p.more.lanes, LANES))} objects`),
@@ -167,13 +168,8 @@ function tellMissing(p) {
 /** What went wrong first, of what is drawn, as a button that opens it. @param {Picture} p */
 function firstWarning(p) {
   const [from] = store.range();
-  /** @type {Mark|undefined} */
-  let earliest;
-  for (const mark of p.marks) {
-    if (mark[3] && mark[1] >= from && (!earliest || mark[1] < earliest[1])) earliest = mark;
-  }
-  if (!earliest) return null;
-  const mark = earliest;
+  const mark = earliestWarning(p, from);
+  if (!mark) return null;
   const lane = p.lanes[mark[0]];
   return el("button", { type: "button", onclick() {
     const row = lanes.rows.find((one) => one.lane === lane);
