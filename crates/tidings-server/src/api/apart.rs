@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use futures::future::{Either, select};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 
 use super::call::Call;
 use crate::api::limits::too_many_requests;
@@ -52,7 +52,7 @@ where
             Either::Left(_) => Status::timeout().into_response(),
         }
     });
-    match answered.await.map_err(|error| error.try_into_panic()) {
+    match answered.await.map_err(JoinError::try_into_panic) {
         Ok(response) => response,
         Err(Ok(panic)) => resume_unwind(panic),
         // The runtime is going.

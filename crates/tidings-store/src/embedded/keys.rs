@@ -788,7 +788,23 @@ pub(crate) struct State {
     pub(crate) value_bytes: u64,
 }
 
+/// What is counted one by one never comes near this; nothing behind it could be counted.
+pub(crate) const COUNTED_MAX: u64 = 1 << 62;
+
 impl State {
+    /// Whether a store can be at it.
+    pub(crate) fn is_possible(&self) -> bool {
+        let Self {
+            revision,
+            compacted,
+            records,
+            value_bytes,
+            ..
+        } = self;
+        let counted = [revision, compacted, records, value_bytes];
+        counted.into_iter().all(|count| *count <= COUNTED_MAX)
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(48 + 12 * self.swept.marks.len());
         let Self {
@@ -828,7 +844,11 @@ impl State {
             let (bucket, revision) = (reader.varint()?, reader.varint()?);
             state.swept.set_mark(bucket, revision);
         }
-        Ok(state)
+        if state.is_possible() {
+            Ok(state)
+        } else {
+            Err(damaged("the state"))
+        }
     }
 }
 

@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn state_round_trips(values: [u64; 4], floor in 0..NEVER, marks: BTreeMap<u64, Revision>) {
+    fn state_round_trips(values in prop::array::uniform4(0..=COUNTED_MAX), floor in 0..NEVER, marks: BTreeMap<u64, Revision>) {
         let [revision, compacted, records, value_bytes] = values;
         let swept = Swept { floor, marks: Arc::new(marks) };
         let state = State { revision, compacted, swept, records, value_bytes };
@@ -289,4 +289,26 @@ fn a_record_that_no_store_accepts_is_damaged() {
         ..Index::default()
     };
     assert!(decode_body(&encode_body(b"k", &index, b"value")).is_err());
+}
+
+#[test]
+fn a_state_that_no_store_reaches_is_damaged() {
+    let most = COUNTED_MAX;
+    for change in [
+        |state: &mut State| state.revision += 1,
+        |state: &mut State| state.compacted += 1,
+        |state: &mut State| state.records += 1,
+        |state: &mut State| state.value_bytes += 1,
+    ] {
+        let mut state = State {
+            revision: most,
+            compacted: most,
+            records: most,
+            value_bytes: most,
+            ..State::default()
+        };
+        assert_eq!(State::decode(&state.encode()).as_ref().ok(), Some(&state));
+        change(&mut state);
+        assert!(State::decode(&state.encode()).is_err(), "{state:?}");
+    }
 }
