@@ -112,8 +112,8 @@ impl Running {
         &self.kubeconfig
     }
 
-    /// Serves this server's timeline on the loopback interface as well, over plain HTTP, with a link
-    /// that lets in the server's first token once.
+    /// Serves this server's timeline on the loopback interface as well, over plain HTTP, with a
+    /// link that lets in the server's first token once.
     ///
     /// # Errors
     /// [`StartError`]: there is no token, or no address to listen on.
