@@ -70,8 +70,9 @@ impl RunningTimeline {
     }
 }
 
-/// Starts the timeline of followed clusters on the loopback interface; a port of 0 takes a free one.
-/// Nothing else is served, and [`RunningTimeline::link`] is the only way in. Needs a tokio runtime.
+/// Starts the timeline of followed clusters on the loopback interface; a port of 0 takes a free
+/// one. Nothing else is served, and [`RunningTimeline::link`] is the only way in. Needs a tokio
+/// runtime.
 ///
 /// # Errors
 /// [`StartError`] says which address or cluster was wrong.
@@ -80,7 +81,7 @@ pub async fn start_timeline(
     clusters: Vec<FollowedCluster>,
     options: ApiOptions,
 ) -> Result<RunningTimeline, StartError> {
-    // Nobody knows it but this process.
+    // Only this process knows it.
     let token = random::token()?;
     let user = User::new(USER, "", [MASTERS.to_owned()]);
     let credentials = bearer(&token)?;

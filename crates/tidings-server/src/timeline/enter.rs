@@ -96,12 +96,15 @@ async fn entered(timeline: &Timeline, parts: &mut Parts) -> Result<Option<Caller
         let credentials = session.credentials.clone();
         parts.headers.insert(header::AUTHORIZATION, credentials);
     }
-    let named = match (&session, filters.clusters.as_slice()) {
-        (Some(session), _) => session.cluster.as_deref(),
-        (None, [only]) => Some(only.as_str()),
-        (None, _) => None,
+    let asked = match (&session, filters.clusters.as_slice()) {
+        (Some(session), _) => match &session.cluster {
+            Some(cluster) => Asked::Cluster(cluster),
+            None => Asked::Server,
+        },
+        (None, [only]) => Asked::ServerOr(only),
+        (None, _) => Asked::ServerOrOnly,
     };
-    let known = match known(timeline, parts, named).await {
+    let known = match known(timeline, parts, asked).await {
         Err(_) if session.is_none() && matches!(timeline.entrance, Entrance::Link { .. }) => {
             return Err(Status::open_the_link());
         }
@@ -148,33 +151,49 @@ impl Known {
     }
 }
 
-/// Whom the credentials of a request show: to the server itself, or else to the cluster of this
-/// name.
+/// Who is asked whose credentials these are.
+#[derive(Clone, Copy)]
+pub(super) enum Asked<'a> {
+    Server,
+    /// This cluster, which knows whom the server itself knows, too.
+    Cluster(&'a str),
+    /// The server, or else this cluster.
+    ServerOr(&'a str),
+    /// The server, or else the only cluster there is.
+    ServerOrOnly,
+}
+
+/// Whom the credentials of a request show.
 ///
 /// # Errors
 /// 401 for an unknown user, 503 if the credentials cannot be checked.
 pub(super) async fn known(
     timeline: &Timeline,
     parts: &Parts,
-    cluster: Option<&str>,
+    asked: Asked<'_>,
 ) -> Result<Known, Status> {
     let root = timeline.sources.root();
-    let refused = match access::identify(root, parts).await {
-        Ok((user, by)) => {
-            return Ok(Known {
-                user,
-                by,
-                server: Arc::clone(root),
-                cluster: None,
-            });
+    let mut refused = Status::unauthorized();
+    if !matches!(asked, Asked::Cluster(_)) {
+        match access::identify(root, parts).await {
+            Ok((user, by)) => {
+                return Ok(Known {
+                    user,
+                    by,
+                    server: Arc::clone(root),
+                    cluster: None,
+                });
+            }
+            Err(status) => refused = status,
         }
-        Err(refused) => refused,
-    };
+    }
     let sources = timeline.sources.all();
-    let source = match (cluster, sources.as_slice()) {
-        (Some(name), all) => all.iter().find(|source| source.name == name),
-        (None, [only]) => Some(only),
-        (None, _) => None,
+    let source = match (asked, sources.as_slice()) {
+        (Asked::Cluster(name) | Asked::ServerOr(name), all) => {
+            all.iter().find(|source| source.name == name)
+        }
+        (Asked::ServerOrOnly, [only]) => Some(only),
+        (Asked::Server | Asked::ServerOrOnly, _) => None,
     };
     let other = source.filter(|it| !Arc::ptr_eq(&it.server.authenticator, &root.authenticator));
     let Some(source) = other else {

@@ -10,7 +10,7 @@ use http::{HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
 
 use super::doors;
-use super::enter::known;
+use super::enter::{Asked, known};
 use super::state::{Entrance, PREFIX, Timeline};
 use crate::http::body::read_body;
 use crate::http::params;
@@ -57,7 +57,10 @@ pub(super) async fn login(
     let shown = credentials.clone();
     parts.headers.insert(header::AUTHORIZATION, shown);
     let cluster = cluster.filter(|cluster| !cluster.is_empty());
-    let known = known(&timeline, &parts, cluster.as_deref()).await?;
+    let asked = cluster
+        .as_deref()
+        .map_or(Asked::ServerOrOnly, Asked::ServerOr);
+    let known = known(&timeline, &parts, asked).await?;
     let cookie = begin(&timeline, credentials, known.cluster, &host)?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
 }

@@ -30,6 +30,8 @@ const LOOKUPS_MAX: usize = 8;
 const PAGE: usize = 1000;
 /// Events for which a page counts that has none: the store has passed over others.
 pub(super) const EMPTY_PAGE: usize = 500;
+/// Of the bound, this part is read of what was last seen after the range.
+const LATER: usize = 10;
 /// Pages that are read at once.
 const AT_ONCE: usize = 4;
 /// Maximum bytes of events for one answer.
@@ -208,7 +210,7 @@ impl Reading<'_> {
         });
         let mut later: Vec<Part> = later.collect();
         let before = self.records.len();
-        self.parts(&mut later, left).await?;
+        self.parts(&mut later, left.min(limit / LATER)).await?;
         let mut at = 0;
         self.records.retain(|record| {
             at += 1;

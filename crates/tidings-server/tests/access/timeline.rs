@@ -2,10 +2,12 @@
 //! else of any; and the link of a timeline on the loopback interface is the only way in.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
 use http::Method;
 use serde_json::{Value, json};
-use tidings_server::{ApiOptions, start_timeline};
+use tidings_server::{ApiOptions, ClusterSecurity, ReviewError, Reviewer, start_timeline};
+use tidings_store::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -266,4 +268,86 @@ async fn a_link_lets_in_one_browser_and_no_other_host() {
     assert_eq!(ask(login).await, "401");
     running.shutdown().await;
     assert!(TcpStream::connect(address).await.is_err());
+}
+
+/// A cluster that knows one token, whose user may do everything there, and remembers what it was
+/// shown.
+#[derive(Debug)]
+struct Knowing {
+    token: &'static str,
+    shown: Arc<Mutex<Vec<String>>>,
+}
+
+impl Reviewer for Knowing {
+    fn review<'a>(
+        &'a self,
+        _: &'static str,
+        mut body: Value,
+    ) -> BoxFuture<'a, Result<Value, ReviewError>> {
+        Box::pin(async move {
+            body["status"] = match body["spec"]["token"].as_str() {
+                Some(token) => {
+                    self.shown.lock().unwrap().push(token.to_owned());
+                    let user = json!({"username": "eve", "groups": ["system:authenticated"]});
+                    json!({"authenticated": token == self.token, "user": user})
+                }
+                None => json!({"allowed": true}),
+            };
+            Ok(body)
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_shown_to_one_cluster_and_shows_that_one_alone() {
+    let mut clusters = Vec::new();
+    let mut shown = Vec::new();
+    for (name, event, token) in [("prod", "a.1", "t-of-prod"), ("edge", "b.1", "t-of-edge")] {
+        let mut followed = cluster(name, &[event]).await;
+        let seen = Arc::<Mutex<Vec<String>>>::default();
+        shown.push(Arc::clone(&seen));
+        followed.security = ClusterSecurity::of_cluster(Arc::new(Knowing { token, shown: seen }));
+        clusters.push(followed);
+    }
+    let archive = Archive::start(clusters).await;
+    let nobody = archive.to_root(&Credentials::Nothing).await;
+    let host = archive.running.address().to_string();
+    let origin = format!("https://{host}");
+    let login = async |body: Value| {
+        let headers = [("origin", origin.as_str())];
+        let path = "/timeline/login";
+        let answer = nobody.try_send(Method::POST, path, &headers, &body).await;
+        answer.unwrap().code
+    };
+    assert_eq!(login(json!({"token": "t-of-prod"})).await, 401);
+    assert_eq!(
+        login(json!({"token": "t-of-prod", "cluster": "edge"})).await,
+        401
+    );
+    assert_eq!(
+        login(json!({"token": "t-of-prod", "cluster": "none"})).await,
+        401
+    );
+    assert_eq!(
+        login(json!({"token": "t-of-prod", "cluster": "prod"})).await,
+        204
+    );
+    assert_eq!(*shown[1].lock().unwrap(), ["t-of-prod"]);
+    let eve = archive.to_root(&token("t-of-prod")).await;
+    assert_eq!(ask(&eve, "overview?").await.0, 401);
+    let (code, text) = ask(&eve, "events?from=0&cluster=prod").await;
+    assert!(code == 200 && text.contains("a.1"), "{text}");
+    // Who is of prod is not the user of that name of edge.
+    for path in [
+        "events?from=0&cluster=prod&cluster=edge",
+        "events?from=0&cluster=edge",
+    ] {
+        assert_eq!(ask(&eve, path).await.0, 401, "{path}");
+    }
+    // The archive's own users are those of all.
+    let (code, text) = ask(&archive.to_root(&token("t-ann")).await, "events?from=0").await;
+    assert!(
+        code == 200 && text.contains("a.1") && text.contains("b.1"),
+        "{text}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Who gets in, in plain words, and whether everybody can use what they find: axe-core.
+//! Who gets in, in plain words, and whether the page can be used by all: axe-core.
 
 use serde_json::json;
 use tidings_testing::programs;

@@ -79,7 +79,6 @@ pub(in super::super) async fn live(
         latest: HashMap::new(),
         gone: 0,
         more: 0,
-        unchanged: 0,
     };
     for (number, visible) in caller.clusters.iter().enumerate() {
         let store = &visible.source.server.store;
@@ -170,8 +169,6 @@ struct Following {
     latest: HashMap<(usize, Bytes), Record>,
     gone: u64,
     more: u64,
-    /// Changes that were of no interest since the last message.
-    unchanged: u64,
 }
 
 impl Following {
@@ -235,7 +232,6 @@ impl Following {
                 continue;
             };
             if !is_shown(visible, &caller.filters, &record) {
-                self.unchanged += 1;
                 continue;
             }
             let key = (number, record.key.clone());

@@ -26,8 +26,8 @@ pub(crate) struct Neighbour {
     /// Which of the events.
     pub(crate) event: usize,
     pub(crate) why: String,
-    /// Whether it may well be the cause: it is of the object itself, of its owner or of its node, and
-    /// was a change not long before.
+    /// Whether it may well be the cause: it is of the object itself, of its owner or of its node,
+    /// and was a change not long before.
     pub(crate) near: bool,
 }
 
