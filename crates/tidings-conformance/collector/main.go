@@ -26,7 +26,10 @@ func factories() (otelcol.Factories, error) {
 }
 
 func main() {
-	resolver := confmap.ResolverSettings{ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory()}}
+	resolver := confmap.ResolverSettings{
+		ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory()},
+		DefaultScheme:     "file",
+	}
 	command := otelcol.NewCommand(otelcol.CollectorSettings{
 		BuildInfo:              component.BuildInfo{Command: "collector", Description: "Events into a file", Version: "0.111.0"},
 		Factories:              factories,

@@ -70,6 +70,9 @@ pub(crate) async fn judge(
         tmux: PathBuf::from("tmux"),
         socket: folder.join("tmux"),
     };
+    // It would ask whether there is a newer k9s.
+    let settings = "k9s:\n  skipLatestRevCheck: true\n";
+    std::fs::write(folder.join("config.yaml"), settings)?;
     let quoted = |path: &Path| format!("'{}'", path.display());
     let command = format!(
         "HOME={0} K9S_CONFIG_DIR={0} K9S_LOGS_DIR={0} {1} --kubeconfig {2} --namespace {NAMESPACE} --command events --headless",

@@ -254,11 +254,21 @@ impl Watching {
     /// closed the watch. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Frame>>, Failure> {
         loop {
-            // What has come already is taken, up to the most that is given out at once.
+            // What has come already is taken, up to the most that is given out at once. Over
+            // HTTP/1.1 kube-apiserver sends each event as a chunk, and the next chunk is there
+            // only after a turn of the connection's task.
+            let mut has_turned = false;
             while !self.is_over && self.buffer.len() < BATCH_BYTES_MAX {
                 match self.body.frame().now_or_never() {
-                    None => break,
-                    Some(frame) => self.take(frame)?,
+                    Some(frame) => {
+                        self.take(frame)?;
+                        has_turned = false;
+                    }
+                    None if has_turned => break,
+                    None => {
+                        tokio::task::yield_now().await;
+                        has_turned = true;
+                    }
                 }
             }
             let mut frames = Vec::new();
@@ -292,5 +302,56 @@ impl Watching {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+    use tidings_api::codec::protobuf::{envelop, watch_frame};
+
+    /// What came together is kept together: a commit for each event would be too slow to catch up.
+    #[tokio::test]
+    async fn events_that_have_come_in_chunks_of_their_own_are_given_out_together() {
+        const SENT: usize = 400;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            assert!(stream.read(&mut request).unwrap() > 0);
+            let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+            for number in 1..=SENT {
+                let event = wire::AnyObject {
+                    metadata: Some(wire::ObjectMeta {
+                        resource_version: number.to_string(),
+                        ..wire::ObjectMeta::default()
+                    }),
+                };
+                let event = envelop("events.k8s.io/v1", "Event", &event);
+                let frame = watch_frame("BOOKMARK", &event);
+                write!(answer, "{:x}\r\n", frame.len()).unwrap();
+                answer.extend_from_slice(&frame);
+                answer.extend_from_slice(b"\r\n");
+            }
+            stream.write_all(&answer).unwrap();
+            stream
+        });
+        let config = kube::Config::new(address.parse().unwrap());
+        let client = Client::try_from(config).unwrap();
+        let source = ApiServer::new(client, Selection::default());
+        let mut watching = source.watch(0, Duration::from_secs(60)).await.unwrap();
+        // All of it was sent; the connection stays open.
+        let _open = server.join().unwrap();
+        let (mut came, mut times) = (0, 0);
+        while came < SENT {
+            came += watching.next().await.unwrap().unwrap().len();
+            times += 1;
+        }
+        assert!(times <= SENT / 8, "{SENT} events in {times} parts");
     }
 }
