@@ -2,8 +2,8 @@
 //! parsing, validation and encoding take of a processor.
 //!
 //! The workers that drive connections are everybody's, and nothing interrupts a request there. So a
-//! long body is dealt with on a thread of its own, of which there are few. A request that finds none
-//! free keeps its place in flight and waits for its turn, as requests wait for those places.
+//! long body is dealt with on a thread of its own, of which there are few. A request that finds
+//! none free keeps its place in flight and waits for its turn, as requests wait for those places.
 
 use std::convert::Infallible;
 use std::panic::resume_unwind;

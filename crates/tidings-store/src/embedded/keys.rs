@@ -615,7 +615,8 @@ fn begin_body(bytes: &[u8]) -> (Reader<'_>, bool) {
     (Reader::new(bytes, "a record's body"), has_others)
 }
 
-/// Takes the key and returns its length, which is one that a store accepts: the index takes no other.
+/// Takes the key and returns its length, which is one that a store accepts: the index takes no
+/// other.
 fn take_key(reader: &mut Reader<'_>) -> Result<usize, Fault> {
     let len = reader.bytes()?.len();
     if (1..=KEY_LEN_MAX).contains(&len) {
