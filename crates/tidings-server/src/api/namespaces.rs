@@ -42,9 +42,7 @@ pub(crate) async fn get(
             let items = (&items[..], &json!({}));
             respond(form, &table(api_version, query, items, identity)?)
         }
-        Shape::Partial(api_version) => {
-            respond(form, &partial(api_version, &items[0], identity))
-        }
+        Shape::Partial(api_version) => respond(form, &partial(api_version, &items[0], identity)),
         Shape::Mismatch(why) => Err(Status::shape_mismatch(why)),
         Shape::Whole => {
             let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
@@ -72,7 +70,9 @@ pub(crate) async fn list(
             respond(form, &table(api_version, query, items, identity)?)
         }
         Shape::Partial(api_version) => {
-            let list = items.iter().map(|item| partial(api_version, item, identity));
+            let list = items
+                .iter()
+                .map(|item| partial(api_version, item, identity));
             let list: Vec<Value> = list.collect();
             let list = json!({
                 "kind": "PartialObjectMetadataList",

@@ -152,7 +152,10 @@ impl PassThrough {
         })?;
         // Nobody asked for another protocol, and none is passed on.
         if answer.status().is_informational() {
-            return Err(PassError::Broken(format!("its code is {}", answer.status())));
+            return Err(PassError::Broken(format!(
+                "its code is {}",
+                answer.status()
+            )));
         }
         Ok(answer)
     }

@@ -85,9 +85,10 @@ async fn entered(timeline: &Timeline, parts: &mut Parts) -> Result<Option<Caller
         ));
     }
     let filters = Filters::of(&Query::parse(parts.uri.query()))?;
-    let session = match parts.headers.contains_key(header::AUTHORIZATION) {
-        true => None,
-        false => session(timeline, parts, &host),
+    let session = if parts.headers.contains_key(header::AUTHORIZATION) {
+        None
+    } else {
+        session(timeline, parts, &host)
     };
     if let Some(session) = &session {
         if doors::is_of_foreign_page(&parts.headers) {

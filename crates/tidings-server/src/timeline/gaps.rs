@@ -27,9 +27,12 @@ pub(super) struct Gap {
     namespace: String,
 }
 
-/// The gaps of each cluster, and when they were read. There are as many as clusters were served.
+/// Gaps, and when they were read.
+type ReadAt = (i64, Arc<Vec<Gap>>);
+
+/// The gaps of each cluster. There are as many entries as clusters were served.
 #[derive(Default)]
-pub(super) struct Gaps(Mutex<HashMap<u64, (i64, Arc<Vec<Gap>>)>>);
+pub(super) struct Gaps(Mutex<HashMap<u64, ReadAt>>);
 
 impl Gaps {
     /// The gaps of clusters in a range that concern what may be seen: the latest ones.

@@ -131,7 +131,7 @@ impl Merged {
             .into_iter()
             .partition(is_over);
         self.waiting = waiting;
-        released.sort_by(|a, b| order(a).cmp(&order(b)));
+        released.sort_by_key(order);
         released
     }
 }

@@ -3,6 +3,7 @@
 //! They hold nothing of events, and are sent to everyone. A browser asks whether its copy is still
 //! the one that is served.
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::sync::LazyLock;
 
@@ -89,7 +90,10 @@ fn ready((name, content): &File) -> Ready {
     let gzip = encoder.write_all(content).and_then(|()| encoder.finish());
     let digest = digest(&SHA256, content);
     let digest = digest.as_ref().iter().take(16);
-    let digest: String = digest.map(|byte| format!("{byte:02x}")).collect();
+    let digest = digest.fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
     Ready {
         name,
         content_type: HeaderValue::from_static(content_type(name)),

@@ -55,7 +55,7 @@ struct Version {
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     #[serde(rename = "resourceVersion")]
-    resource_version: String,
+    number: String,
 }
 
 #[derive(Serialize)]
@@ -188,7 +188,7 @@ async fn versions(
             last: brief.last,
             count: brief.count,
             message: Some(brief.message.to_owned()),
-            resource_version: record.revision.to_string(),
+            number: record.revision.to_string(),
         });
         return Ok((only.into_iter().collect(), false));
     };
@@ -211,7 +211,7 @@ async fn versions(
             last: brief.last,
             count: brief.count,
             message: (!is_same).then(|| brief.message.to_owned()),
-            resource_version: version.source_version,
+            number: version.source_version,
         });
         if !is_same {
             message_before = Some(brief.message.to_owned());

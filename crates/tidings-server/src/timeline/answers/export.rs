@@ -73,15 +73,12 @@ pub(in super::super) async fn export(
         let mut chunk = head.to_vec();
         let found = merged.next().await;
         let found = found.map_err(|status| std::io::Error::other(status.message().to_owned()))?;
-        let state = match found {
-            Some(found) => {
-                form.write(&caller, &found, &mut chunk);
-                Some((merged, form, caller))
-            }
-            None => {
-                form.end(merged.cut.is_some(), &mut chunk);
-                None
-            }
+        let state = if let Some(found) = found {
+            form.write(&caller, &found, &mut chunk);
+            Some((merged, form, caller))
+        } else {
+            form.end(merged.cut.is_some(), &mut chunk);
+            None
         };
         Ok::<_, std::io::Error>(Some((Bytes::from(chunk), (state, Bytes::new()))))
     });

@@ -39,13 +39,12 @@ impl Tracks {
         let number = self.threads.len() + 1;
         let object = format!("{}/{}", brief.kind, brief.object);
         let key = (cluster.0, namespace.to_owned(), object);
-        let thread = match self.threads.get(&key) {
-            Some(thread) => *thread,
-            None => {
-                events.push(name_of("thread_name", process, number, &key.2));
-                self.threads.insert(key, number);
-                number
-            }
+        let thread = if let Some(thread) = self.threads.get(&key) {
+            *thread
+        } else {
+            events.push(name_of("thread_name", process, number, &key.2));
+            self.threads.insert(key, number);
+            number
         };
         let micros = |millis: i64| millis.saturating_mul(1000);
         events.push(json!({

@@ -95,32 +95,29 @@ pub(in super::super) async fn view(
     let gaps = timeline.gaps.within(&caller.clusters, range, now).await?;
     let events = read.seen(&caller.filters, range);
     let last_within = |event: &&Seen<'_>| event.brief.last < range.1;
-    let (rates, total) = match read.complete {
-        true => {
-            let total = events.iter().filter(last_within).count();
-            (rates_of(&events, range, by_reason), Some(total as u64))
-        }
-        false => match totals::hours(&caller, range).await? {
-            Some(counts) => {
-                let types = totals::types(&caller, &counts, &events).await?;
-                let counted = counts.iter().map(|count| {
-                    let reason = count.reason.as_str();
-                    let by = match by_reason {
-                        true => reason,
-                        false => types.get(reason).map_or("", |it| it),
-                    };
-                    (by, count.hour.0.max(range.0), count.records)
-                });
-                let rates = rates(counted, range, step(range, HOUR));
-                (rates, Some(totals::total(&counts, range)))
-            }
-            None => (rates_of(&events, range, by_reason), None),
-        },
+    let (rates, total) = if read.complete {
+        let total = events.iter().filter(last_within).count();
+        (rates_of(&events, range, by_reason), Some(total as u64))
+    } else if let Some(counts) = totals::hours(&caller, range).await? {
+        let types = totals::types(&caller, &counts, &events).await?;
+        let counted = counts.iter().map(|count| {
+            let reason = count.reason.as_str();
+            let by = if by_reason {
+                reason
+            } else {
+                types.get(reason).map_or("", |it| it)
+            };
+            (by, count.hour.0.max(range.0), count.records)
+        });
+        let rates = rates(counted, range, step(range, HOUR));
+        (rates, Some(totals::total(&counts, range)))
+    } else {
+        (rates_of(&events, range, by_reason), None)
     };
     let found = lanes(&events, LANES_MAX);
     let marked = marks(&events, &found.of_events, range, MARKS_MAX);
     let mut names = Vec::new();
-    let mut drawn = marked.marks;
+    let mut drawn = marked.drawn;
     for mark in &mut drawn {
         let event = mark.event.take().and_then(|at| events.get(at));
         mark.event = event.map(|event| {
@@ -141,7 +138,7 @@ pub(in super::super) async fn view(
         total,
         rates,
         gaps,
-        lanes: found.lanes.iter().map(|lane| draw(&caller, lane)).collect(),
+        lanes: found.drawn.iter().map(|lane| draw(&caller, lane)).collect(),
         marks: drawn,
         reasons: marked.reasons,
         events: names,

@@ -32,7 +32,7 @@ pub(crate) struct Lane<'a> {
 /// Lanes in the order in which they are drawn.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lanes<'a> {
-    pub(crate) lanes: Vec<Lane<'a>>,
+    pub(crate) drawn: Vec<Lane<'a>>,
     /// The lane of each event; `None` if it is not drawn.
     pub(crate) of_events: Vec<Option<usize>>,
     /// How many lanes are not drawn.
@@ -59,7 +59,7 @@ pub(crate) fn lanes<'a>(events: &[Seen<'a>], max: usize) -> Lanes<'a> {
     find_owners(events, &by_object, &mut found);
     let drawn = choose(&found, max);
     let more = found.len() - drawn.len();
-    arrange(found, drawn, of_events, more)
+    arrange(&found, drawn, &of_events, more)
 }
 
 fn lane<'a>(event: &Seen<'a>) -> Lane<'a> {
@@ -166,9 +166,9 @@ fn choose(lanes: &[Lane<'_>], max: usize) -> Vec<usize> {
 
 /// Puts the lanes that are drawn in their order.
 fn arrange<'a>(
-    found: Vec<Lane<'a>>,
+    found: &[Lane<'a>],
     drawn: Vec<usize>,
-    of_events: Vec<usize>,
+    of_events: &[usize],
     more: usize,
 ) -> Lanes<'a> {
     let mut owned: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
@@ -214,16 +214,16 @@ fn arrange<'a>(
     let lanes = order.into_iter().filter_map(|(at, depth, parent)| {
         let lane = found.get(at)?;
         Some(Lane {
-            depth,
             parent,
+            depth,
             ..lane.clone()
         })
     });
     Lanes {
-        lanes: lanes.collect(),
+        drawn: lanes.collect(),
         of_events: of_events
-            .into_iter()
-            .map(|at| places.get(at).copied().flatten())
+            .iter()
+            .map(|at| places.get(*at).copied().flatten())
             .collect(),
         more,
     }
@@ -244,7 +244,7 @@ mod tests {
                 lane.warnings, lane.events
             )
         };
-        lanes.lanes.iter().map(text).collect()
+        lanes.drawn.iter().map(text).collect()
     }
 
     /// A roll-out of the project's captured events, and a job and a node beside it.
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(found.more, 0);
         let lane = |at: usize| found.of_events.get(at).copied().flatten();
         assert_eq!((lane(0), lane(3), lane(8)), (Some(0), Some(2), Some(6)));
-        assert_eq!(found.lanes[2].parent, Some(1));
+        assert_eq!(found.drawn[2].parent, Some(1));
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(found.more, 4);
         assert_eq!(found.of_events.iter().flatten().count(), 7);
         assert_eq!(lanes(&seen(&cases), 0).more, 7);
-        assert!(lanes(&[], 300).lanes.is_empty());
+        assert!(lanes(&[], 300).drawn.is_empty());
     }
 
     #[test]
@@ -318,9 +318,9 @@ mod tests {
         }
         cases.extend(rollout());
         let found = lanes(&seen(&cases), 300);
-        assert_eq!(found.lanes.len(), 14);
-        for lane in &found.lanes {
-            let parent = lane.parent.map(|at| found.lanes[at].object.cluster);
+        assert_eq!(found.drawn.len(), 14);
+        for lane in &found.drawn {
+            let parent = lane.parent.map(|at| found.drawn[at].object.cluster);
             assert!(parent.is_none_or(|cluster| cluster == lane.object.cluster));
         }
     }
@@ -335,7 +335,7 @@ mod tests {
             Case::new("Pod", "web-2", "Killing", 10).message("Stopping container web"),
         ];
         let found = lanes(&seen(&cases), 300);
-        let gone = found.lanes.iter().filter(|lane| lane.gone);
+        let gone = found.drawn.iter().filter(|lane| lane.gone);
         let gone: Vec<_> = gone.map(|lane| lane.object.name).collect();
         assert_eq!(gone, ["web-2"]);
     }

@@ -52,7 +52,7 @@ impl Serialize for Mark {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks<'a> {
     /// In the order of lanes and times.
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) drawn: Vec<Mark>,
     /// The reasons that marks have.
     pub(crate) reasons: Vec<&'a str>,
     /// How many events have no mark.
@@ -109,7 +109,7 @@ pub(crate) fn marks<'a>(
     more -= marks.iter().map(|mark| mark.events).sum::<u64>();
     marks.sort_unstable_by_key(|mark| (mark.lane, mark.from, mark.to, mark.reason));
     Marks {
-        marks,
+        drawn: marks,
         reasons: reasons.names,
         more,
     }
@@ -180,7 +180,7 @@ mod tests {
             Case::new("Pod", "web-1", "BackOff", 109).warning(),
         ];
         let found = of(&cases, range, 2000);
-        let text = serde_json::to_string(&found.marks).unwrap();
+        let text = serde_json::to_string(&found.drawn).unwrap();
         assert_eq!(
             text,
             "[[0,40000,109000,1,8,2,0,-1],[0,109000,109000,0,1,1,0,4],[0,109000,109000,0,1,1,1,3],\
@@ -201,27 +201,27 @@ mod tests {
         }
         for max in [5000, 2000, 300, 60] {
             let found = of(&cases, (0, 3_600_000), max);
-            assert!(found.marks.len() <= max, "{max}");
-            let events: u64 = found.marks.iter().map(|mark| mark.events).sum();
-            let warnings = found.marks.iter().filter(|mark| mark.warning);
+            assert!(found.drawn.len() <= max, "{max}");
+            let events: u64 = found.drawn.iter().map(|mark| mark.events).sum();
+            let warnings = found.drawn.iter().filter(|mark| mark.warning);
             assert_eq!((events, found.more), (3000, 0), "{max}");
             assert_eq!(warnings.map(|mark| mark.events).sum::<u64>(), 429);
         }
         // No room even for one of each lane and type: warnings are kept.
         let found = of(&cases, (0, 3_600_000), 30);
-        assert!(found.marks.iter().all(|mark| mark.warning));
-        assert_eq!((found.marks.len(), found.more), (30, 2571));
+        assert!(found.drawn.iter().all(|mark| mark.warning));
+        assert_eq!((found.drawn.len(), found.more), (30, 2571));
     }
 
     #[test]
     fn a_mark_does_not_leave_the_picture() {
         let cases = [Case::new("Pod", "web-0", "BackOff", 5000).times(9, 1)];
         let found = of(&cases, (1_000_000, 2_000_000), 10);
-        let mark = &found.marks[0];
+        let mark = &found.drawn[0];
         assert_eq!((mark.from, mark.to), (1_000_000, 2_000_000));
         // Whatever is asked for.
         for range in [(i64::MIN, i64::MAX), (0, 0), (i64::MAX, i64::MAX)] {
-            assert_eq!(of(&cases, range, 10).marks.len(), 1);
+            assert_eq!(of(&cases, range, 10).drawn.len(), 1);
         }
     }
 }

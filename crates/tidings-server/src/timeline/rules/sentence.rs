@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use super::seen::Seen;
 use super::words;
@@ -17,13 +18,14 @@ pub(crate) fn of_event(event: &Seen<'_>, cause: Option<&Seen<'_>>, now: i64) -> 
     let mut sentence = format!("{}: ", what(event));
     if brief.count > 1 {
         let over = words::long(brief.last.saturating_sub(brief.first));
-        sentence += &format!("{} in {over}, last ", words::many(brief.count, "time"));
+        let times = words::many(brief.count, "time");
+        let _ = write!(sentence, "{times} in {over}, last ");
     }
     sentence += &ago(brief.last, now);
     if let Some(cause) = cause {
         let happened = cause.brief.last.min(brief.first);
         let distance = words::long(brief.first.saturating_sub(happened));
-        sentence += &format!(", began {distance} after {}", told(cause));
+        let _ = write!(sentence, ", began {distance} after {}", told(cause));
     }
     sentence
 }
