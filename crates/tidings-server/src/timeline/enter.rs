@@ -230,10 +230,6 @@ async fn visible(
 
 /// The namespaces that a user may see, of those that are wanted; `Some(None)` is all there are, and
 /// `None` nothing at all.
-#[expect(
-    clippy::option_option,
-    reason = "the outer None is nothing, the inner one everything"
-)]
 async fn namespaces(
     server: &ApiServer,
     user: &User,
