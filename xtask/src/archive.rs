@@ -1,24 +1,33 @@
 //! `cargo xtask archive`: `tidings archive` follows a source through a proxy while both are killed
 //! and their connections cut and held; a ledger of what the source acknowledged is compared with
-//! what was kept. Or one trouble at a time, and what the archive says of it.
+//! what was kept, and with what a collector beside it wrote. Or one trouble at a time, and what the
+//! archive says of it; or ten sources for ten minutes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::collector;
 use crate::command::{self, Result, cargo};
+use crate::kube_apiserver;
 use crate::tools::Tools;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Two minutes instead of half an hour
+    /// Two minutes instead of half an hour; of a soak, one instead of ten
     #[arg(long)]
     short: bool,
+    /// What is followed
+    #[arg(long, value_enum, default_value_t = Source::Tidings)]
+    source: Source,
     /// One trouble at a time instead: the source frozen, a disk full, etcd compacted and restored
     #[arg(long, conflicts_with = "short")]
     faults: bool,
     /// Only troubles with this in their name
     #[arg(long, value_name = "TEXT", requires = "faults")]
     only: Option<String>,
+    /// No trouble instead: ten sources, memory, and seconds since progress of one that is frozen
+    #[arg(long, conflicts_with = "faults")]
+    soak: bool,
     /// Events written per second
     #[arg(long, default_value_t = 200, conflicts_with = "faults")]
     per_second: u64,
@@ -27,30 +36,41 @@ pub(crate) struct Args {
     seed: Option<u64>,
 }
 
+/// What is followed.
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+enum Source {
+    /// `tidings serve`
+    Tidings,
+    /// kube-apiserver with an etcd; building one takes ten minutes the first time
+    KubeApiserver,
+}
+
 pub(crate) fn run(root: &Path, args: &Args) -> Result {
-    for package in ["tidings-cli", "tidings-conformance"] {
-        command::run(&mut cargo(root, &["build", "-q", "-p", package]))?;
+    // What runs for long is judged as it is meant to run.
+    let is_long = !args.short && !args.faults;
+    let mut judge = suite(root, if is_long { "release" } else { "debug" })?;
+    judge.args(["--per-second", &args.per_second.to_string()]);
+    if args.source == Source::KubeApiserver {
+        let Some(server) = kube_apiserver_and_etcd(root, &mut judge) else {
+            return Ok(());
+        };
+        judge.args(["--source", "kube-apiserver", "--kube-apiserver"]);
+        judge.arg(server);
     }
-    let built = |name: &str| {
-        let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
-        command::target(root).join("debug").join(file)
-    };
-    let mut judge = Command::new(built("tidings-conformance"));
-    judge
-        .arg("archive")
-        .arg("--tidings")
-        .arg(built("tidings"))
-        .args(["--per-second", &args.per_second.to_string()]);
-    if args.short {
+    if args.soak {
+        judge.args(["--soak", "10"]);
+        judge.args(["--seconds", if args.short { "60" } else { "600" }]);
+    } else if args.short {
         judge.args(["--seconds", "100", "--kills", "14"]);
         judge.args(["--source-kills", "3", "--hold", "8"]);
-    }
-    if args.faults {
+    } else if args.faults {
         let tools = Tools::find(root, true);
         for line in &tools.missing {
             eprintln!("{line}");
         }
         tools.tell(&mut judge).arg("--faults");
+    } else {
+        beside_collector(root, &mut judge);
     }
     if let Some(only) = &args.only {
         judge.args(["--only", only]);
@@ -59,4 +79,48 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
         judge.args(["--seed", &seed.to_string()]);
     }
     command::run(&mut judge)
+}
+
+/// The suite, with the program to judge: both are built.
+pub(crate) fn suite(root: &Path, folder: &str) -> Result<Command> {
+    let profile = if folder == "debug" { "dev" } else { folder };
+    for package in ["tidings-cli", "tidings-conformance"] {
+        let words = ["build", "--profile", profile, "-q", "-p", package];
+        command::run(&mut cargo(root, &words))?;
+    }
+    let built = |name: &str| {
+        let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+        command::target(root).join(folder).join(file)
+    };
+    let mut suite = Command::new(built("tidings-conformance"));
+    // A collector is run where it is said to be.
+    suite.env_remove(collector::VARIABLE);
+    suite.arg("archive").arg("--tidings").arg(built("tidings"));
+    Ok(suite)
+}
+
+/// Runs a collector beside the archive, if one can be had.
+pub(crate) fn beside_collector(root: &Path, judge: &mut Command) {
+    match collector::find_or_build(root) {
+        Ok(program) => _ = judge.arg("--collector").arg(program),
+        Err(reason) => println!("skipped: the OpenTelemetry collector ({reason})"),
+    }
+}
+
+/// The kube-apiserver to follow, with the suite told of its etcd.
+fn kube_apiserver_and_etcd(root: &Path, judge: &mut Command) -> Option<PathBuf> {
+    let tools = Tools::find(root, true);
+    let server = match kube_apiserver::find_or_build(root, true) {
+        Ok(server) => server,
+        Err(reason) => {
+            println!("skipped: no kube-apiserver to follow ({reason})");
+            return None;
+        }
+    };
+    if tools.program("ETCD").is_none() {
+        println!("skipped: kube-apiserver needs an etcd");
+        return None;
+    }
+    tools.tell(judge);
+    Some(server)
 }

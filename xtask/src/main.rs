@@ -8,6 +8,7 @@
 
 mod archive;
 mod bench;
+mod collector;
 mod command;
 mod contract;
 mod crash;
@@ -15,6 +16,7 @@ mod hostile;
 mod image;
 mod kube_apiserver;
 mod mutants;
+mod npm;
 mod outage;
 mod readme;
 mod reference;
@@ -38,7 +40,7 @@ enum Task {
     Contract(contract::Args),
     /// The store's process killed again and again, and what it left checked
     Crash(crash::Args),
-    /// Servers and recorders killed under a stream of events, and what became of every one of them
+    /// Servers and recorders killed under a stream of events, and the outcome of each of them
     Outage(outage::Args),
     /// The archive, its source and their connections killed under a stream of events, and whether
     /// every version was kept once

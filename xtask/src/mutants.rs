@@ -47,7 +47,7 @@ fn package_names() -> clap::builder::PossibleValuesParser {
     REACHED_FROM.map(|(package, _)| package).into()
 }
 
-/// What became of the faults of a run, as cargo-mutants lists them.
+/// The outcome of the faults of a run, as cargo-mutants lists them.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     caught: usize,

@@ -1,6 +1,6 @@
 //! `cargo xtask outage`: real processes, real time. Our server is killed under a steady stream of
 //! events and comes back; a recording process is killed and comes back; a token is replaced while
-//! it is in use. What was offered, what became of it and what the server has are compared.
+//! it is in use. What was offered, its outcome and what the server has are compared.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

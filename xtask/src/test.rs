@@ -31,7 +31,9 @@ impl AddAssign for Counts {
 }
 
 pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
-    let tools = Tools::find(root, !args.offline).and_kube_apiserver(root);
+    let tools = Tools::find(root, !args.offline)
+        .and_kube_apiserver(root)
+        .and_browser(root, !args.offline);
     let mut counts = Counts::default();
     let mut failures = Vec::new();
 

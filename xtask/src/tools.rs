@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{self, Result, find, is_executable};
-use crate::kube_apiserver;
+use crate::{kube_apiserver, npm};
 
 /// One program, and what the archive calls its package.
 struct Tool {
@@ -81,6 +81,31 @@ impl Tools {
             Err(reason) => self.missing.push(format!(
                 "no kube-apiserver ({reason}; `cargo xtask reference` builds one): skips the test that shares an etcd with it"
             )),
+        }
+        self
+    }
+
+    /// Tells tests of the timeline's page what checks it: packages of npm, fetched if they may be.
+    /// A browser is too much to fetch; it is only looked for.
+    pub(crate) fn and_browser(mut self, root: &Path, may_fetch: bool) -> Self {
+        for program in ["chromium", "chromedriver"] {
+            if find(program).is_none() {
+                self.missing.push(format!(
+                    "no {program} on the PATH (Debian: chromium chromium-driver): skips the tests of the timeline's page in a browser"
+                ));
+            }
+        }
+        for package in &npm::PACKAGES {
+            match package.find(&root.join("target/tools/npm"), may_fetch) {
+                Ok(file) => {
+                    self.environment
+                        .push((package.variable.into(), file.into()));
+                }
+                Err(reason) => self.missing.push(format!(
+                    "no {} ({reason}): skips {}",
+                    package.name, package.skipped
+                )),
+            }
         }
         self
     }

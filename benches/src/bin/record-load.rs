@@ -18,7 +18,7 @@ use tidings::{
 };
 use tidings_bench::{Figure, ended, peak_resident_bytes, processor_seconds, time};
 
-/// Records a burst of events to a cluster and prints what became of them.
+/// Records a burst of events to a cluster and prints their outcome.
 #[derive(Parser)]
 struct Arguments {
     /// Which cluster.

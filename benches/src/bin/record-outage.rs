@@ -1,5 +1,5 @@
-//! A steady stream of events to a cluster that may be away for a while, and what became of them; or
-//! how many the cluster has. `cargo xtask outage` runs it, and ends it where a process is to die.
+//! A steady stream of events to a cluster that may be away for a while, and their outcome; or how
+//! many the cluster has. `cargo xtask outage` runs it, and ends it where a process is to die.
 //!
 //! Half of the events repeat what happened to 50 objects, half are about an object each.
 
@@ -26,7 +26,7 @@ const REPEATING: u64 = 50;
 /// How long delivery may take after the last event: longer than any wait between two tries.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Records events to a cluster and prints what became of them.
+/// Records events to a cluster and prints their outcome.
 #[derive(Parser)]
 struct Arguments {
     /// Which cluster.

@@ -36,6 +36,8 @@ enum Part {
     Writes,
     /// Creates of records of mixed lives, while months pass, in the empty store and in the full one
     Archive,
+    /// The middle of what `archive` creates, for a run of it that takes less time
+    Fill,
     /// Reads of what `writes` or `archive` left in the folder
     Reads,
     /// Lists of everything, idle and beside writers
@@ -79,6 +81,7 @@ async fn run() -> ExitCode {
     let result = match part {
         Part::Writes => storing::writes(&folder, events, updates, writers).await,
         Part::Archive => storing::archive(&folder, events).await,
+        Part::Fill => storing::fill(&folder, events).await,
         Part::Reads => storing::reads(&folder, events).await,
         Part::Lists => storing::lists(&folder, events).await,
         Part::Expiry => storing::expiry(&folder, events).await,

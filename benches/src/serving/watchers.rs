@@ -21,7 +21,7 @@ const WRITERS: u64 = 4;
 /// Watchers that have not seen everything after this never will.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What became of the events.
+/// The outcome of the events.
 #[derive(Debug)]
 pub struct FanOut {
     /// From sending an event until a watcher had it, for each event and watcher.

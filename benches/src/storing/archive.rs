@@ -1,13 +1,15 @@
 //! A store of months: records of mixed lives, all of which live, written while two months pass by
-//! the clock.
+//! the clock. Those at the beginning and at the end are created one by one, by many writers; those
+//! in between, which only fill the store, many in one commit.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use tidings_store::{Store, UnixMillis};
+use tidings_store::{Expected, NewRecord, Store, UnixMillis, Write, WriteError};
 
 use super::events::{Events, NewEvent, START};
 use super::failure::Failure;
@@ -27,8 +29,12 @@ const STRIDE: u64 = 1_000;
 
 const WRITERS: u64 = 256;
 
-/// Creates at the beginning and at the end whose cost is told; in between as many at a time.
+/// Creates at the beginning and at the end whose cost is told.
 const PART: u64 = 500_000;
+
+/// In between, creates of one commit, and commits under way at once.
+const FILL: u64 = 1_000;
+const FILLERS: u64 = 4;
 
 struct Archive {
     store: EmbeddedStore,
@@ -37,8 +43,9 @@ struct Archive {
     count: u64,
 }
 
-impl Target for Archive {
-    async fn create(&self, event: NewEvent) -> Result<u64, Failure> {
+impl Archive {
+    /// The record to be created next, after moving the clock.
+    fn record(&self, event: NewEvent) -> (Bytes, NewRecord) {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         if number.is_multiple_of(STRIDE) {
             let strides = (self.count / STRIDE).max(1);
@@ -46,7 +53,45 @@ impl Target for Archive {
         }
         let life = LIVES.get(number as usize % LIVES.len());
         let end = self.clock.now().0 + life.copied().unwrap_or_default() * DAY;
-        let (key, record) = event.record(UnixMillis(end));
+        event.record(UnixMillis(end))
+    }
+
+    /// Creates events, many in one commit; passes over what is there of a fill that was
+    /// interrupted.
+    async fn fill(self: &Arc<Self>, events: &Arc<Events>, end: u64) -> Result<(), Failure> {
+        let there = self.made.load(Ordering::Relaxed);
+        let next = Arc::new(AtomicU64::new(
+            there.saturating_sub(FILL * FILLERS) / FILL * FILL,
+        ));
+        let fillers = (0..FILLERS).map(|_| {
+            let (archive, events, next) = (Arc::clone(self), Arc::clone(events), Arc::clone(&next));
+            tokio::spawn(async move {
+                loop {
+                    let first = next.fetch_add(FILL, Ordering::Relaxed);
+                    if first >= end {
+                        return Ok::<_, Failure>(());
+                    }
+                    let writes = (first..end.min(first + FILL)).map(|number| {
+                        let (key, record) = archive.record(events.first(number));
+                        Write::put(key, record).expecting(Expected::Absent)
+                    });
+                    match archive.store.write_all(writes.collect()).await {
+                        Ok(_) | Err(WriteError::AlreadyExists { .. }) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            })
+        });
+        for filler in fillers.collect::<Vec<_>>() {
+            filler.await??;
+        }
+        Ok(())
+    }
+}
+
+impl Target for Archive {
+    async fn create(&self, event: NewEvent) -> Result<u64, Failure> {
+        let (key, record) = self.record(event);
         Ok(self.store.create(key, record).await?)
     }
 
@@ -55,50 +100,70 @@ impl Target for Archive {
     }
 }
 
+impl Archive {
+    /// Opens the store of `count` events, of which some may be there.
+    async fn open(folder: &Path, count: u64) -> Result<Arc<Self>, Failure> {
+        let clock = ManualClock::at(UnixMillis(START));
+        let mut options = EmbeddedOptions::default();
+        options.clock = Arc::new(clock.clone());
+        options.expire_by_itself = false;
+        let store = EmbeddedStore::open(folder, options)?;
+        let made = store.stats().await?.records;
+        clock.advance(WRITTEN_IN / 1_000 * (made * 1_000 / count.max(1)).cast_signed());
+        Ok(Arc::new(Self {
+            store,
+            clock,
+            made: AtomicU64::new(made),
+            count,
+        }))
+    }
+}
+
+/// How many of `count` events are created one by one, at either end.
+fn part(count: u64) -> u64 {
+    PART.min(count / 2).max(1)
+}
+
+/// Creates what lies between the first and the last of `count` events, and the first if they are
+/// not there. Interrupted, it continues when it is called again.
+///
+/// # Errors
+/// What the store answered.
+pub async fn fill(folder: &Path, count: u64) -> Result<(), Failure> {
+    let target = Archive::open(folder, count).await?;
+    let events = Arc::new(Events::new(count));
+    target.fill(&events, count - part(count)).await?;
+    target.store.close().await;
+    Ok(())
+}
+
 /// Creates `count` events and leaves the store in the folder for [`reads`](super::reads); says what
-/// creates cost in the empty store and in the full one.
+/// creates cost in the empty store and in the full one. What [`fill`] left there is not made again.
 ///
 /// # Errors
 /// What the store answered.
 pub async fn archive(folder: &Path, count: u64) -> Result<(), Failure> {
-    let clock = ManualClock::at(UnixMillis(START));
-    let mut options = EmbeddedOptions::default();
-    options.clock = Arc::new(clock.clone());
-    options.expire_by_itself = false;
-    let target = Arc::new(Archive {
-        store: EmbeddedStore::open(folder, options)?,
-        clock,
-        made: AtomicU64::new(0),
-        count,
-    });
+    let target = Archive::open(folder, count).await?;
     let (events, none) = (Arc::new(Events::new(count)), revisions(0));
-    let part = PART.min(count / 2).max(1);
+    let part = part(count);
     let mut line = figure("embedded", "archive").with("events", count as f64);
-    let mut next = 0;
-    while next < count {
-        // The last part is as long as the first.
-        let end = match count - next {
-            left if left > 2 * part => next + part,
-            left if left > part => count - part,
-            _ => count,
-        };
-        let before = processor_seconds();
-        let made = burst(&target, &events, next..end, WRITERS, Writes::Creates, &none).await?;
-        let worked = processor_seconds().zip(before);
-        let worked = worked.map(|(after, before)| (after - before) * 1e6 / (end - next) as f64);
-        let prefix = match (next, end) {
-            (0, _) => "empty_",
-            (_, end) if end == count => "full_",
-            _ => "",
-        };
-        if !prefix.is_empty() {
-            let Burst { rate, times, .. } = made;
-            line = line
-                .with(&format!("{prefix}per_second"), rate)
-                .with(&format!("{prefix}cpu_us"), worked.unwrap_or_default());
-            line = times.into_figure(line, prefix);
+    for (prefix, numbers) in [("empty_", 0..part), ("full_", count - part..count)] {
+        let there = target.made.load(Ordering::Relaxed);
+        if there > numbers.start {
+            continue;
         }
-        next = end;
+        if prefix == "full_" {
+            target.fill(&events, numbers.start).await?;
+        }
+        let before = processor_seconds();
+        let made = burst(&target, &events, numbers, WRITERS, Writes::Creates, &none).await?;
+        let worked = processor_seconds().zip(before);
+        let worked = worked.map(|(after, before)| (after - before) * 1e6 / part as f64);
+        let Burst { rate, times, .. } = made;
+        line = line
+            .with(&format!("{prefix}per_second"), rate)
+            .with(&format!("{prefix}cpu_us"), worked.unwrap_or_default());
+        line = times.into_figure(line, prefix);
     }
     let line = with_peak(line);
     target.store.close().await;

@@ -3,11 +3,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidings_store::clock::{Clock, ManualClock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use tidings_store::{Change, NewRecord, Store, UnixMillis};
+use tidings_store::{Change, ListRequest, NewRecord, ObjectSelector, Store, UnixMillis};
 
 use super::events::{Events, NewEvent, Numbers, START};
 use super::failure::Failure;
@@ -25,6 +26,9 @@ const SHORTEST: u64 = 1_000;
 const LASTING: u64 = 2_000;
 
 const DAY: i64 = 86_400_000;
+
+/// How often an object's events are read beside the patches.
+const READ_EVERY: Duration = Duration::from_millis(2);
 
 /// How often every record is patched; in the first rounds nothing is given back.
 const ROUNDS: u64 = 50;
@@ -108,9 +112,43 @@ impl Patched {
     }
 }
 
+/// Reads the events of one object after the other, until it is told to stop; what each took from
+/// when it was due.
+struct Reading {
+    stop: Arc<AtomicBool>,
+    task: tokio::task::JoinHandle<Result<Times, Failure>>,
+}
+
+impl Reading {
+    fn start(target: &Arc<Patched>, events: &Arc<Events>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (target, events) = (Arc::clone(target), Arc::clone(events));
+        let stopped = Arc::clone(&stop);
+        let task = tokio::spawn(async move {
+            let (mut times, mut number) = (Times::default(), 0_u64);
+            let mut pace = tokio::time::interval(READ_EVERY);
+            while !stopped.load(Ordering::Relaxed) {
+                let due = pace.tick().await;
+                let uid = Events::object_uid(number.wrapping_mul(7_919) % events.objects());
+                let request = ListRequest::default().object(ObjectSelector::Uid(uid));
+                target.store.list(request).await?;
+                times.add(due.elapsed());
+                number += 1;
+            }
+            Ok(times)
+        });
+        Self { stop, task }
+    }
+
+    async fn stop(self) -> Result<Times, Failure> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await?
+    }
+}
+
 /// Patches a few records of two weeks again and again, for days by the clock, in a log of shorter
-/// files than usual; says what that leaves on disk, and what writers saw while space was given
-/// back.
+/// files than usual; says what that leaves on disk, and what writers and a reader saw while space
+/// was given back.
 ///
 /// # Errors
 /// What the store answered.
@@ -130,6 +168,8 @@ pub async fn patches(folder: &Path, count: u64) -> Result<(), Failure> {
     let (events, known) = (Arc::new(Events::new(kept)), revisions(kept));
     burst(&target, &events, 0..kept, 64, Writes::Creates, &known).await?;
     let (mut idle, mut during, mut most) = (Times::default(), Times::default(), 0);
+    let mut reading = Reading::start(&target, &events);
+    let mut idle_reads = Times::default();
     for round in 0..ROUNDS {
         let patched = burst(&target, &events, 0..kept, 64, Writes::Updates, &known).await?;
         if round < IDLE_ROUNDS {
@@ -137,12 +177,17 @@ pub async fn patches(folder: &Path, count: u64) -> Result<(), Failure> {
             idle.extend(&patched.times);
             continue;
         }
+        if round == IDLE_ROUNDS {
+            let next = Reading::start(&target, &events);
+            idle_reads = std::mem::replace(&mut reading, next).stop().await?;
+        }
         during.extend(&patched.times);
         clock.advance(3_600_000);
         target.store.expire().await?;
         most = most.max(disk_bytes(folder)?);
     }
-    // What is under way comes to its end.
+    let mut reads = reading.stop().await?;
+    // Work that is under way ends.
     for _ in 0..20 {
         clock.advance(3_600_000);
         target.store.expire().await?;
@@ -157,7 +202,9 @@ pub async fn patches(folder: &Path, count: u64) -> Result<(), Failure> {
         .with("value_bytes", stats.value_bytes as f64)
         .with("disk_bytes_most", most as f64)
         .with("disk_bytes_after", after as f64)
-        .with_exact("idle_p99_ms", idle.within(990));
+        .with_exact("idle_p99_ms", idle.within(990))
+        .with_exact("idle_read_p99_ms", idle_reads.within(990))
+        .with_exact("during_read_p99_ms", reads.within(990));
     with_peak(during.into_figure(line, "during_")).print();
     Ok(())
 }

@@ -25,7 +25,7 @@ mod mixed;
 mod process;
 mod real;
 
-pub use archive::archive;
+pub use archive::{archive, fill};
 pub use embedded::{expiry, lists, reads, real_events, writes};
 pub use etcd::etcd;
 pub use failure::Failure;

@@ -1,21 +1,21 @@
-//! Lists of bounded length in answers: what does not fit is counted.
+//! Lists of bounded length in answers; items that do not fit are counted.
 
 use std::fmt::Display;
 
 use tidings_core::validate::{json_len, text_within};
 
-/// How many bytes a text takes in JSON.
+/// The length of a text in JSON, in bytes.
 pub fn text_len(text: &str) -> usize {
     text.chars().map(json_len).sum()
 }
 
-/// Stands in the place of what is left out.
+/// The text for omitted items.
 pub fn and_more(count: usize) -> String {
     format!("… and {count} more")
 }
 
-/// Items with a separator between, in a bounded number of bytes of JSON, and `… and N more` behind
-/// those that fit. The first is always there, cut if it has to be.
+/// A list of items in a bounded number of bytes of JSON, with `… and N more` after those that fit.
+/// The first item is always included, cut if necessary.
 pub struct BoundedList {
     separator: &'static str,
     room: usize,
@@ -36,7 +36,7 @@ impl BoundedList {
         }
     }
 
-    /// Adds an item. It is not even printed once one did not fit.
+    /// Adds an item. Once an item did not fit, further ones are only counted, not even formatted.
     pub fn push(&mut self, item: impl Display) {
         if self.more > 0 {
             self.more += 1;
@@ -58,17 +58,17 @@ impl BoundedList {
         self.items += 1;
     }
 
-    /// Counts items that are left out.
+    /// Counts omitted items.
     pub fn leave_out(&mut self, count: usize) {
         self.more += count;
     }
 
-    /// How many items there are, told or not.
+    /// The number of items, omitted ones included.
     pub fn items(&self) -> usize {
         self.items + self.more
     }
 
-    /// The text, ending with how many items were left out.
+    /// The text, with the number of omitted items at its end.
     pub fn finish(mut self) -> String {
         if self.more > 0 {
             self.text.push_str(self.separator);

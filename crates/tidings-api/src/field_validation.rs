@@ -1,29 +1,29 @@
-//! What becomes of fields that are unknown or given twice (`fieldValidation` of a write).
+//! `fieldValidation` of a write: how unknown and duplicate fields are treated.
 
-/// What a write does about fields that are unknown or given twice.
+/// How a write treats unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldValidation {
     /// They are dropped silently.
     Ignore,
-    /// They are dropped, and the answer warns of them.
+    /// They are dropped, with a warning in the answer.
     Warn,
     /// The write is refused.
     Strict,
 }
 
 impl FieldValidation {
-    /// The warnings that `notes` about fields become.
+    /// Converts notes about fields to warnings.
     ///
     /// # Errors
-    /// The complaint, in Go's words, if they are not accepted.
+    /// The error, in Go's words, if they are refused.
     pub fn heed(self, notes: Vec<String>) -> Result<Vec<String>, String> {
         self.heed_as("strict decoding error: ", notes)
     }
 
-    /// The same with the beginning of the complaint.
+    /// The same, with the beginning of the error.
     ///
     /// # Errors
-    /// That and the notes, if they are not accepted.
+    /// The error, if they are refused.
     pub fn heed_as(self, complaint: &str, notes: Vec<String>) -> Result<Vec<String>, String> {
         match self {
             Self::Ignore => Ok(Vec::new()),

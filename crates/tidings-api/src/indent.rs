@@ -1,4 +1,4 @@
-//! JSON indented as Go does it for `pretty`, chunk by chunk.
+//! Indentation of JSON as Go does it for `pretty`, chunk by chunk.
 
 /// Indents compact JSON by two spaces, keeping the order of members. Chunks may end anywhere.
 #[derive(Debug, Default)]
@@ -6,8 +6,7 @@ pub struct Indenter {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// The last byte opened an object or a list, which is broken into lines only if something is in
-    /// it.
+    /// Whether the last byte opened an object or a list; an empty one stays on one line.
     opened: bool,
 }
 

@@ -1,9 +1,9 @@
 //! The forms of a Kubernetes Event, as pure functions: JSON, YAML, protobuf, stored bytes and
 //! `Table`; patches, server-side apply with its managed fields, and selectors.
 //!
-//! An event is [`k8s_pb`]'s core/v1 message in memory, whichever version and form it came in. Which
-//! fields it has, and what they are called where, is stated in one table,
-//! [`tidings_core::fields`]; the rest of this crate walks it.
+//! In memory, an event is [`k8s_pb`]'s core/v1 message, whatever version and form it was read from.
+//! One table, [`tidings_core::fields`], states its fields and their names in both versions; the
+//! rest of this crate walks that table.
 //!
 //! ```
 //! use tidings_api::codec::json::Reading;
@@ -38,8 +38,8 @@
 //! | change | [`patch`], and for server-side apply [`managed`] |
 //! | say what is wrong in a bounded text | [`bounded`], [`field_validation`] |
 //!
-//! Nothing here knows HTTP, a store, a clock or async: bytes and values come in, bytes, values and
-//! errors go out. [`tidings-server`](https://docs.rs/tidings-server) is this behind a socket.
+//! Nothing here knows HTTP, a store, a clock or async: functions take bytes and values, and return
+//! bytes, values and errors. [`tidings-server`](https://docs.rs/tidings-server) serves them.
 
 pub mod bounded;
 pub mod codec;

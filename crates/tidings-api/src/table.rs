@@ -2,19 +2,20 @@
 //! and their cells.
 
 use jiff::Timestamp;
-use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
-use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
+use k8s_pb::api::core::v1::Event;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::Serialize;
 use tidings_core::fields::Type;
 use tidings_core::fields::core_v1::{EVENT_SOURCE, OBJECT_REFERENCE};
 use tidings_core::validate::go_quote;
 use tidings_core::wire::{write_integer, write_members, write_string};
 
-use crate::codec::stored::{StoredEvent, field};
+use crate::codec::stored::{StoredEvent, field, meta};
 use crate::codec::time::Moment;
+use crate::codec::view::EventView;
 use crate::codec::{self, Api};
 
-/// What goes into a row beside its cells.
+/// The object in a row, in addition to its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IncludeObject {
     /// Nothing.
@@ -45,20 +46,20 @@ impl IncludeObject {
     }
 }
 
-/// How rows are made.
+/// The options of a Table's rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
     /// The version of events in the rows.
     pub api: Api,
-    /// The version of meta.k8s.io.
-    pub version: &'static str,
-    /// What is in a row beside its cells.
+    /// The apiVersion of the Table, and of the metadata in its rows.
+    pub api_version: &'static str,
+    /// The object in a row, in addition to its cells.
     pub include_object: IncludeObject,
-    /// The time ages are counted to.
+    /// The time at which ages are computed.
     pub now: Timestamp,
 }
 
-/// What cells are made from.
+/// The fields that a row's cells are made from.
 struct Cells<'a> {
     series: Option<(i32, Option<Moment>)>,
     first_timestamp: Option<Moment>,
@@ -79,56 +80,27 @@ struct Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    fn of(event: &'a Event) -> Self {
-        let object = event.involved_object.as_ref();
-        let source = event.source.as_ref();
-        let series = event.series.as_ref();
-        Self {
-            series: series
-                .map(|series| (series.count(), codec::micro_time(series.last_observed_time))),
-            first_timestamp: codec::time(event.first_timestamp),
-            last_timestamp: codec::time(event.last_timestamp),
-            event_time: codec::micro_time(event.event_time),
-            count: event.count(),
-            kind: object.map(ObjectReference::kind).unwrap_or_default(),
-            name_of_object: object.map(ObjectReference::name).unwrap_or_default(),
-            field_path: object.map(ObjectReference::field_path).unwrap_or_default(),
-            component: source.map(EventSource::component).unwrap_or_default(),
-            host: source.map(EventSource::host).unwrap_or_default(),
-            reporting_component: event.reporting_component(),
-            reporting_instance: event.reporting_instance(),
-            r#type: event.r#type(),
-            reason: event.reason(),
-            message: event.message(),
-            name: event
-                .metadata
-                .as_ref()
-                .map(ObjectMeta::name)
-                .unwrap_or_default(),
-        }
-    }
-
-    fn of_stored(stored: &StoredEvent<'a>) -> Option<Self> {
-        let text = |object, of: &Type, name| stored.text_of(object, of.number(name) as usize);
+    fn of(event: &impl EventView<'a>) -> Option<Self> {
+        let text = |object, of: &Type, name| event.text_of(object, of.number(name) as usize);
         let object = |name| text(field::INVOLVED_OBJECT, &OBJECT_REFERENCE, name);
         let source = |name| text(field::SOURCE, &EVENT_SOURCE, name);
         Some(Self {
-            series: stored.series()?,
-            first_timestamp: stored.time(field::FIRST_TIMESTAMP)?,
-            last_timestamp: stored.time(field::LAST_TIMESTAMP)?,
-            event_time: stored.time(field::EVENT_TIME)?,
-            count: stored.count()?,
+            series: event.series()?,
+            first_timestamp: event.time(field::FIRST_TIMESTAMP)?,
+            last_timestamp: event.time(field::LAST_TIMESTAMP)?,
+            event_time: event.time(field::EVENT_TIME)?,
+            count: event.count()?,
             kind: object("kind")?,
             name_of_object: object("name")?,
             field_path: object("fieldPath")?,
             component: source("component")?,
             host: source("host")?,
-            reporting_component: stored.text(field::REPORTING_COMPONENT)?,
-            reporting_instance: stored.text(field::REPORTING_INSTANCE)?,
-            r#type: stored.text(field::TYPE)?,
-            reason: stored.text(field::REASON)?,
-            message: stored.text(field::MESSAGE)?,
-            name: stored.name()?,
+            reporting_component: event.text(field::REPORTING_COMPONENT)?,
+            reporting_instance: event.text(field::REPORTING_INSTANCE)?,
+            r#type: event.text(field::TYPE)?,
+            reason: event.text(field::REASON)?,
+            message: event.text(field::MESSAGE)?,
+            name: event.text_of(field::METADATA, meta::NAME)?,
         })
     }
 }
@@ -158,18 +130,26 @@ const COLUMNS: [Column; 10] = [
     column(
         "Reason",
         0,
-        "Why the event happened, in one word for machines.",
+        "Why the event happened: one word, for programs.",
     ),
     column("Object", 0, "The object the event is about."),
-    column("Subobject", 1, "The part of that object, if not all of it."),
-    column("Source", 1, "Who reported the event, and from where."),
-    column("Message", 0, "What happened, in words for humans."),
+    column(
+        "Subobject",
+        1,
+        "The part of that object, if the event is about a part.",
+    ),
+    column(
+        "Source",
+        1,
+        "The component that reported the event, and its host.",
+    ),
+    column("Message", 0, "What happened, for people."),
     column(
         "First Seen",
         1,
         "The time at which the event was first seen.",
     ),
-    column("Count", 1, "How often the event was seen."),
+    column("Count", 1, "The number of times the event was seen."),
     Column {
         format: "name",
         ..column("Name", 1, "The name of the event.")
@@ -177,11 +157,11 @@ const COLUMNS: [Column; 10] = [
 ];
 
 impl Rows {
-    /// Appends a table's beginning up to and including the `[` of its rows. Without columns they
-    /// are `null`, as in all but the first object of a watch.
+    /// Appends the beginning of a Table, up to the `[` of its rows. Without `columns` these are
+    /// `null`, as in all but the first Table of a watch.
     pub fn write_start(&self, meta: &ListMeta, columns: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/");
-        out.extend_from_slice(self.version.as_bytes());
+        out.extend_from_slice(b"{\"kind\":\"Table\",\"apiVersion\":\"");
+        out.extend_from_slice(self.api_version.as_bytes());
         out.extend_from_slice(b"\",\"metadata\":");
         codec::write_list_meta(meta, out);
         out.extend_from_slice(b",\"columnDefinitions\":");
@@ -194,40 +174,52 @@ impl Rows {
         out.extend_from_slice(b",\"rows\":[");
     }
 
-    /// Appends a table's end.
+    /// Appends the end of a Table.
     pub fn write_end(out: &mut Vec<u8>) {
         out.extend_from_slice(b"]}");
     }
 
     /// Appends one row.
     pub fn write_row(&self, event: &Event, out: &mut Vec<u8>) {
-        write_members(out, |members| {
-            members.raw("cells", |out| self.write_cells(&Cells::of(event), out));
-            members.raw("object", |out| match self.include_object {
-                IncludeObject::None => out.extend_from_slice(b"null"),
-                IncludeObject::Metadata => {
+        let written = self.write(&event, out, |api_version, out| {
+            match api_version {
+                Some(api_version) => {
                     let metadata = event.metadata.clone().unwrap_or_default();
-                    let api_version = format!("meta.k8s.io/{}", self.version);
-                    codec::write_partial(&metadata, &api_version, true, out);
+                    codec::write_partial(&metadata, api_version, true, out);
                 }
-                IncludeObject::Object => codec::write_event(self.api, event, true, out),
-            });
+                None => codec::write_event(self.api, event, true, out),
+            }
+            Some(())
         });
+        debug_assert!(written.is_some(), "a decoded event can be written");
     }
 
     /// The same from the event's bytes; `None` if they are not in the usual form.
     pub fn write_stored_row(&self, stored: &StoredEvent<'_>, out: &mut Vec<u8>) -> Option<()> {
-        let cells = Cells::of_stored(stored)?;
+        self.write(stored, out, |api_version, out| match api_version {
+            Some(api_version) => stored.write_partial_json(api_version, true, out),
+            None => stored.write_json(self.api, true, out),
+        })
+    }
+
+    /// Writes the cells, and with `write_object` the event or, if there is a version of it, its
+    /// `PartialObjectMetadata`.
+    fn write<'a>(
+        &self,
+        event: &impl EventView<'a>,
+        out: &mut Vec<u8>,
+        write_object: impl FnOnce(Option<&str>, &mut Vec<u8>) -> Option<()>,
+    ) -> Option<()> {
+        let cells = Cells::of(event)?;
         let mut written = Some(());
         write_members(out, |members| {
             members.raw("cells", |out| self.write_cells(&cells, out));
             members.raw("object", |out| match self.include_object {
                 IncludeObject::None => out.extend_from_slice(b"null"),
                 IncludeObject::Metadata => {
-                    let api_version = format!("meta.k8s.io/{}", self.version);
-                    written = stored.write_partial_json(&api_version, true, out);
+                    written = write_object(Some(self.api_version), out);
                 }
-                IncludeObject::Object => written = stored.write_json(self.api, true, out),
+                IncludeObject::Object => written = write_object(None, out),
             });
         });
         written

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use kube::Client;
 use tidings_store::clock::Clock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
-use tidings_store::{NewRecord, PAGE_BYTES_MAX, ReadError, Store, UnixMillis, WriteError};
+use tidings_store::{NewRecord, ReadError, Store, UnixMillis, WriteError};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
@@ -392,6 +392,9 @@ impl Cluster {
 const COUNT_BITS: u32 = 16;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
+/// Bytes of versions that end a page of them: the answer is made of all of it at once.
+const VERSIONS_BYTES_MAX: usize = 1 << 20;
+
 /// What an archive knows of a cluster beside the newest versions of its events.
 #[derive(Clone)]
 pub struct Past {
@@ -404,7 +407,7 @@ pub struct Past {
 impl Past {
     /// Versions of the event under a key (`namespace/name`), the newest first, behind `after`:
     /// [`Versions::more`] of the page before. A page has fewer than `limit` if their bytes reach
-    /// [`PAGE_BYTES_MAX`]. `None` if there is no such event.
+    /// 1 MiB. `None` if there is no such event.
     ///
     /// # Errors
     /// Those of the store.
@@ -444,16 +447,19 @@ impl Past {
             let Some(found) = found else {
                 return Ok(Some(page));
             };
-            let versions: Vec<_> = found.versions().collect();
-            let total = versions.len() as u64;
+            let total = found.count();
             let wanted = left.take().unwrap_or(total).min(total);
-            let skipped = usize::try_from(total - wanted).unwrap_or(usize::MAX);
-            for (version, at) in versions.into_iter().skip(skipped).zip((0..wanted).rev()) {
-                if page.versions.len() >= limit || bytes >= PAGE_BYTES_MAX {
+            // One at a time: each may be as long as an event can be.
+            let versions = found.versions().zip((0..total).rev());
+            for (version, at) in versions {
+                let (version, event) = version.map_err(damaged)?;
+                if at >= wanted {
+                    continue;
+                }
+                if page.versions.len() >= limit || bytes >= VERSIONS_BYTES_MAX {
                     page.more = Some(number << COUNT_BITS | (at + 1) & COUNT_MASK);
                     return Ok(Some(page));
                 }
-                let (version, event) = version.map_err(damaged)?;
                 bytes += event.len();
                 page.versions.push(ObservedVersion {
                     event,

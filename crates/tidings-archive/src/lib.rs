@@ -52,12 +52,15 @@
 //!   `kube-system` be read.
 //! - One process has a folder open at a time. Two archives of a cluster have two folders.
 //! - An event of more than half of [`VALUE_LEN_MAX`](tidings_store::VALUE_LEN_MAX) is not kept,
-//!   counted, and told of as a gap.
+//!   counted, and reported as a gap.
 //!
 //! Reading over HTTP is in `tidings-server`; the program is `tidings archive`.
 
 mod archive;
 mod follow;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod keep;
 #[cfg(test)]
 mod simulation;

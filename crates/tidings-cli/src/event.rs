@@ -58,7 +58,7 @@ impl Event {
         }
     }
 
-    /// Which cluster of an archive it is from, where that was noted.
+    /// The cluster of an archive that it is from, if known.
     pub fn cluster(&self) -> &str {
         let annotations = self.value.pointer("/metadata/annotations");
         let cluster = annotations.and_then(|annotations| annotations.get(CLUSTER_ANNOTATION));
@@ -166,7 +166,7 @@ impl Event {
         format!("{}/{}", self.object_kind(), self.object_name())
     }
 
-    /// Who reported it: `source.component`, or else `reportingComponent`.
+    /// The reporting component: `source.component`, or else `reportingComponent`.
     pub fn component(&self) -> &str {
         match self.text("/source/component") {
             "" => self.text("/reportingComponent"),
@@ -187,7 +187,7 @@ impl Event {
         self.value.get("series").is_some_and(Value::is_object) || self.integer("/count") > 1
     }
 
-    /// How often it was seen; once at least.
+    /// The number of times it was seen, at least 1.
     pub fn count(&self) -> u64 {
         let count = match self.value.get("series") {
             Some(Value::Object(_)) => self.integer("/series/count"),
@@ -211,7 +211,7 @@ impl Event {
             .or_else(|| self.time("/metadata/creationTimestamp"))
     }
 
-    /// How long ago it was last seen, in kubectl's form: `12m (x3 over 20m)`.
+    /// The time since it was last seen, in kubectl's form: `12m (x3 over 20m)`.
     pub fn age(&self, now: Timestamp) -> String {
         if self.is_repeated() {
             format!(
@@ -226,7 +226,7 @@ impl Event {
     }
 }
 
-/// How long ago a moment is, as kubectl says it.
+/// The time since a moment, as kubectl prints it.
 pub fn age(moment: Option<Timestamp>, now: Timestamp) -> String {
     moment.map_or_else(
         || "<unknown>".to_owned(),

@@ -1,4 +1,4 @@
-//! Which events are wanted: what the server can pick out for us, and what is left for us to pick.
+//! Filters: the part that the server applies, and the rest that we apply.
 
 use jiff::Timestamp;
 
@@ -34,7 +34,7 @@ impl Target {
     }
 }
 
-/// Which events are wanted; everything, unless told otherwise.
+/// A filter of events. The default accepts all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Of one of these types.

@@ -1,22 +1,22 @@
-//! The forms that `-o` names.
+//! The output formats of `-o`.
 
 use crate::columns::Columns;
 use crate::jsonpath::Template;
 
-/// What `-o` accepts, for help and messages.
+/// The values of `-o`, for help and messages.
 pub const FORMATS: &str = "wide, json, yaml, jsonl (one object per line), name, custom-columns=HEADING:.path,… or jsonpath={…}";
 
-/// A form to print events in.
+/// An output format.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Format {
-    /// A row for each event, under headings.
+    /// A table with a row for each event.
     Rows(Rows),
-    /// What programs read.
+    /// A format for programs.
     Objects(Objects),
 }
 
-/// Columns.
+/// The columns of a table.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Rows {
@@ -28,19 +28,19 @@ pub enum Rows {
     Custom(Columns),
 }
 
-/// What is printed of each event, or of all of them.
+/// A format of events as objects.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Objects {
-    /// A List; of a watch, one object after the other.
+    /// A List; for a watch, one object after the other.
     Json,
-    /// A List; of a watch, a document for each event.
+    /// A List; for a watch, one document for each event.
     Yaml,
     /// A JSON object on each line.
     JsonLines,
     /// `event/NAME` on each line.
     Name,
-    /// A template; of a watch, filled in from each event.
+    /// A template of the List; for a watch, of each event.
     Template(Template),
 }
 

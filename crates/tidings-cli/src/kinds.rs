@@ -1,4 +1,4 @@
-//! What people call kinds of objects: `deploy/web`, `deployments.apps/web`, `Deployment/web`.
+//! Names of kinds as users write them: `deploy/web`, `deployments.apps/web`, `Deployment/web`.
 //!
 //! The kinds every cluster has are known here, so that events of objects long deleted are found on
 //! servers that have only events.

@@ -26,7 +26,7 @@ pub struct Span {
     pub parts: usize,
 }
 
-/// What is counted together.
+/// A key of counted events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// What it is called.
@@ -95,7 +95,7 @@ pub struct Noise {
     span: Span,
     /// All of it.
     pub total: Group,
-    /// How many events it is of.
+    /// Its number of events.
     pub events: u64,
     groups: HashMap<String, Group>,
 }
@@ -111,7 +111,7 @@ impl Noise {
         }
     }
 
-    /// Counts an event among what goes by a name, if it was seen within the span.
+    /// Counts an event under a name, if it was seen within the span.
     pub fn add(&mut self, event: &Event, name: String) {
         let parts = spread(event, self.span);
         if parts.iter().all(|part| *part <= 0.) {

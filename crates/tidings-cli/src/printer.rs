@@ -1,7 +1,7 @@
-//! Events in each form the command prints them in.
+//! Printing of events in each output format.
 //!
-//! Every match on a [`Rows`] or [`Objects`] names each of them, so that the compiler asks for what
-//! a new form needs.
+//! Every match on [`Rows`] or [`Objects`] names all variants, so that the compiler asks for a new
+//! one.
 
 use std::io::{self, Write};
 
@@ -14,13 +14,13 @@ use crate::event::{Event, age};
 use crate::format::{Format, Objects, Rows};
 use crate::text::{Cell, Escaping, Layout, Look, Screen};
 
-/// Columns that are there where they tell something.
+/// Optional columns.
 #[derive(Clone, Copy, Debug, Default)]
 struct More {
-    /// Which cluster of an archive.
+    /// The cluster of an archive.
     clusters: bool,
     namespaces: bool,
-    /// How often it had happened, and the resourceVersion.
+    /// Count and resourceVersion.
     versions: bool,
 }
 
@@ -35,11 +35,11 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// A printer; `namespaces` where events of several are printed.
+    /// A printer; `namespaces` adds their column.
     pub fn new(format: Format, screen: Screen, namespaces: bool) -> Self {
         let is_whole = match &format {
             Format::Rows(Rows::Table) | Format::Objects(_) => false,
-            // A request for everything prints everything, as in kubectl.
+            // Wide output is not cut, as in kubectl.
             Format::Rows(Rows::Wide | Rows::Custom(_)) => true,
         };
         let screen = if is_whole {
@@ -83,7 +83,7 @@ impl Printer {
         self
     }
 
-    /// Whether the form says by itself that there is nothing.
+    /// Whether an empty list has output of its own in this format.
     pub fn says_nothing_found(&self) -> bool {
         match &self.format {
             Format::Rows(Rows::Table | Rows::Wide | Rows::Custom(_))
@@ -92,7 +92,7 @@ impl Printer {
         }
     }
 
-    /// Prints events that are all there are.
+    /// Prints a complete list of events.
     ///
     /// # Errors
     /// Of the output.
@@ -117,7 +117,7 @@ impl Printer {
         }
     }
 
-    /// Prints events to which more may come.
+    /// Prints some events of a watch.
     ///
     /// # Errors
     /// Of the output.
@@ -148,7 +148,7 @@ impl Printer {
         }
     }
 
-    /// Hands what others wrote to the output, so that no terminal acts on it.
+    /// Writes text from outside, escaped if the output is a terminal.
     fn safely(
         &self,
         out: &mut dyn Write,
@@ -175,14 +175,14 @@ impl Printer {
     fn yaml(&self, value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
         self.safely(out, |mut out| {
             serde_saphyr::to_io_writer(&mut out, value).map_err(|error| match error {
-                // The reader may have read enough.
+                // The reader may have closed the pipe.
                 SerializeError::IO { error } => error,
                 error => io::Error::other(error),
             })
         })
     }
 
-    /// Rows are made twice, once to see how wide they are: that costs less than to keep them.
+    /// Rows are made twice, first to measure their width, which costs less than to keep them.
     fn rows(&mut self, events: &[Event], now: Timestamp, out: &mut dyn Write) -> io::Result<()> {
         let Format::Rows(form) = &self.format else {
             return Ok(());
@@ -280,7 +280,7 @@ impl Rows {
     }
 }
 
-/// The List that kubectl makes of what it got.
+/// The List that kubectl makes of several events.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct List<'a> {
@@ -317,8 +317,8 @@ impl<'a> List<'a> {
     }
 }
 
-/// The section of events at the end of what `kubectl describe` prints (`DescribeEvents`), the
-/// events being in order already.
+/// Prints the events section of `kubectl describe` (`DescribeEvents`). The events have to be in
+/// order.
 ///
 /// # Errors
 /// Of the output.

@@ -93,7 +93,7 @@ impl<W: io::Write> io::Write for Escaping<W> {
     }
 }
 
-/// What a table is printed to.
+/// The output of a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Screen {
     /// The width of a terminal, which lines are fitted into; `None` leaves them whole.
@@ -105,7 +105,7 @@ pub struct Screen {
     pub is_terminal: bool,
 }
 
-/// How a cell looks where there are colours.
+/// The style of a cell with colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Look {
     /// As it is.

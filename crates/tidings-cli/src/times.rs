@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-/// What is accepted, for messages.
+/// The accepted forms, for messages.
 const ACCEPTED: &str = "a duration before now, such as 90m, 2h30m or 3d, or a time, such as 2026-03-04T05:06:00Z or 2026-03-04 (UTC)";
 
 /// A moment: a [`duration`] before `now`, an RFC 3339 time, or the beginning of a day in UTC.

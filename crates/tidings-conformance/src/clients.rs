@@ -1,14 +1,19 @@
 //! Unmodified programs of client-go and controller-runtime (the Go module in `clients/`) and
 //! kube-rs's recorder against our server and, where there is one, against kube-apiserver: what is
-//! expected of ours has to be true of it, too.
+//! expected of ours has to be true of it, too. And readers of an archive that follows each of them.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
+use crate::k9s;
 use crate::kube_rs::{self, KubeRsError};
+use crate::passing::{self, Kubectl};
 use crate::servers::{ApiServer, Etcd, StartError};
+
+/// Where the Go clients find the kubeconfig of an archive.
+const ARCHIVE: &str = "ARCHIVE_KUBECONFIG";
 
 /// Why nothing could be judged.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +45,12 @@ pub(crate) struct Args {
     /// The Go to build its clients with; without it they are left out.
     #[arg(long, value_name = "PROGRAM")]
     go: Option<PathBuf>,
+    /// The kubectl to read an archive with; without it that is left out.
+    #[arg(long, env = "KUBECTL", value_name = "PROGRAM")]
+    kubectl: Option<PathBuf>,
+    /// The k9s to read an archive with, in a tmux; without it that is left out.
+    #[arg(long, env = "K9S", value_name = "PROGRAM")]
+    k9s: Option<PathBuf>,
     /// A kube-apiserver that has to pass, too.
     #[arg(long, env = "KUBE_APISERVER", value_name = "PROGRAM")]
     kube_apiserver: Option<PathBuf>,
@@ -52,13 +63,28 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, ClientsError> {
     let ours = ApiServer::start_tidings(&args.tidings, &[]).await?;
     let mut passed = test(args, "tidings", &ours, out).await?;
+    passed &= test_archive(args, "tidings", &ours, out).await?;
     if let Some(program) = &args.kube_apiserver {
         let etcd = args.etcd.as_deref().ok_or(ClientsError::NoEtcd)?;
         let etcd = Etcd::start(etcd)?;
         let theirs = ApiServer::start_kube(program, &etcd, &[]).await?;
         passed &= test(args, "kube-apiserver", &theirs, out).await?;
+        passed &= test_archive(args, "kube-apiserver", &theirs, out).await?;
+        passed &= test_passing(args, &theirs, out).await?;
     }
     Ok(passed)
+}
+
+/// What passed, in a line, and otherwise what is wrong.
+fn tell(
+    what: &str,
+    with: &str,
+    wrong: Option<&str>,
+    out: &mut impl Write,
+) -> std::io::Result<bool> {
+    writeln!(out, "{what} with {with}: {}", wrong.unwrap_or("passed"))?;
+    out.flush()?;
+    Ok(wrong.is_none())
 }
 
 async fn test(
@@ -68,23 +94,84 @@ async fn test(
     out: &mut impl Write,
 ) -> Result<bool, ClientsError> {
     let wrong = kube_rs::judge(&server.kubeconfig).await?;
-    let verdict = wrong.as_deref().unwrap_or("passed");
-    writeln!(out, "kube-rs's recorder with {name}: {verdict}")?;
-    let Some(go) = &args.go else {
-        return Ok(wrong.is_none());
+    let passed = tell("kube-rs's recorder", name, wrong.as_deref(), out)?;
+    Ok(test_go(args, name, server, None, out).await? && passed)
+}
+
+/// Reads an archive that follows the server.
+async fn test_archive(
+    args: &Args,
+    followed: &str,
+    server: &ApiServer,
+    out: &mut impl Write,
+) -> Result<bool, ClientsError> {
+    let archive = ApiServer::start_archive_twice(&args.tidings, server).await?;
+    let name = format!("an archive of {followed}");
+    let Some(own) = &archive.own_kubeconfig else {
+        return Ok(false);
     };
-    let output = Command::new(go)
-        // Never a result of another server's.
-        .args(["test", "-count=1", "-v", "./..."])
+    let wrong = kube_rs::follow(&server.kubeconfig, own).await?;
+    let mut passed = tell("kube-rs's watcher", &name, wrong.as_deref(), out)?;
+    match &args.k9s {
+        Some(k9s) => {
+            let folder = tempfile::tempdir()?;
+            let shown = k9s::judge(k9s, &server.kubeconfig, own, folder.path()).await?;
+            passed &= tell("k9s", &name, shown.as_ref().err().map(|it| &**it), out)?;
+            if let Ok(screen) = shown {
+                writeln!(out, "{}", screen.trim_end())?;
+            }
+        }
+        None => writeln!(out, "skipped: k9s with {name}: there is none (K9S)")?,
+    }
+    Ok(test_go(args, &name, server, Some(own), out).await? && passed)
+}
+
+/// kubectl at an archive that passes on what is not events to a real cluster.
+async fn test_passing(
+    args: &Args,
+    server: &ApiServer,
+    out: &mut impl Write,
+) -> Result<bool, ClientsError> {
+    let Some(program) = &args.kubectl else {
+        writeln!(out, "skipped: there is no kubectl to read an archive with")?;
+        return Ok(true);
+    };
+    let archive = ApiServer::start_passing(&args.tidings, server).await?;
+    let home = tempfile::tempdir()?;
+    let kubectl = Kubectl {
+        program: program.clone(),
+        home: home.path().to_owned(),
+    };
+    let wrong = passing::judge(&kubectl, &server.kubeconfig, &archive.kubeconfig).await?;
+    let with = "an archive that passes on to kube-apiserver";
+    Ok(tell("kubectl", with, wrong.as_deref(), out)?)
+}
+
+/// Runs the Go clients of a server, or those of an archive that follows it.
+async fn test_go(
+    args: &Args,
+    name: &str,
+    server: &ApiServer,
+    archive: Option<&Path>,
+    out: &mut impl Write,
+) -> Result<bool, ClientsError> {
+    let Some(go) = &args.go else {
+        return Ok(true);
+    };
+    let mut test = Command::new(go);
+    // Never a result of another server's.
+    test.args(["test", "-count=1", "-v", "./..."])
         .current_dir(&args.dir)
         .env("KUBECONFIG", &server.kubeconfig)
-        .kill_on_drop(true)
-        .output()
-        .await
-        .map_err(|source| ClientsError::Go {
-            program: go.clone(),
-            source,
-        })?;
+        .env_remove(ARCHIVE)
+        .kill_on_drop(true);
+    if let Some(archive) = archive {
+        test.env(ARCHIVE, archive).args(["-run", "^TestArchive"]);
+    }
+    let output = test.output().await.map_err(|source| ClientsError::Go {
+        program: go.clone(),
+        source,
+    })?;
     let said = String::from_utf8_lossy(&output.stdout);
     let results = |word: &str| said.lines().filter(|line| line.starts_with(word)).count();
     let (passed, failed) = (results("--- PASS"), results("--- FAIL"));
@@ -96,5 +183,6 @@ async fn test(
     if !good {
         writeln!(out, "{said}{}", String::from_utf8_lossy(&output.stderr))?;
     }
-    Ok(good && wrong.is_none())
+    out.flush()?;
+    Ok(good)
 }

@@ -53,7 +53,7 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     body: Incoming,
-    /// What came of a line that is not whole.
+    /// The result of a line that is not whole.
     read: Vec<u8>,
 }
 

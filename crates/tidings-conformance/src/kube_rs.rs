@@ -1,14 +1,22 @@
-//! kube-rs's own recorder, unmodified: what it publishes is on the server, once, and a repeat makes
-//! it a series.
+//! kube-rs's own recorder and watcher, unmodified: what the recorder publishes is on the server,
+//! once, and a repeat makes it a series; the watcher of an archive shows what comes to its source,
+//! once, in order, however often its watch ends.
 
 use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::StreamExt;
 
 use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use k8s_openapi::api::events::v1::Event as Stored;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Config};
+use tokio::time::{sleep, timeout};
 
 const NAMESPACE: &str = "kube-rs";
 
@@ -20,21 +28,32 @@ pub(crate) enum KubeRsError {
     Kubeconfig(#[from] KubeconfigError),
     #[error("kube-rs: {0}")]
     Kube(#[from] kube::Error),
+    #[error("what reads it cannot be run: {0}")]
+    Run(#[from] std::io::Error),
+}
+
+async fn client(kubeconfig: &Path) -> Result<Client, KubeRsError> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// Creates a namespace, if it is not there.
+async fn be_namespace(client: &Client, name: &str) -> Result<(), KubeRsError> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.into());
+    match namespaces.create(&PostParams::default(), &namespace).await {
+        // Where namespaces are always there, none can be made.
+        Err(kube::Error::Api(status)) if matches!(status.code, 405 | 409) => Ok(()),
+        made => Ok(made.map(drop)?),
+    }
 }
 
 /// What is wrong on a server after its recorder was used; nothing, if all is well.
 pub(crate) async fn judge(kubeconfig: &Path) -> Result<Option<String>, KubeRsError> {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let client = Client::try_from(config)?;
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let mut namespace = Namespace::default();
-    namespace.metadata.name = Some(NAMESPACE.into());
-    match namespaces.create(&PostParams::default(), &namespace).await {
-        // Where namespaces are always there, none can be made.
-        Err(kube::Error::Api(status)) if status.code == 405 => {}
-        made => drop(made?),
-    }
+    let client = client(kubeconfig).await?;
+    be_namespace(&client, NAMESPACE).await?;
     let stored: Api<Stored> = Api::namespaced(client.clone(), NAMESPACE);
     let reporter = Reporter {
         controller: "example.com/controller".into(),
@@ -75,4 +94,86 @@ pub(crate) async fn judge(kubeconfig: &Path) -> Result<Option<String>, KubeRsErr
         }
     }
     Ok(None)
+}
+
+/// Events of a namespace that can be written.
+pub(crate) struct Recorded {
+    events: Api<Stored>,
+    namespace: String,
+}
+
+impl Recorded {
+    pub(crate) async fn at(kubeconfig: &Path, namespace: &str) -> Result<Self, KubeRsError> {
+        let client = client(kubeconfig).await?;
+        be_namespace(&client, namespace).await?;
+        Ok(Self {
+            events: Api::namespaced(client, namespace),
+            namespace: namespace.to_owned(),
+        })
+    }
+
+    pub(crate) async fn create(&self, name: &str) -> Result<(), KubeRsError> {
+        let mut event = Stored {
+            event_time: Some(MicroTime(jiff::Timestamp::UNIX_EPOCH)),
+            action: Some("Test".into()),
+            reason: Some("Tested".into()),
+            type_: Some("Normal".into()),
+            reporting_controller: Some("example.com/controller".into()),
+            reporting_instance: Some("controller-0".into()),
+            regarding: Some(ObjectReference {
+                kind: Some("Pod".into()),
+                name: Some(name.to_owned()),
+                namespace: Some(self.namespace.clone()),
+                ..ObjectReference::default()
+            }),
+            ..Stored::default()
+        };
+        event.metadata.name = Some(name.to_owned());
+        self.events.create(&PostParams::default(), &event).await?;
+        Ok(())
+    }
+}
+
+/// Events written to the source while it is watched, and how often.
+const EVENTS: usize = 30;
+const BETWEEN_EVENTS: Duration = Duration::from_millis(150);
+/// A watch ends after this time, and is resumed.
+const WATCH_SECONDS: u32 = 1;
+/// A slow machine has shown all of them by then.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is wrong with kube-rs's watcher of an archive, while events come to its source.
+pub(crate) async fn follow(source: &Path, archive: &Path) -> Result<Option<String>, KubeRsError> {
+    const WATCHED: &str = "kube-rs-watched";
+    let recorded = Recorded::at(source, WATCHED).await?;
+    let read: Api<Stored> = Api::namespaced(client(archive).await?, WATCHED);
+    let name = |number: usize| format!("event-{number:03}");
+    recorded.create(&name(0)).await?;
+    let watcher = watcher(read, watcher::Config::default().timeout(WATCH_SECONDS));
+    let mut applied = pin!(watcher.default_backoff().applied_objects());
+    let writing = async {
+        for number in 1..EVENTS {
+            sleep(BETWEEN_EVENTS).await;
+            recorded.create(&name(number)).await?;
+        }
+        Ok::<_, KubeRsError>(())
+    };
+    let reading = async {
+        let mut names = Vec::new();
+        while names.len() < EVENTS {
+            match applied.next().await {
+                Some(Ok(event)) => names.extend(event.metadata.name),
+                // It says that a watch ended, and continues by itself.
+                Some(Err(_)) => {}
+                None => break,
+            }
+        }
+        Ok(names)
+    };
+    let Ok(read) = timeout(PATIENCE, async { tokio::try_join!(writing, reading) }).await else {
+        return Ok(Some("not every event came".to_owned()));
+    };
+    let ((), names) = read?;
+    let expected: Vec<String> = (0..EVENTS).map(name).collect();
+    Ok((names != expected).then(|| format!("expected {expected:?}, came {names:?}")))
 }

@@ -17,8 +17,13 @@ use crate::http::{Client, HttpError};
 const PATIENCE: Duration = Duration::from_secs(180);
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
-/// Who is let in, on every server: one who may do everything, one who may do nothing.
-const TOKENS: &str = "admin-token,admin,1,\"system:masters\"\nann-token,ann,2,\"developers\"\n";
+/// Who is let in, on every server: one who may do everything, and two who may do nothing by
+/// themselves.
+pub(crate) const TOKENS: &str = "admin-token,admin,1,\"system:masters\"\nann-token,ann,2,\"developers\"\nfollower-token,follower,3\n";
+
+/// Where kube-apiserver has its keys, within its folder, and the certificate that it shows.
+pub(crate) const KUBE_CERTIFICATES: &str = "certificates";
+pub(crate) const KUBE_CERTIFICATE: &str = "apiserver.crt";
 
 /// Why a server is not there.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +49,8 @@ pub(crate) struct ApiServer {
     pub(crate) client: Client,
     /// For kubectl; its user may do everything.
     pub(crate) kubeconfig: PathBuf,
+    /// The one that a program of ours wrote itself.
+    pub(crate) own_kubeconfig: Option<PathBuf>,
     // Ended and removed when this is dropped.
     process: Child,
     _folder: TempDir,
@@ -109,6 +116,35 @@ impl Etcd {
     }
 }
 
+/// Writes what kube-apiserver needs into the folder that it is started in; the arguments that it
+/// is started with.
+pub(crate) fn kube_arguments(
+    place: &Path,
+    etcd: &str,
+    port: u16,
+) -> Result<Vec<String>, StartError> {
+    let key = rcgen::KeyPair::generate()?;
+    std::fs::write(place.join("accounts.key"), key.serialize_pem())?;
+    std::fs::write(place.join("accounts.pub"), key.public_key_pem())?;
+    std::fs::write(place.join("tokens.csv"), TOKENS)?;
+    let port = port.to_string();
+    let arguments = [
+        ["--etcd-servers", etcd],
+        ["--secure-port", &port],
+        ["--bind-address", "127.0.0.1"],
+        ["--cert-dir", KUBE_CERTIFICATES],
+        ["--token-auth-file", "tokens.csv"],
+        ["--authorization-mode", "RBAC"],
+        ["--service-account-issuer", "https://kubernetes.default.svc"],
+        ["--service-account-key-file", "accounts.pub"],
+        ["--service-account-signing-key-file", "accounts.key"],
+        ["--service-cluster-ip-range", "10.0.0.0/24"],
+    ];
+    let own = arguments.into_iter().flatten();
+    let own = own.chain(["--anonymous-auth=false"]);
+    Ok(own.map(str::to_owned).collect())
+}
+
 impl ApiServer {
     /// The process that serves, while it runs.
     pub(crate) fn process(&self) -> Option<u32> {
@@ -124,32 +160,17 @@ impl ApiServer {
         let folder = tempfile::tempdir()?;
         let place = folder.path();
         let port = free_port();
-        let key = rcgen::KeyPair::generate()?;
-        std::fs::write(place.join("accounts.key"), key.serialize_pem())?;
-        std::fs::write(place.join("accounts.pub"), key.public_key_pem())?;
-        std::fs::write(place.join("tokens.csv"), TOKENS)?;
+        let own = kube_arguments(place, &etcd.url, port)?;
         let log = std::fs::File::create(place.join("log"))?;
         let mut process = spawn(
             program,
             Command::new(program)
                 .current_dir(place)
-                .args([
-                    "--etcd-servers",
-                    &etcd.url,
-                    "--secure-port",
-                    &port.to_string(),
-                ])
-                .args(["--bind-address", "127.0.0.1", "--cert-dir", "certificates"])
-                .args(["--token-auth-file", "tokens.csv", "--anonymous-auth=false"])
-                .args(["--authorization-mode", "RBAC"])
-                .args(["--service-account-issuer", "https://kubernetes.default.svc"])
-                .args(["--service-account-key-file", "accounts.pub"])
-                .args(["--service-account-signing-key-file", "accounts.key"])
-                .args(["--service-cluster-ip-range", "10.0.0.0/24"])
+                .args(own)
                 .args(arguments)
                 .stderr(log),
         )?;
-        let certificate = place.join("certificates/apiserver.crt");
+        let certificate = place.join(KUBE_CERTIFICATES).join(KUBE_CERTIFICATE);
         let address = format!("127.0.0.1:{port}");
         let started = async {
             loop {
@@ -175,6 +196,7 @@ impl ApiServer {
         };
         Ok(Self {
             kubeconfig: write_kubeconfig(place, &address, &certificate)?,
+            own_kubeconfig: None,
             client,
             process,
             _folder: folder,
@@ -186,7 +208,7 @@ impl ApiServer {
         program: &Path,
         arguments: &[&str],
     ) -> Result<Self, StartError> {
-        Self::start_ours(program, "serve", arguments).await
+        Self::start_ours(program, "serve", arguments, true).await
     }
 
     /// Starts `tidings archive` that follows a server, as a mirror of it, and waits until it is
@@ -194,18 +216,46 @@ impl ApiServer {
     pub(crate) async fn start_archive(program: &Path, source: &Self) -> Result<Self, StartError> {
         let kubeconfig = source.kubeconfig.display().to_string();
         let arguments = ["--kubeconfig", &kubeconfig, "--mirror-deletions"];
-        Self::start_ours(program, "archive", &arguments).await
+        Self::start_ours(program, "archive", &arguments, true).await
+    }
+
+    /// The same as two clusters, so that there are two to be told apart.
+    pub(crate) async fn start_archive_twice(
+        program: &Path,
+        source: &Self,
+    ) -> Result<Self, StartError> {
+        let kubeconfig = source.kubeconfig.with_file_name("twice");
+        let text = std::fs::read_to_string(&source.kubeconfig)?;
+        let again = "contexts: [{name: again, context: {cluster: judge, user: admin}}, ";
+        std::fs::write(&kubeconfig, text.replacen("contexts: [", again, 1))?;
+        let kubeconfig = kubeconfig.display().to_string();
+        let contexts = ["--context", "judge", "--context", "again"];
+        let own = ["--kubeconfig", &kubeconfig, "--mirror-deletions"];
+        let arguments: Vec<&str> = own.into_iter().chain(contexts).collect();
+        Self::start_ours(program, "archive", &arguments, true).await
+    }
+
+    /// An archive that asks the followed cluster who its readers are and what they may do, and
+    /// passes on what is not events.
+    pub(crate) async fn start_passing(program: &Path, source: &Self) -> Result<Self, StartError> {
+        let kubeconfig = source.kubeconfig.display().to_string();
+        let access = ["--cluster-access", "--pass-through"];
+        let arguments = ["--kubeconfig", &kubeconfig, access[0], access[1]];
+        Self::start_ours(program, "archive", &arguments, false).await
     }
 
     async fn start_ours(
         program: &Path,
         verb: &str,
         arguments: &[&str],
+        has_tokens: bool,
     ) -> Result<Self, StartError> {
         let folder = tempfile::tempdir()?;
         let place = folder.path();
         let tokens = place.join("tokens.csv");
         std::fs::write(&tokens, TOKENS)?;
+        let tokens = tokens.to_string_lossy();
+        let tokens = ["--token-auth-file", &tokens];
         let data = place.join("data");
         let log = std::fs::File::create(place.join("log"))?;
         let mut process = spawn(
@@ -213,8 +263,7 @@ impl ApiServer {
             Command::new(program)
                 .args([verb, "--secure-port", "0", "--data-dir"])
                 .arg(&data)
-                .arg("--token-auth-file")
-                .arg(&tokens)
+                .args(tokens.iter().filter(|_| has_tokens))
                 .args(arguments)
                 .stdout(Stdio::piped())
                 .stderr(log),
@@ -243,6 +292,7 @@ impl ApiServer {
         Ok(Self {
             client: Client::new(root, &std::fs::read(&certificate)?)?,
             kubeconfig: write_kubeconfig(place, &address, &certificate)?,
+            own_kubeconfig: Some(PathBuf::from(line.trim())),
             process,
             _folder: folder,
         })

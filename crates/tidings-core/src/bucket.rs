@@ -3,7 +3,7 @@
 
 use crate::Monotonic;
 
-/// How fast a bucket fills, and how far.
+/// The rate at which a bucket fills, and its size.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenRate {
     per_second: f64,
@@ -49,15 +49,15 @@ impl TokenBucket {
         }
     }
 
-    /// Takes a token, if there is one. A clock that went back takes nothing away, but what it
-    /// passes again counts again.
+    /// Takes a token, if there is one. If the clock goes back, no tokens are lost, but the repeated
+    /// time fills the bucket again.
     pub fn take(&mut self, rate: TokenRate, now: Monotonic) -> bool {
         const SECOND: i64 = 1_000_000_000;
         let elapsed = now.nanos_since(self.last).max(0);
         let seconds = (elapsed / SECOND) as f64 + (elapsed % SECOND) as f64 / 1e9;
         let tokens = (self.tokens + seconds * rate.per_second).min(rate.burst) - 1.;
-        // A token that is less than a nanosecond away is there: without this, rounding would refuse
-        // one that is due.
+        // A token that is due within a nanosecond counts; otherwise rounding could refuse one that
+        // is due.
         let due = tokens >= 0. || (-tokens / rate.per_second) * 1e9 < 1.;
         let taken = rate.burst >= 1. && due;
         if taken {

@@ -1,7 +1,7 @@
-//! A map that forgets what was used longest ago, bounded by entries and by bytes.
+//! A least-recently-used cache, bounded by entries and by bytes.
 //!
 //! Invariants: after every call `len() <= entries_max` and `bytes <= bytes_max`; `bytes` is the sum
-//! of the weights of what is in it.
+//! of the entries' weights.
 
 use std::hash::BuildHasherDefault;
 
@@ -9,21 +9,20 @@ use lru::LruCache;
 
 use crate::key::{Hashed, Key};
 
-/// How one of a correlator's caches did since it was made.
+/// Statistics of one of a correlator's caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Entries in it now.
+    /// Current entries.
     pub entries: usize,
-    /// About how many bytes these keep in memory. An event that several entries share counts for
-    /// each.
+    /// Approximate bytes of these entries. An event that several entries share counts for each.
     pub bytes: usize,
-    /// Lookups that found something.
+    /// Lookups that found an entry.
     pub hits: u64,
-    /// Lookups that found nothing.
+    /// Lookups that found no entry.
     pub misses: u64,
-    /// Entries that had to go for others. Each means that a repeat may be taken for something new:
-    /// raise the cache's bounds.
+    /// Entries that were evicted. A repeat of an evicted event is treated as new; if this happens
+    /// often, raise the cache's bounds.
     pub evictions: u64,
 }
 
@@ -31,7 +30,7 @@ struct Slot<V> {
     value: V,
     /// Bytes of the entry and its key.
     base: usize,
-    /// Bytes that the value keeps beside these; they may change.
+    /// Further bytes of the value, which may change.
     extra: usize,
 }
 
@@ -46,14 +45,13 @@ pub(crate) struct Cache<V> {
     evictions: u64,
 }
 
-/// What an entry costs beside its key's own size: the list's links and the table's slot.
+/// Bytes of an entry in addition to its key: the list's links and the table's slot.
 const SLOT_BYTES: usize = 48;
 
 impl<V> Cache<V> {
     pub(crate) fn new(entries_max: usize, bytes_max: usize) -> Self {
         Self {
-            // Unbounded as far as `lru` goes: it would reserve room for all entries at once, and it
-            // knows no bytes.
+            // Unbounded in `lru`, which would allocate its maximum at once and cannot count bytes.
             slots: LruCache::unbounded_with_hasher(BuildHasherDefault::default()),
             entries_max,
             bytes_max,
@@ -64,7 +62,7 @@ impl<V> Cache<V> {
         }
     }
 
-    /// What is kept under `key`, which is now the last to be forgotten.
+    /// The value of `key`, which becomes the most recently used.
     pub(crate) fn get(&mut self, key: &Key) -> Option<&mut V> {
         let slot = self.slots.get_mut(key);
         if slot.is_some() {
@@ -75,19 +73,19 @@ impl<V> Cache<V> {
         slot.map(|slot| &mut slot.value)
     }
 
-    /// What is kept under `key`, with no effect on what is forgotten first.
+    /// The value of `key`, without marking it as used.
     pub(crate) fn peek(&mut self, key: &Key) -> Option<&mut V> {
         self.slots.peek_mut(key).map(|slot| &mut slot.value)
     }
 
-    /// Keeps `value` under `key` in place of what was there, and forgets what is too much. `extra`
-    /// is how many bytes the value keeps in memory beside itself and its key.
+    /// Inserts or replaces the value of `key`, and evicts what exceeds the bounds. `extra` is the
+    /// value's bytes on the heap.
     pub(crate) fn put(&mut self, key: Key, value: V, extra: usize) {
         self.insert(key, value, extra);
         self.trim();
     }
 
-    /// The same, but what is too much stays until it is taken by [`Cache::pop_excess`].
+    /// The same without eviction; call [`Cache::pop_excess`].
     pub(crate) fn insert(&mut self, key: Key, value: V, extra: usize) {
         let base = SLOT_BYTES + size_of::<Slot<V>>() + key.size();
         self.bytes += base + extra;
@@ -96,21 +94,21 @@ impl<V> Cache<V> {
         }
     }
 
-    /// Takes out what is kept under `key`.
+    /// Removes the entry of `key`.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<V> {
         let slot = self.slots.pop(key)?;
         self.bytes -= slot.base + slot.extra;
         Some(slot.value)
     }
 
-    /// Takes out what was used longest ago.
+    /// Removes the least recently used entry.
     pub(crate) fn pop(&mut self) -> Option<(Key, V)> {
         let (key, slot) = self.slots.pop_lru()?;
         self.bytes -= slot.base + slot.extra;
         Some((key, slot.value))
     }
 
-    /// Takes out what was used longest ago, if there is too much.
+    /// Removes the least recently used entry, if the bounds are exceeded.
     pub(crate) fn pop_excess(&mut self) -> Option<(Key, V)> {
         if self.slots.len() <= self.entries_max && self.bytes <= self.bytes_max {
             return None;
@@ -124,14 +122,13 @@ impl<V> Cache<V> {
         self.slots.iter().map(|(key, _)| key.clone()).collect()
     }
 
-    /// Notes how many bytes the value under `key` keeps now beside itself and its key, and forgets
-    /// what is too much.
+    /// Updates the value's bytes on the heap, and evicts what exceeds the bounds.
     pub(crate) fn weigh(&mut self, key: &Key, extra: usize) {
         self.reweigh(key, extra);
         self.trim();
     }
 
-    /// The same, but what is too much stays until it is taken by [`Cache::pop_excess`].
+    /// The same without eviction; call [`Cache::pop_excess`].
     pub(crate) fn reweigh(&mut self, key: &Key, extra: usize) {
         if let Some(slot) = self.slots.peek_mut(key) {
             self.bytes = self.bytes - slot.extra + extra;

@@ -1,51 +1,48 @@
-//! What the caller of a recorder sends along with an event: nothing that is written, and nothing
-//! that makes two events differ.
+//! A value that the caller attaches to an event. It is not written, and not compared.
 
 use std::any::Any;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-/// Something that travels with one event, from the recorder to what becomes of it: a tracing span,
-/// a caller that waits for it.
+/// A value that stays with an event until its outcome is known, such as a tracing span, or a caller
+/// that waits for the outcome.
 ///
-/// It is never written, and no part of any key. What keeps an event for longer than its write keeps
-/// it without its context (a correlator's cache), or with what has to be kept of it (an open
-/// series: [`EventContext::kept`]).
+/// It is never written, and not part of any key. A correlator's cache, which keeps an event for
+/// longer than its write, drops the context; an open series keeps [`EventContext::kept`].
 ///
-/// Its maker finds its own type again by upcasting to [`Any`].
+/// The maker gets its own type back by upcasting to [`Any`].
 pub trait EventContext: Any + Send + Sync {
-    /// Whether a caller waits for the outcome of this event. It is then written at once
-    /// and by itself: a series does not hold it back, and no later event is written in its place.
+    /// Whether a caller waits for the outcome of this event. It is then written at once and by
+    /// itself: a series does not delay it, and no later event replaces it.
     fn is_awaited(&self) -> bool {
         false
     }
 
-    /// Whether an earlier process may have created this very event: a create that finds its name
-    /// taken is then done.
+    /// Whether an earlier process may have created this event: then a create that finds its name
+    /// taken has succeeded.
     fn may_be_written(&self) -> bool {
         false
     }
 
-    /// The same for mere readers of the event: without the waiting caller. Asked only of one that
-    /// [is awaited](EventContext::is_awaited). Default: nothing.
+    /// The context for watchers that do not write the event, without the waiting caller. Called
+    /// only if it [is awaited](EventContext::is_awaited). Default: no context.
     fn unawaited(&self) -> Option<Arc<dyn EventContext>> {
         None
     }
 
-    /// What has to be kept of it with an event that is only counted for now, and written with a
-    /// later one: perhaps in half an hour. Who has to be told what becomes of the event belongs
-    /// there; what holds other things in memory, as a span does, does not. Default: nothing.
+    /// The part to keep with an event that is only counted now and written with a later one,
+    /// perhaps in half an hour. It should include whatever needs the event's outcome, but nothing
+    /// that holds other memory, such as a span. Default: nothing.
     fn kept(&self) -> Option<Arc<dyn EventContext>> {
         None
     }
 
-    /// The event of `earlier` is written with this one: takes over whatever has to be told what
-    /// becomes of it.
+    /// The event of `earlier` is written with this one: takes over whatever needs its outcome.
     fn absorb(&self, _earlier: &dyn EventContext) {}
 }
 
-/// `later`, which answers for `earlier` from now on.
+/// `later`, with whatever needs the outcome of `earlier`.
 pub(crate) fn absorb(
     later: &mut Option<Arc<dyn EventContext>>,
     earlier: Option<&Arc<dyn EventContext>>,
@@ -57,7 +54,7 @@ pub(crate) fn absorb(
     }
 }
 
-/// A shared context that can be left out of comparisons and prints.
+/// A shared context that is ignored in comparisons and `Debug`.
 #[derive(Clone)]
 pub(crate) struct SharedContext(pub(crate) Arc<dyn EventContext>);
 
@@ -67,8 +64,7 @@ impl fmt::Debug for SharedContext {
     }
 }
 
-// A context is only handed on here. What makes it is to keep it whole over a panic, so that events
-// stay what they were without one.
+// A context is only passed on here; its maker has to keep it consistent over a panic.
 impl UnwindSafe for SharedContext {}
 impl RefUnwindSafe for SharedContext {}
 

@@ -1,9 +1,9 @@
-//! One stored event, two API shapes: the names its fields carry in core/v1 and in events.k8s.io/v1.
+//! Conversion of an event's JSON between core/v1 and events.k8s.io/v1.
 //!
-//! The two shapes hold the same values under different names (Kubernetes'
-//! `pkg/apis/events/v1/conversion.go`), so converting JSON is renaming at the top level and nothing
-//! else: every value, known to this library or not, stays as it was. events.k8s.io/v1beta1 has the
-//! names of events.k8s.io/v1.
+//! Both versions have the same values under different names (Kubernetes'
+//! `pkg/apis/events/v1/conversion.go`), so conversion only renames top-level members: every value,
+//! known to this library or not, is unchanged. events.k8s.io/v1beta1 has the names of
+//! events.k8s.io/v1.
 
 use serde_json::{Map, Value};
 
@@ -21,11 +21,11 @@ pub fn renamed_fields() -> impl Iterator<Item = (&'static str, &'static str)> + 
     pairs.filter(|(core, events)| core != events)
 }
 
-/// Why an event's JSON could not be converted; the event is left as it was.
+/// Why an event's JSON could not be converted. The event is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// Both names of one field are there, and only one of the two values could be kept.
+    /// A field is present under both names, and only one value could be kept.
     #[error("has both {from} and {to}, which are the same field in events.k8s.io/v1 and core/v1")]
     BothNames {
         /// The name in the shape converted from.
@@ -50,7 +50,7 @@ pub enum ConvertError {
 ///
 /// # Errors
 ///
-/// [`ConvertError::BothNames`] when a field is there under both names.
+/// [`ConvertError::BothNames`] if a field is present under both names.
 pub fn to_core_v1(event: &mut Map<String, Value>) -> Result<(), ConvertError> {
     rename(event, renamed_fields().map(|(core, events)| (events, core)))?;
     event.insert("apiVersion".to_owned(), "v1".into());
@@ -63,7 +63,7 @@ pub fn to_core_v1(event: &mut Map<String, Value>) -> Result<(), ConvertError> {
 ///
 /// # Errors
 ///
-/// [`ConvertError::BothNames`] when a field is there under both names.
+/// [`ConvertError::BothNames`] if a field is present under both names.
 pub fn to_events_v1(event: &mut Map<String, Value>) -> Result<(), ConvertError> {
     rename(event, renamed_fields())?;
     event.insert("apiVersion".to_owned(), "events.k8s.io/v1".into());
@@ -75,7 +75,7 @@ fn rename(
     event: &mut Map<String, Value>,
     names: impl Iterator<Item = (&'static str, &'static str)> + Clone,
 ) -> Result<(), ConvertError> {
-    // Looked at as a whole first: a refused event is left untouched.
+    // Check all fields first, so that a refused event is unchanged.
     for (from, to) in names.clone() {
         if event.contains_key(from) && event.contains_key(to) {
             return Err(ConvertError::BothNames { from, to });

@@ -1,5 +1,5 @@
-//! An event on its way from a recorder to a sink: small, shared, immutable, and a wire type only
-//! for those who ask.
+//! An event between recorder and sink: small, shared and immutable, converted to the wire type on
+//! request.
 //!
 //! Invariant: an event never changes after it was made. What correlation adds (a count, the name of
 //! the first occurrence, a combined message) lives beside it, in [`Occurrence`](crate::Occurrence).
@@ -26,7 +26,7 @@ use crate::{EventName, EventSource, NameStamps, Reference};
 /// requests beyond 3 MiB, and a character may take six bytes in JSON.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
 
-/// The longest reason and action, in bytes: words for programs to look for.
+/// The longest reason and action, in bytes: these are words for programs.
 const WORD_BYTES_MAX: usize = 1024;
 
 /// How many of the texts, in packed order, are: type.
@@ -78,8 +78,8 @@ impl std::str::FromStr for EventType {
     }
 }
 
-/// Where events about cluster-scoped objects (nodes, namespaces, …) go: an event itself always lies
-/// in a namespace.
+/// The namespace of events about cluster-scoped objects (nodes, namespaces, …), as an event always
+/// has a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClusterScopedNamespace {
     /// `default`, as client-go does.
@@ -95,11 +95,11 @@ pub enum ClusterScopedNamespace {
     Fixed(FixedNamespace),
 }
 
-/// A namespace that can exist, for [`ClusterScopedNamespace::Fixed`].
+/// A valid namespace, for [`ClusterScopedNamespace::Fixed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedNamespace(Arc<str>);
 
-/// A namespace that cannot exist.
+/// An invalid namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no namespace can be called {0:?}: at most 63 lower-case letters, digits and '-', starting and ending with a letter or digit"
@@ -110,7 +110,7 @@ impl ClusterScopedNamespace {
     /// Events about cluster-scoped objects go to `namespace`. The API server accepts this of an
     /// event whose `involvedObject` names that namespace too, so it does; `kubectl describe` of the
     /// object, which looks for events about an object without a namespace, will not find them.
-    /// `default` and `kube-system` need no such thing and are the same as the variants for them.
+    /// `default` and `kube-system` are the same as the variants for them.
     ///
     /// # Errors
     ///
@@ -127,12 +127,12 @@ impl ClusterScopedNamespace {
     }
 }
 
-/// What a new event is made of.
+/// The fields of a new event.
 #[derive(Clone, Copy)]
 pub struct NewEvent<'a> {
-    /// Who reports it.
+    /// The reporting component and host.
     pub source: &'a EventSource,
-    /// What it is about.
+    /// The object that it is about.
     pub regarding: &'a Reference,
     /// A second object that takes part.
     pub related: Option<&'a Reference>,
@@ -140,15 +140,15 @@ pub struct NewEvent<'a> {
     pub event_type: EventType,
     /// Why it happened: a short word in CamelCase that programs may look for.
     pub reason: &'a str,
-    /// What was done or failed; empty for none.
+    /// The action that was taken or failed; may be empty.
     pub action: &'a str,
-    /// What a person should read. Written once, straight into the event.
+    /// The text for people. Formatted once, directly into the event.
     pub message: &'a dyn fmt::Display,
     /// Annotations of the event object.
     pub annotations: Option<&'a Arc<BTreeMap<String, String>>>,
     /// Labels of the event object.
     pub labels: Option<&'a Arc<BTreeMap<String, String>>>,
-    /// Where the event goes when `regarding` names no namespace.
+    /// The event's namespace if `regarding` has no namespace.
     pub cluster_scoped_namespace: &'a ClusterScopedNamespace,
     /// Texts longer than this many bytes are cut on a character boundary and end in
     /// [`TRUNCATION_MARKER`]. Reason and action are cut at 1,024 bytes in any case.
@@ -174,7 +174,7 @@ struct Fields {
     extras: Option<Box<Extras>>,
 }
 
-/// What few events have.
+/// Rare fields.
 #[derive(Clone, Default)]
 struct Extras {
     /// `None`: the namespace of `regarding`.
@@ -186,7 +186,7 @@ struct Extras {
     event_time: Option<Timestamp>,
     /// The wire event this was made from: it may have more than the fields above.
     wire: Option<Box<v1::Event>>,
-    /// What the caller sent along.
+    /// The caller's context.
     context: Option<SharedContext>,
 }
 
@@ -225,9 +225,9 @@ impl Extras {
 impl Event {
     /// Makes an event that happened at `at`: count 1, first and last seen then, named by `names`.
     ///
-    /// What client-go's `recorderImpl.makeEvent` does, but the API server accepts the result: texts
-    /// that are too long are cut, and labels and annotations it would refuse are left out, which
-    /// [`OMITTED_ANNOTATION`](crate::OMITTED_ANNOTATION) then says.
+    /// Like client-go's `recorderImpl.makeEvent`, but the API server always accepts the result:
+    /// long texts are cut, and invalid labels and annotations are omitted and listed in
+    /// [`OMITTED_ANNOTATION`](crate::OMITTED_ANNOTATION).
     pub fn new(new: &NewEvent<'_>, names: &NameStamps, at: Timestamp) -> Self {
         Self::past(new, names, at, at)
     }
@@ -452,7 +452,7 @@ impl Event {
         self.having_context(Some(SharedContext(context)))
     }
 
-    /// What the caller sent along.
+    /// The caller's context.
     pub fn context(&self) -> Option<&Arc<dyn EventContext>> {
         let context = self.extras()?.context.as_ref()?;
         Some(&context.0)
@@ -518,12 +518,12 @@ impl Event {
             .unwrap_or_else(|| self.0.regarding.namespace())
     }
 
-    /// Who reports it.
+    /// The reporting component and host.
     pub fn source(&self) -> &EventSource {
         &self.0.source
     }
 
-    /// What it is about: `involvedObject` of core/v1, `regarding` of events.k8s.io/v1.
+    /// The object it is about: `involvedObject` of core/v1, `regarding` of events.k8s.io/v1.
     pub fn regarding(&self) -> &Reference {
         &self.0.regarding
     }
@@ -543,12 +543,12 @@ impl Event {
         self.0.text.get(1)
     }
 
-    /// What a person should read: `message` of core/v1, `note` of events.k8s.io/v1.
+    /// The text for people: `message` of core/v1, `note` of events.k8s.io/v1.
     pub fn message(&self) -> &str {
         self.0.text.get(2)
     }
 
-    /// What was done or failed; empty for none.
+    /// The action that was taken or failed; may be empty.
     pub fn action(&self) -> &str {
         self.0.text.get(3)
     }
@@ -578,7 +578,7 @@ impl Event {
         self.extras()?.event_time
     }
 
-    /// How often it was seen.
+    /// The number of times it was seen.
     pub fn count(&self) -> i32 {
         self.0.count
     }

@@ -1,8 +1,8 @@
-//! What keeps an event from being refused: texts cut, names made valid, and labels and annotations
-//! the API server would refuse left out.
+//! Changes that prevent the API server from refusing an event: texts are cut, names are made valid,
+//! and invalid labels and annotations are omitted.
 //!
-//! An event is never lost for what is wrong with a part of it, and what was left out or cut can be
-//! seen on it. The rules are those of [`validate`](crate::validate): lenient for events without an
+//! An event is never lost because a part of it is invalid, and the event shows what was omitted or
+//! cut. The rules are those of [`validate`](crate::validate): lenient for events without an
 //! `eventTime`, strict for those with one.
 
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use crate::validate::{
     ANNOTATIONS_BYTES_MAX, LABEL_BYTES_MAX, WORD_BYTES_MAX, check_label_value, check_qualified_name,
 };
 
-/// What a text that had to be cut ends in.
+/// The end of a text that was cut.
 pub const TRUNCATION_MARKER: &str = "…(truncated)";
 
 /// The annotation that lists labels and annotations left out because the API server would have
@@ -25,19 +25,19 @@ pub const OMITTED_ANNOTATION: &str = "tidings/omitted";
 /// The longest value of [`OMITTED_ANNOTATION`], in bytes.
 const OMITTED_BYTES_MAX: usize = 1024;
 
-/// What stands where the strict rules want a word and there is none.
+/// The word for a missing one that the strict rules require.
 const UNNAMED: &str = "unspecified";
 
 /// Labels and annotations by name.
 type Map = Arc<BTreeMap<String, String>>;
 
-/// `text`, or a word in its place.
+/// `text`, or [`UNNAMED`] if it is empty.
 pub(crate) fn non_empty(text: &str) -> &str {
     if text.is_empty() { UNNAMED } else { text }
 }
 
-/// The same reporter as the strict rules want it: a qualified name for a controller, and an
-/// instance. What it reports as its source stays.
+/// The same reporter, valid under the strict rules: its controller is a qualified name, and it has
+/// an instance. Its source component and host stay.
 pub(crate) fn strict_source(source: &EventSource) -> EventSource {
     let controller = [source.reporting_controller(), source.source_component()]
         .into_iter()
@@ -59,7 +59,7 @@ pub(crate) fn strict_source(source: &EventSource) -> EventSource {
     }
 }
 
-/// A qualified name as much like `name` as can be.
+/// The qualified name closest to `name`: invalid characters become dashes.
 fn qualified(name: &str) -> String {
     let mut valid: String = name
         .chars()
@@ -84,8 +84,8 @@ pub(crate) fn cut(text: &str, bytes_max: usize) -> Cow<'_, str> {
     Cow::Owned([text.get(..keep).unwrap_or_default(), TRUNCATION_MARKER].concat())
 }
 
-/// Labels and annotations that the API server accepts: those given, as long as they all are;
-/// otherwise those of them that it does, and [`OMITTED_ANNOTATION`] with the keys of the others.
+/// The labels and annotations that the API server accepts. If it refuses any,
+/// [`OMITTED_ANNOTATION`] lists their keys.
 pub(crate) fn accepted_metadata(
     labels: Option<&Map>,
     annotations: Option<&Map>,
@@ -153,7 +153,7 @@ mod tests {
         TEXT_BYTES_MAX,
     };
 
-    /// What the API server says to the event, in its own words.
+    /// The API server's complaints about the event.
     fn complaints(event: &Event) -> Vec<String> {
         let regarding = event.regarding().fields();
         let name = event.name();

@@ -1,5 +1,4 @@
-//! Which field selector finds the events about an object: client-go's
-//! `tools/events.GetFieldSelector`.
+//! Field selectors for the events about an object: client-go's `tools/events.GetFieldSelector`.
 
 use std::fmt::Write;
 

@@ -1,17 +1,17 @@
-//! What an event is made of, as data: every field of both API versions with its names, number,
-//! kind and the rules of writing and merging it.
+//! The fields of an event as data: every field of both API versions, with its names, number, type,
+//! and the rules for writing and merging it.
 //!
-//! The rows are stated once, in `fields/rows.rs`. A field that is added there is read and written
-//! in every form.
+//! The rows are in `fields/rows.rs`, and nowhere else. A field that is added there is read and
+//! written in every form.
 
 mod rows;
 
 /// An object type in one API version.
 #[derive(Debug)]
 pub struct Type {
-    /// What Go's struct is called.
+    /// The name of Go's struct.
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// A description, in a sentence.
     pub about: &'static str,
     /// Whether it is owned as a whole (`x-kubernetes-map-type: atomic`), not field by field.
     pub atomic: bool,
@@ -30,15 +30,15 @@ pub struct Field {
     pub number: u32,
     /// The number of the same field in core/v1, which is what is stored.
     pub stored: u32,
-    /// What it holds.
+    /// The type of its value.
     pub kind: Kind,
     /// When it is written.
     pub rule: Rule,
-    /// What it is for, in a sentence.
+    /// A description, in a sentence.
     pub what: &'static str,
 }
 
-/// What a field holds.
+/// The type of a field's value.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// A string.
@@ -55,13 +55,13 @@ pub enum Kind {
     MicroTime,
     /// Strings by name.
     Map,
-    /// A list of strings in which none is twice.
+    /// A set of strings.
     Set,
     /// Any JSON.
     Json,
     /// An object.
     Object(&'static Type),
-    /// A list of objects, told apart by the named field; without one the list is owned as a whole.
+    /// A list of objects with the named key field; without a key, the list is owned as a whole.
     List(&'static Type, Option<&'static str>),
 }
 
@@ -70,7 +70,7 @@ pub enum Kind {
 pub enum Rule {
     /// Always, and OpenAPI declares it required.
     Required,
-    /// Always, if it is empty as `""`, `{}` or `null`.
+    /// Always; if it is empty, as `""`, `{}` or `null`.
     Always,
     /// Unless it is empty.
     Omitted,
@@ -97,7 +97,7 @@ impl Type {
         around.field(last.as_ref())
     }
 
-    /// The number of a field that is known to be there; 0 if it is not.
+    /// The number of the field of this name; 0 if there is no such field.
     pub const fn number(&self, name: &str) -> u32 {
         let mut at = 0;
         while at < self.fields.len() {

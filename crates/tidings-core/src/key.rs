@@ -1,10 +1,10 @@
-//! What makes two events the same: a comparison of typed fields, never of strings joined together.
+//! Keys, which define when two events are the same: by typed fields, never by joined strings.
 //!
-//! A [`Projection`] says which fields of an event take part, a [`Key`] is an event seen through
-//! one. A key holds the shared event itself, so it costs no allocation; its hash is computed once,
-//! and two keys are equal only if every field that takes part is equal. client-go joins the fields
-//! into one string without a separator (`getEventKey`, `getSpamKey`,
-//! `EventAggregatorByReasonFunc`), so that different events can share a key.
+//! A [`Projection`] selects fields of an event; a [`Key`] is an event together with a projection. A
+//! key holds the shared event itself, so it needs no allocation; its hash is computed once, and two
+//! keys are equal only if all selected fields are equal. client-go joins the fields into one string
+//! without a separator (`getEventKey`, `getSpamKey`, `EventAggregatorByReasonFunc`), so that
+//! different events can share a key.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use crate::reference::{ALL_FIELDS, OBJECT_FIELDS, PART_FIELDS};
 use crate::source::{COMPONENT_FIELDS, REPORTING_FIELDS};
 use crate::{Event, Reference};
 
-/// Which fields of an event count: the number of leading ones in each packed group, and others.
+/// The selected fields of an event: the number of leading fields in each packed group, and others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Projection {
-    /// Of the source: component, host | reportingController, reportingInstance.
+    /// Fields of the source: component, host | reportingController, reportingInstance.
     source: u8,
-    /// Of the object it is about: kind, namespace, name, uid, apiVersion | fieldPath |
+    /// Fields of the regarding object: kind, namespace, name, uid, apiVersion | fieldPath |
     /// resourceVersion. The last only in client-go's series: an object that was updated is still
     /// the same object.
     regarding: u8,
-    /// Of the texts: type | reason | message | action.
+    /// Texts: type | reason | message | action.
     text: u8,
-    /// The action, also where the message does not count.
+    /// Whether the action is compared even where the message is not.
     action: bool,
-    /// The namespace the event itself lies in.
+    /// Whether the namespace of the event itself is compared.
     namespace: bool,
-    /// Of the second object, as of the first.
+    /// Fields of the related object, in the same order.
     related: u8,
 }
 
-/// Nothing of the event: keys made of a text only.
+/// No field of the event: keys that consist of a text only.
 const NOTHING: Projection = Projection {
     source: 0,
     regarding: 0,
@@ -55,8 +55,7 @@ impl Projection {
         ..NOTHING
     };
 
-    /// The same event again: everything a reader would see differ, but for when it happened and its
-    /// annotations and labels.
+    /// The same event again: all fields that a reader sees, except times, annotations and labels.
     pub(crate) const REPEAT: Self = Self {
         source: REPORTING_FIELDS as u8,
         regarding: PART_FIELDS as u8,
@@ -66,7 +65,7 @@ impl Projection {
         ..NOTHING
     };
 
-    /// Events of one series: everything but the note, when it happened, and annotations and labels.
+    /// Events of one series: all fields except the note, times, annotations and labels.
     pub(crate) const SERIES: Self = Self {
         source: REPORTING_FIELDS as u8,
         regarding: PART_FIELDS as u8,
@@ -123,7 +122,7 @@ impl Projection {
     pub(crate) const CLIENT_GO_CUSTOM: Self = NOTHING;
 
     fn hash(self, event: &Event, state: &mut impl Hasher) {
-        // The projection takes part: keys of different kinds live in one cache.
+        // The projection is compared too: keys of different kinds share one cache.
         Hash::hash(&self, state);
         if self.source > 0 {
             event.source().hash_prefix(usize::from(self.source), state);
@@ -167,8 +166,7 @@ impl Projection {
     }
 }
 
-/// Makes keys whose hashes cannot be foreseen by the authors of messages, as long as the seed
-/// cannot.
+/// Makes keys whose hashes the authors of messages cannot predict unless they know the seed.
 pub(crate) struct Keys(FixedState);
 
 impl Keys {
@@ -181,7 +179,7 @@ impl Keys {
         self.make(event, projection, None)
     }
 
-    /// `event` seen through `projection` and through what a function of the user's made of it.
+    /// `event` seen through `projection`, and the text that a function of the user returned for it.
     pub(crate) fn custom(&self, event: &Event, projection: Projection, text: String) -> Key {
         self.make(event, projection, Some(text.into()))
     }
@@ -199,7 +197,7 @@ impl Keys {
     }
 }
 
-/// An event as far as it matters for one question, hashed. Cloning it copies pointers.
+/// The selected fields of an event, with their hash. Cloning it copies pointers.
 #[derive(Clone)]
 pub(crate) struct Key {
     hash: u64,
@@ -209,12 +207,12 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// About how many bytes of memory a cache keeps alive by holding this key.
+    /// Approximate bytes of memory that a cache keeps alive by holding this key.
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>() + self.event.size() + self.text.as_ref().map_or(0, |text| text.len())
     }
 
-    /// The same key, kept by `event`, which is equal as far as the key goes.
+    /// The same key, held by `event`, whose selected fields are equal.
     pub(crate) fn kept_by(&self, event: &Event) -> Self {
         Self {
             event: event.clone(),
@@ -222,7 +220,7 @@ impl Key {
         }
     }
 
-    /// How many bytes `event` takes where this key is kept already: none if it is the key's own.
+    /// The bytes that `event` takes in addition to this key: 0 if it is the key's own event.
     pub(crate) fn size_beside(&self, event: &Event) -> usize {
         if self.event.is_same(event) {
             0
@@ -249,7 +247,7 @@ impl Hash for Key {
     }
 }
 
-/// Takes the hash that a [`Key`] already has.
+/// Returns the hash that a [`Key`] already has.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Hashed(u64);
 
@@ -259,7 +257,7 @@ impl Hasher for Hashed {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // Not used by `Key`; right for any input all the same.
+        // Not used by `Key`, but correct for any input.
         for byte in bytes {
             self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
         }

@@ -23,6 +23,7 @@ pub mod fields;
 mod key;
 mod name;
 mod outcome;
+mod ownership;
 mod packed;
 mod patch;
 mod recorded;
@@ -54,6 +55,7 @@ pub use field_selector::{EventApi, field_selector};
 pub use key::CountKey;
 pub use name::{EventName, NameStamps};
 pub use outcome::{DropCause, DropCounts, Fate};
+pub use ownership::{Told, is_named_after, possible_owners, told_of};
 pub use reference::{Reference, ReferenceFields};
 pub use retry::{
     Backoff, RetryClass, RetryPolicy, StatusErrors, StatusFailure, WriteError, WriteErrorKind,

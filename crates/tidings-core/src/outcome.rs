@@ -1,8 +1,8 @@
-//! What became of an event: delivered, merged into another write, dropped for a named cause, or
+//! The outcome of an event: delivered, merged into another write, dropped for a named cause, or
 //! still pending.
 //!
 //! Invariant, for every machine that reports fates: offered = delivered + aggregated + dropped +
-//! pending. A loss without a cause does not exist.
+//! pending. Every loss has a cause.
 
 use std::fmt;
 
@@ -32,49 +32,46 @@ macro_rules! drop_causes {
 }
 
 drop_causes! {
-    /// A bounded queue had no room left, in events or in bytes.
+    /// A bounded queue was full, in events or in bytes.
     QueueFull = "queue_full",
     /// The correlator's spam filter had no token left for events like it.
     SpamFiltered = "spam_filtered",
     /// The object it is about could not be referred to.
     InvalidReference = "invalid_reference",
-    /// It was no acceptable event: an unknown type, for example; or what lay on disk of it was
-    /// damaged.
+    /// The event was invalid (an unknown type, for example), or its record on disk was damaged.
     InvalidEvent = "invalid_event",
     /// It was recorded after shutdown.
     Stopped = "stopped",
-    /// What was to take it is gone without having been stopped: the tokio runtime it was started in
-    /// has ended, or no thread could be started for it.
+    /// The watcher ended without having been stopped: its tokio runtime has ended, or no thread
+    /// could be started for it.
     RuntimeGone = "runtime_gone",
-    /// It alone is larger than the queue, or than the server accepts (413).
+    /// The event is larger than the queue, or than the server accepts (413).
     TooLarge = "too_large",
-    /// The sink could not make a request of it (a namespace it may not write to, for example).
+    /// The sink could not make a request for it (a namespace it may not write to, for example).
     InvalidRequest = "invalid_request",
-    /// The server holds an event of that name which this delivery did not write (409
-    /// `AlreadyExists`).
+    /// The server has an event of that name that this delivery did not write (409 `AlreadyExists`).
     AlreadyExists = "already_exists",
     /// Its namespace is being deleted (403 with the cause `NamespaceTerminating`).
     NamespaceTerminating = "namespace_terminating",
     /// The server found it malformed (400 or 422).
     RejectedInvalid = "rejected_invalid",
-    /// The server did not accept the credentials (401), also not after the tries that token
-    /// rotation is given.
+    /// The server did not accept the credentials (401), even after the retries for token rotation.
     RejectedUnauthorized = "rejected_unauthorized",
     /// The credentials may not write events there (403).
     RejectedForbidden = "rejected_forbidden",
-    /// The namespace does not exist, or the server knows no events (404 to a create).
+    /// The namespace does not exist, or the server does not serve events (404 to a create).
     RejectedNotFound = "rejected_not_found",
-    /// The server takes no more events like it for now (429 of EventRateLimit), also not at the
-    /// last of a few tries.
+    /// The server accepts no more such events for now (429 of EventRateLimit), even after a few
+    /// retries.
     RateLimited = "rate_limited",
-    /// Any other refusal that trying again does not change.
+    /// Any other refusal that a retry does not change.
     RejectedOther = "rejected_other",
-    /// Every try failed in a way that another try might have mended.
+    /// All retries failed.
     RetriesExhausted = "retries_exhausted",
 }
 
 impl DropCause {
-    /// Whether this happens in a healthy cluster and deserves no more than a debug line: client-go
+    /// Whether this happens in a healthy cluster, and so is logged only at debug level. client-go
     /// logs the same two at verbosity 5.
     pub const fn is_benign(self) -> bool {
         matches!(self, Self::AlreadyExists | Self::NamespaceTerminating)
@@ -115,12 +112,12 @@ impl DropCounts {
         }
     }
 
-    /// How many were dropped for `cause`.
+    /// The number of events dropped for `cause`.
     pub fn get(&self, cause: DropCause) -> u64 {
         self.0.get(cause as usize).copied().unwrap_or(0)
     }
 
-    /// How many were dropped altogether.
+    /// The number of all dropped events.
     pub fn total(&self) -> u64 {
         self.0
             .iter()
@@ -148,17 +145,17 @@ impl fmt::Display for DropCounts {
     }
 }
 
-/// What became of one event offered to a [`Delivery`](crate::Delivery).
+/// The outcome of an event that was offered to a [`Delivery`](crate::Delivery).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The sink took it.
     Delivered,
-    /// A later event of the same key carries all it had to say (counts and timestamps are
-    /// absolute), and goes out in its place.
+    /// A later event of the same key, which has all its information (counts and timestamps are
+    /// absolute), is sent in its place.
     Aggregated,
     /// It was given up.
     Dropped(DropCause),
-    /// Delivery was abandoned while it was still waiting, or being written.
+    /// The delivery was abandoned while the event was waiting or being written.
     Pending,
 }
 

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// How much of an allocation may stay unused.
+/// Maximum unused bytes of an allocation.
 const SLACK_BYTES_MAX: usize = 64;
 
 /// `N` strings, one after the other.

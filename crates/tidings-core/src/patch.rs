@@ -1,5 +1,5 @@
-//! What a repeat changes in the stored event: a strategic merge patch with absolute values, so that
-//! a later one makes an earlier one needless.
+//! The patch of a repeat: a strategic merge patch with absolute values, so that a later one
+//! replaces an earlier one.
 //!
 //! client-go makes it by comparing the event with a copy of it whose count is 0, whose message is
 //! empty and whose last timestamp is the Unix epoch (`eventLogger.eventObserve`); what follows from
@@ -21,15 +21,15 @@ impl Occurrence {
         self.patch_of("")
     }
 
-    /// The same for a stored event of this resourceVersion: the server refuses it with 409 if the
-    /// event has been changed since, so that a patch that arrives late undoes none that was written
-    /// after it. `None` for an event that is patched as client-go does, which names no version.
+    /// The same, for a stored event of this resourceVersion: the server refuses it with 409 if the
+    /// event has changed since, so that a late patch does not undo a later one. `None` for an event
+    /// that is patched as client-go does, without a version.
     pub fn patch_body_of_version(&self, resource_version: &str) -> Option<Vec<u8>> {
         self.has_versioned_patch()
             .then(|| self.patch_of(resource_version))
     }
 
-    /// Whether [`Occurrence::patch_body_of_version`] makes one.
+    /// Whether [`Occurrence::patch_body_of_version`] returns a patch.
     pub fn has_versioned_patch(&self) -> bool {
         matches!(
             self.patch_form(),
@@ -48,7 +48,7 @@ impl Occurrence {
 }
 
 /// The patch that client-go sends: count, last timestamp and message, each only where it differs
-/// from 0, the epoch and nothing.
+/// from 0, the epoch or the empty text.
 fn client_go(occurrence: &Occurrence) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + occurrence.message().len());
     write_members(&mut out, |o| {
@@ -60,8 +60,8 @@ fn client_go(occurrence: &Occurrence) -> Vec<u8> {
             o.time("lastTimestamp", last.and_then(set));
         }
         o.optional("message", occurrence.message());
-        // Comparing sorts the one side's finalizers and not the other's, and so finds a new order
-        // in any that were not sorted.
+        // The comparison sorts the finalizers of one side only, so that unsorted finalizers appear
+        // to be reordered.
         let finalizers = occurrence.event().finalizers();
         if !finalizers.is_sorted() {
             o.object("metadata", |o| {
@@ -74,8 +74,8 @@ fn client_go(occurrence: &Occurrence) -> Vec<u8> {
     out
 }
 
-/// The same, but a time that is not set changes nothing, and annotations and labels that differ
-/// from the stored ones come along. Of the stored event's version, unless that is empty.
+/// The same, but an unset time changes nothing, and annotations and labels that differ from the
+/// stored ones are included. Names the stored event's version, unless that is empty.
 fn mended(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + occurrence.message().len());
     write_members(&mut out, |o| {
@@ -97,9 +97,8 @@ fn mended(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     out
 }
 
-/// The patch of client-go's `tools/events`: the series, and nothing else but its last note, where
-/// that is to be shown. Nothing of a series of one, which is not a series. Of the stored event's
-/// version, unless that is empty.
+/// The patch of client-go's `tools/events`: the series and, if it is shown, its last note. Empty if
+/// the count is 1, which is no series. Names the stored event's version, unless that is empty.
 fn series(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     if occurrence.count() < 2 {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What an event is about: client-go's `tools/reference`, as a value that is cheap to clone and to
+//! References to objects: client-go's `tools/reference`, as a value that is cheap to clone and to
 //! compare.
 
 use std::fmt;
@@ -14,19 +14,19 @@ use crate::validate::is_dns1123_subdomain;
 /// event's name (253 bytes).
 const NAMEABLE_BYTES: usize = 236;
 
-/// How many of the fields, in packed order, say which object is meant: kind, namespace, name, uid,
+/// The number of leading packed fields that identify the object: kind, namespace, name, uid,
 /// apiVersion.
 pub(crate) const OBJECT_FIELDS: usize = 5;
-/// The same, and which part of the object: fieldPath.
+/// With the part of the object: fieldPath.
 pub(crate) const PART_FIELDS: usize = 6;
-/// The same, and which version of it: resourceVersion.
+/// With its version: resourceVersion.
 pub(crate) const ALL_FIELDS: usize = 7;
 
 /// A reference to the object an event is about: kind, namespace, name, uid, apiVersion,
 /// resourceVersion and fieldPath.
 ///
-/// Cloning it copies a pointer: make one per object where many events are recorded about it.
-/// The Kubernetes name is `ObjectReference`; every field may be empty.
+/// Cloning it copies a pointer: make one for an object about which many events are recorded. The
+/// Kubernetes name is `ObjectReference`; every field may be empty.
 ///
 /// ```
 /// use tidings_core::{Reference, ReferenceFields};
@@ -48,7 +48,7 @@ pub struct Reference {
     nameable: bool,
 }
 
-/// The fields of a [`Reference`], each empty unless given.
+/// The fields of a [`Reference`]. Empty by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReferenceFields<'a> {
     /// The object's kind, such as `Pod`.
@@ -68,8 +68,7 @@ pub struct ReferenceFields<'a> {
 }
 
 impl Reference {
-    /// A reference made of `fields`. Nothing is checked: client-go too takes an `ObjectReference`
-    /// as it is.
+    /// A reference with these fields, which are not checked, as in client-go.
     pub fn new(fields: ReferenceFields<'_>) -> Self {
         let ReferenceFields {
             kind,
@@ -140,7 +139,7 @@ impl Reference {
         })
     }
 
-    /// The same object, said to be in `namespace`.
+    /// The same reference, with `namespace` as its namespace.
     pub(crate) fn with_namespace(&self, namespace: &str) -> Self {
         Self::new(ReferenceFields {
             namespace,

@@ -76,7 +76,7 @@ impl WriteError {
         }
     }
 
-    /// Whether the server may have written the event all the same.
+    /// Whether the server may have written the event anyway.
     pub fn may_have_been_written(&self) -> bool {
         match &self.kind {
             WriteErrorKind::Transport | WriteErrorKind::Timeout => true,

@@ -1,4 +1,4 @@
-//! Who reports an event: source component and host, reporting controller and instance.
+//! The reporter of an event: source component and host, reporting controller and instance.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1;
 
 use crate::packed::Packed;
 
-/// How many fields, in packed order, make up core/v1's `source`: component, host.
+/// The number of leading packed fields that make up core/v1's `source`: component, host.
 pub(crate) const COMPONENT_FIELDS: usize = 2;
 /// All of them: also reportingController and reportingInstance.
 pub(crate) const REPORTING_FIELDS: usize = 4;
@@ -31,8 +31,8 @@ impl EventSource {
     /// The reporter called `component`, with no host.
     ///
     /// # Limits
-    /// Any text is accepted, as by client-go. The API server wants a qualified name here only of
-    /// events that carry an `eventTime`.
+    /// Any text is accepted, as by client-go. The API server requires a qualified name only if the
+    /// event has an `eventTime`.
     pub fn component(component: impl AsRef<str>) -> Self {
         let component = component.as_ref();
         Self(Arc::new(Packed::new([component, "", component, ""])))

@@ -1,11 +1,11 @@
-//! The rules an API server holds events to, one place: the server refuses by them, a recorder keeps
-//! within them.
+//! The API server's rules for events: the server refuses what breaks them, and recorders make only
+//! events that follow them.
 //!
 //! They are kube-apiserver's (`pkg/apis/core/validation/events.go`,
 //! `k8s.io/apimachinery/pkg/api/validation`, `.../pkg/util/validation`): lengths count bytes, and
 //! which rules apply depends on the API version of the *request*. The functions see plain borrowed
-//! values, so that any representation of an event can be checked without being copied. What they
-//! take is in proportion to what they see, and what they say of it is bounded ([`FieldErrors`]).
+//! values, so that any representation of an event can be checked without being copied. Their cost
+//! is in proportion to the input, and their output is bounded ([`FieldErrors`]).
 
 mod bounded;
 mod errors;
@@ -39,7 +39,7 @@ pub const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 pub enum RequestVersion {
     /// `v1`: the lenient rules.
     CoreV1,
-    /// `events.k8s.io/v1`: the strict ones on top.
+    /// `events.k8s.io/v1`: the strict rules as well.
     EventsV1,
 }
 
@@ -113,7 +113,7 @@ pub struct MetadataFields<'a> {
     pub deletion: (Option<Timestamp>, Option<i64>),
 }
 
-/// The rules for creating an event, but for those of [`validate_metadata`], which come after them.
+/// The rules for creating an event. Those of [`validate_metadata`] come after them.
 ///
 /// Source: `ValidateEventCreate`.
 pub fn validate_create(event: &EventFields<'_>, version: RequestVersion) -> FieldErrors {
@@ -145,8 +145,7 @@ pub fn validate_create(event: &EventFields<'_>, version: RequestVersion) -> Fiel
     errors
 }
 
-/// The rules for changing an event, but for those of [`validate_metadata_update`], which come
-/// before them.
+/// The rules for changing an event. Those of [`validate_metadata_update`] come before them.
 ///
 /// Source: `ValidateEventUpdate`. As there, `reason` is checked twice.
 pub fn validate_update(
@@ -171,8 +170,7 @@ pub fn validate_update(
     errors
 }
 
-/// A value that no update through events.k8s.io may change; printed as upstream prints what it
-/// refuses.
+/// A value that no update through events.k8s.io may change; printed as in upstream's errors.
 #[derive(PartialEq)]
 enum Immutable<'a> {
     Text(&'a str),
@@ -245,7 +243,7 @@ fn immutable_fields<'a>(event: &EventFields<'a>) -> [(&'static str, Immutable<'a
 
 const IMMUTABLE: &str = "field is immutable";
 
-/// What holds for both versions, for creating and for changing.
+/// The rules of both versions, for creating and for changing.
 fn common_rules(event: &EventFields<'_>, version: RequestVersion) -> FieldErrors {
     let mut errors = FieldErrors::default();
     let namespace = event.metadata.namespace;
@@ -324,7 +322,7 @@ fn series_rules(event: &EventFields<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// What an object's name has to be.
+/// The rule for an object's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// One segment of a URL path ([`check_path_segment_name`]): the rule of core/v1 events.
@@ -341,7 +339,7 @@ impl NameRule {
         }
     }
 
-    /// What is wrong with the beginning of names.
+    /// Complaints about a generateName, with which names begin.
     fn check_base(self, base: &str) -> Vec<String> {
         match self {
             Self::PathSegment if matches!(base, "." | "..") => Vec::new(),
@@ -397,8 +395,8 @@ fn mask_trailing_dash(base: &str) -> String {
     }
 }
 
-/// The rules for changing the metadata of any object, which come on top of [`validate_metadata`]'s.
-/// What breaks rules of both is named twice, as upstream does.
+/// The rules for changing the metadata of any object, in addition to [`validate_metadata`]'s. A
+/// value that breaks rules of both is reported twice, as upstream does.
 ///
 /// Source: `ValidateObjectMetaAccessorUpdate`.
 pub fn validate_metadata_update(new: &MetadataFields<'_>, old: &MetadataFields<'_>) -> FieldErrors {
@@ -422,7 +420,7 @@ pub fn validate_metadata_update(new: &MetadataFields<'_>, old: &MetadataFields<'
         errors.push(|| FieldError::invalid(field, new, IMMUTABLE));
     }
     if new.uid != old.uid {
-        // A type of its own to Go, which prints it as JSON.
+        // Go has a type for it, which it prints as JSON.
         errors.push(|| FieldError::invalid_as("metadata.uid", JsonString(new.uid), IMMUTABLE));
     }
     let (time, grace) = new.deletion;
@@ -526,7 +524,7 @@ impl Display for PrintedOwner<'_> {
     }
 }
 
-/// Prints what a function gives, with a separator between.
+/// Prints the items that a function returns, with a separator between them.
 struct Joined<F>(&'static str, F);
 
 impl<I: Iterator<Item: Display>, F: Fn() -> I> Display for Joined<F> {
@@ -562,7 +560,7 @@ fn finalizer_rules(metadata: &MetadataFields<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// What events.k8s.io asks of finalizers on top: a domain, or a name of Kubernetes' own.
+/// The further rule of events.k8s.io for finalizers: a domain, or one of Kubernetes' own names.
 ///
 /// Source: `validateKubeFinalizerName`.
 fn unqualified_finalizers(metadata: &MetadataFields<'_>, errors: &mut FieldErrors) {
@@ -731,7 +729,7 @@ fn is_label_text(value: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// What Kubernetes calls the bytes of names (`k8s.io/apimachinery/pkg/util/validation`), and those
+/// Kubernetes' texts for the characters of names (`k8s.io/apimachinery/pkg/util/validation`), and
 /// of keys and labels (`pkg/api/validate/content`).
 const NAME_UNIT: &str = "characters";
 const KEY_UNIT: &str = "bytes";

@@ -1,8 +1,8 @@
-//! Writing an event, whatever it is made of, as JSON and protobuf: the same bytes as Go's encoders.
+//! Writes events of any representation as JSON and protobuf: the same bytes as Go's encoders.
 //!
-//! What is written is a [`Source`], which gives its fields one by one to a [`Sink`]; the tables of
-//! [`fields`](crate::fields) say which fields there are and when each is written. Sources are the
-//! types of k8s-openapi here, and in tidings-api those of k8s-pb and the stored bytes themselves.
+//! A [`Source`] passes its fields one by one to a [`Sink`]; the tables of
+//! [`fields`](crate::fields) list the fields and when each is written. Sources are the types of
+//! k8s-openapi here, and in tidings-api those of k8s-pb and stored bytes.
 
 mod json;
 mod moment;
@@ -20,15 +20,15 @@ pub(crate) use text::escape;
 pub use text::{write_integer, write_string};
 pub use time::{write_micro_time, write_time};
 
-/// An object that can be written. `None` is the answer of one whose bytes are not in the usual
+/// An object that can be written. Its methods return `None` if its bytes are not in the usual
 /// form.
 pub trait Source {
-    /// Gives the value of a field to a sink.
+    /// Passes the value of a field to a sink.
     fn give<K: Sink>(&self, field: &Field, sink: &mut K) -> Option<()>;
 }
 
-/// What becomes of the value of one field. Each method is for one kind of field; items of a list
-/// and members of a map come one by one.
+/// Receives the value of one field. Each method is for one kind of field; items of a list and
+/// members of a map come one by one.
 pub trait Sink {
     /// A text, empty if it is unset.
     fn text(&mut self, text: &str);
@@ -46,11 +46,11 @@ pub trait Sink {
     fn text_item(&mut self, item: &str);
     /// A member of a map.
     fn entry(&mut self, key: &str, value: &str);
-    /// JSON as it is to be written.
+    /// JSON, written unchanged.
     fn json(&mut self, json: Option<&[u8]>);
 }
 
-/// An object of which nothing is set.
+/// An object with no field set.
 #[derive(Clone, Copy, Debug)]
 pub struct Nothing;
 

@@ -1,4 +1,4 @@
-//! The one place of this crate that reads the time.
+//! The only file of this crate that reads clocks.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the file the clock is read in"
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tidings_core::Monotonic;
 
-/// Tells the server the time: creation timestamps, expiry and ages in tables.
+/// The server's clock, for creation timestamps, expiry and ages in Tables.
 pub trait Clock: Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Timestamp;
 
-    /// Time that setting the clock does not change, for budgets of events. By default it follows
-    /// [`now`](Self::now), which is right for a clock that a test moves by hand.
+    /// Monotonic time, for rate limits. By default it follows [`now`](Self::now), as a manual clock
+    /// of a test should.
     fn monotonic(&self) -> Monotonic {
         Monotonic::from_nanos(i64::try_from(self.now().as_nanosecond()).unwrap_or(i64::MAX))
     }
@@ -37,24 +37,23 @@ impl Clock for SystemClock {
     }
 }
 
-/// The clock that timers run by; tests may stop it.
+/// The clock of timers, which tests may stop.
 pub(crate) fn timer() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-/// The moment so long after `began`, on the clock that timers run by; far off where time is so
-/// long.
+/// The instant `time` after `began`, on the clock of timers; far in the future if that overflows.
 pub(crate) fn deadline(began: tokio::time::Instant, time: Duration) -> tokio::time::Instant {
     let end = began.checked_add(time);
     end.unwrap_or_else(|| tokio::time::sleep(time).deadline())
 }
 
-/// A clock that is never set.
+/// The machine's monotonic clock.
 pub(crate) fn monotonic() -> Instant {
     Instant::now()
 }
 
-/// A store's clock shows the server the same time.
+/// A store's clock is a server's clock, too.
 impl<C: tidings_store::clock::Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Timestamp {
         Timestamp::from_millisecond(tidings_store::clock::Clock::now(&**self).0).unwrap_or_default()

@@ -87,6 +87,7 @@ pub mod fuzzing;
 mod http;
 mod metrics;
 mod start;
+mod timeline;
 
 pub use admission::retention::{RetentionRules, parse_days};
 pub use admission::{
@@ -96,7 +97,7 @@ pub use admission::{
 pub use api::followed::{
     ClusterSecurity, Ended, Exported, FollowedCluster, Following, ObservedVersion, Past, Versions,
 };
-pub use api::options::{ApiOptions, ManagedFields};
+pub use api::options::{ApiOptions, ManagedFields, TimelineOptions};
 pub use api::router;
 pub use api::server::ApiServer;
 pub use archive::ClusterError;
@@ -107,9 +108,10 @@ pub use auth::{
     ReviewError, Reviewer, Token, TokenFileError, User, UserInfo, parse_token_file,
 };
 pub use flow::pass_through::{PassThrough, PassThroughError};
-pub use http::query::parse_go_duration;
+pub use http::duration::parse_go_duration;
 pub use start::clusters::{RunningClusters, start_clusters};
 pub use start::error::StartError;
+pub use start::loopback::{RunningTimeline, start_timeline};
 pub use start::security::{AuthorizationMode, SecurityOptions};
 pub use start::serve::serve;
 pub use start::storage::Storage;
@@ -118,3 +120,4 @@ pub use start::storage::describe;
 pub use start::tls::{Tls, TlsError};
 pub use start::{Running, StartOptions, start, start_with_store};
 pub use tidings_api::table::human_duration;
+pub use timeline::timeline;

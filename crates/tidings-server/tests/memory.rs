@@ -1,6 +1,6 @@
 //! What an answer takes in memory while it is made and sent: a few pages of the store, however much
 //! is asked for.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! How long a key, a value and an index may be, and the check every backend makes before it writes.
 
-use crate::{NewRecord, WriteError};
+use crate::{Index, NewRecord, WriteError};
 
 /// Longest accepted key, in bytes. A namespace (63), a slash and a name (253) need 317.
 pub const KEY_LEN_MAX: usize = 1024;
@@ -32,11 +32,15 @@ pub(crate) fn check_size(key: &[u8], record: Option<&NewRecord>) -> Result<(), W
         return Ok(());
     };
     check("the value", value.len(), VALUE_LEN_MAX)?;
-    let index_len = index.object_uid.len()
+    check("the index", index_len(index), INDEX_LEN_MAX)
+}
+
+/// How long an index's strings are together.
+pub(crate) fn index_len(index: &Index) -> usize {
+    index.object_uid.len()
         + index.object_kind.len()
         + index.object_namespace.len()
         + index.object_name.len()
         + index.reason.len()
-        + index.event_type.len();
-    check("the index", index_len, INDEX_LEN_MAX)
+        + index.event_type.len()
 }

@@ -6,7 +6,7 @@
 //! versions of its types otherwise, their own and the one this crate was built with.
 //!
 //! What goes wrong here fails the test, so functions panic where others would return an error.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 pub mod allocations;
 pub mod etcd;

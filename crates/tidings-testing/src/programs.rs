@@ -27,6 +27,32 @@ pub fn kube_apiserver() -> Option<PathBuf> {
         .or_else(|| skipped("$KUBE_APISERVER names no program"))
 }
 
+/// Chromium: `$CHROMIUM`, or the first on the PATH.
+pub fn chromium() -> Option<PathBuf> {
+    named("CHROMIUM")
+        .or_else(|| on_path("chromium"))
+        .or_else(|| skipped("no chromium on the PATH nor in $CHROMIUM (apt-get install chromium)"))
+}
+
+/// What drives it: `$CHROMEDRIVER`, or the first on the PATH.
+pub fn chromedriver() -> Option<PathBuf> {
+    named("CHROMEDRIVER")
+        .or_else(|| on_path("chromedriver"))
+        .or_else(|| skipped("no chromedriver on the PATH nor in $CHROMEDRIVER (chromium-driver)"))
+}
+
+/// TypeScript's compiler, which checks JavaScript: `$TSC`, or the first on the PATH.
+pub fn tsc() -> Option<PathBuf> {
+    named("TSC")
+        .or_else(|| on_path("tsc"))
+        .or_else(|| skipped("no tsc on the PATH nor in $TSC (npm's typescript)"))
+}
+
+/// The script that finds what keeps people from using a page: `$AXE`, axe-core's axe.min.js.
+pub fn axe() -> Option<PathBuf> {
+    named("AXE").or_else(|| skipped("$AXE names no axe.min.js (npm's axe-core)"))
+}
+
 fn named(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from)
 }

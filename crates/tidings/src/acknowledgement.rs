@@ -1,8 +1,8 @@
-//! Waiting for what becomes of one event, and the span it was recorded in: what a recorder sends
-//! along with an event.
+//! The context that a recorder attaches to an event: a caller that waits for its outcome, and the
+//! span in which it was recorded.
 //!
-//! Invariants: an event that is waited for is written by itself, so that what is said of its write
-//! is reported; and no wait is endless, because it ends with the last sink.
+//! Invariants: an event with a waiting caller is written by itself, so that the outcome of its
+//! write is its own; and a wait ends with the last sink at the latest.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,41 +13,41 @@ use tracing::Span;
 
 use crate::error::RecordError;
 
-/// What became of one event: the result of
+/// The outcome of one event: the result of
 /// [`Recorder::record_and_wait`](crate::Recorder::record_and_wait).
 ///
-/// With several sinks it is what the worst of them made of it.
+/// With several sinks, it is the worst of their outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Acknowledgement {
-    /// It is at the server, as an event of its own.
+    /// The event was written as an event of its own.
     Delivered {
-        /// Where it lies.
+        /// Its namespace.
         namespace: String,
         /// Its name.
         name: String,
     },
-    /// It is at the server, as one more of an event that was there, or of a series, or combined
-    /// with similar ones.
+    /// The event was written as a repeat of an earlier event or series, or combined with similar
+    /// ones.
     Aggregated {
-        /// Where that event lies.
+        /// The namespace of that event.
         namespace: String,
         /// Its name.
         name: String,
-        /// How often that was seen, this time included.
+        /// The number of times that event was seen, this time included.
         count: i32,
     },
     /// It was given up.
     Dropped {
         /// Why.
         cause: DropCause,
-        /// What the server said, if it was asked.
+        /// The server's answer, if there was one.
         error: Option<WriteError>,
     },
 }
 
 impl Acknowledgement {
-    /// Whether the event, or a count with it, is at the server.
+    /// Whether the event was written, by itself or in a count.
     pub fn is_written(&self) -> bool {
         !matches!(self, Self::Dropped { .. })
     }
@@ -61,28 +61,28 @@ impl Acknowledgement {
     }
 }
 
-/// What travels with an event.
+/// The context of an event.
 pub(crate) struct Context {
-    /// Where it was recorded.
+    /// The span in which it was recorded.
     pub(crate) span: Span,
     ticket: Option<Arc<Ticket>>,
-    /// The places in the spill of the events this answers for.
+    /// The places in the spill of the events that this write settles.
     spilled: Mutex<Vec<u64>>,
     recovered: bool,
 }
 
-/// A caller waits.
+/// A waiting caller.
 struct Ticket {
     state: Arc<Mutex<TicketState>>,
-    /// Dropped with the last of the event.
+    /// Dropped with the last clone of the event.
     _alive: oneshot::Sender<()>,
 }
 
 #[derive(Default)]
 struct TicketState {
-    /// How many sinks took the event, once that is known.
+    /// The number of sinks that took the event, once that is known.
     sinks: Option<usize>,
-    /// How many of them have said what became of it.
+    /// The number of sinks that have reported an outcome.
     said: usize,
     worst: Option<Acknowledgement>,
     done: Option<oneshot::Sender<()>>,
@@ -119,8 +119,8 @@ impl EventContext for Context {
         if let Some(earlier) = earlier.downcast_ref::<Self>() {
             let mut less = earlier.take_spilled();
             let mut spilled = self.spilled();
-            // One of them may be all that a series has gathered: it is not copied for each event
-            // more.
+            // One of them may be long, as it has all events of a series, so append the shorter to
+            // the longer.
             if spilled.len() < less.len() {
                 std::mem::swap(&mut *spilled, &mut less);
             }
@@ -145,8 +145,8 @@ impl Context {
         }
     }
 
-    /// What travels with an event that lies at a place in a sink's spill, or found none there, for
-    /// that sink only.
+    /// The context of an event at `place` in a sink's spill, or with none there, for that sink
+    /// only.
     pub(crate) fn spilled_at(
         earlier: Option<&Self>,
         place: Option<u64>,
@@ -160,7 +160,7 @@ impl Context {
         })
     }
 
-    /// The places whose events are settled with this one.
+    /// Takes the places whose events are settled with this one.
     pub(crate) fn take_spilled(&self) -> Vec<u64> {
         std::mem::take(&mut *self.spilled())
     }
@@ -169,7 +169,7 @@ impl Context {
         self.spilled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, and the other end of a ticket that every sink which takes the event has to stamp.
+    /// The same with a waiting caller: every sink that takes the event has to report its outcome.
     pub(crate) fn awaited(span: Span) -> (Arc<dyn EventContext>, Wait) {
         let (alive, gone) = oneshot::channel();
         let (done, stamped) = oneshot::channel();
@@ -190,13 +190,13 @@ impl Context {
         (context, wait)
     }
 
-    /// The context that this library made, if it did.
+    /// The context, if this library made it.
     pub(crate) fn of(context: Option<&Arc<dyn EventContext>>) -> Option<&Self> {
         let context: &dyn Any = &**context?;
         context.downcast_ref()
     }
 
-    /// A write for the event is settled.
+    /// Reports the outcome of the event's write.
     pub(crate) fn settled(&self, occurrence: &Occurrence, fate: Fate, error: Option<&WriteError>) {
         let Some(ticket) = &self.ticket else {
             return;
@@ -216,12 +216,12 @@ impl Context {
                 cause,
                 error: error.cloned(),
             },
-            // The sink ends, and the wait with it.
+            // The sink is ending, and so does the wait.
             Fate::Pending => return,
         });
     }
 
-    /// The event is where it was to go, under its own name.
+    /// Reports that the event was written under its own name.
     pub(crate) fn delivered(&self, event: &Event) {
         if let Some(ticket) = &self.ticket {
             ticket.stamp(Acknowledgement::Delivered {
@@ -231,7 +231,7 @@ impl Context {
         }
     }
 
-    /// The event was given up before there was a write for it.
+    /// Reports that the event was given up before it was written.
     pub(crate) fn dropped(&self, cause: DropCause) {
         if let Some(ticket) = &self.ticket {
             ticket.stamp(Acknowledgement::Dropped { cause, error: None });
@@ -255,7 +255,7 @@ impl Ticket {
 }
 
 impl TicketState {
-    /// Whether every sink has said.
+    /// Whether every sink has reported.
     fn is_complete(&self) -> bool {
         self.sinks.is_some_and(|sinks| self.said >= sinks)
     }
@@ -270,7 +270,7 @@ impl TicketState {
     }
 }
 
-/// The end of a ticket that waits.
+/// The waiting caller's end.
 pub(crate) struct Wait {
     state: Arc<Mutex<TicketState>>,
     stamped: oneshot::Receiver<()>,
@@ -285,8 +285,8 @@ impl Wait {
         state.tell();
     }
 
-    /// Waits until every sink has said what became of the event, or no sink is left, or the event
-    /// is gone.
+    /// Waits until every sink has reported an outcome, or no sink is left, or the event was
+    /// dropped.
     pub(crate) async fn acknowledgement(
         mut self,
         mut sinks: watch::Receiver<usize>,
@@ -300,7 +300,7 @@ impl Wait {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match state.worst.take() {
             Some(worst) if stamped || state.is_complete() || !worst.is_written() => Ok(worst),
-            // One of several sinks ended without a word.
+            // One of several sinks ended without an outcome.
             _ => Err(RecordError::Abandoned),
         }
     }

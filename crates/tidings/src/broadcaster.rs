@@ -1,4 +1,4 @@
-//! The broadcaster: where recorders come from, what watchers are started on, and how it all ends.
+//! The broadcaster: it makes recorders, starts watchers, and shuts them down.
 //!
 //! ```text
 //! recorders ──▶ mux ──┬─▶ handler                      Open ──shutdown──▶ Draining ──deadline──▶ Abandoned
@@ -19,32 +19,34 @@ use crate::config::{
 };
 use crate::delivery::{Machines, SinkTask};
 use crate::error::BroadcasterStopped;
+use crate::intake::Intake;
 use crate::logging::{LogLine, log_structured};
-use crate::recorder::{Intake, Recorder};
+use crate::recorder::Recorder;
 use crate::registry::{Phase, Registry, TaskKind, reached};
 use crate::report::FlushReport;
 use crate::runtime;
 use crate::sink::Sink;
 use crate::watcher::{EventWatcher, Started, Watch, run_handler};
 
-/// How long abandoned tasks get to put down what they hold before the report is made without them.
+/// Time that abandoned tasks have to report their events, before the final report is made without
+/// them.
 const ABANDON_GRACE: Duration = Duration::from_millis(500);
 
-/// Takes events from recorders and gives them to watchers: client-go's `EventBroadcaster`.
+/// Passes events from recorders to watchers: client-go's `EventBroadcaster`.
 ///
-/// Cloning it makes another handle of the same broadcaster. Keep one as long as events are
-/// recorded, and end it with [`Broadcaster::shutdown`]. If the last handle is dropped without it,
-/// no more events are accepted, a warning is logged, and queued events arrive only if the program
-/// runs for long enough.
+/// A clone is another handle of the same broadcaster. Keep one handle as long as events are
+/// recorded, then call [`Broadcaster::shutdown`]. If the last handle is dropped without it, no more
+/// events are accepted, a warning is logged, and queued events arrive only if the program runs for
+/// long enough.
 ///
 /// # Where things run
 /// Handlers and sinks run on the tokio runtime in whose context they are started, which must have
-/// its timer enabled (`#[tokio::main]` does), else on a thread of their own. Recorders run nowhere:
-/// they only fill queues.
+/// its timer enabled (`#[tokio::main]` does), or else on a thread of their own. Recorders need no
+/// runtime: they only fill queues.
 ///
-/// What runs on a runtime ends with it. Events that a sink then has in memory, and all that are
-/// recorded after, until it is stopped by its [`Watch`], are dropped as [`DropCause::RuntimeGone`];
-/// those on disk wait for the next process ([`SinkOptions::spill`]).
+/// Handlers and sinks end with their runtime. Events that a sink then has in memory, and all events
+/// recorded later until its [`Watch`] stops it, are dropped as [`DropCause::RuntimeGone`]; events
+/// on disk wait for the next process ([`SinkOptions::spill`]).
 ///
 /// # Limits
 /// Each watcher's queue is bounded ([`QueueOptions`](crate::QueueOptions)), and each sink's pending
@@ -59,7 +61,7 @@ pub struct Broadcaster {
     owner: Arc<Owner>,
 }
 
-/// All handles of one broadcaster together.
+/// Shared by all handles of one broadcaster.
 #[derive(Debug)]
 struct Owner {
     shared: Arc<Shared>,
@@ -112,9 +114,9 @@ impl Broadcaster {
         }
     }
 
-    /// A recorder that reports as `source`. All recorders of a broadcaster feed the same watchers;
-    /// each outlives it harmlessly, but keeps it not alive: what is recorded when the last handle
-    /// of the broadcaster is gone is dropped, and counted.
+    /// A recorder that reports as `source`. All recorders of a broadcaster feed the same watchers.
+    /// A recorder may outlive the broadcaster but does not keep it alive: events recorded after the
+    /// last handle of the broadcaster is dropped are dropped, too, and counted.
     pub fn recorder(&self, source: EventSource) -> Recorder {
         Recorder::new(Arc::clone(&self.shared().intake), source)
     }
@@ -123,8 +125,8 @@ impl Broadcaster {
     /// `StartEventWatcher`.
     ///
     /// The handler should be quick, and must not block where it shares a runtime with others; use
-    /// [`Broadcaster::watch`] for handlers that wait for something. One that panics ends its own
-    /// watcher, which is logged and counted.
+    /// [`Broadcaster::watch`] for handlers that wait for something. A handler that panics ends its
+    /// own watcher; this is logged and counted.
     ///
     /// ```
     /// # use tidings::{Broadcaster, EventSource};
@@ -144,7 +146,8 @@ impl Broadcaster {
         watch
     }
 
-    /// Gives `log` every event as a line of text, in client-go's form. client-go's `StartLogging`.
+    /// Calls `log` with every event as a line of text, in client-go's form. client-go's
+    /// `StartLogging`.
     ///
     /// ```
     /// # use tidings::Broadcaster;
@@ -158,10 +161,10 @@ impl Broadcaster {
 
     /// Logs every event through `tracing` at `level`. client-go's `StartStructuredLogging`.
     ///
-    /// The line is `Event occurred`, its fields are `object`, `fieldPath`, `kind`, `apiVersion`,
-    /// `type`, `reason`, `action` and `related` where the event has them, and `note`. The last is
-    /// client-go's `message`, under the name it has in events.k8s.io/v1: `tracing` calls the line
-    /// itself `message`.
+    /// The message of the line is `Event occurred`, its fields are `object`, `fieldPath`, `kind`,
+    /// `apiVersion`, `type`, `reason`, `action` and `related` where the event has them, and `note`.
+    /// The last is client-go's `message`, under the name it has in events.k8s.io/v1: `tracing`
+    /// calls the line itself `message`.
     pub fn start_structured_logging(&self, level: tracing::Level) -> Watch {
         self.start_event_watcher(move |event| {
             let context = Context::of(event.context());
@@ -170,18 +173,17 @@ impl Broadcaster {
         })
     }
 
-    /// Writes every event recorded from now on to `sink`: correlated, in order for each key, tried
-    /// again where that may help. client-go's `StartRecordingToSink`.
+    /// Writes every event recorded from now on to `sink`: correlated, in order for each key, and
+    /// retried where that may help. client-go's `StartRecordingToSink`.
     ///
-    /// Each sink counts, combines and filters for itself. Where the options have a
-    /// [`SinkOptions::spill`] whose folder cannot be used, which is logged, recording starts
-    /// without it and the folder is tried again every five seconds;
-    /// [`Broadcaster::start_recording_to_sink_with`] says it instead.
+    /// Each sink counts, combines and filters for itself. If the folder of a [`SinkOptions::spill`]
+    /// cannot be used, recording starts without it, which is logged, and the folder is tried again
+    /// every five seconds; [`Broadcaster::start_recording_to_sink_with`] returns an error instead.
     pub fn start_recording_to_sink(&self, sink: impl Sink) -> Watch {
         let options = self.shared().options.sink.clone();
         match SinkTask::machines(options) {
             Ok(machines) => self.start_sink(machines, sink),
-            // They were checked when the broadcaster was made.
+            // The options were checked when the broadcaster was made.
             Err(error) => {
                 tracing::error!(%error, "Unable to start recording to sink (will not retry!)");
                 Watch::never()
@@ -239,29 +241,29 @@ impl Broadcaster {
         Ok(EventWatcher::new(Arc::clone(mux), mux.watch(prefix)?))
     }
 
-    /// What has become of the events so far.
+    /// The outcome of all events so far.
     pub fn report(&self) -> FlushReport {
         self.shared().report_now()
     }
 
-    /// Takes no more events, lets handlers and sinks work off what was recorded before, and says
-    /// what became of it.
+    /// Accepts no more events, lets handlers and sinks finish those recorded before, and reports
+    /// their outcome.
     ///
-    /// At `deadline` from now what is left is abandoned and reported as pending: retries end, and
-    /// requests under way are cancelled. Events recorded after the call are dropped and counted as
-    /// stopped.
+    /// After `deadline`, the remaining events are abandoned and reported as pending: retries end,
+    /// and requests under way are cancelled. Events recorded after the call are dropped and counted
+    /// as stopped.
     ///
-    /// Calling it again, also at the same time, gives the same report; the first call's deadline
-    /// holds. If the future is dropped, all this continues without it.
+    /// Further calls, also concurrent ones, return the same report; the deadline is that of the
+    /// first call. If the future is dropped, the shutdown continues without it.
     pub async fn shutdown(&self, deadline: Duration) -> FlushReport {
         let shared = self.shared();
         let mut draining = Shared::draining(shared, deadline);
-        // Nothing is ever sent: it closes.
+        // Nothing is ever sent; the channel closes.
         let _ = draining.changed().await;
         shared.final_report()
     }
 
-    /// Shuts down with this deadline once `signal` is there. client-go's `WithContext`.
+    /// Shuts down with this deadline once `signal` resolves. client-go's `WithContext`.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -286,19 +288,19 @@ impl Broadcaster {
         });
     }
 
-    /// Takes no more events; what was taken is still worked off.
+    /// Accepts no more events; accepted ones are still delivered.
     #[cfg(feature = "kube")]
     pub(crate) fn stop_intake(&self) {
         self.shared().stop_intake();
     }
 
-    /// Whether no handler or sink is at work.
+    /// Whether all handlers and sinks have ended.
     #[cfg(feature = "kube")]
     pub(crate) fn is_ended(&self) -> bool {
         self.shared().registry.running() == 0
     }
 
-    /// Has handlers and sinks give up what they have.
+    /// Makes handlers and sinks give up their pending events.
     #[cfg(feature = "kube")]
     pub(crate) fn abandon(&self) {
         self.shared().registry.enter(Phase::Abandoned);
@@ -310,8 +312,8 @@ impl Broadcaster {
 }
 
 impl Shared {
-    /// Registers a watcher and opens its books; after shutdown there is none, and a line in the
-    /// log.
+    /// Registers a watcher and begins to count its events. After shutdown: `None`, and a line in
+    /// the log.
     fn start(&self, kind: TaskKind) -> Option<Started> {
         let place = self.registry.reserve(kind);
         let mux = &self.intake.mux;
@@ -332,14 +334,14 @@ impl Shared {
         }
     }
 
-    /// Begins the end, unless it has begun. What is returned closes when everything has ended, or
-    /// the runtime is gone and every task with it.
+    /// Begins the shutdown, unless it has begun. The returned channel closes when everything has
+    /// ended, or when the runtime has ended and every task with it.
     fn draining(this: &Arc<Self>, deadline: Duration) -> watch::Receiver<()> {
         let begin = || {
             this.stop_intake();
             let (done, drained) = watch::channel(());
             let shared = Arc::clone(this);
-            // On a task of its own: the caller may be on any executor, and may lose interest.
+            // On a task of its own: the caller may run on any executor, and may drop the future.
             spawn("tidings-shutdown", async move {
                 shared.drain(deadline).await;
                 shared.final_report();
@@ -375,7 +377,7 @@ impl Shared {
         self.registry.enter(Phase::Draining);
     }
 
-    /// The report at the end, the same for all who ask.
+    /// The final report, the same for every caller.
     fn final_report(&self) -> FlushReport {
         *self.report.get_or_init(|| self.report_now())
     }
@@ -391,8 +393,8 @@ impl Shared {
     }
 }
 
-/// Runs `task` in the background. One that cannot be run is dropped: its handle has ended, and its
-/// events count as dropped.
+/// Runs `task` in the background. A task that cannot be run is dropped: its handle has ended, and
+/// its events count as dropped.
 fn spawn(name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
     if let Err(error) = runtime::spawn(name, task) {
         tracing::error!(%error, task = name, "Unable to start a thread (will not retry!)");

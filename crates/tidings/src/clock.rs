@@ -12,7 +12,7 @@ use tidings_core::{Monotonic, Now};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Where a broadcaster takes the time from: the machine, or a test's hand.
+/// A broadcaster's clock: the machine's, or a manual one for tests.
 ///
 /// The machine's clock follows tokio's paused time in tests that use it, except for timestamps.
 #[derive(Clone, Debug)]
@@ -32,8 +32,7 @@ impl Clock {
         })
     }
 
-    /// A clock that stands at `start` until it is moved by hand: windows, back-off and deadlines
-    /// all run on it.
+    /// A clock that stays at `start` until it is moved: windows, back-off and deadlines all use it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -73,7 +72,7 @@ impl Clock {
         }
     }
 
-    /// Waits until `deadline`. A manual clock without a handle never gets there.
+    /// Waits until `deadline`. A manual clock without a handle never reaches it.
     pub(crate) async fn sleep_until(&self, deadline: Monotonic) {
         match &self.0 {
             Source::System { start } => {
@@ -103,12 +102,12 @@ impl Default for Clock {
     }
 }
 
-/// The hand that moves a manual [`Clock`].
+/// The handle that moves a manual [`Clock`].
 #[derive(Debug)]
 pub struct ManualClock(watch::Sender<Now>);
 
 impl ManualClock {
-    /// Moves both clocks on by `step`; whatever was due by then happens.
+    /// Moves both clocks forward by `step`, and wakes the timers that are due.
     ///
     /// The time of day stops at jiff's last timestamp, in the year 9999.
     pub fn advance(&self, step: Duration) {
@@ -118,8 +117,8 @@ impl ManualClock {
         });
     }
 
-    /// Sets the time of day only, forward or back, as an administrator does: windows and back-off
-    /// do not notice.
+    /// Sets only the time of day, forward or back, as an administrator does; windows and back-off
+    /// are not affected.
     pub fn set_wall(&self, wall: Timestamp) {
         self.0.send_modify(|now| now.wall = wall);
     }

@@ -1,5 +1,5 @@
-//! What can be chosen about a broadcaster: plain values with defaults and setters, checked once,
-//! when the broadcaster is made.
+//! Options of a broadcaster and its sinks: plain values with defaults and setters, checked when the
+//! broadcaster is made.
 
 use tidings_core::{
     ClusterScopedNamespace, CorrelatorOptions, DeliveryOptions, InvalidCorrelatorOptions,
@@ -12,28 +12,28 @@ use crate::spill::{SpillError, SpillOptions};
 /// What happens to an event when a watcher's queue is full. client-go's `FullChannelBehavior`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// That watcher misses it, and only that one; counted. client-go's `DropIfChannelFull`.
+    /// Only that watcher misses it, which is counted. client-go's `DropIfChannelFull`.
     #[default]
     Drop,
-    /// It waits, and all later events with it, for every watcher, until that watcher has room; no
-    /// caller ever waits. As many events and bytes can wait as a watcher's queue holds; what comes
-    /// then is dropped for every watcher, and counted. A sink takes no more from its queue than
-    /// half of what its delivery may hold, or its spill keeps, so that nothing accepted is dropped
-    /// for want of room later. client-go's `WaitIfChannelFull`, which blocks the recorder instead.
+    /// It waits for room in that watcher's queue, and so do all later events, for every watcher;
+    /// callers do not wait. As many events and bytes can wait as a watcher's queue holds; further
+    /// events are dropped for every watcher, and counted. A sink takes events from its queue only
+    /// up to half of what its delivery or its spill may hold, so that no accepted event is dropped
+    /// later for lack of room. client-go's `WaitIfChannelFull`, which blocks the recorder instead.
     Wait,
 }
 
 /// The bounds of each watcher's queue.
 ///
-/// An event larger than `bytes_max` gets through when it is alone. A watcher holds at most twice
-/// its bounds: what is queued, and the batch it works on.
+/// An event larger than `bytes_max` is accepted into an empty queue. A watcher holds at most twice
+/// its bounds: its queue, and the batch being handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// How many events, at least 1. Default 32,768; client-go's is 1,000.
+    /// Maximum events, at least 1. Default 32,768; client-go's is 1,000.
     pub events_max: usize,
-    /// How many bytes of events, at least 1. Default 32 MiB.
+    /// Maximum bytes of events, at least 1. Default 32 MiB.
     pub bytes_max: usize,
-    /// What happens beyond that. Default [`WhenFull::Drop`].
+    /// What happens to further events. Default [`WhenFull::Drop`].
     pub when_full: WhenFull,
 }
 
@@ -83,8 +83,9 @@ impl Default for BroadcasterOptions {
 }
 
 impl BroadcasterOptions {
-    /// What client-go does: its queue of 1,000 events, its correlator with its quirks, one write at
-    /// a time, twelve tries ten seconds apart. For comparisons, and for programs that depend on it.
+    /// client-go's behaviour: its queue of 1,000 events, its correlator with its mistakes, one
+    /// write at a time, twelve tries ten seconds apart. For comparisons, and for programs that
+    /// depend on it.
     pub fn client_go() -> Self {
         Self::default()
             .queue(QueueOptions {
@@ -100,13 +101,13 @@ impl BroadcasterOptions {
         self
     }
 
-    /// How every sink correlates and delivers, unless it is started with options of its own.
+    /// Options of every sink that is started without options of its own.
     pub fn sink(mut self, sink: SinkOptions) -> Self {
         self.sink = sink;
         self
     }
 
-    /// Where events about cluster-scoped objects go. Default `default`, as in client-go.
+    /// The namespace of events about cluster-scoped objects. Default `default`, as in client-go.
     ///
     /// A recorder needs the permission to create and patch events in that namespace in addition to
     /// those of the objects it reports about.
@@ -115,23 +116,23 @@ impl BroadcasterOptions {
         self
     }
 
-    /// The longest message in bytes, 64 or more; what is longer is cut and marked. Default 256 KiB.
-    /// Reasons and actions are cut there too, but at 1,024 bytes at the latest.
+    /// Maximum bytes of a message, at least 64; longer ones are cut and marked. Default 256 KiB.
+    /// The same holds for reasons and actions, but these are also cut at 1,024 bytes.
     pub fn text_bytes_max(mut self, bytes: usize) -> Self {
         self.text_bytes_max = bytes;
         self
     }
 
-    /// Whether the `tracing` span in which an event is recorded travels with it: what is logged of
-    /// its write, and by the structured log, is then logged within that span, and so is the request
-    /// itself. Of repeats written as one, the last one's counts. Default false, because a span does
-    /// not close while an event recorded in it waits.
+    /// Whether an event keeps the `tracing` span in which it is recorded: log lines about its
+    /// write, the structured log, and the request itself are then within that span. For repeats
+    /// that are written as one, it is the span of the last. Default false, because a span does not
+    /// close while an event recorded in it waits.
     pub fn follow_spans(mut self, follow: bool) -> Self {
         self.follow_spans = follow;
         self
     }
 
-    /// Where the time comes from. Default the machine's clock.
+    /// The clock. Default the machine's.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -158,21 +159,21 @@ impl BroadcasterOptions {
     }
 }
 
-/// How one sink correlates and delivers: its own counts, caches and queue, whatever other sinks do.
+/// Options of one sink. Each sink has its own counts, caches and queue.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct SinkOptions {
     pub(crate) correlator: CorrelatorOptions,
-    /// In place of the correlator.
+    /// Series instead of correlation.
     pub(crate) series: Option<SeriesOptions>,
-    /// Whether the sink is asked if it takes events.k8s.io/v1, and gets core/v1 if it does not.
+    /// Whether to ask the sink if it accepts events.k8s.io/v1, and to write core/v1 if not.
     pub(crate) discover: bool,
     pub(crate) spill: Option<SpillOptions>,
     pub(crate) delivery: DeliveryOptions,
 }
 
 impl SinkOptions {
-    /// What client-go does.
+    /// client-go's behaviour.
     pub fn client_go() -> Self {
         Self {
             correlator: CorrelatorOptions::client_go(),
@@ -183,7 +184,7 @@ impl SinkOptions {
         }
     }
 
-    /// What client-go's `tools/events` does: events.k8s.io/v1 by its rules
+    /// The behaviour of client-go's `tools/events`: events.k8s.io/v1 by its rules
     /// ([`SeriesOptions::client_go`]), eight writes at a time, twelve tries 10 to 12.5 s apart.
     ///
     /// ```
@@ -199,20 +200,19 @@ impl SinkOptions {
         }
     }
 
-    /// How repeats become counts and floods a trickle. client-go's `WithCorrelatorOptions`.
+    /// Options of correlation. client-go's `WithCorrelatorOptions`.
     pub fn correlator(mut self, correlator: CorrelatorOptions) -> Self {
         self.correlator = correlator;
         self
     }
 
-    /// Writes events.k8s.io/v1 in place of core/v1: repeats become a series, as client-go's
-    /// `tools/events` writes them, and nothing is combined or filtered; the options of the
-    /// correlator have no effect.
+    /// Writes events.k8s.io/v1 instead of core/v1: repeats become a series, as in client-go's
+    /// `tools/events`, and nothing is combined or filtered; the options of the correlator have no
+    /// effect.
     ///
     /// The API server has stricter rules for these events: messages are cut at 1,024 bytes, reasons
-    /// and actions at 128, an event without an action gets its reason for one, and the reporting
-    /// controller is made a qualified name. The note of a series stays that of its first event, and
-    /// so do its annotations.
+    /// and actions at 128; the default of an action is the reason; and the reporting controller is
+    /// made a qualified name. A series keeps the note and annotations of its first event.
     ///
     /// ```
     /// use tidings::{BroadcasterOptions, SeriesOptions, SinkOptions};
@@ -226,59 +226,55 @@ impl SinkOptions {
         self
     }
 
-    /// Writes events.k8s.io/v1 where the sink says that it takes it
-    /// ([`Sink::serves`](crate::Sink::serves)), else core/v1: client-go's
-    /// `NewEventBroadcasterAdapter`. The calls are the same, and nothing of an event is lost either
-    /// way: action and related object are fields of both.
+    /// Writes events.k8s.io/v1 if the sink accepts it ([`Sink::serves`](crate::Sink::serves)), or
+    /// else core/v1: client-go's `NewEventBroadcasterAdapter`. The calls are the same, and no field
+    /// of an event is lost: action and related object are fields of both.
     ///
     /// The sink is asked once, before its first write; until it answers, events wait in its queue,
     /// or on disk where there is a [`SinkOptions::spill`]. Only an answer about the group decides:
-    /// the list of what is in it, 404 (no such group), or 403 (may not be asked), where it is
-    /// core/v1, which every server has. It is core/v1, too, where the sink says that only that may
-    /// be written ([`Sink::check`](crate::Sink::check), which a `KubeSink` answers with
-    /// `check_access_at_start`); the rule that is missing is then logged. After anything else (no
-    /// connection, 401, 429, 5xx), where client-go falls back to core/v1 for good, it is asked
-    /// again, with the waits of [`RetryPolicy`](crate::RetryPolicy) but without an end, whatever
-    /// that says of writes.
+    /// its list of resources, or a 404 (no such group) or 403 (not allowed to ask), which mean
+    /// core/v1. It is also core/v1 if only that may be written
+    /// ([`Sink::check`](crate::Sink::check), for a `KubeSink` with `check_access_at_start`); the
+    /// missing rule is then logged. After any other answer (no connection, 401, 429, 5xx), when
+    /// client-go would fall back to core/v1 for good, the sink is asked again, with the waits of
+    /// [`RetryPolicy`](crate::RetryPolicy), until there is an answer.
     pub fn events_v1_if_served(mut self, series: SeriesOptions) -> Self {
         self.series = Some(series);
         self.discover = true;
         self
     }
 
-    /// Keeps events on disk, too, from when the sink takes them until it is known what became of
-    /// them. The death of the process then loses none of them, and an outage may be longer than the
-    /// memory allows: what is more than half of
-    /// [`pending_events_max`](DeliveryOptions::pending_events_max) waits on disk, and is read back
-    /// in order. No event is given up while the server is out of reach. What an earlier process
-    /// left there is delivered first, and counts as offered again.
+    /// Also keeps events on disk, from when the sink takes them until their outcome is known. Then
+    /// no event is lost if the process is killed, and an outage may last longer than memory allows:
+    /// events beyond half of [`pending_events_max`](DeliveryOptions::pending_events_max) wait on
+    /// disk, and are read back in order. No event is given up while the server is out of reach.
+    /// Events of an earlier process are delivered first, and count as offered again.
     ///
-    /// The folder belongs to one sink. Whether it can be used is known when the sink is started:
+    /// The folder belongs to one sink. If it cannot be used when the sink is started,
     /// [`Broadcaster::start_recording_to_sink_with`](crate::Broadcaster::start_recording_to_sink_with)
-    /// says it. Started without options of its own
-    /// ([`Broadcaster::start_recording_to_sink`](crate::Broadcaster::start_recording_to_sink)) a
-    /// sink keeps events in memory only, which is logged and counted, until the folder, tried again
-    /// every five seconds, can be used. Each event is written to it once, and once more as a mark
-    /// when it is done, off the caller's thread; a few hundred thousand events a minute are no
-    /// burden. Delivery is at least once: what up to some hundred writes stood for that were not
-    /// marked yet when the process died is written again, a repeat counting once more. As core/v1
-    /// these are some hundred events; with [`SinkOptions::events_v1`], where one write stands for
-    /// all repeats since the one before, tens of thousands.
+    /// returns an error;
+    /// [`Broadcaster::start_recording_to_sink`](crate::Broadcaster::start_recording_to_sink) keeps
+    /// events in memory only, which is logged and counted, and tries the folder again every five
+    /// seconds. Each event is written once, plus a mark when it is done, off the caller's thread;
+    /// this is cheap enough for a few hundred thousand events a minute. Delivery is at least once:
+    /// after a kill, the last few hundred writes that were not marked yet are repeated, and repeats
+    /// count once more. In core/v1 these are a few hundred events; with [`SinkOptions::events_v1`],
+    /// where one write stands for all repeats since the previous one, tens of thousands.
     ///
-    /// With [`SinkOptions::events_v1`] a count that waits for its heartbeat waits on disk as well,
-    /// with every event in it. When these take half of [`SpillOptions::bytes_max`] (64 MiB by
-    /// default; an event takes about 600 bytes), counts are written before their heartbeat, those
-    /// that would be first anyway, as many as it takes: of a few series that repeat a lot that is a
-    /// write for tens of thousands of events, of very many series that seldom repeat up to a write
-    /// for each event. A larger bound makes it rarer.
+    /// With [`SinkOptions::events_v1`], a count that waits for its heartbeat also waits on disk,
+    /// with all its events. When these take half of [`SpillOptions::bytes_max`] (64 MiB by default;
+    /// an event takes about 600 bytes), as many counts as necessary are written before their
+    /// heartbeat, the next ones first. With a few series that repeat often, that is one write for
+    /// tens of thousands of events; with very many series that rarely repeat, up to one write for
+    /// each event. A larger bound makes this rarer.
     ///
-    /// What finds no room is in memory only, which is logged and counted; behind others that wait
-    /// on disk it waits for its turn, and what is recorded after it in the queue. What an earlier
-    /// process left in a folder that could not be used at first comes later than what was written
-    /// until then. What is damaged or gone on disk is counted as
+    /// Events that find no room on disk are in memory only, which is logged and counted. The order
+    /// is kept: such an event waits for those on disk before it, and later events wait in the
+    /// queue. If the folder could not be used at first, the events of an earlier process come after
+    /// those written meanwhile. Damaged or missing records are counted as
     /// [`DropCause::InvalidEvent`](crate::DropCause::InvalidEvent); a file that cannot be read for
-    /// a minute is left for the next process, its events pending. Timestamps of events read back
-    /// are those of the wire: in whole seconds.
+    /// a minute is left for the next process, and its events are pending. Events that are read back
+    /// have the timestamps of the wire: whole seconds.
     ///
     /// ```
     /// use tidings::{Broadcaster, MemorySink, SinkOptions, SpillOptions};
@@ -314,7 +310,7 @@ impl SinkOptions {
     }
 }
 
-/// What is wrong with [`BroadcasterOptions`].
+/// An error in [`BroadcasterOptions`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidBroadcasterOptions {
@@ -324,10 +320,10 @@ pub enum InvalidBroadcasterOptions {
     /// A queue that holds no byte.
     #[error("queue.bytes_max is 0: a watcher's queue must hold at least 1 byte")]
     QueueBytes,
-    /// Texts too short to say anything.
+    /// Texts would be too short.
     #[error("text_bytes_max is {given}: it must be 64 or more")]
     TextBytes {
-        /// What was given.
+        /// The given value.
         given: usize,
     },
     /// The sink's part.
@@ -335,7 +331,7 @@ pub enum InvalidBroadcasterOptions {
     Sink(#[from] InvalidSinkOptions),
 }
 
-/// What is wrong with [`SinkOptions`].
+/// An error in [`SinkOptions`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidSinkOptions {

@@ -1,11 +1,10 @@
-//! The task of one sink: the correlator and the delivery of the core, with a queue before them and
-//! requests behind.
+//! The task of one sink: core's correlator and delivery, between the sink's queue and its requests.
 //!
-//! One loop: put out what can be put out, wait for one input (events, an answer, a timer, the end),
-//! handle it. Everything that decides is in the core; what is here moves things and counts them.
+//! A loop: send all outputs, wait for one input (events, an answer, a timer, the end), handle it.
+//! All decisions are in core; this code moves events and counts them.
 //!
-//! Invariant: every event taken from the queue is counted once, as filtered, or as whatever
-//! [`Delivery::poll_settled`] says of the write that settles it.
+//! Invariant: every event taken from the queue is counted once: as filtered, or with the outcome of
+//! the write that settles it ([`Delivery::poll_settled`]).
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -37,15 +36,15 @@ use crate::sink::Sink;
 use crate::spill::{Kept, Spill};
 use crate::watcher::{REST, Started};
 
-/// How many events are correlated before answers get their turn.
+/// Maximum events correlated before answers are handled.
 const EVENTS_PER_TURN: usize = 64;
-/// How many answers that are there already are taken before anything else gets its turn.
+/// Maximum ready answers handled before other inputs.
 const ANSWERS_PER_TURN: usize = 64;
 
-/// The machines of the core that one sink needs.
+/// Core's state machines for one sink.
 pub(crate) struct Machines {
     rules: Rules,
-    /// In place of `rules` if the sink does not take what they write.
+    /// Replaces `rules` if the sink does not accept what they write.
     fallback: Option<Rules>,
     delivery: Delivery<Occurrence>,
     retry: RetryPolicy,
@@ -53,36 +52,36 @@ pub(crate) struct Machines {
     room: Room,
 }
 
-/// Everything one sink's task owns.
+/// The state of one sink's task.
 pub(crate) struct SinkTask {
     rules: Rules,
-    /// Until the sink has said which of the two are to be used. Nothing is correlated before.
+    /// Set until the sink has answered which of the two to use. Nothing is correlated before.
     fallback: Option<Rules>,
     retry: RetryPolicy,
     delivery: Delivery<Occurrence>,
     receiver: Receiver,
     spill: Option<Spill>,
     room: Room,
-    /// Nothing is taken, but to disk, that there is no room for: who records is to feel it.
+    /// Whether events stay in the queue while there is no room for them, except on disk, so that
+    /// the recorder notices ([`WhenFull::Wait`](crate::WhenFull::Wait)).
     waits: bool,
     /// Taken from the queue, not correlated yet.
     batch: VecDeque<Event>,
-    /// The queue is left alone until this is over.
+    /// The queue is not read until this has passed.
     rest: Option<Pin<Box<Sleep>>>,
     /// No more events will come.
     ended: bool,
-    /// What was left for later is being offered, as there is room for it; nothing is left when it
-    /// is `Done`.
+    /// The offering of remaining counts at the end, as far as there is room.
     end: End,
     clock: Clock,
     phase: watch::Receiver<Phase>,
     progress: Arc<Progress>,
     metrics: SinkMetrics,
-    /// Last, so that the books are closed when everything else is gone.
+    /// The last field, so that counting ends after everything else was dropped.
     _ending: Ending,
 }
 
-/// How far the end has come.
+/// The state of a task's end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     NotYet,
@@ -90,18 +89,17 @@ enum End {
     Done,
 }
 
-/// What the task waits for.
+/// The inputs of the task.
 enum Input {
-    /// There are events to correlate, `fresh` from the queue or left of what was; or there is
-    /// nothing more to take.
+    /// Events to correlate, new (`fresh`) or left of a former batch; or no `more` events will come.
     Queue { more: bool, fresh: bool },
-    /// The sink says whether it takes events.k8s.io/v1.
+    /// The sink's answer whether it accepts events.k8s.io/v1.
     Served(bool),
-    /// It is known, and logged, whether events may be written.
+    /// The access check is done and logged.
     Checked,
     /// A request was answered.
     Answer(Answer),
-    /// The time that the delivery asked to be called at.
+    /// The delivery's timer.
     Time,
     /// A shutdown has begun.
     Drain,
@@ -113,21 +111,20 @@ struct Answer {
     id: WriteId,
     kind: OccurrenceKind,
     started: Monotonic,
-    /// In which the event was recorded.
+    /// The span in which the event was recorded.
     span: Option<Span>,
     result: Result<(), WriteError>,
 }
 
 impl Machines {
-    /// Opens the folder of the spill, if there is one: the task does it otherwise, again and again
-    /// if it must.
+    /// Opens the spill's folder, if there is one. Otherwise the task does, and retries.
     pub(crate) fn open_spill(&mut self) -> Result<(), InvalidSinkOptions> {
         Ok(self.spill.as_mut().map_or(Ok(()), Spill::open)?)
     }
 }
 
 impl SinkTask {
-    /// Makes the core's part, which checks the options.
+    /// Makes core's state machines, which checks the options.
     pub(crate) fn machines(options: SinkOptions) -> Result<Machines, InvalidSinkOptions> {
         let core = SinkOptions {
             series: None,
@@ -166,7 +163,7 @@ impl SinkTask {
         phase: watch::Receiver<Phase>,
     ) -> Self {
         let spill = machines.spill.map(|mut spill| {
-            // Now, as the task may go before it begins.
+            // Counted now, as the task may be dropped before it runs.
             started.progress.recovered(spill.take_recovered());
             spill.leaving(started.progress.left_on_disk())
         });
@@ -191,7 +188,7 @@ impl SinkTask {
         }
     }
 
-    /// Writes to `sink` until there is nothing left to write and nothing more will come.
+    /// Writes to `sink` until the end.
     pub(crate) async fn run(mut self, sink: impl Sink) {
         let sink = Arc::new(sink);
         let mut requests = FuturesUnordered::new();
@@ -199,9 +196,9 @@ impl SinkTask {
         let mut abandoned = std::pin::pin!(reached(&mut phase, Phase::Abandoned));
         let mut phase = self.phase.clone();
         let mut draining = Some(Box::pin(reached(&mut phase, Phase::Draining)));
-        // Never polled where the answer decides nothing.
+        // Not polled if the answer has no effect.
         let mut served = Box::pin(self.questions(&sink).serves_events_v1());
-        // Asked beside the writing, as soon as it is known what is written.
+        // Runs concurrently, as soon as the API version is known.
         let mut check = (!self.is_asking()).then(|| self.check(&sink));
         let mut now = self.clock.monotonic();
         loop {
@@ -211,7 +208,7 @@ impl SinkTask {
                 self.book_lost();
             }
             self.settle();
-            // A sink that answers at once, as one in memory does, needs none of the waiting below.
+            // A sink that answers at once, such as one in memory, does not need the select below.
             for _ in 0..ANSWERS_PER_TURN {
                 while let Some(write) = self.delivery.poll_write(now) {
                     requests.push(request(Arc::clone(&sink), write, now));
@@ -229,7 +226,7 @@ impl SinkTask {
                 self.correlate_some();
                 continue;
             }
-            if self.goes_on_ending() || self.relieves_spill(now) {
+            if self.offer_remaining() || self.relieve_spill(now) {
                 continue;
             }
             if self.end == End::Done && self.delivery.pending() == 0 {
@@ -257,15 +254,15 @@ impl SinkTask {
                     } else {
                         self.correlate_some();
                     }
-                    // A batch is long, and there may be but one thread for everything.
+                    // A batch may be long, and there may be only one thread.
                     tokio::task::yield_now().await;
                 }
                 Input::Queue { more: false, .. } => {
                     self.ended = true;
                     self.delivery.hurry();
                 }
-                // There may be no room to take what is queued, and so no end in sight, before what
-                // waits is written.
+                // Queued events can only be taken, and the end be reached, after waiting ones are
+                // written.
                 Input::Drain => {
                     draining = None;
                     self.delivery.hurry();
@@ -282,7 +279,7 @@ impl SinkTask {
                 Input::Answer(answer) => self.answered(now, answer),
                 Input::Time => {}
                 Input::Abandon => {
-                    // Requests end before the report says so.
+                    // End all requests before the report is made.
                     drop(requests);
                     drop((served, check));
                     drop(sink);
@@ -301,12 +298,12 @@ impl SinkTask {
         }
     }
 
-    /// Finds out whether what these rules write may be written.
+    /// Checks whether events may be written in the version of these rules.
     fn check<S: Sink>(&self, sink: &Arc<S>) -> Pin<Box<impl Future<Output = ()> + Send + use<S>>> {
         Box::pin(self.questions(sink).check(self.rules.api()))
     }
 
-    /// Whether the sink has yet to say which rules are to be used.
+    /// Whether the choice of rules is still open.
     fn is_asking(&self) -> bool {
         self.fallback.is_some()
     }
@@ -316,8 +313,7 @@ impl SinkTask {
         self.spill.as_ref().is_some_and(Spill::is_behind)
     }
 
-    /// The next input; which, when there are several, is left to chance, so that none waits for
-    /// ever.
+    /// The next input. Of several, a random one is chosen, so that none waits for ever.
     async fn next_input(
         &mut self,
         requests: &mut FuturesUnordered<impl Future<Output = Answer>>,
@@ -333,10 +329,9 @@ impl SinkTask {
         ];
         let timeout = times.into_iter().flatten().min();
         let asking = self.is_asking();
-        // What is in the queue comes after what the spill holds.
+        // Queued events come after those in the spill.
         let takes_more = !self.ended && !self.spill.as_ref().is_some_and(Spill::holds);
-        // What is in hand cannot be correlated until the sink has answered, or there is room for
-        // it.
+        // The batch cannot be correlated until the sink has answered, and there is room.
         let takes = if !asking && self.may_correlate() {
             takes_more || !self.batch.is_empty()
         } else {
@@ -360,9 +355,9 @@ impl SinkTask {
         }
     }
 
-    /// When no more events come and none are left on disk, offers what was left for later, as there
-    /// is room for it. True: it has just come to its end.
-    fn goes_on_ending(&mut self) -> bool {
+    /// After the last event, and when none are left on disk, offers remaining counts, as far as
+    /// there is room. Returns true when it has just finished.
+    fn offer_remaining(&mut self) -> bool {
         if self.end == End::NotYet && self.ended && self.batch.is_empty() && !self.is_behind() {
             self.end = End::Begun;
         }
@@ -374,9 +369,9 @@ impl SinkTask {
         false
     }
 
-    /// Counts that wait for their heartbeat fill the disk: has some written before it. True: there
-    /// is something to write.
-    fn relieves_spill(&mut self, now: Monotonic) -> bool {
+    /// If counts that wait for their heartbeat fill the disk, writes some early. Returns whether
+    /// there is something to write.
+    fn relieve_spill(&mut self, now: Monotonic) -> bool {
         let before = self.delivery.pending();
         if self.spill.as_ref().is_some_and(Spill::is_filling) {
             self.rules.write_early(now, self.room, &mut self.delivery);
@@ -384,8 +379,7 @@ impl SinkTask {
         self.delivery.pending() > before
     }
 
-    /// Keeps what was taken from the queue on disk, and in memory as much of it as is to be
-    /// correlated now.
+    /// Writes the batch to disk, and keeps in memory as much of it as is to be correlated now.
     async fn spill_batch(&mut self) {
         let asking = self.is_asking();
         if let Some(spill) = &mut self.spill {
@@ -396,8 +390,8 @@ impl SinkTask {
         }
     }
 
-    /// Reads events back from disk, if there are any and there is room for them; writes marks that
-    /// are due. True: there is something to correlate.
+    /// Reads events back from disk as far as there is room, and writes due marks. Returns whether
+    /// there is something to correlate.
     async fn read_spilled(&mut self, now: Monotonic) -> bool {
         let Some(spill) = &mut self.spill else {
             return false;
@@ -407,7 +401,7 @@ impl SinkTask {
         let (events, bytes) = (self.room.events, self.room.bytes);
         let has_room = pending <= events / 2 && self.delivery.pending_bytes() <= bytes / 2;
         if spill.may_read() && self.batch.is_empty() && has_room {
-            // An event takes more room in memory than on disk.
+            // An event takes more bytes in memory than on disk.
             let read = spill.read(now, events - pending, bytes / 4).await;
             self.batch = read.into_iter().map(placed).collect();
             let more = spill.is_behind();
@@ -420,7 +414,7 @@ impl SinkTask {
         false
     }
 
-    /// Books what was on disk and cannot be read any more.
+    /// Counts events whose records on disk cannot be read.
     fn book_lost(&mut self) {
         let lost = self.spill.as_mut().map_or(0, Spill::take_lost);
         if lost > 0 {
@@ -482,14 +476,14 @@ impl SinkTask {
         }
     }
 
-    /// Books every event whose fate is known.
+    /// Counts all events whose outcome is known.
     fn settle(&mut self) {
         while let Some(settled) = self.delivery.poll_settled() {
             let events = settled.occurrence.events();
             let context = Context::of(settled.occurrence.context());
             if let Some(context) = context {
                 context.settled(&settled.occurrence, settled.fate, settled.error.as_ref());
-                // What was merged into a later write is done when that is.
+                // Events that were merged into a later write are done when that is.
                 if let (Some(spill), Fate::Delivered | Fate::Dropped(_)) =
                     (&mut self.spill, settled.fate)
                 {
@@ -507,7 +501,7 @@ impl SinkTask {
                     self.progress.aggregated(others);
                     self.metrics.aggregated(others);
                 }
-                // Its events are settled by the write that took its place.
+                // Its events are settled by the write that replaced it.
                 Fate::Aggregated => self.rules.lost(&settled.occurrence),
                 Fate::Dropped(cause) => {
                     self.rules.lost(&settled.occurrence);
@@ -529,8 +523,8 @@ impl SinkTask {
     }
 }
 
-/// The event as one that answers for its place on disk, if it has one, and may answer for those of
-/// others: in this sink only, which is why its context is not shared with other sinks.
+/// The event with its place on disk in its context, which also collects the places of merged
+/// events. The context is for this sink only.
 fn placed(kept: Kept) -> Event {
     let Kept {
         event,
@@ -545,8 +539,8 @@ fn placed(kept: Kept) -> Event {
     event.with_context(context)
 }
 
-/// Fills `batch` from the queue, unless there is something in it, after the rest. The first is
-/// false when there will never be more, the second when it was not filled.
+/// Fills an empty `batch` from the queue, after the rest. Returns whether more events may come, and
+/// whether it was filled.
 async fn more_events(
     receiver: &mut Receiver,
     batch: &mut VecDeque<Event>,
@@ -563,7 +557,8 @@ async fn more_events(
     (more, more)
 }
 
-/// Logs a loss, and ever fewer of those of one cause. `before`: of this cause so far.
+/// Logs a loss; of frequent causes ever fewer. `before` is the number of earlier losses for this
+/// cause.
 #[cold]
 fn log_drop(cause: DropCause, before: u64, settled: &Settled<Occurrence>) {
     let event = settled.occurrence.event();
@@ -595,7 +590,7 @@ fn log_drop(cause: DropCause, before: u64, settled: &Settled<Occurrence>) {
     }
 }
 
-/// One request. A sink that panics has failed for good with this event, and only with this one.
+/// One request. If the sink panics, only this event has failed, and for good.
 async fn request<S: Sink>(sink: Arc<S>, write: Write<Occurrence>, started: Monotonic) -> Answer {
     let Write {
         id,

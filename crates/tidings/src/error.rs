@@ -1,24 +1,22 @@
-//! What can go wrong before an event is on its way: one enum per operation.
+//! Errors before an event is queued: one enum for each operation.
 
 use std::fmt;
 
 /// Why an object cannot be referred to.
 ///
-/// In client-go these are the errors of `tools/reference.GetReference`; what its type system cannot
-/// rule out, Rust's does.
+/// client-go's errors of `tools/reference.GetReference`, without those that Rust's types rule out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReferenceError {
     /// The object is `None`.
     #[error("there is no object to refer to: the given option is None")]
     NoObject,
-    /// The object does not say what kind it is: a `DynamicObject` without its `types`, or with an
-    /// empty kind.
+    /// The object has no kind: a `DynamicObject` without `types`, or with an empty kind.
     #[error(
         "the object {name:?} does not say what kind it is: set apiVersion and kind in its types"
     )]
     MissingKind {
-        /// The object's name, empty when it has none.
+        /// The object's name, or empty.
         name: String,
     },
 }
@@ -37,12 +35,13 @@ pub enum RecordError {
     /// ([`WhenFull::Wait`](crate::WhenFull::Wait)).
     #[error("too many queued events, dropped event")]
     QueueFull,
-    /// Its outcome is unknown:
+    /// The outcome of the event is unknown:
     /// [`Broadcaster::start_recording_to_sink`](crate::Broadcaster::start_recording_to_sink) was
-    /// not called, or its sink has ended. Handlers have it.
+    /// not called, or its sink has ended. Handlers did get the event.
     #[error("no sink writes events: start_recording_to_sink was not called, or its sink has ended")]
     NoSink,
-    /// The broadcaster ended before it was written, or while it was: it may have arrived.
+    /// The broadcaster ended before the event was written, or while it was being written: it may
+    /// have arrived.
     #[error("the broadcaster ended before the outcome of the event was known")]
     Abandoned,
 }

@@ -1,9 +1,9 @@
-//! A recorder that is called as kube-rs's is: `kube::runtime::events` with its `Recorder`, `Event`,
-//! `EventType` and `Reporter`, so that a program switches by one line. docs/from-kube-rs.md has the
-//! way.
+//! A recorder with the API of kube-rs: `kube::runtime::events` with its `Recorder`, `Event`,
+//! `EventType` and `Reporter`, so that a program switches by changing one line. See
+//! docs/from-kube-rs.md.
 //!
-//! What is behind it is this library: a publish returns as soon as the event is on its way, and
-//! repeats, retries and bounds are those of a [`Broadcaster`].
+//! It uses this library: publishing returns as soon as the event is queued, and repeats, retries
+//! and bounds are those of a [`Broadcaster`].
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::Pod;
@@ -49,30 +49,30 @@ use crate::{
     SinkOptions,
 };
 
-/// What is published: kube-rs's `Event`, field by field.
+/// The event to publish: kube-rs's `Event`, field by field.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// How bad it is.
+    /// Its type.
     pub type_: EventType,
     /// Why it happened: a short word in PascalCase.
     pub reason: String,
-    /// What a person should read. Cut at 1,024 bytes, not refused.
+    /// The text for people. Cut at 1,024 bytes, not refused.
     pub note: Option<String>,
-    /// What was done or tried: a short word in PascalCase. An empty one is replaced by the reason,
-    /// not refused.
+    /// The action taken or tried: a short word in PascalCase. An empty one is replaced by the
+    /// reason, not refused.
     pub action: String,
-    /// A second object that takes part.
+    /// A second object that is involved.
     pub secondary: Option<ObjectReference>,
 }
 
-/// Who publishes: kube-rs's `Reporter`.
+/// The reporting controller: kube-rs's `Reporter`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reporter {
     /// The name of the controller. The API server wants a qualified name, such as
     /// `example.com/my-controller`; an invalid one is corrected.
     pub controller: String,
-    /// Which of its replicas: the pod's name, from the downward API. Without one it is the
-    /// controller's name; kube-rs looks for the host's.
+    /// The replica: the pod's name, from the downward API. Default: the controller's name; in
+    /// kube-rs, the host's.
     pub instance: Option<String>,
 }
 
@@ -103,17 +103,17 @@ impl Reporter {
 
 /// Maximum recorders dropped without a shutdown that still write their published events.
 const LEFT_MAX: usize = 4_096;
-/// How many events these may have: as many as one alone may, in its queue and in its delivery.
+/// Maximum events of all these: as many as one recorder's queue and delivery together may have.
 const LEFT_EVENTS_MAX: u64 = 65_536;
 
 /// Publishes events: kube-rs's `Recorder`. Clones share everything; make one for the program, as
 /// repeats are counted within one.
 ///
-/// One that is made for each reconcile works, but costs a task each, and counts no repeats. When
-/// the last clone is dropped without [`Recorder::shutdown`], what was published is still written
-/// while the program runs. Up to 4,096 may be busy with that, while a server is away for
-/// example, with up to 65,536 events; then those that were dropped first give up what they have,
-/// which is logged and counted.
+/// A recorder for each reconcile works, too, but each has a task, and repeats are not counted. When
+/// the last clone is dropped without [`Recorder::shutdown`], published events are still written
+/// while the program runs. Up to 4,096 dropped recorders with up to 65,536 events may do so, while
+/// the server is away for example; beyond that, the first dropped ones give up their events, which
+/// is logged and counted.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     broadcaster: Broadcaster,
@@ -121,8 +121,8 @@ pub struct Recorder {
     _own: Option<Arc<Own>>,
 }
 
-/// A broadcaster without other users: it takes no more events when the last clone of its recorder
-/// is dropped.
+/// A broadcaster of one recorder: it accepts no more events when the recorder's last clone is
+/// dropped.
 #[derive(Debug)]
 struct Own(Broadcaster);
 
@@ -152,7 +152,7 @@ impl Drop for Own {
     }
 }
 
-/// Recorders that were dropped while they had something to write.
+/// Dropped recorders with events to write.
 struct Left {
     /// In the order they were dropped, and how many events each had when it was last looked at.
     recorders: VecDeque<(Broadcaster, u64)>,
@@ -172,14 +172,14 @@ impl Left {
         }
     }
 
-    /// Takes in one more; returns those that there is no room for any more.
+    /// Adds one; returns those that exceed the bounds.
     fn push(&mut self, broadcaster: Broadcaster, pending: u64) -> Vec<Broadcaster> {
         self.recorders.push_back((broadcaster, pending));
         self.events += pending;
         if self.has_room() {
             return Vec::new();
         }
-        // Most have written theirs since.
+        // Most have written their events since.
         self.recorders.retain_mut(|(broadcaster, pending)| {
             *pending = broadcaster.report().pending;
             *pending > 0 && !broadcaster.is_ended()
@@ -196,7 +196,7 @@ impl Left {
     }
 
     fn has_room(&self) -> bool {
-        // What one has alone is bounded by its options.
+        // The events of a single one are bounded by its options.
         self.recorders.len() <= self.recorders_max
             && (self.events <= self.events_max || self.recorders.len() == 1)
     }
@@ -209,7 +209,7 @@ impl Recorder {
     /// It needs what kube-rs's needs: `create` and `patch` on `events` of `events.k8s.io`. End with
     /// [`Recorder::shutdown`], so that the last events and counts are written.
     ///
-    /// A client made with kube's defaults tries again by itself what the delivery tries again, too;
+    /// A client with kube's defaults also retries by itself, in addition to the delivery;
     /// [`Recorder::from_config`] makes one that does not.
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "the shape of kube-rs's call")]
@@ -217,7 +217,7 @@ impl Recorder {
         Self::writing_to(KubeSink::new(client), &reporter)
     }
 
-    /// The same through a client made for this, which leaves trying again to the delivery.
+    /// The same with a new client, which leaves retries to the delivery.
     ///
     /// # Errors
     /// As of [`KubeSink::from_config`].
@@ -242,8 +242,8 @@ impl Recorder {
         }
     }
 
-    /// A recorder that publishes through `broadcaster`: with options, sinks and log of the
-    /// program's choice, and shared with [`Recorder`](crate::Recorder)s.
+    /// A recorder that publishes through `broadcaster`, with its options, sinks and log, and
+    /// together with other [`Recorder`](crate::Recorder)s.
     #[must_use]
     pub fn of(broadcaster: &Broadcaster, reporter: &Reporter) -> Self {
         Self {
@@ -257,8 +257,8 @@ impl Recorder {
     /// API server fails no reconcile.
     ///
     /// # Errors
-    /// The broadcaster is shut down, or the queues are full. What the server says comes later, and
-    /// is counted, logged, and tried again; [`Recorder::publish_and_wait`] waits for it.
+    /// The broadcaster is shut down, or the queues are full. Errors of the server come later, and
+    /// are counted, logged and retried; [`Recorder::publish_and_wait`] waits for the outcome.
     #[expect(clippy::unused_async, reason = "the shape of kube-rs's call")]
     pub async fn publish(
         &self,
@@ -268,8 +268,8 @@ impl Recorder {
         self.build(event, reference).try_send().map_err(failure)
     }
 
-    /// Publishes `event` and waits until it is written, as kube-rs's does, but with the tries of
-    /// every write: while the server is down that takes minutes.
+    /// Publishes `event` and waits until it is written, as kube-rs does, but with the retries of
+    /// every write: while the server is down, this takes minutes.
     ///
     /// # Errors
     /// The event was given up, and why; or its outcome is unknown.
@@ -288,7 +288,7 @@ impl Recorder {
         }
     }
 
-    /// Writes what is pending and says what became of everything: [`Broadcaster::shutdown`].
+    /// Writes pending events and reports all outcomes; see [`Broadcaster::shutdown`].
     pub async fn shutdown(&self, deadline: Duration) -> FlushReport {
         self.broadcaster.shutdown(deadline).await
     }

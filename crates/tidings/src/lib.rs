@@ -1,5 +1,5 @@
-//! Kubernetes Events for controllers: record them with one call that never waits. They are counted,
-//! combined, retried and delivered.
+//! Kubernetes Events for controllers: record an event with one call that never waits. tidings
+//! counts repeats, combines similar events, retries, and delivers.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -44,8 +44,8 @@
 //!
 //! A **[`Recorder`]** is cheap to clone and works on any thread, in an async runtime or without
 //! one. A call makes the event, appends it to the queues and returns. Failures are logged and
-//! counted, not returned, since recording an event must not stop the work it is about. Every type
-//! with a Kubernetes kind can be the object: see [`ToReference`].
+//! counted, not returned, because recording an event must not stop the work that it reports on.
+//! Every type with a Kubernetes kind can be the object: see [`ToReference`].
 //!
 //! The **[`Broadcaster`]** passes every event to all watchers started on it, in one order. Each
 //! watcher has its own queue, bounded in events and in bytes ([`QueueOptions`]), so that a slow one
@@ -172,9 +172,9 @@
 //! - `kube` (default): `KubeSink`, and references from every type with kube's `Resource`. Without
 //!   it, references are made from k8s-openapi's types, and events go to your own sinks.
 //!
-//! k8s-openapi needs the version of Kubernetes: the program enables one of its `v1_*` features, or
-//! `latest`. To build this library alone, choose one on the command line:
-//! `cargo check -p tidings --features k8s-openapi/latest`.
+//! k8s-openapi needs to know the version of Kubernetes: the program enables one of its `v1_*`
+//! features, or `latest`. To build this library alone, choose one on the command line: `cargo check
+//! -p tidings --features k8s-openapi/latest`.
 //!
 //! # What this does not do
 //!
@@ -182,6 +182,7 @@
 
 mod acknowledgement;
 mod broadcaster;
+mod builder;
 mod clock;
 mod config;
 mod delivery;
@@ -189,6 +190,7 @@ mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use spill::fuzzing;
+mod intake;
 #[cfg(feature = "kube")]
 pub mod kube_rs;
 mod logging;
@@ -212,6 +214,7 @@ mod watcher;
 
 pub use acknowledgement::Acknowledgement;
 pub use broadcaster::Broadcaster;
+pub use builder::EventBuilder;
 pub use clock::{Clock, ManualClock};
 pub use config::{
     BroadcasterOptions, InvalidBroadcasterOptions, InvalidSinkOptions, QueueOptions, SinkOptions,
@@ -219,7 +222,7 @@ pub use config::{
 };
 pub use error::{BroadcasterStopped, RecordError, ReferenceError};
 pub use object::{ToReference, kind};
-pub use recorder::{EventBuilder, Recorder};
+pub use recorder::Recorder;
 pub use report::{Counts, FlushReport};
 pub use sink::*;
 pub use spill::{SpillError, SpillOptions};

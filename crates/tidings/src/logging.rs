@@ -65,7 +65,7 @@ pub(crate) fn log_structured(level: tracing::Level, event: &Event) {
     let regarding = event.regarding();
     let action = Some(event.action()).filter(|action| !action.is_empty());
     let related = event.related().map(|related| display(KRef(related)));
-    // A level is part of what tracing knows of a line at compile time, hence one line for each.
+    // tracing needs the level at compile time, hence one line for each.
     macro_rules! line {
         ($level:expr) => {
             tracing::event!(

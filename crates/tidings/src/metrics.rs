@@ -1,7 +1,7 @@
 //! Metrics through the `metrics` facade: every stage, every cause.
 //!
-//! Install the program's metrics recorder before the broadcaster is made: the handles are taken
-//! then.
+//! Install the program's metrics recorder before the broadcaster is made, because that registers
+//! the metrics.
 //!
 //! | name | kind | labels | what it counts |
 //! |---|---|---|---|
@@ -19,13 +19,13 @@
 //! | `tidings_recorder_cache_hits_total` | counter | `cache` | look-ups of the correlator that found an entry |
 //! | `tidings_recorder_cache_misses_total` | counter | `cache` | look-ups that found none |
 //! | `tidings_recorder_cache_evictions_total` | counter | `cache` | entries given up for newer ones |
-//! | `tidings_recorder_spilled_total` | counter | | events kept on disk until it is known what became of them |
+//! | `tidings_recorder_spilled_total` | counter | | events kept on disk until their outcome is known |
 //! | `tidings_recorder_spill_refused_total` | counter | | events that found no room on disk, or could not be written: they are in memory only, unless there is room before their turn comes |
 //! | `tidings_recorder_spill_recovered_total` | counter | | events that an earlier process left on disk |
 //! | `tidings_recorder_spill_bytes` | gauge | | how many bytes of events lie on disk |
 //!
-//! The causes are those of [`DropCause`]. Events that were recorded while nothing watched are
-//! counted as recorded and nowhere else.
+//! The causes are those of [`DropCause`]. Events recorded while there is no watcher are counted as
+//! recorded only.
 
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
@@ -53,7 +53,7 @@ pub(crate) const SPILL_REFUSED: &str = "tidings_recorder_spill_refused_total";
 pub(crate) const SPILL_RECOVERED: &str = "tidings_recorder_spill_recovered_total";
 pub(crate) const SPILL_BYTES: &str = "tidings_recorder_spill_bytes";
 
-/// Tells the metrics recorder what each metric means. Harmless when repeated.
+/// Describes the metrics to the metrics recorder. May be repeated.
 pub(crate) fn describe() {
     let count = Unit::Count;
     describe_counter!(EVENTS, count, "Events recorded and accepted.");
@@ -101,7 +101,7 @@ pub(crate) fn describe() {
     describe_counter!(
         SPILLED,
         count,
-        "Events kept on disk until it is known what became of them."
+        "Events kept on disk until their outcome is known."
     );
     describe_counter!(
         SPILL_REFUSED,
@@ -120,7 +120,7 @@ pub(crate) fn describe() {
     );
 }
 
-/// What recorders count.
+/// Metrics of recorders.
 pub(crate) struct RecorderMetrics {
     normal: Counter,
     warning: Counter,
@@ -173,7 +173,7 @@ pub(crate) fn dropped(cause: DropCause) -> Counter {
     counter!(DROPPED, "cause" => cause.as_str())
 }
 
-/// Counts events lost with the runtime of what was to take them.
+/// Counts events lost to watchers that ended with their runtime.
 pub(crate) fn runtime_gone(events: u64) {
     if events > 0 {
         dropped(DropCause::RuntimeGone).increment(events);
@@ -186,7 +186,7 @@ pub(crate) fn abandoned() -> Counter {
     counter!(ABANDONED)
 }
 
-/// What a spill counts.
+/// Metrics of a spill.
 pub(crate) struct SpillMetrics {
     pub(crate) spilled: Counter,
     pub(crate) refused: Counter,
@@ -206,7 +206,7 @@ impl SpillMetrics {
     }
 }
 
-/// What one sink's task counts.
+/// Metrics of one sink's task.
 pub(crate) struct SinkMetrics {
     delivered: Counter,
     aggregated: Counter,
@@ -215,7 +215,7 @@ pub(crate) struct SinkMetrics {
     create: WriteMetrics,
     patch: WriteMetrics,
     caches: [CacheMetrics; 3],
-    /// What this sink last added to the gauges, which all sinks share.
+    /// This sink's part of the gauges, which all sinks share.
     pending: (u64, usize),
 }
 
@@ -229,7 +229,7 @@ struct CacheMetrics {
     hits: Counter,
     misses: Counter,
     evictions: Counter,
-    /// What was counted so far.
+    /// The statistics that were already added to the counters.
     last: CacheStats,
 }
 
@@ -255,8 +255,7 @@ impl SinkMetrics {
         self.aggregated.increment(events);
     }
 
-    /// What this sink holds now. The gauges are sums over all sinks, so only the difference is
-    /// told.
+    /// Updates the gauges, which are sums over all sinks, by the difference.
     pub(crate) fn pending(&mut self, events: u64, bytes: usize) {
         let (last_events, last_bytes) = std::mem::replace(&mut self.pending, (events, bytes));
         if last_events != events {

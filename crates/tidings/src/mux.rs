@@ -1,19 +1,18 @@
 //! Hands every recorded event to every watcher: one order for all, a bounded queue for each, and no
 //! task of its own.
 //!
-//! What client-go's `watch.Broadcaster` does with a channel and a loop is done here by the caller
-//! that calls, under one lock that is held for a few instructions: publishing appends the shared
-//! event to each watcher's queue.
+//! client-go's `watch.Broadcaster` needs a channel and a loop for this. Here the publishing caller
+//! does it, under one lock that is held for a few instructions: it appends the shared event to each
+//! watcher's queue.
 //!
 //! Invariants:
-//! - Every accepted event has a sequence number. A watcher is handed exactly the events accepted
-//!   between its registration and its stop, in order, less those its full queue made it miss, which
-//!   are counted.
-//! - A watcher whose task is gone without having been stopped, with the runtime it ran on, keeps no
-//!   place: it is one of a number for which every event counts as offered and lost, until it is
-//!   stopped. Publishing costs the same however many these are.
-//! - Nothing blocks: not publishing, not registering, not stopping, not shutting down, whatever any
-//!   watcher does or omits.
+//! - Every accepted event has a sequence number. A watcher gets exactly the events accepted between
+//!   its registration and its stop, in order, except for those it missed because its queue was
+//!   full, which are counted.
+//! - A watcher whose task ended with its runtime, without having been stopped, has no queue any
+//!   more: it only adds to a number, and until it is stopped every event counts as offered to it
+//!   and lost. Publishing costs the same however many such watchers there are.
+//! - Publishing, registering, stopping and shutting down never block, whatever a watcher does.
 //! - `incoming` is not empty only in [`WhenFull::Wait`] mode, before shutdown, while some watcher
 //!   has no room for its first event.
 //! - Wakers are made, called and dropped, and events dropped, outside the lock: they may run
@@ -45,20 +44,19 @@ struct State {
     next_id: u64,
     /// The sequence number of the next event to be accepted.
     next_sequence: u64,
-    /// Accepted but not handed over yet: the last `incoming.len()` sequence numbers.
+    /// Accepted but not yet in the queues: the last `incoming.len()` sequence numbers.
     incoming: Queue,
     stopped: bool,
-    /// How many watchers are gone with their runtime: of those that write, and of the others.
+    /// The number of watchers that ended with their runtime: sinks, and others.
     gone: [u64; 2],
     lost: Arc<Lost>,
 }
 
-/// What was published when watchers were gone with their runtime. Written only under the mux's
-/// lock.
+/// Events lost to watchers that had ended with their runtime. Written only under the mux's lock.
 #[derive(Debug, Default)]
 struct Lost {
     published: AtomicU64,
-    /// For each watcher that was gone: of those that write, and of the others.
+    /// Summed over these watchers: sinks, and others.
     events: [AtomicU64; 2],
 }
 
@@ -67,13 +65,13 @@ struct Slot {
     id: u64,
     queue: Queue,
     events_max: usize,
-    /// The first event it is to see.
+    /// The first event that it gets.
     from: u64,
-    /// Takes no more events; what is queued can still be read.
+    /// Gets no more events; queued ones can still be read.
     stopped: bool,
-    /// Writes its events: a caller that waits for one waits for this.
+    /// A sink: a caller that waits for an event waits for this watcher.
     writes: bool,
-    /// A task reads it, which ends with its runtime.
+    /// It is read by a task that ends with its runtime.
     has_task: bool,
     waker: Option<Waker>,
     counts: Arc<QueueCounts>,
@@ -85,42 +83,42 @@ struct Queue {
     bytes: usize,
 }
 
-/// What was offered to one watcher while its task lived, and what its full queue made it miss.
-/// Written only under the mux's lock.
+/// Events offered to one watcher while its task lived, and those it missed because its queue was
+/// full. Written only under the mux's lock.
 #[derive(Debug, Default)]
 pub(crate) struct QueueCounts {
     offered: AtomicU64,
     missed: AtomicU64,
-    /// Set if its task went without having been stopped.
+    /// Set if its task ended without having been stopped.
     orphan: OnceLock<Orphan>,
-    /// How many events had been published when it was stopped after that.
+    /// The number of events that had been published when it was stopped after that.
     until: OnceLock<u64>,
     lost: Arc<Lost>,
 }
 
-/// What a watcher was when its task went without having been stopped.
+/// The state of a watcher when its task ended without having been stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Orphan {
-    /// Still queued, or to be.
+    /// Events queued, or still to be queued.
     pub(crate) queued: u64,
-    /// How many events had been published.
+    /// The number of events that had been published.
     from: u64,
     writes: bool,
 }
 
-/// What became of a published event.
+/// The outcome of publishing an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
-    /// Accepted, but for this many watchers whose queues were full.
+    /// Accepted, except by watchers whose queues were full.
     Accepted {
-        /// How many watchers missed it.
+        /// The number of watchers that missed it.
         missed_by: usize,
-        /// How many of those that write events took it, if there are any.
+        /// The number of sinks that took it, if there are any sinks.
         sinks: Option<usize>,
     },
-    /// The incoming queue was full: none of this many watchers will see it.
+    /// The incoming queue was full: no watcher gets it.
     Full {
-        /// How many watchers missed it.
+        /// The number of watchers that missed it.
         missed_by: usize,
     },
     /// The broadcaster is shut down.
@@ -135,8 +133,8 @@ impl Mux {
         })
     }
 
-    /// Hands `event` to every watcher, or to the incoming queue when a watcher that must not miss
-    /// any has no room.
+    /// Appends `event` to every watcher's queue, or to the incoming queue if a watcher that must
+    /// not miss events has no room.
     pub(crate) fn publish(&self, event: Event) -> Published {
         let mut after = After::default();
         let published = self.state().publish(event, &self.options, &mut after);
@@ -144,7 +142,7 @@ impl Mux {
         published
     }
 
-    /// Registers a watcher. It sees `prefix` first, whatever its length, then everything accepted
+    /// Registers a watcher. It gets `prefix` first, whatever its length, then all events accepted
     /// from now on.
     ///
     /// client-go's `WatchWithPrefix`: the queue is made longer where the prefix needs it.
@@ -155,13 +153,12 @@ impl Mux {
         self.register(prefix, false, false)
     }
 
-    /// Registers a watcher that writes what it sees.
+    /// Registers a sink.
     pub(crate) fn watch_to_write(self: &Arc<Self>) -> Result<Receiver, BroadcasterStopped> {
         self.register(Vec::new(), true, false)
     }
 
-    /// Registers a watcher that is read by a task, which `writes` what it sees or hands it to a
-    /// function.
+    /// Registers a watcher that is read by a task: a sink if it `writes`, otherwise a handler.
     pub(crate) fn watch_by_task(
         self: &Arc<Self>,
         writes: bool,
@@ -208,15 +205,15 @@ impl Mux {
         })
     }
 
-    /// Detaches a watcher: it sees what was accepted before, and nothing after. Idempotent.
+    /// Detaches a watcher: it gets the events accepted before, and none after. Idempotent.
     pub(crate) fn stop(&self, id: u64) {
         let mut after = After::default();
         self.state().stop(id, &self.options, &mut after);
         after.unlocked();
     }
 
-    /// Detaches a watcher that is gone with its runtime: what is published from now on is not lost
-    /// to it. Idempotent; changes nothing of another.
+    /// Detaches a watcher that ended with its runtime: events published from now on do not count as
+    /// lost to it. Idempotent; has no effect on other watchers.
     pub(crate) fn stop_gone(&self, counts: &QueueCounts) {
         let state = &mut *self.state();
         if let Some(orphan) = counts.orphan.get()
@@ -227,8 +224,7 @@ impl Mux {
         }
     }
 
-    /// How many events were offered to watchers that were gone with their runtime, and lost: of
-    /// those that write, and of the others.
+    /// The number of events lost to watchers that had ended with their runtime: sinks, and others.
     pub(crate) fn lost_to_gone(&self) -> [u64; 2] {
         let lost = Arc::clone(&self.state().lost);
         lost.events
@@ -243,7 +239,7 @@ impl Mux {
         after.unlocked();
     }
 
-    /// How many watchers there are, those that were stopped but not dropped included.
+    /// The number of watchers, including those that were stopped but not dropped.
     #[cfg(test)]
     pub(crate) fn watchers(&self) -> usize {
         self.state().slots.len()
@@ -259,13 +255,13 @@ impl Mux {
     }
 }
 
-/// What is to be done when the lock is released.
+/// Work for after the lock is released.
 #[derive(Default)]
 struct After {
     wakers: Vec<Waker>,
     /// Its context may be the last of its kind, and wake a caller or end a span when dropped.
     dropped: Vec<Event>,
-    /// How many were lost to watchers whose task is gone.
+    /// The number of events lost to watchers whose task has ended.
     lost: u64,
 }
 
@@ -323,7 +319,7 @@ impl State {
         Published::Accepted { missed_by, sinks }
     }
 
-    /// Counts an event as lost to every watcher that is gone with its runtime.
+    /// Counts an event as lost to every watcher that ended with its runtime.
     fn offer_to_gone(&self, after: &mut After) {
         add(&self.lost.published, 1);
         for (lost, gone) in self.lost.events.iter().zip(self.gone) {
@@ -382,8 +378,8 @@ impl State {
         (missed_by, sinks)
     }
 
-    /// Notes what a watcher was whose task goes without having been stopped. What was to come to it
-    /// from `incoming` is offered to it now.
+    /// Remembers a watcher whose task ended without being stopped. Events in `incoming` that it
+    /// would have received count as offered to it.
     fn orphan(&mut self, slot: &Slot) {
         let first = self.next_sequence - self.incoming.events.len() as u64;
         let incoming = self.next_sequence - first.max(slot.from);
@@ -528,7 +524,7 @@ impl QueueCounts {
         })
     }
 
-    /// Set if its task went without having been stopped.
+    /// Set if its task ended without having been stopped.
     pub(crate) fn orphan(&self) -> Option<Orphan> {
         self.orphan.get().copied()
     }
@@ -563,15 +559,14 @@ impl Receiver {
         self.mux.stop(self.id);
     }
 
-    /// How many events are queued.
+    /// The number of queued events.
     pub(crate) fn queued(&self) -> u64 {
         let state = self.mux.state();
         let slot = state.slots.iter().find(|slot| slot.id == self.id);
         slot.map_or(0, |slot| slot.queue.events.len() as u64)
     }
 
-    /// Moves everything queued to the end of `batch`. `Ready(false)`: there is nothing, and never
-    /// will be.
+    /// Moves all queued events to the end of `batch`. `Ready(false)` after the last one.
     ///
     /// With an empty `batch` the two queues only change places.
     pub(crate) fn poll_take(

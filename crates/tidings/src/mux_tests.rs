@@ -9,8 +9,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::config::{QueueOptions, WhenFull};
+use crate::intake::name_stamps;
 use crate::mux::{Mux, Published, QueueCounts, Receiver};
-use crate::recorder::name_stamps;
 use tidings_core::{
     ClusterScopedNamespace, Event, EventContext, EventSource, EventType, NewEvent, Reference,
     ReferenceFields, TEXT_BYTES_MAX,

@@ -1,4 +1,4 @@
-//! What an event can be about: everything that can become a [`Reference`], which is client-go's
+//! Objects of events: all types that can be converted to a [`Reference`]. client-go's
 //! `tools/reference`.
 
 use std::rc::Rc;
@@ -15,29 +15,29 @@ use crate::error::ReferenceError;
 /// Implemented for
 /// - every type with kube's `Resource` whose kind is known at compile time: those of k8s-openapi,
 ///   those derived with `CustomResource`, `PartialObjectMeta` of either,
-/// - `kube::core::DynamicObject`, which must say what kind it is,
-/// - [`ObjectReference`] and [`Reference`], taken as they are; the latter costs a pointer's copy,
+/// - `kube::core::DynamicObject`, which must have a kind,
+/// - [`ObjectReference`] and [`Reference`], unchanged; the latter costs a copy of a pointer,
 /// - lists, of which kind, apiVersion and resourceVersion are known,
 /// - `Arc`, `Rc`, `Box`, and `Option` of each of these.
 ///
-/// `Kind` is there so that the compiler can tell these apart; it is inferred and never written.
+/// The compiler needs `Kind` to distinguish these implementations; it is always inferred.
 pub trait ToReference<Kind> {
     /// A reference to this object: kind, apiVersion, namespace, name, uid and resourceVersion.
     fn to_reference(&self) -> Result<Reference, ReferenceError>;
 }
 
-/// What tells the implementations of [`ToReference`] apart. No program names these.
+/// Markers of the implementations of [`ToReference`]. Programs need not name them.
 pub mod kind {
     /// The type knows its kind.
     #[derive(Debug)]
     pub struct Typed(());
-    /// The value says its kind.
+    /// The value has its kind.
     #[derive(Debug)]
     pub struct Dynamic(());
     /// A list.
     #[derive(Debug)]
     pub struct List(());
-    /// A list whose value says its kind.
+    /// A list whose value has its kind.
     #[derive(Debug)]
     pub struct DynamicList(());
     /// Already a reference.
@@ -46,12 +46,12 @@ pub mod kind {
     /// Behind a pointer.
     #[derive(Debug)]
     pub struct Pointed<Kind>(std::marker::PhantomData<Kind>);
-    /// There, or not.
+    /// Optional.
     #[derive(Debug)]
     pub struct Optional<Kind>(std::marker::PhantomData<Kind>);
 }
 
-/// The object's metadata as a reference: client-go's `GetReference` past its look-up of kind and
+/// A reference from an object's metadata: client-go's `GetReference` after its look-up of kind and
 /// version.
 fn from_metadata(kind: &str, api_version: &str, metadata: &ObjectMeta) -> Reference {
     fn text(field: Option<&String>) -> &str {

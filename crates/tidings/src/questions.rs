@@ -1,12 +1,12 @@
-//! What a sink is asked at start: whether it takes events.k8s.io/v1, and whether events may be
+//! Questions to a sink at start: whether it accepts events.k8s.io/v1, and whether events may be
 //! written to it.
 //!
-//! Where the sink may choose, it is core/v1 also when only that may be written: a Role from before
-//! events.k8s.io costs no event.
+//! If the sink may choose, it chooses core/v1 also when only that may be written, so that an old
+//! Role without events.k8s.io loses no event.
 //!
-//! Invariant: only an answer decides. While a proxy, a rotated token or an outage stands between,
-//! the sink is asked again, for as long as it takes: nothing could be written meanwhile anyway, and
-//! core/v1 would be for the life of the process.
+//! Invariant: only an answer decides. During an outage, or with an expired token, the sink is asked
+//! again for as long as it takes: nothing could be written meanwhile, and a choice of core/v1 would
+//! be for the life of the process.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -29,8 +29,7 @@ pub(crate) struct Questions<S> {
 }
 
 impl<S: Sink> Questions<S> {
-    /// Whether events are to be written as events.k8s.io/v1: the sink takes it, and does not say
-    /// that only core/v1 may be written.
+    /// Whether to write events.k8s.io/v1: the sink accepts it, and not only core/v1 may be written.
     pub(crate) async fn serves_events_v1(self) -> bool {
         let what = "whether the server has events.k8s.io/v1";
         match self.ask(what, || self.sink.serves(EventApi::Events)).await {
@@ -61,7 +60,7 @@ impl<S: Sink> Questions<S> {
         only_core
     }
 
-    /// Logs what keeps events from being written as `api`, if anything does.
+    /// Logs why events cannot be written as `api`, if so.
     pub(crate) async fn check(self, api: EventApi) {
         let what = "whether events may be written";
         match self.ask(what, || self.sink.check(api)).await {
@@ -75,7 +74,7 @@ impl<S: Sink> Questions<S> {
         }
     }
 
-    /// Asks until there is an answer, or will never be one.
+    /// Asks until there is a final answer.
     async fn ask<T, F: Future<Output = Result<T, WriteError>>>(
         &self,
         what: &str,
@@ -85,7 +84,7 @@ impl<S: Sink> Questions<S> {
         let mut failures = 0_u32;
         let mut draining = false;
         loop {
-            // Within, as a sink may panic before it returns a future.
+            // Called inside, as a sink may panic before it returns a future.
             let answer = AssertUnwindSafe(async { question().await });
             let answer = answer.catch_unwind().await;
             let error = match answer {
@@ -109,15 +108,15 @@ impl<S: Sink> Questions<S> {
             let until = self.clock.monotonic().saturating_add(wait);
             tokio::select! {
                 () = self.clock.sleep_until(until) => {}
-                // Once more at once, as every write is tried then.
+                // Ask once more at once, as every write is retried then.
                 () = reached(&mut phase, Phase::Draining), if !draining => draining = true,
             }
         }
     }
 }
 
-/// Whether there will be no other answer, whatever the [`RetryPolicy`] says of writes: it is no, or
-/// the server may not say, or has nothing that could be asked, or no request can be made.
+/// Whether an error is a final answer, regardless of the [`RetryPolicy`]: it is no, or asking is
+/// not allowed or not possible.
 fn is_final(error: &WriteError) -> bool {
     match &error.kind {
         WriteErrorKind::Status(failure) => matches!(failure.code, 403 | 404),

@@ -1,136 +1,21 @@
-//! The recorder: what a program holds to record events with.
+//! The recorder: the handle by which a program records events.
 //!
-//! Invariant: no call ever waits, fails loudly or panics. An event that cannot be recorded is
-//! counted by cause and logged, and the program continues; [`EventBuilder::try_send`] is for those
-//! who want to know.
+//! Invariant: no call ever waits, panics or disturbs the program. An event that cannot be recorded
+//! is counted by cause and logged; [`EventBuilder::try_send`] returns the error instead.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use tidings_core::{
-    ClusterScopedNamespace, Event, EventContext, EventSource, EventType, NameStamps, NewEvent,
-    Reference,
-};
-use tokio::sync::watch;
-use tracing::Span;
+use tidings_core::{EventSource, EventType};
 
-use crate::acknowledgement::{Acknowledgement, Context};
-use crate::clock::{Clock, entropy};
-use crate::config::BroadcasterOptions;
-use crate::error::{BroadcasterStopped, RecordError, ReferenceError};
-use crate::metrics::RecorderMetrics;
-use crate::mux::{Mux, Published};
+use crate::acknowledgement::Acknowledgement;
+use crate::builder::EventBuilder;
+use crate::error::RecordError;
+use crate::intake::{Fields, Intake};
 use crate::object::ToReference;
-use crate::sampling::is_sampled;
-
-/// The names of all events of this process are made of these stamps, so that no two are the same.
-pub(crate) fn name_stamps() -> Arc<NameStamps> {
-    static STAMPS: LazyLock<Arc<NameStamps>> =
-        LazyLock::new(|| Arc::new(NameStamps::new(entropy())));
-    Arc::clone(&STAMPS)
-}
-
-/// What all recorders of one broadcaster share.
-#[derive(Debug)]
-pub(crate) struct Intake {
-    pub(crate) mux: Arc<Mux>,
-    clock: Clock,
-    names: Arc<NameStamps>,
-    cluster_scoped_namespace: ClusterScopedNamespace,
-    text_bytes_max: usize,
-    invalid_reference: AtomicU64,
-    stopped: AtomicU64,
-    missed: AtomicU64,
-    metrics: RecorderMetrics,
-    follow_spans: bool,
-    /// How many sinks are written to.
-    sinks: watch::Receiver<usize>,
-    /// Nothing is written: recorded events count as delivered.
-    delivers: bool,
-}
-
-impl Intake {
-    pub(crate) fn new(options: &BroadcasterOptions, sinks: watch::Receiver<usize>) -> Arc<Self> {
-        Arc::new(Self {
-            mux: Mux::new(options.queue),
-            clock: options.clock.clone(),
-            names: name_stamps(),
-            cluster_scoped_namespace: options.cluster_scoped_namespace.clone(),
-            text_bytes_max: options.text_bytes_max,
-            invalid_reference: AtomicU64::new(0),
-            stopped: AtomicU64::new(0),
-            missed: AtomicU64::new(0),
-            metrics: RecorderMetrics::new(),
-            follow_spans: options.follow_spans,
-            sinks,
-            delivers: false,
-        })
-    }
-
-    /// One whose events are never written; a waiting caller is told at once that they are
-    /// delivered.
-    pub(crate) fn delivering(options: &BroadcasterOptions) -> Arc<Self> {
-        let (_, no_sinks) = watch::channel(0);
-        let mut intake = Self::new(options, no_sinks);
-        if let Some(intake) = Arc::get_mut(&mut intake) {
-            intake.delivers = true;
-        }
-        intake
-    }
-
-    /// Events refused because their object could not be referred to.
-    pub(crate) fn invalid_reference(&self) -> u64 {
-        self.invalid_reference.load(Ordering::Relaxed)
-    }
-
-    /// Events refused because they came after shutdown.
-    pub(crate) fn stopped(&self) -> u64 {
-        self.stopped.load(Ordering::Relaxed)
-    }
-
-    /// Says how many sinks took the event, if there are any.
-    fn publish(&self, event: Event, event_type: EventType) -> Result<Option<usize>, RecordError> {
-        if self.delivers
-            && let Some(context) = Context::of(event.context())
-        {
-            context.delivered(&event);
-        }
-        let (missed_by, result) = match self.mux.publish(event) {
-            Published::Accepted { missed_by, sinks } => {
-                self.metrics.recorded(event_type);
-                (missed_by, Ok(sinks))
-            }
-            Published::Full { missed_by } => (missed_by, Err(RecordError::QueueFull)),
-            Published::Stopped => {
-                self.stopped.fetch_add(1, Ordering::Relaxed);
-                self.metrics.stopped();
-                (0, Err(RecordError::Stopped(BroadcasterStopped)))
-            }
-        };
-        if missed_by > 0 {
-            self.missed(missed_by as u64);
-        }
-        result
-    }
-
-    /// Counts events that full queues kept from watchers; logs the first, and then ever more
-    /// rarely.
-    #[cold]
-    fn missed(&self, watchers: u64) {
-        self.metrics.queue_full(watchers);
-        let before = self.missed.fetch_add(watchers, Ordering::Relaxed);
-        if is_sampled(before, watchers) {
-            tracing::error!(
-                dropped = before + watchers,
-                "Unable to record event: too many queued events, dropped event"
-            );
-        }
-    }
-}
 
 /// Records events on behalf of an [`EventSource`]: client-go's `EventRecorder`.
 ///
@@ -163,7 +48,7 @@ impl Recorder {
         Self { intake, source }
     }
 
-    /// Who this recorder reports as.
+    /// The source that this recorder reports as.
     pub fn source(&self) -> &EventSource {
         &self.source
     }
@@ -174,8 +59,8 @@ impl Recorder {
     /// people, written once, straight into the event. client-go's `Event` and, with `format_args!`,
     /// its `Eventf`.
     ///
-    /// The event goes to the namespace of the object, and is lost, counted and logged when the
-    /// object cannot be referred to, the broadcaster is shut down, or the queues are full.
+    /// The event goes to the namespace of the object. It is lost if the object cannot be referred
+    /// to, the broadcaster is shut down, or the queues are full; each loss is counted and logged.
     pub fn event<Kind>(
         &self,
         object: &impl ToReference<Kind>,
@@ -251,13 +136,13 @@ impl Recorder {
         self.record(object, event_type, reason, &message, Some(at), None);
     }
 
-    /// Records that `reason` happened to `object`, and waits until it is known what became of it:
-    /// written, counted on an earlier event, or given up. For the few who need to know, such as a
-    /// program that ends next; a reconcile loop should not wait for its events.
+    /// Records that `reason` happened to `object`, and waits for the outcome: written, counted on
+    /// an earlier event, or given up. For programs that need to know, such as one that is about to
+    /// exit; a reconcile loop should not wait for its events.
     ///
     /// The event is recorded by the call, whether the future is awaited or dropped. It is written
-    /// at once and by itself, whatever waits to be written in one with others, and with the tries
-    /// of every write: while the server is down the wait takes minutes, so limit it with
+    /// at once and by itself, even where other events would wait to be written together, and it is
+    /// retried like every write: while the server is down the wait takes minutes, so limit it with
     /// `tokio::time::timeout`. More in [`EventBuilder::send_and_wait`].
     ///
     /// ```no_run
@@ -289,26 +174,14 @@ impl Recorder {
         )
     }
 
-    /// Starts an event with whatever else it can carry; [`EventBuilder::send`] records it.
+    /// Begins an event with more fields; [`EventBuilder::send`] records it.
     pub fn build<'a, Kind, T: ToReference<Kind>>(
         &'a self,
         object: &T,
         event_type: EventType,
         reason: &'a str,
     ) -> EventBuilder<'a> {
-        EventBuilder {
-            recorder: self,
-            object: std::any::type_name::<T>(),
-            regarding: object.to_reference(),
-            related: None,
-            event_type,
-            reason,
-            action: "",
-            message: String::new(),
-            annotations: BTreeMap::new(),
-            labels: BTreeMap::new(),
-            at: None,
-        }
+        EventBuilder::new(&self.intake, &self.source, object, event_type, reason)
     }
 
     fn record<Kind, T: ToReference<Kind>>(
@@ -324,10 +197,12 @@ impl Recorder {
             Ok(regarding) => regarding,
             Err(error) => {
                 let object = std::any::type_name::<T>();
-                return self.refuse(&error, object, event_type, reason, message);
+                return self
+                    .intake
+                    .refuse(&error, object, event_type, reason, message);
             }
         };
-        let part = Part {
+        let fields = Fields {
             regarding: &regarding,
             related: None,
             event_type,
@@ -338,274 +213,7 @@ impl Recorder {
             labels: None,
             at,
         };
-        self.log(self.publish(&part));
-    }
-
-    fn publish(&self, part: &Part<'_>) -> Result<(), RecordError> {
-        let context = if self.intake.follow_spans {
-            Context::of_span()
-        } else {
-            None
-        };
-        match self.publish_with(part, context)? {
-            // Other watchers may have seen it, but it will not be written.
-            Some(0) => Err(RecordError::QueueFull),
-            _ => Ok(()),
-        }
-    }
-
-    fn publish_with(
-        &self,
-        part: &Part<'_>,
-        context: Option<Arc<dyn EventContext>>,
-    ) -> Result<Option<usize>, RecordError> {
-        let intake = &*self.intake;
-        let now = intake.clock.wall();
-        let event = Event::past(
-            &NewEvent {
-                source: &self.source,
-                regarding: part.regarding,
-                related: part.related,
-                event_type: part.event_type,
-                reason: part.reason,
-                action: part.action,
-                message: part.message,
-                annotations: part.annotations,
-                labels: part.labels,
-                cluster_scoped_namespace: &intake.cluster_scoped_namespace,
-                text_bytes_max: intake.text_bytes_max,
-            },
-            &intake.names,
-            now,
-            part.at.unwrap_or(now),
-        );
-        let event = match context {
-            Some(context) => event.with_context(context),
-            None => event,
-        };
-        intake.publish(event, part.event_type)
-    }
-
-    #[cold]
-    fn refuse(
-        &self,
-        error: &ReferenceError,
-        object: &str,
-        event_type: EventType,
-        reason: &str,
-        message: &dyn fmt::Display,
-    ) {
-        self.intake
-            .invalid_reference
-            .fetch_add(1, Ordering::Relaxed);
-        self.intake.metrics.invalid_reference();
-        tracing::error!(
-            %error, object, eventType = event_type.as_str(), reason, %message,
-            "Could not construct reference, will not report event"
-        );
-    }
-
-    fn log(&self, result: Result<(), RecordError>) {
-        // A full queue is logged where it is counted.
-        if let Err(error @ RecordError::Stopped(_)) = result
-            && is_sampled(self.intake.stopped().saturating_sub(1), 1)
-        {
-            tracing::error!(
-                %error, dropped = self.intake.stopped(),
-                "Unable to record event (will not retry!)"
-            );
-        }
-    }
-}
-
-/// What differs from event to event of one recorder.
-struct Part<'a> {
-    regarding: &'a Reference,
-    related: Option<&'a Reference>,
-    event_type: EventType,
-    reason: &'a str,
-    action: &'a str,
-    message: &'a dyn fmt::Display,
-    annotations: Option<&'a Arc<BTreeMap<String, String>>>,
-    labels: Option<&'a Arc<BTreeMap<String, String>>>,
-    at: Option<Timestamp>,
-}
-
-/// An event in the making, with everything it can carry.
-///
-/// ```
-/// # use tidings::{Broadcaster, EventSource, EventType::Warning};
-/// # use k8s_openapi::api::core::v1::{Node, Pod};
-/// # let recorder = Broadcaster::new().recorder(EventSource::component("example"));
-/// # let (pod, node) = (Pod::default(), Node::default());
-/// recorder
-///     .build(&pod, Warning, "BackOff")
-///     .message("back-off restarting failed container")
-///     .action("Restart")
-///     .related(&node)
-///     .annotation("example.com/attempt", "4")
-///     .send();
-/// ```
-#[derive(Clone, Debug)]
-#[must_use = "nothing is recorded until it is sent"]
-pub struct EventBuilder<'a> {
-    recorder: &'a Recorder,
-    /// The type of the object, for the log.
-    object: &'static str,
-    regarding: Result<Reference, ReferenceError>,
-    related: Option<Reference>,
-    event_type: EventType,
-    reason: &'a str,
-    action: &'a str,
-    message: String,
-    annotations: BTreeMap<String, String>,
-    labels: BTreeMap<String, String>,
-    at: Option<Timestamp>,
-}
-
-impl<'a> EventBuilder<'a> {
-    /// What a person should read.
-    pub fn message(mut self, message: impl fmt::Display) -> Self {
-        self.message.clear();
-        // A Display that fails keeps what it wrote so far: an event with half a message beats no
-        // event.
-        let _ = write!(self.message, "{message}");
-        self
-    }
-
-    /// What was done or failed.
-    pub fn action(mut self, action: &'a str) -> Self {
-        self.action = action;
-        self
-    }
-
-    /// The part of the object that is meant, such as `spec.containers{nginx}`. client-go's
-    /// `GetPartialReference`.
-    pub fn field_path(mut self, field_path: &str) -> Self {
-        self.regarding = self
-            .regarding
-            .map(|regarding| regarding.with_field_path(field_path));
-        self
-    }
-
-    /// A second object that takes part. One that cannot be referred to is logged and left out; the
-    /// event is sent all the same.
-    pub fn related<Kind, T: ToReference<Kind>>(mut self, object: &T) -> Self {
-        match object.to_reference() {
-            Ok(related) => self.related = Some(related),
-            Err(error) => tracing::warn!(
-                %error, object = std::any::type_name::<T>(), reason = self.reason,
-                "Could not construct reference of related object, will report event without it"
-            ),
-        }
-        self
-    }
-
-    /// An annotation of the event object.
-    pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.annotations.insert(key.into(), value.into());
-        self
-    }
-
-    /// A label of the event object.
-    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.labels.insert(key.into(), value.into());
-        self
-    }
-
-    /// When it happened. Default now.
-    pub fn at(mut self, at: Timestamp) -> Self {
-        self.at = Some(at);
-        self
-    }
-
-    /// Records the event. What goes wrong is counted and logged, as with [`Recorder::event`].
-    pub fn send(self) {
-        let recorder = self.recorder;
-        match &self.regarding {
-            Err(error) => recorder.refuse(
-                error,
-                self.object,
-                self.event_type,
-                self.reason,
-                &self.message,
-            ),
-            Ok(_) => recorder.log(self.record()),
-        }
-    }
-
-    /// Records the event, or says why it was not. What goes wrong is counted, but not logged.
-    ///
-    /// `Ok` means that it is on its way to one sink at least, if there is any; what becomes of it,
-    /// [`Broadcaster::shutdown`](crate::Broadcaster::shutdown) reports.
-    ///
-    /// # Errors
-    /// The object cannot be referred to, the broadcaster is shut down, or the queues of all sinks
-    /// are full.
-    pub fn try_send(self) -> Result<(), RecordError> {
-        self.count_refused();
-        self.record()
-    }
-
-    /// Records the event, now, and waits until it is known what became of it. See
-    /// [`Recorder::record_and_wait`].
-    ///
-    /// # Errors
-    /// Those of [`EventBuilder::try_send`], of which [`RecordError::QueueFull`] is meant of the
-    /// sinks; [`RecordError::NoSink`] when nothing writes events; [`RecordError::Abandoned`] when
-    /// the broadcaster ended before the event was written.
-    pub fn send_and_wait(
-        self,
-    ) -> impl Future<Output = Result<Acknowledgement, RecordError>> + Send + use<> {
-        self.count_refused();
-        let sinks = self.recorder.intake.sinks.clone();
-        let span = if self.recorder.intake.follow_spans {
-            Span::current()
-        } else {
-            Span::none()
-        };
-        let (context, wait) = Context::awaited(span);
-        let recorded = self.publish(|recorder, part| recorder.publish_with(part, Some(context)));
-        async move {
-            match recorded? {
-                None => return Err(RecordError::NoSink),
-                Some(0) => return Err(RecordError::QueueFull),
-                Some(sinks) => wait.taken_by(sinks),
-            }
-            wait.acknowledgement(sinks).await
-        }
-    }
-
-    fn count_refused(&self) {
-        let intake = &self.recorder.intake;
-        if self.regarding.is_err() {
-            intake.invalid_reference.fetch_add(1, Ordering::Relaxed);
-            intake.metrics.invalid_reference();
-        }
-    }
-
-    fn record(self) -> Result<(), RecordError> {
-        self.publish(Recorder::publish)
-    }
-
-    fn publish<T>(
-        self,
-        publish: impl FnOnce(&Recorder, &Part<'_>) -> Result<T, RecordError>,
-    ) -> Result<T, RecordError> {
-        let map = |map: BTreeMap<String, String>| (!map.is_empty()).then(|| Arc::new(map));
-        let (annotations, labels) = (map(self.annotations), map(self.labels));
-        let part = Part {
-            regarding: &self.regarding?,
-            related: self.related.as_ref(),
-            event_type: self.event_type,
-            reason: self.reason,
-            action: self.action,
-            message: &self.message,
-            annotations: annotations.as_ref(),
-            labels: labels.as_ref(),
-            at: self.at,
-        };
-        publish(self.recorder, &part)
+        self.intake.log(self.intake.record(&self.source, &fields));
     }
 }
 

@@ -1,10 +1,8 @@
-//! The books of one broadcaster: every task it started, what each did, and what the ended ones did
-//! before.
+//! The registry of one broadcaster's tasks, with the counts of running and ended ones.
 //!
 //! Invariant: an event offered to a task is pending until it is counted as delivered, aggregated or
-//! dropped, each exactly once. A task that is gone with its runtime has dropped what it had in
-//! memory; what is still offered to it until its watcher is stopped is counted by the mux, for all
-//! of these together.
+//! dropped, each exactly once. A task that ended with its runtime has dropped its events in memory;
+//! events offered to it after that, until its watcher is stopped, are counted by the mux.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,27 +15,27 @@ use crate::metrics::{abandoned, runtime_gone};
 use crate::mux::{Orphan, QueueCounts};
 use crate::report::Counts;
 
-/// How far the end of a broadcaster has come.
+/// The phases of a broadcaster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// Events come in.
+    /// Events are accepted.
     Open,
-    /// No more come in; what came before is worked off.
+    /// No events are accepted; earlier ones are delivered.
     Draining,
-    /// Tasks give up what they still have.
+    /// Tasks give up their remaining events.
     Abandoned,
 }
 
-/// What a task does with its events.
+/// The kinds of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskKind {
     /// Writes them to a sink.
     Sink,
-    /// Hands them to a function.
+    /// Calls a function with them.
     Handler,
 }
 
-/// Waits until `current` has come to `phase`, or the broadcaster is gone altogether.
+/// Waits until `phase` is reached, or the broadcaster was dropped.
 pub(crate) async fn reached(current: &mut watch::Receiver<Phase>, phase: Phase) {
     let _ = current.wait_for(|current| *current >= phase).await;
 }
@@ -45,32 +43,32 @@ pub(crate) async fn reached(current: &mut watch::Receiver<Phase>, phase: Phase) 
 #[derive(Debug)]
 pub(crate) struct Registry {
     phase: watch::Sender<Phase>,
-    /// How many tasks have not ended.
+    /// The number of running tasks.
     running: watch::Sender<usize>,
-    /// How many of them write to a sink.
+    /// The number of running sinks.
     sinks: watch::Sender<usize>,
     books: Mutex<Books>,
 }
 
 #[derive(Debug, Default)]
 struct Books {
-    /// Of tasks that run.
+    /// Counts of running tasks.
     open: Vec<Arc<Progress>>,
     ended_sinks: Counts,
     ended_handlers: Counts,
 }
 
-/// What one task has done so far.
+/// Counts of one task.
 #[derive(Debug)]
 pub(crate) struct Progress {
     kind: TaskKind,
     queue: Arc<QueueCounts>,
-    /// Offered to an earlier process, and not settled by it.
+    /// Events of an earlier process, recovered from disk.
     recovered: AtomicU64,
     delivered: AtomicU64,
     aggregated: AtomicU64,
     dropped: Mutex<DropCounts>,
-    /// At the end: how many events are on disk, for the next process.
+    /// At the end: events on disk, for the next process.
     left_on_disk: Arc<AtomicU64>,
     ended: watch::Sender<bool>,
 }
@@ -85,8 +83,8 @@ impl Registry {
         })
     }
 
-    /// A place for a task to come, to be taken before its watcher is registered: a shutdown that
-    /// still lets it register waits for it.
+    /// Reserves a place for a new task. Called before its watcher is registered, so that a shutdown
+    /// waits for it.
     pub(crate) fn reserve(self: &Arc<Self>, kind: TaskKind) -> Place {
         self.running.send_modify(|running| *running += 1);
         if kind == TaskKind::Sink {
@@ -98,7 +96,7 @@ impl Registry {
         }
     }
 
-    /// Opens the books of a new task that reads a queue with these counts. It has ended when the
+    /// Registers a new task that reads a queue with these counts. The task has ended when the
     /// returned guard is dropped.
     pub(crate) fn open(&self, place: Place, queue: Arc<QueueCounts>) -> (Arc<Progress>, Ending) {
         let progress = Arc::new(Progress {
@@ -123,7 +121,7 @@ impl Registry {
         (progress, ending)
     }
 
-    /// Moves on to `phase`, never back.
+    /// Enters `phase`, unless a later one has begun.
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.send_if_modified(|current| {
             let later = *current < phase;
@@ -146,13 +144,13 @@ impl Registry {
             .await;
     }
 
-    /// How many tasks have not ended.
+    /// The number of running tasks.
     pub(crate) fn running(&self) -> usize {
         *self.running.borrow()
     }
 
-    /// What all sinks and all handlers have done so far, without what was offered to those that
-    /// were gone with their runtime.
+    /// Counts of all sinks and of all handlers, without events offered to those that had ended with
+    /// their runtime.
     pub(crate) fn counts(&self) -> (Counts, Counts) {
         let books = self.books();
         let (mut sinks, mut handlers) = (books.ended_sinks, books.ended_handlers);
@@ -165,7 +163,7 @@ impl Registry {
         (sinks, handlers)
     }
 
-    /// How many sinks are written to.
+    /// The number of running sinks.
     pub(crate) fn sinks(&self) -> watch::Receiver<usize> {
         self.sinks.subscribe()
     }
@@ -176,7 +174,7 @@ impl Registry {
 }
 
 impl Books {
-    /// Adds up what tasks did that have ended.
+    /// Adds the counts of ended tasks to the totals.
     fn close_ended(&mut self) {
         let Self {
             open,
@@ -224,14 +222,14 @@ impl Progress {
         counts
     }
 
-    /// The counts without what was offered when the task was gone with its runtime.
+    /// The counts without events offered after the task had ended with its runtime.
     fn own_counts(&self) -> Counts {
         let delivered = self.delivered.load(Ordering::Acquire);
         let aggregated = self.aggregated.load(Ordering::Acquire);
         let mut dropped = *self.drops();
         dropped.add(DropCause::QueueFull, self.queue.missed());
-        // Read last: what was settled was offered before. A reader that sees it as settled sees it
-        // as offered, too, as each is released when it is counted and acquired here.
+        // Read last, with acquire ordering: a reader that sees an event as settled also sees it as
+        // offered.
         let offered = self.queue.offered() + self.recovered.load(Ordering::Acquire);
         let settled = delivered + aggregated + dropped.total();
         Counts {
@@ -248,14 +246,13 @@ impl Progress {
         &self.queue
     }
 
-    /// Where a spill says at its end how many events it leaves on disk; all there are, if it does
-    /// not know.
+    /// Where a spill reports, at its end, the number of events on disk.
     pub(crate) fn left_on_disk(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.left_on_disk)
     }
 
-    /// Books as dropped what a task that is gone with its runtime had in memory only; what was
-    /// queued, at least, which never lies on disk. Returns how many events that is.
+    /// Counts the events that a task had only in memory when it ended with its runtime as dropped,
+    /// at least the queued ones. Returns their number.
     fn lose_memory(&self, orphan: Orphan) -> u64 {
         let on_disk = self.left_on_disk.load(Ordering::Acquire);
         let pending = self.own_counts().pending;
@@ -280,7 +277,7 @@ impl Progress {
     }
 }
 
-/// One of the tasks that a shutdown waits for.
+/// A task that a shutdown waits for.
 #[derive(Debug)]
 pub(crate) struct Place {
     registry: Arc<Registry>,
@@ -296,7 +293,7 @@ impl Drop for Place {
     }
 }
 
-/// Closes a task's books when it ends, however it ends, and then gives up its place.
+/// Guard that ends a task's counts, however it ends, and then releases its place.
 pub(crate) struct Ending {
     progress: Arc<Progress>,
     /// Counts what a sink leaves.
@@ -332,7 +329,7 @@ mod tests {
     use crate::mux::Mux;
 
     /// Between the end of its queue and that of its books a task may be offered events, be stopped,
-    /// and not know what it leaves on disk: each event is counted once all the same.
+    /// and not know what it leaves on disk: each event is counted once anyway.
     #[test]
     fn the_books_of_a_task_that_goes_with_its_runtime_add_up() {
         for (stops, left_on_disk, lost) in [

@@ -1,4 +1,4 @@
-//! What became of the events: counts that add up.
+//! Reports of events' outcomes, whose counts add up.
 //!
 //! Invariant: offered = delivered + aggregated + dropped + pending.
 
@@ -6,19 +6,19 @@ use std::fmt;
 
 use tidings_core::{DropCause, DropCounts};
 
-/// What became of the events offered to one sink or handler, or to several.
+/// Outcomes of the events offered to one or several sinks or handlers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Events offered to it, including those its full queue made it miss.
+    /// Events offered, including those missed because of a full queue.
     pub offered: u64,
-    /// Written by the sink; handled, of a handler.
+    /// Events written by the sink, or handled by the handler.
     pub delivered: u64,
-    /// Written with a later event, whose write carries all they had to say.
+    /// Events merged into the write of a later one, which has all their information.
     pub aggregated: u64,
-    /// Given up, by cause.
+    /// Events given up, by cause.
     pub dropped: DropCounts,
-    /// Neither of these yet.
+    /// Events without an outcome yet.
     pub pending: u64,
 }
 
@@ -56,11 +56,11 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What became of everything that was recorded: the result of
+/// Outcomes of all recorded events: the result of
 /// [`Broadcaster::shutdown`](crate::Broadcaster::shutdown).
 ///
-/// With several sinks an event counts once for each. A recorder call that was refused before it
-/// reached any counts once.
+/// With several sinks, an event counts once for each. A recorder call that was refused before it
+/// reached a sink counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FlushReport {
@@ -68,12 +68,11 @@ pub struct FlushReport {
     pub offered: u64,
     /// Events that sinks wrote.
     pub delivered: u64,
-    /// Events merged into the write of a later one that carries all they had to say.
+    /// Events merged into the write of a later one, which has all their information.
     pub aggregated: u64,
     /// Events given up, by cause.
     pub dropped: DropCounts,
-    /// Events that were still waiting, or being written, at the deadline. What was being written
-    /// may have arrived.
+    /// Events that were waiting or being written at the deadline. The latter may have arrived.
     pub pending: u64,
     /// The same for handlers: loggers and other event watchers.
     pub handlers: Counts,

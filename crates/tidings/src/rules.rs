@@ -1,5 +1,5 @@
-//! What a sink's task asks before it writes: the correlator for core/v1, the series for
-//! events.k8s.io/v1, behind one set of calls.
+//! The correlator for core/v1 and the series for events.k8s.io/v1, behind one interface for a
+//! sink's task.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,18 +9,18 @@ use tidings_core::{
 };
 
 use crate::config::{InvalidSinkOptions, SinkOptions};
-use crate::recorder::name_stamps;
+use crate::intake::name_stamps;
 
-/// How many counts are pending at most because they are written before they are due.
+/// Maximum pending counts that are written before they are due.
 const EARLY_WRITES: usize = 64;
 
-/// How much may be in memory before the rest waits: in its series, on disk, or in the queue. Half
-/// of what the delivery holds.
+/// The amount that may be in memory before the rest waits in its series, on disk, or in the queue:
+/// half of what the delivery holds.
 #[derive(Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) events: usize,
     pub(crate) bytes: usize,
-    /// What the delivery holds.
+    /// The delivery's bound.
     pub(crate) bytes_max: usize,
 }
 
@@ -29,8 +29,8 @@ impl Room {
         delivery.pending() < self.events && delivery.pending_bytes() < self.bytes
     }
 
-    /// Whether the writes of all these would find room. A write keeps its event, the first of its
-    /// kind, and what it is compared by.
+    /// Whether there is room for the writes of all these events. A write keeps its event, the first
+    /// of its kind, and its key.
     pub(crate) fn is_left_for(self, events: &[Event], delivery: &Delivery<Occurrence>) -> bool {
         let sizes = events.iter().map(Event::size);
         let bytes = sizes.fold(delivery.pending_bytes(), |sum, size| {
@@ -40,7 +40,7 @@ impl Room {
     }
 }
 
-/// Which of the two decides.
+/// The correlator or the series.
 pub(crate) enum Rules {
     Counts(Box<Correlator>),
     Series(Box<Series>),
@@ -58,7 +58,7 @@ impl Rules {
         })
     }
 
-    /// Takes an event, and offers what is to be written of it; or says why it never will be.
+    /// Takes an event and offers its write, or returns why it will never be written.
     pub(crate) fn take(
         &mut self,
         now: Now,
@@ -71,8 +71,7 @@ impl Rules {
                 offer(series, delivery);
             }
             Self::Counts(correlator) => {
-                // Functions of the user's take part, and may panic over an event they did not
-                // expect.
+                // Functions of the user are called here, which may panic.
                 match catch_unwind(AssertUnwindSafe(|| correlator.correlate(now, event))) {
                     Ok(Correlated::Write(occurrence)) => delivery.offer(occurrence),
                     Ok(Correlated::Filtered) => return Err(DropCause::SpamFiltered),
@@ -89,7 +88,7 @@ impl Rules {
         Ok(())
     }
 
-    /// As what events are written.
+    /// The API version of written events.
     pub(crate) fn api(&self) -> EventApi {
         match self {
             Self::Counts(_) => EventApi::Core,
@@ -97,8 +96,7 @@ impl Rules {
         }
     }
 
-    /// Offers what has become due, as far as there is room: a delayed count is
-    /// not lost.
+    /// Offers due counts, as far as there is room: a delayed count is not lost.
     pub(crate) fn handle_timeout(
         &mut self,
         now: Monotonic,
@@ -113,8 +111,8 @@ impl Rules {
         }
     }
 
-    /// When something will be due that there is room for. Room is made by answers, which need no
-    /// timer.
+    /// When a count will be due for which there is room. Without room there is no timer, as answers
+    /// make room.
     pub(crate) fn poll_timeout(
         &self,
         room: Room,
@@ -126,7 +124,7 @@ impl Rules {
         }
     }
 
-    /// Offers some counts before they are due, unless there is much to write anyway.
+    /// Offers some counts before they are due, unless there is much to write already.
     pub(crate) fn write_early(
         &mut self,
         now: Monotonic,
@@ -142,8 +140,8 @@ impl Rules {
         }
     }
 
-    /// No more events come: offers what was left for later, as far as there is room for it. True:
-    /// that was all.
+    /// After the last event: offers the remaining counts, as far as there is room. Returns whether
+    /// these were all.
     pub(crate) fn finish(&mut self, room: Room, delivery: &mut Delivery<Occurrence>) -> bool {
         let Self::Series(series) = self else {
             return true;

@@ -1,5 +1,4 @@
-//! Where tasks run: on the tokio runtime of the caller that starts them, or on a thread of their
-//! own where there is none.
+//! Runs tasks: on the caller's tokio runtime, or else on a thread of their own.
 
 use std::io;
 
@@ -9,7 +8,7 @@ use tracing::instrument::WithSubscriber;
 /// Runs `future` in the background. Its log lines go where the caller's go.
 ///
 /// # Errors
-/// There is no runtime here, and the machine gives no thread or no poller for one.
+/// There is no runtime, and no thread or poller could be created.
 pub(crate) fn spawn(
     name: &'static str,
     future: impl Future<Output = ()> + Send + 'static,

@@ -1,11 +1,11 @@
-//! The lock under the broadcaster's queues. `tests/loom_mux.rs` compiles the mux against loom's in
-//! its place, to try every interleaving.
+//! The lock of the broadcaster's queues. `tests/loom_mux.rs` compiles the mux with loom's lock
+//! instead, to test every interleaving.
 
 use std::sync::PoisonError;
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-/// Locks, also when another thread panicked with the lock held: nothing here leaves its data half
-/// changed.
+/// Locks, even if another thread panicked while it held the lock: critical sections never leave
+/// data inconsistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

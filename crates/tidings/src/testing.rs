@@ -1,4 +1,4 @@
-//! For tests of programs that record events: a recorder without a cluster, and what it recorded.
+//! For tests of programs that record events: a recorder without a cluster, and its recorded events.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::Pod;
@@ -17,16 +17,16 @@ use std::fmt::Write;
 use tidings_core::{Event, EventSource, EventType, Reference};
 
 use crate::config::BroadcasterOptions;
-use crate::recorder::{Intake, Recorder};
+use crate::intake::Intake;
+use crate::recorder::Recorder;
 use crate::watcher::EventWatcher;
 
 /// A recorder that reports as `testing`, and the events it recorded: client-go's `FakeRecorder`,
-/// with events in place of strings.
+/// with events instead of strings.
 ///
-/// Recording never waits, and a caller that waits for an event ([`Recorder::record_and_wait`]) is
-/// told at once that it is delivered, under its own name, also of a repeat: nothing is counted
-/// here. It keeps up to 32,768 events that were not looked at; later ones are counted as missed,
-/// and refused to a waiting caller.
+/// Recording never waits. A caller of [`Recorder::record_and_wait`] gets `Delivered` at once, also
+/// for a repeat, because nothing is correlated here. Up to 32,768 unread events are kept; later
+/// ones are counted as missed, and a waiting caller gets an error.
 pub fn recorder() -> (Recorder, RecordedEvents) {
     recorder_with(
         &BroadcasterOptions::default(),
@@ -53,7 +53,7 @@ pub fn recorder_with(
     (recorder, events)
 }
 
-/// The events that a recorder of this module recorded, in order. Those looked at are gone.
+/// The events of a recorder of this module, in order. Reading an event removes it.
 #[derive(Debug)]
 pub struct RecordedEvents {
     watcher: Option<EventWatcher>,
@@ -65,8 +65,8 @@ impl RecordedEvents {
         self.watcher.as_mut().and_then(EventWatcher::try_recv)
     }
 
-    /// Waits for the next event. There is always another to come: recorders of this module are not
-    /// shut down.
+    /// Waits for the next event. Never returns `None`, as recorders of this module are not shut
+    /// down.
     pub async fn recv(&mut self) -> Option<Event> {
         match &mut self.watcher {
             Some(watcher) => watcher.recv().await,
@@ -84,17 +84,17 @@ impl RecordedEvents {
         self.take().iter().map(line).collect()
     }
 
-    /// How many events were missed because too many were not looked at.
+    /// The number of events missed because too many were unread.
     pub fn missed(&self) -> u64 {
         self.watcher
             .as_ref()
             .map_or(0, |watcher| watcher.counts().dropped.total())
     }
 
-    /// The next event, which must have this type and reason.
+    /// Returns the next event, and asserts that it has this type and reason.
     ///
     /// # Panics
-    /// When nothing was recorded, or something else.
+    /// If nothing was recorded, or another event.
     #[track_caller]
     pub fn assert_recorded(&mut self, event_type: EventType, reason: &str) -> Event {
         match self.next_event() {
@@ -114,10 +114,10 @@ impl RecordedEvents {
         }
     }
 
-    /// The next events as lines, which must be these and no more.
+    /// Asserts that the remaining events, as lines, are exactly these.
     ///
     /// # Panics
-    /// When they differ.
+    /// If they differ.
     #[track_caller]
     pub fn assert_lines(&mut self, expected: &[&str]) {
         let recorded = self.take_lines();
@@ -130,10 +130,10 @@ impl RecordedEvents {
         );
     }
 
-    /// Nothing more was recorded.
+    /// Asserts that no more events were recorded.
     ///
     /// # Panics
-    /// When something was.
+    /// If there is another event.
     #[track_caller]
     pub fn assert_no_more(&mut self) {
         let recorded = self.take_lines();

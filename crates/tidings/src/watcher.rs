@@ -1,5 +1,5 @@
-//! What watches: handlers that are called for every event, raw watchers that are read, and the
-//! handle by which each is stopped.
+//! Watchers: handlers that are called with every event, raw watchers that the caller reads, and
+//! handles to stop them.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -19,16 +19,16 @@ use crate::mux::{Mux, Receiver};
 use crate::registry::{Ending, Phase, Progress, reached};
 use crate::report::Counts;
 
-/// After how many events a handler lets other tasks of its runtime have a turn.
+/// Maximum events handled before a handler yields to other tasks.
 const EVENTS_PER_TURN: usize = 64;
 
-/// How long a task leaves its queue alone once it has worked it off: a flood then costs a wake-up
-/// each millisecond, not one for each event, and what comes after a pause is handled at once all
-/// the same.
+/// Time for which a task does not read its queue after it has emptied it: a flood then costs one
+/// wake-up a millisecond instead of one for each event. An event after a pause is still handled at
+/// once.
 pub(crate) const REST: Duration = Duration::from_millis(1);
 
-/// The handle of something that was started on a [`Broadcaster`](crate::Broadcaster). Dropping it
-/// changes nothing; [`Watch::stop`] does.
+/// The handle of a watcher that was started on a [`Broadcaster`](crate::Broadcaster). Dropping it
+/// has no effect; [`Watch::stop`] stops the watcher.
 #[derive(Clone, Debug)]
 pub struct Watch(Option<Running>);
 
@@ -40,16 +40,16 @@ struct Running {
 }
 
 impl Watch {
-    /// Of something that could not be started.
+    /// The handle of a watcher that could not be started.
     pub(crate) fn never() -> Self {
         Self(None)
     }
 
-    /// Detaches it: it works off the events recorded before, sees none recorded after, and ends.
-    /// Idempotent; others are not affected.
+    /// Detaches the watcher: it handles events recorded before, gets none recorded after, and ends.
+    /// Idempotent; other watchers are not affected.
     ///
-    /// To one that is gone with its runtime events are offered until then, and dropped as
-    /// [`DropCause::RuntimeGone`].
+    /// Until it is called, events are offered even to a watcher that ended with its runtime, and
+    /// dropped as [`DropCause::RuntimeGone`].
     pub fn stop(&self) {
         if let Some(running) = &self.0 {
             running.mux.stop(running.id);
@@ -57,7 +57,7 @@ impl Watch {
         }
     }
 
-    /// Whether it has ended: stopped, shut down, abandoned, its handler panicked, or it never
+    /// Whether the watcher has ended: stopped, shut down, abandoned, its handler panicked, or never
     /// started.
     pub fn is_ended(&self) -> bool {
         self.0
@@ -65,14 +65,14 @@ impl Watch {
             .is_none_or(|running| running.progress.is_ended())
     }
 
-    /// Waits until it has ended.
+    /// Waits until the watcher has ended.
     pub async fn ended(&self) {
         if let Some(running) = &self.0 {
             running.progress.ended().await;
         }
     }
 
-    /// What has become of the events offered to it so far.
+    /// Outcomes of the events offered to it so far.
     pub fn counts(&self) -> Counts {
         self.0
             .as_ref()
@@ -83,11 +83,11 @@ impl Watch {
 /// Reads events from a [`Broadcaster`](crate::Broadcaster) one by one or in batches: client-go's
 /// `watch.Interface`.
 ///
-/// It has a bounded queue like every watcher; what does not fit is missed and counted. After its
-/// end, by [`EventWatcher::stop`] or shutdown, what is queued can still be read. Dropping it
+/// Like every watcher it has a bounded queue; events that do not fit are missed and counted. After
+/// its end, by [`EventWatcher::stop`] or shutdown, queued events can still be read. Dropping it
 /// detaches it.
 ///
-/// Any executor will do, and so will a plain thread that calls [`EventWatcher::try_recv`].
+/// It works with any executor, or in a plain thread with [`EventWatcher::try_recv`].
 #[derive(Debug)]
 pub struct EventWatcher {
     mux: Arc<Mux>,
@@ -104,13 +104,12 @@ impl EventWatcher {
         }
     }
 
-    /// The next event; `None` when there is none and never will be. Nothing is lost when the future
-    /// is dropped.
+    /// The next event; `None` at the end. Dropping the future loses no event.
     pub async fn recv(&mut self) -> Option<Event> {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    /// The next event, if there is one now.
+    /// The next event, if one is queued.
     pub fn try_recv(&mut self) -> Option<Event> {
         match self.poll_recv(&mut Context::from_waker(std::task::Waker::noop())) {
             Poll::Ready(event) => event,
@@ -118,8 +117,8 @@ impl EventWatcher {
         }
     }
 
-    /// Moves every event there is to the end of `batch`, waiting for the first. `false`: there is
-    /// none and never will be.
+    /// Waits for an event, and moves all queued events to the end of `batch`. Returns `false` at
+    /// the end.
     pub async fn recv_all(&mut self, batch: &mut VecDeque<Event>) -> bool {
         if self.batch.is_empty() {
             poll_fn(|context| self.receiver.poll_take(context, batch)).await
@@ -129,12 +128,12 @@ impl EventWatcher {
         }
     }
 
-    /// Detaches it: events recorded before can still be read. Idempotent.
+    /// Detaches the watcher: events recorded before can still be read. Idempotent.
     pub fn stop(&self) {
         self.mux.stop(self.receiver.id());
     }
 
-    /// What was offered to it: read so far, missed because its queue was full, and still waiting.
+    /// Events offered to it: read, missed because its queue was full, and queued.
     pub fn counts(&self) -> Counts {
         let queue = self.receiver.counts();
         let mut dropped = DropCounts::default();
@@ -166,8 +165,7 @@ impl Stream for EventWatcher {
     }
 }
 
-/// A watcher that is registered, and what its task needs. Dropping it ends the watcher, the books
-/// last.
+/// A registered watcher, with the state for its task. Dropping it ends the watcher.
 pub(crate) struct Started {
     pub(crate) receiver: Receiver,
     pub(crate) progress: Arc<Progress>,
@@ -175,7 +173,7 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// The caller's handle of it.
+    /// The caller's handle.
     pub(crate) fn watch(&self, mux: &Arc<Mux>) -> Watch {
         Watch(Some(Running {
             mux: Arc::clone(mux),
@@ -185,17 +183,16 @@ impl Started {
     }
 }
 
-/// Calls `handler` for every event until there are no more, or the broadcaster abandons what is
-/// left.
+/// Calls `handler` with every event until the end, or until the broadcaster abandons the rest.
 ///
-/// A handler that panics ends its watcher: it may have left its own data half changed. No other
-/// watcher notices.
+/// A handler that panics ends its watcher, because its own data may be inconsistent. Other watchers
+/// are not affected.
 pub(crate) async fn run_handler(
     started: Started,
     phase: watch::Receiver<Phase>,
     mut handler: impl FnMut(&Event) + Send,
 ) {
-    // What is declared first is dropped last: the books are closed when the receiver is gone.
+    // Declared first, so that it is dropped last, after the receiver.
     let _ending = started.ending;
     let (mut receiver, progress) = (started.receiver, started.progress);
     let handled = counter!(HANDLED);

@@ -20,7 +20,7 @@ const CEILING: usize = 3 * (32 << 20) + 3 * CACHE;
 
 const EVENTS: u64 = 60_000;
 
-/// Each event comes `times` times; what it cost at the most, and what became of them.
+/// Each event comes `times` times; what it cost at the most, and their outcome.
 async fn flood(correlator: CorrelatorOptions, times: u64) -> (usize, FlushReport) {
     let correlator = correlator.cache_bytes_max(CACHE);
     let options = BroadcasterOptions::default().sink(SinkOptions::default().correlator(correlator));

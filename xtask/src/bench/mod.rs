@@ -2,9 +2,10 @@
 //! in one table.
 //!
 //! Every program measured prints JSON lines; what is not one is its own business. Two kinds of
-//! figures: what one call costs (`ns_per_op`), and what becomes of a burst of events sent to an
+//! figures: what one call costs (`ns_per_op`), and what happens to a burst of events sent to an
 //! Event API server (`events_per_second`).
 
+mod archive;
 mod figure;
 mod rounds;
 mod server;
@@ -28,6 +29,8 @@ pub(crate) enum Bench {
     /// The Event API server: writes, reads and watchers, beside kube-apiserver with etcd and a
     /// handler that only echoes
     Server(serving::Args),
+    /// Following: the archive's memory and processor time, beside an OpenTelemetry collector's
+    Archive(archive::Args),
     /// Storing: the embedded store beside raw etcd and a bare log on the same disk
     Store(store::Args),
 }
@@ -46,6 +49,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
     match bench {
         Bench::Record(args) => record(root, args),
         Bench::Server(args) => serving::run(root, args),
+        Bench::Archive(args) => archive::run(root, args),
         Bench::Store(args) => store::run(root, args),
     }
 }
@@ -55,7 +59,7 @@ fn record(root: &Path, args: &Args) -> Result {
     let client_go = root.join("benches/peers/client-go");
     let has_go = find("go").is_some();
     if !has_go {
-        skipped.push("client-go: there is no Go on the PATH".to_owned());
+        skipped.push("client-go: Go is not on the PATH".to_owned());
     }
 
     let mut calls = Vec::new();

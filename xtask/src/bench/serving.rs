@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// Also fill our server with a million events, for its memory and its answers then
     #[arg(long)]
     million: bool,
+    /// Also fill our server with 400,000 and 2,000,000 events, and list them beside writers
+    #[arg(long)]
+    lists: bool,
 }
 
 /// Who is loaded.
@@ -101,6 +104,9 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
     }
     if args.million {
         measured.extend(million(&programs)?);
+    }
+    if args.lists {
+        measured.extend(lists(&programs)?);
     }
     let table = format!("{}\n{}", machine(false), table::serving(&measured));
     println!("\n{table}");
@@ -237,6 +243,25 @@ fn million(programs: &Programs) -> Result<Vec<Figure>> {
     )?;
     measured.extend(reads.into_iter().map(|figure| figure.renamed("_million")));
     measured.extend(resident(Peer::Tidings, "memory_million_read", &server));
+    Ok(measured)
+}
+
+/// One list of everything, while nothing is written and beside 5,000 creates a second.
+fn lists(programs: &Programs) -> Result<Vec<Figure>> {
+    let server = Peer::Tidings.start(programs)?;
+    let load = |part: &[&str]| load(Peer::Tidings, programs, &server, part);
+    let mut measured = Vec::new();
+    for (events, more) in [("400000", "400000"), ("2000000", "1600000")] {
+        load(&["fill", "--events", more])?;
+        let lists = load(&["lists", "--rounds", "3"])?;
+        for (field, title) in [("idle_seconds", ""), ("beside_seconds", "_beside_creates")] {
+            let seconds = lists.iter().find_map(|figure| figure.number(field));
+            let name = format!("everything_{events}{title}");
+            measured.extend(seconds.map(|seconds| {
+                Figure(json!({"peer": Peer::Tidings.name(), "name": name, "p50_ms": seconds * 1e3}))
+            }));
+        }
+    }
     Ok(measured)
 }
 

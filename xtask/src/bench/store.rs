@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::figure::{Figure, build, figures, machine};
 use super::rounds::{self, ROUNDS};
-use super::store_table::{self, WRITERS};
+use super::store_table::{self, LISTS, WRITERS};
 use super::table;
 use crate::command::{Result, output};
 use crate::tools::Tools;
@@ -59,7 +59,8 @@ impl Sizes {
             events,
             updates: (events / 5).min(200_000),
             etcd: (events / 10).max(5_000),
-            real: (events / 5).clamp(20_000, 200_000),
+            // So many that what is learned on the way hardly counts.
+            real: events.max(20_000),
         }
     }
 }
@@ -182,7 +183,10 @@ fn round(
             all.extend(bench.part(&store, &["reads"], &[("--events", sizes.events)])?);
         }
     }
-    all.extend(bench.fresh(&["lists"], &[("--events", sizes.events)])?);
+    for (size, events) in LISTS.iter().zip([sizes.events / 5 * 2, sizes.events * 2]) {
+        let lists = bench.fresh(&["lists"], &[("--events", events)])?;
+        all.extend(lists.into_iter().map(|figure| figure.renamed(size)));
+    }
     all.extend(bench.fresh(&["expiry"], &[("--events", sizes.events)])?);
     all.extend(bench.fresh(&["mixture"], &[("--events", sizes.updates)])?);
     all.extend(bench.fresh(&["patches"], &[("--events", sizes.events)])?);

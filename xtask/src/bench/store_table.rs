@@ -5,6 +5,9 @@ use std::fmt::Write;
 use super::figure::Figure;
 use super::table::{or_empty, ratio};
 
+/// Lists of two fifths as many events, and of twice as many.
+pub(super) const LISTS: [&str; 2] = ["_short", "_long"];
+
 /// Writers at once.
 pub(super) const WRITERS: [u64; 2] = [64, 256];
 
@@ -117,6 +120,15 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             row(&title, &name, &name, field, Unit::Milliseconds);
         }
     }
+    for (name, events) in LISTS.iter().zip([events / 5 * 2, events * 2]) {
+        let name = format!("lists{name}");
+        let title = format!("list of {events} in pages of 500");
+        row(&title, &name, &name, "idle_seconds", Unit::Seconds);
+        let title = format!("{title}, beside 5,000 creates/s");
+        row(&title, &name, &name, "beside_seconds", Unit::Seconds);
+        let title = "times as long beside them";
+        row(title, &name, &name, "ratio", Unit::Times);
+    }
     let etcd_reads = format!("reads_{}", WRITERS[1]);
     for (title, name, field, unit) in [
         (
@@ -162,19 +174,6 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             "peak_bytes",
             Unit::Megabytes,
         ),
-        (
-            "list of everything in pages of 500",
-            "lists",
-            "idle_seconds",
-            Unit::Seconds,
-        ),
-        (
-            "the same beside 5,000 creates/s",
-            "lists",
-            "beside_seconds",
-            Unit::Seconds,
-        ),
-        ("times as long beside them", "lists", "ratio", Unit::Times),
         ("expiry of half of them", "expiry", "seconds", Unit::Seconds),
         (
             "other writers during expiry, p99",
@@ -240,6 +239,18 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             "patches, p99 before",
             "patches",
             "idle_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "one object's events while space is given back, p99",
+            "patches",
+            "during_read_p99_ms",
+            Unit::Milliseconds,
+        ),
+        (
+            "one object's events before, p99",
+            "patches",
+            "idle_read_p99_ms",
             Unit::Milliseconds,
         ),
         (

@@ -46,7 +46,7 @@ pub(super) fn calls(figures: &[Figure]) -> String {
     table
 }
 
-/// What became of a burst: a row for each program.
+/// The outcome of a burst: a row for each program.
 pub(super) fn burst(what: &str, figures: &[Figure]) -> String {
     if figures.is_empty() {
         return String::new();

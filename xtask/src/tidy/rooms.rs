@@ -64,6 +64,7 @@ const ROOMS: [(&str, &[Room]); 7] = [
         "tidings-server",
         &[
             ("start", &["start/", "fuzzing.rs"]),
+            ("timeline", &["timeline/"]),
             ("archive", &["archive/"]),
             ("api", &["api/"]),
             ("admission", &["admission/"]),

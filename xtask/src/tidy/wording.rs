@@ -1,5 +1,5 @@
-//! Plain wording in documents and comments: lines that fit, and none of the phrases that read
-//! badly, each with a hint. What is quoted as code is not looked at.
+//! Plain wording in documents, comments and texts of the programs: lines that fit, and no phrases
+//! that read badly, each with a hint. Quoted code is not checked.
 
 use super::source::SourceFile;
 
@@ -12,7 +12,7 @@ type Phrase = (&'static str, &'static [&'static str], &'static str);
 const PERSON: &str = "name the client, caller, user or watcher";
 
 // In halves, so that this file keeps its own rule.
-const PHRASES: [Phrase; 12] = [
+const PHRASES: [Phrase; 19] = [
     (
         concat!("so ", "many"),
         &[],
@@ -20,7 +20,7 @@ const PHRASES: [Phrase; 12] = [
     ),
     (
         concat!("is ", "none"),
-        &["there is none"],
+        &["there is none", "option is none"],
         "say \"there is no …\" or \"is not …\"",
     ),
     (
@@ -45,7 +45,21 @@ const PHRASES: [Phrase; 12] = [
         "say \"except for\" or \"apart from\"",
     ),
     (concat!("in ", "silence"), &[], "say \"silently\""),
+    (concat!("told ", "of"), &[], "say \"reported\""),
+    (concat!("tells ", "of"), &[], "say \"reports\" or \"has\""),
+    (concat!("became ", "of"), &[], "say \"the outcome of\""),
+    (concat!("becomes ", "of"), &[], "say \"happens to\""),
+    (concat!("comes ", "to"), &[], "say what happens"),
+    (concat!("goes ", "by"), &[], "say \"uses\""),
+    (
+        concat!("next to ", "nothing"),
+        &[],
+        "say \"almost nothing\"",
+    ),
 ];
+
+/// Words from which on a text in quotes is a sentence for users.
+const SENTENCE_WORDS: usize = 5;
 
 pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
     files.iter().flat_map(check_file).collect()
@@ -65,7 +79,24 @@ fn check_file(file: &SourceFile) -> Vec<String> {
             problems.push(format!("{path}:{number}: \"{phrase}\": {hint}"));
         }
     }
+    for (number, sentence) in sentences(file) {
+        for (phrase, hint) in phrases(sentence) {
+            problems.push(format!("{path}:{number}: \"{phrase}\": {hint}"));
+        }
+    }
     problems
+}
+
+/// Texts of a Rust program that users may read: the longer ones in quotes, each with its line.
+fn sentences(file: &SourceFile) -> impl Iterator<Item = (usize, &str)> {
+    let is_rust = file.path.extension().is_some_and(|kind| kind == "rs");
+    let lines = (1..).zip(file.text.lines()).filter(move |_| is_rust);
+    let code = lines.filter(|(_, line)| comment(line).is_none());
+    let quoted = code.flat_map(|(number, line)| {
+        let texts = line.split('"').skip(1).step_by(2);
+        texts.map(move |text| (number, text))
+    });
+    quoted.filter(|(_, text)| text.split_whitespace().count() >= SENTENCE_WORDS)
 }
 
 /// The lines of prose of a file, each with its number, and without the marks of a comment.
@@ -152,6 +183,7 @@ mod tests {
                 ("a.md", format!("- {phrase}, x\n")),
                 ("a.rs", format!("    /// It {phrase} x\n")),
                 ("a.rs", format!("// {}\n", phrase.to_uppercase())),
+                ("a.rs", format!("warn!(\"a text that {phrase} x\");\n")),
             ] {
                 let found = problems(path, &text);
                 assert_eq!(found.len(), 1, "{path}: {text}: {found:?}");
@@ -161,7 +193,7 @@ mod tests {
                 );
             }
             for (path, text) in [
-                ("a.rs", format!("let text = \"it {phrase} x\";\n")),
+                ("a.rs", format!("let text = \"{phrase} x\";\n")),
                 ("a.rs", format!("/// ```\n/// // it {phrase} x\n/// ```\n")),
                 ("a.md", format!("```text\nit {phrase} x\n```\n")),
                 ("a.md", format!("It `{phrase}` x\n")),

@@ -1,5 +1,5 @@
 //! Records a burst of events through kube-rs's `Recorder` into a cluster and
-//! says what became of it in one JSON line.
+//! reports its outcome in one JSON line.
 //!
 //! `Recorder::publish` waits for the cluster's answer, so the burst is as wide
 //! as `--tasks`; a caller that does not want to wait has to bring tasks of its

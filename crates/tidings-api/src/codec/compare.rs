@@ -1,4 +1,4 @@
-//! Which fields of a version a write changed, found by walking two events by the table.
+//! Comparison of two events, field by field of the table, for managed fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,17 +6,17 @@ use k8s_pb::api::core::v1::Event;
 use tidings_core::fields::{Field, Kind, Type};
 
 use super::Api;
-use super::objects::{Anything, Object, Value};
+use super::objects::{Object, Skipped, Value};
 use crate::managed::{Atom, Changes, PathElement};
 
-/// Which fields of a version a write changed.
+/// The fields, named as in this version, that a write changed.
 pub(crate) fn compare(api: Api, old: &Event, new: &Event) -> Changes {
     let mut changes = Changes::default();
     compare_objects(api.event(), Some(old), Some(new), &mut changes);
     changes
 }
 
-/// Notes which fields of an object differ; `None` is a side that lacks the object.
+/// Records which fields of an object differ; `None` means that the object is not set.
 fn compare_objects(
     of: &Type,
     old: Option<&dyn Object>,
@@ -35,7 +35,7 @@ fn compare_fields(
     new: Option<Value<'_>>,
     changes: &mut Changes,
 ) {
-    // So are most.
+    // The common case.
     if let (Some(old), Some(new)) = (&old, &new)
         && old == new
     {
@@ -47,7 +47,7 @@ fn compare_fields(
         Kind::Object(of) => {
             let [old, new] = [old, new].map(|side| match side? {
                 Value::Object(Some(object)) => Some(object),
-                _ => always.then_some(&Anything as &dyn Object),
+                _ => always.then_some(&Skipped as &dyn Object),
             });
             if of.atomic {
                 let [old, new] = [old, new].map(|side| side.map(|object| Whole(of, object)));
@@ -73,7 +73,7 @@ fn compare_fields(
             });
             compare_parts(element, &old, &new, changes);
         }
-        // Its items are told apart by a key, and written as a whole.
+        // Items are identified by a key, and owned as a whole.
         Kind::List(of, Some(key)) => {
             let [old, new] = [old, new].map(|side| match side {
                 Some(Value::List(list)) => {
@@ -85,7 +85,7 @@ fn compare_fields(
             });
             compare_parts(element, &old, &new, changes);
         }
-        // Of lists managedFields alone is one without a key, and is not managed itself.
+        // Only managedFields is a list without a key, and it is not managed itself.
         Kind::List(_, None) => {}
         _ => {
             let present = |value: &Value<'_>| always || !value.is_empty();
@@ -112,7 +112,7 @@ fn keyed(of: &Type, key: &str, item: &dyn Object) -> PathElement {
     PathElement::keyed(key, Atom::Text(value.to_owned()))
 }
 
-/// Notes what a write did to a field with parts of its own, which is there if it is not empty.
+/// Records changes of a field with parts, which is set if it is not empty.
 fn compare_parts<V: PartialEq>(
     element: PathElement,
     old: &BTreeMap<PathElement, V>,

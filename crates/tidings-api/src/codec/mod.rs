@@ -1,9 +1,9 @@
-//! Events between wire, store and memory.
+//! Conversion of events between wire, store and memory.
 //!
-//! In memory there is one type: the core/v1 protobuf message, in canonical form (what is empty is
-//! unset). At rest it is that message in Kubernetes' envelope, without resourceVersion and
-//! selfLink, as kube-apiserver keeps it in etcd, but that kube-apiserver also writes what is empty.
-//! On the wire it is either API version's JSON, YAML or protobuf.
+//! In memory there is one type: the core/v1 protobuf message, in canonical form (empty fields are
+//! unset). The stored form is that message in Kubernetes' envelope, without resourceVersion and
+//! selfLink, as kube-apiserver stores it in etcd, except that kube-apiserver also writes empty
+//! fields. On the wire it is JSON, YAML or protobuf of either API version.
 
 mod compare;
 pub mod json;
@@ -11,6 +11,7 @@ pub(crate) mod objects;
 pub mod protobuf;
 pub mod stored;
 pub mod time;
+pub(crate) mod view;
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -23,7 +24,7 @@ use tidings_core::wire::{Members, write_fields, write_members, write_object};
 
 pub(crate) use compare::compare;
 use json::{Reading, TypeMeta};
-use objects::{Anything, Written};
+use objects::{ObjectSource, Skipped};
 use time::Moment;
 
 pub use crate::go::{not_registered, unknown_kind};
@@ -38,7 +39,7 @@ pub enum Api {
 }
 
 impl Api {
-    /// What a group's events are; those of any other than core's are its own.
+    /// The version of events in an API group: core, or else events.k8s.io.
     pub fn of_group(group: &str) -> Self {
         if group.is_empty() {
             Self::Core
@@ -63,7 +64,7 @@ impl Api {
         }
     }
 
-    /// What an event is made of.
+    /// The type of an event: its table of fields.
     pub fn event(self) -> &'static Type {
         match self {
             Self::Core => &core_v1::EVENT,
@@ -80,7 +81,7 @@ impl Api {
     }
 }
 
-/// A body that could not be read: a fragment for the message.
+/// Why bytes could not be decoded: a fragment of a message.
 pub type Unreadable = String;
 
 /// Reads an event of either version from any self-describing data (JSON bytes, a JSON value).
@@ -94,10 +95,10 @@ pub fn read_event<'de, D: Deserializer<'de>>(
     Ok((type_meta, event))
 }
 
-/// Reads of a document only what it says it is.
+/// Reads only the kind and version of a document.
 pub fn read_type_meta<'de, D: Deserializer<'de>>(value: D) -> Result<TypeMeta, D::Error> {
     let (type_meta, _) =
-        json::read_document::<Anything, D>(&objects::ANYTHING, value, &mut Reading::default())?;
+        json::read_document::<Skipped, D>(&objects::SKIPPED, value, &mut Reading::default())?;
     Ok(type_meta)
 }
 
@@ -127,21 +128,21 @@ fn canonicalize(event: &mut Event) {
     objects::canonicalize(Api::Core.event(), event);
 }
 
-/// Appends the event's JSON, with `kind` and `apiVersion` when it stands alone (items of a list go
-/// without).
+/// Appends the event's JSON, with `kind` and `apiVersion` if it stands `alone` (items of a list do
+/// not).
 pub fn write_event(api: Api, event: &Event, alone: bool, out: &mut Vec<u8>) {
     write_members(out, |members| {
         if alone {
             write_type(members, "Event", api.api_version());
         }
-        // What is decoded can be written.
+        // A decoded event can always be written.
         members.rest(|out| {
-            let _ = write_fields(api.event(), &Written(event), out);
+            let _ = write_fields(api.event(), &ObjectSource(event), out);
         });
     });
 }
 
-/// Appends the members every document starts with.
+/// Appends the first members of every document.
 pub(crate) fn write_type(members: &mut Members<'_>, kind: &str, api_version: &str) {
     members.text("kind", kind);
     members.text("apiVersion", api_version);
@@ -149,17 +150,17 @@ pub(crate) fn write_type(members: &mut Members<'_>, kind: &str, api_version: &st
 
 /// Appends a list's metadata.
 pub fn write_list_meta(meta: &ListMeta, out: &mut Vec<u8>) {
-    let _ = write_object(&objects::LIST_META, &Written(meta), out);
+    let _ = write_object(&objects::LIST_META, &ObjectSource(meta), out);
 }
 
-/// Appends a `PartialObjectMetadata`, with `kind` and `apiVersion` when it stands alone.
+/// Appends a `PartialObjectMetadata`, with `kind` and `apiVersion` if it stands `alone`.
 pub fn write_partial(metadata: &ObjectMeta, api_version: &str, alone: bool, out: &mut Vec<u8>) {
     write_members(out, |members| {
         if alone {
             write_type(members, "PartialObjectMetadata", api_version);
         }
         members.raw("metadata", |out| {
-            let _ = write_object(&core_v1::OBJECT_META, &Written(metadata), out);
+            let _ = write_object(&core_v1::OBJECT_META, &ObjectSource(metadata), out);
         });
     });
 }
@@ -172,8 +173,8 @@ pub fn protobuf_event(api: Api, event: Event) -> Vec<u8> {
     }
 }
 
-/// The event's bytes at rest. The event is in its canonical form afterwards, without what is not
-/// kept: resourceVersion and selfLink.
+/// The stored bytes of an event. Afterwards the event is in canonical form, and without
+/// resourceVersion and selfLink, which are not stored.
 pub fn encode_stored(event: &mut Event) -> Bytes {
     canonicalize(event);
     if let Some(metadata) = &mut event.metadata {
@@ -183,10 +184,10 @@ pub fn encode_stored(event: &mut Event) -> Bytes {
     protobuf::envelop("v1", "Event", event).into()
 }
 
-/// Reads an event from its bytes at rest and gives it the revision it was stored at.
+/// Reads an event from its stored bytes, and sets its resourceVersion to the revision.
 ///
 /// # Errors
-/// What is wrong with the bytes: they are damaged, or another program's.
+/// Why the bytes are not an event: they are damaged, or another program's.
 pub fn decode_stored(value: &Bytes, revision: u64) -> Result<Event, Unreadable> {
     let enveloped = protobuf::open(value)?;
     if enveloped.kind != "Event" || enveloped.api_version != "v1" {
@@ -196,14 +197,19 @@ pub fn decode_stored(value: &Bytes, revision: u64) -> Result<Event, Unreadable> 
         ));
     }
     let mut event = Event::decode(enveloped.raw).map_err(|error| error.to_string())?;
-    // Of kube-apiserver's: what is empty is written there, and is not there for a patch.
+    // kube-apiserver's records also have empty fields, which patches must not see.
     canonicalize(&mut event);
-    let metadata = event.metadata.get_or_insert_default();
-    metadata.resource_version = Some(revision.to_string());
+    set_revision(&mut event, revision);
     Ok(event)
 }
 
-/// When an event last happened: the first that is set of `series.lastObservedTime`,
+/// Sets the resourceVersion to the revision at which an event is stored.
+pub fn set_revision(event: &mut Event, revision: u64) {
+    let metadata = event.metadata.get_or_insert_default();
+    metadata.resource_version = Some(revision.to_string());
+}
+
+/// When an event last happened: the first of these that is set: `series.lastObservedTime`,
 /// `lastTimestamp`, `eventTime`, `firstTimestamp` and the creation.
 pub fn last_seen(event: &Event) -> Option<Timestamp> {
     let series = event.series.as_ref();
@@ -217,12 +223,12 @@ pub fn last_seen(event: &Event) -> Option<Timestamp> {
         .map(Moment::timestamp)
 }
 
-/// When a `Time` is, if it is set.
+/// The moment of a `Time`, if it is set.
 pub fn time(time: Option<k8s_pb::apimachinery::pkg::apis::meta::v1::Time>) -> Option<Moment> {
     time::moment(time.map(|time| (time.seconds, time.nanos)))
 }
 
-/// When a `MicroTime` is, if it is set.
+/// The moment of a `MicroTime`, if it is set.
 pub fn micro_time(
     time: Option<k8s_pb::apimachinery::pkg::apis::meta::v1::MicroTime>,
 ) -> Option<Moment> {

@@ -1,5 +1,5 @@
-//! The types that events are made of in memory (k8s-pb's), by the numbers of their fields: what a
-//! table says of a field can be done to its value, whichever it is.
+//! Access to the fields of an event's types in memory (k8s-pb's) by number, so that generic code
+//! can walk a table of fields.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -12,19 +12,19 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::{
 use tidings_core::fields::{Field, Kind, Type};
 use tidings_core::wire::{Moment, Nothing, Sink, Source, moment};
 
-/// An object, by the numbers of its fields.
+/// An object whose fields are accessed by number.
 pub(crate) trait Object {
-    /// What a field holds.
+    /// The value of a field.
     fn value(&self, number: u32) -> Value<'_>;
-    /// Where a field is.
+    /// A mutable reference to a field.
     fn place(&mut self, number: u32) -> Place<'_>;
-    /// Whether the other is of the same type and has the same values.
+    /// Whether the other object has the same type and values.
     fn is_same(&self, other: &dyn Object) -> bool;
     /// For [`Object::is_same`].
     fn as_any(&self) -> &dyn Any;
 }
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy)]
 pub(crate) enum Value<'a> {
     Text(&'a str),
@@ -40,7 +40,7 @@ pub(crate) enum Value<'a> {
     Nothing,
 }
 
-/// Where a field is.
+/// A mutable reference to a field.
 pub(crate) enum Place<'a> {
     Text(&'a mut Option<String>),
     Int32(&'a mut Option<i32>),
@@ -55,18 +55,18 @@ pub(crate) enum Place<'a> {
     Nothing,
 }
 
-/// A time of either precision, in the two parts it is sent in.
+/// A field that is a time of either precision: seconds and nanoseconds.
 pub(crate) trait TimePlace {
     fn get(&self) -> Option<(Option<i64>, Option<i32>)>;
     fn set(&mut self, moment: Option<Moment>);
 }
 
-/// Where an object may be.
+/// A field that is an optional object.
 pub(crate) trait ObjectPlace {
     fn get(&mut self) -> Option<&mut dyn Object>;
     fn clear(&mut self);
-    /// Puts an empty object there.
-    fn fresh(&mut self) -> &mut dyn Object;
+    /// Sets it to an empty object.
+    fn set_empty(&mut self) -> &mut dyn Object;
 }
 
 /// A list of objects.
@@ -79,7 +79,7 @@ pub(crate) trait List {
     fn push(&mut self) -> &mut dyn Object;
 }
 
-/// The value of a field in memory.
+/// A type of a field in memory.
 trait Held {
     fn value(&self) -> Value<'_>;
     fn place(&mut self) -> Place<'_>;
@@ -143,7 +143,7 @@ impl<T: Object + Default + 'static> ObjectPlace for Option<T> {
     fn clear(&mut self) {
         *self = None;
     }
-    fn fresh(&mut self) -> &mut dyn Object {
+    fn set_empty(&mut self) -> &mut dyn Object {
         self.insert(T::default())
     }
 }
@@ -180,7 +180,7 @@ impl<T: Object + Default + 'static> List for Vec<T> {
     }
 }
 
-/// Makes an object of each type that a table names.
+/// Implements `Object` for each type in the table.
 macro_rules! objects {
     ($($table:ident $type:ident $($atomic:ident)? $about:literal {
         $($field:ident: $kind:ident $(($($of:tt)+))? = $number:literal $name:literal $rule:ident
@@ -211,7 +211,7 @@ macro_rules! objects {
 }
 tidings_core::event_types!(objects);
 
-/// What goes with events, but is no part of them.
+/// Further types of the API that are not part of events.
 macro_rules! companions {
     ($then:path $(, $version:ident)?) => { $then! { $($version;)?
 
@@ -242,12 +242,12 @@ PRECONDITIONS Preconditions "What has to hold of an object that is deleted." {
 companions!(tidings_core::field_tables, core);
 companions!(objects);
 
-/// An object of whatever kind, whose fields are passed over and of which nothing is set.
+/// An object of any kind, whose fields are skipped.
 #[derive(Default)]
-pub(crate) struct Anything;
+pub(crate) struct Skipped;
 
 /// It has no fields.
-pub(crate) static ANYTHING: Type = Type {
+pub(crate) static SKIPPED: Type = Type {
     name: "Unknown",
     about: "",
     atomic: true,
@@ -255,7 +255,7 @@ pub(crate) static ANYTHING: Type = Type {
     by_number: &[],
 };
 
-impl Object for Anything {
+impl Object for Skipped {
     fn value(&self, _number: u32) -> Value<'_> {
         Value::Nothing
     }
@@ -270,11 +270,11 @@ impl Object for Anything {
     }
 }
 
-/// An object as it is written.
+/// An object as a source to write from.
 #[derive(Clone, Copy)]
-pub(crate) struct Written<'a>(pub(crate) &'a dyn Object);
+pub(crate) struct ObjectSource<'a>(pub(crate) &'a dyn Object);
 
-impl Source for Written<'_> {
+impl Source for ObjectSource<'_> {
     fn give<K: Sink>(&self, field: &Field, sink: &mut K) -> Option<()> {
         match self.0.value(field.stored) {
             Value::Text(text) => sink.text(text),
@@ -286,10 +286,10 @@ impl Source for Written<'_> {
             Value::Json(json) => {
                 sink.json(json.map(|json| if json.is_empty() { b"null" } else { json }));
             }
-            Value::Object(object) => sink.object(object.map(Written).as_ref())?,
+            Value::Object(object) => sink.object(object.map(ObjectSource).as_ref())?,
             Value::List(list) => {
                 for place in 0..list.len() {
-                    sink.item(&Written(list.get(place)?))?;
+                    sink.item(&ObjectSource(list.get(place)?))?;
                 }
             }
             Value::Nothing => Nothing.give(field, sink)?,
@@ -298,8 +298,8 @@ impl Source for Written<'_> {
     }
 }
 
-/// Brings equal objects to equal bytes: what is empty is unset, an object that is always there is
-/// set, and times have their field's precision.
+/// Converts an object to canonical form, so that equal objects have equal bytes: empty fields are
+/// unset, objects that are always present are set, and times have their field's precision.
 pub(crate) fn canonicalize(of: &Type, object: &mut dyn Object) {
     for field in of.fields {
         match object.place(field.stored) {
@@ -319,7 +319,7 @@ pub(crate) fn canonicalize(of: &Type, object: &mut dyn Object) {
             }
             Place::Object(place) => {
                 if field.is_always_there() && place.get().is_none() {
-                    place.fresh();
+                    place.set_empty();
                 }
                 if let (Some(object), Kind::Object(of)) = (place.get(), field.kind) {
                     canonicalize(of, object);
@@ -339,7 +339,7 @@ pub(crate) fn canonicalize(of: &Type, object: &mut dyn Object) {
     }
 }
 
-/// Refuses times that cannot be printed; `around` is the path to the object, with a dot behind it.
+/// Refuses times that cannot be printed; `around` is the path of the object, with a final dot.
 pub(crate) fn check_times(of: &Type, object: &mut dyn Object, around: &str) -> Result<(), String> {
     for field in of.fields {
         match object.place(field.stored) {

@@ -1,5 +1,5 @@
-//! Kubernetes' protobuf: the envelope around a message, and the `events.k8s.io/v1` message made
-//! from the stored one.
+//! Kubernetes' protobuf: the envelope around a message, and conversion between the messages of both
+//! versions.
 //!
 //! The envelope is `k8s.io/apimachinery/pkg/runtime/serializer/protobuf`'s: four magic bytes, then
 //! `runtime.Unknown`.
@@ -45,8 +45,7 @@ pub struct Enveloped {
 /// Opens an envelope.
 ///
 /// # Errors
-/// A fragment saying what is wrong: the magic bytes are missing, nothing follows them, or not the
-/// envelope's message.
+/// Why the bytes are not an envelope, as a fragment of a message.
 pub fn open(bytes: &Bytes) -> Result<Enveloped, String> {
     if bytes.is_empty() {
         return Err("empty data".into());
@@ -73,7 +72,7 @@ pub fn open(bytes: &Bytes) -> Result<Enveloped, String> {
     })
 }
 
-/// Puts a message into an envelope, byte for byte as the API server does.
+/// Puts a message into an envelope, with the same bytes as the API server.
 pub fn envelop(api_version: &str, kind: &str, message: &impl Message) -> Vec<u8> {
     envelop_with(api_version, kind, message.encoded_len(), |out| {
         put(message, out);
@@ -133,7 +132,7 @@ fn put(message: &impl Message, out: &mut Vec<u8>) {
     message.encode_raw(out);
 }
 
-/// A value of one version's message in another's.
+/// Conversion of a field's value between the messages of both versions.
 trait Across<T> {
     fn across(self) -> T;
 }
@@ -144,7 +143,7 @@ impl<T> Across<T> for T {
     }
 }
 
-/// Takes the fields of the two types that both versions have, from one to the other.
+/// Converts the two types that differ between the versions, field by field of the table.
 macro_rules! across {
     ($($table:ident $type:ident $($atomic:ident)? $about:literal { $($rows:tt)+ })+) => {
         $(across!(@$table $($rows)+);)+

@@ -1,5 +1,5 @@
-//! Kubernetes' two time forms, read: `Time` (whole seconds) and `MicroTime` (exactly six fractional
-//! digits), as `k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go` read them.
+//! Parsing of Kubernetes' two time types, `Time` (whole seconds) and `MicroTime` (exactly six
+//! fractional digits), as `k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go` does.
 
 use jiff::civil;
 
@@ -8,7 +8,7 @@ use crate::go;
 pub use tidings_core::wire::Moment;
 pub(crate) use tidings_core::wire::moment;
 
-/// Reads a `Time`: any RFC 3339 text; what is below a second is dropped.
+/// Reads a `Time`: any RFC 3339 text, truncated to seconds.
 pub(crate) fn parse_time(text: &str) -> Result<Moment, String> {
     let moment = match parse(text) {
         Some((moment, _)) => moment,
@@ -17,7 +17,7 @@ pub(crate) fn parse_time(text: &str) -> Result<Moment, String> {
     Ok(Moment { nanos: 0, ..moment })
 }
 
-/// Reads a `MicroTime`: RFC 3339 with exactly six digits behind the point.
+/// Reads a `MicroTime`: RFC 3339 with exactly six fractional digits.
 pub(crate) fn parse_micro_time(text: &str) -> Result<Moment, String> {
     match parse(text) {
         Some((moment, 6)) => Ok(moment),

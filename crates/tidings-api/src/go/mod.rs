@@ -1,9 +1,8 @@
-//! Go's wording of values and errors, for the answers that clients get to see: what the standard
-//! library and Kubernetes' own packages print. Nothing else of this crate states such words twice.
+//! Go's wording of values and errors that clients see: that of its standard library and of
+//! Kubernetes' own packages.
 //!
-//! Which of them are promised to the word, and which only by status code and reason, is decided in
-//! `docs/adr/0010-words-of-go.md`. Quoting itself is in [`tidings_core::validate`], as the rules of
-//! recording need it, too.
+//! `docs/adr/0010-words-of-go.md` says which texts are the same word for word, and for which only
+//! status code and reason are. Quoting is in [`tidings_core::validate`], which needs it, too.
 
 mod notes;
 mod scheme;

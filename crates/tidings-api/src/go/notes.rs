@@ -1,4 +1,4 @@
-//! Notes on fields that are unknown or given twice: each once, and bounded in number and in bytes.
+//! Notes on unknown and duplicate fields: each field once, bounded in number and bytes.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hasher};
@@ -7,9 +7,9 @@ use tidings_core::validate::{Quoted, text_within};
 
 use crate::bounded::text_len;
 
-/// Notes on one body; the API server's own bound.
+/// Maximum notes on one body, as in the API server.
 const NOTES_MAX: usize = 100;
-/// All notes on one body together, in bytes. No answer says more.
+/// Maximum bytes of all notes on one body.
 const NOTES_BYTES_MAX: usize = 32 * 1024;
 
 /// The notes on one body, such as `unknown field "metadata.foo"`.
@@ -17,8 +17,8 @@ const NOTES_BYTES_MAX: usize = 32 * 1024;
 pub struct Notes {
     /// A text for each field, in the order of the document.
     pub texts: Vec<String>,
-    /// Digests of what was noted. Two paths of one digest are noted once.
-    told: HashSet<u64>,
+    /// Digests of the noted paths, so that each is noted once.
+    noted: HashSet<u64>,
     bytes: usize,
 }
 
@@ -30,14 +30,14 @@ impl Notes {
         self.note_digested(what, digest, path);
     }
 
-    /// The same, told apart by a digest of the path, so that what is told already costs no look at
-    /// all of the path.
+    /// The same with a digest of the path, so that a path that was noted already need not be read
+    /// again.
     pub(crate) fn note_digested(&mut self, what: &str, mut path_digest: DefaultHasher, path: &str) {
         if self.texts.len() >= NOTES_MAX || self.bytes >= NOTES_BYTES_MAX {
             return;
         }
         path_digest.write(what.as_bytes());
-        if self.told.insert(path_digest.finish()) {
+        if self.noted.insert(path_digest.finish()) {
             let text = format_args!("{what} field {}", Quoted(path));
             match text_within(text, NOTES_BYTES_MAX - self.bytes) {
                 Ok(text) => {

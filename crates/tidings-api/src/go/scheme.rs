@@ -1,8 +1,8 @@
-//! What kube-apiserver's scheme says of kinds it was not asked for.
+//! The errors of kube-apiserver's scheme for other kinds.
 
 use tidings_core::validate::go_quote;
 
-/// Kinds of `v1` that a body may turn out to be by mistake.
+/// Other kinds of `v1`.
 const CORE_KINDS: [&str; 16] = [
     "Binding",
     "ConfigMap",
@@ -33,8 +33,7 @@ const META_KINDS: [&str; 7] = [
     "UpdateOptions",
 ];
 
-/// What kube-apiserver says of a kind that is no event: that it is another one, or an
-/// unknown one.
+/// kube-apiserver's words for a kind that is not Event: another one, or an unknown one.
 pub fn unknown_kind(group_version: &str, kind: &str) -> String {
     match group_version {
         "v1" | "events.k8s.io/v1" if META_KINDS.contains(&kind) => {
@@ -50,7 +49,7 @@ pub fn unknown_kind(group_version: &str, kind: &str) -> String {
     }
 }
 
-/// No such kind is known in this version.
+/// The words for a kind that is unknown in a version.
 pub fn not_registered(group_version: &str, kind: &str) -> String {
     format!(
         "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",

@@ -1,10 +1,10 @@
-//! What Go's `encoding/json` says of text that is no JSON. Asked only after a reader of ours has
-//! refused it, so that the client is told in the words it is told everywhere in Kubernetes.
+//! The syntax errors of Go's `encoding/json`. Used only after our reader has refused a text, so
+//! that clients get the words that they get everywhere in Kubernetes.
 
-/// Deeper than this is refused, as Go does.
+/// Maximum depth, as in Go.
 const DEPTH_MAX: usize = 10_000;
 
-/// What is wrong with a text; `None` if it is JSON to Go.
+/// The syntax error of a text; `None` if it is JSON to Go.
 pub fn complaint(text: &[u8]) -> Option<String> {
     let mut scanner = Scanner {
         state: State::Value,
@@ -15,7 +15,7 @@ pub fn complaint(text: &[u8]) -> Option<String> {
             return Some(complaint);
         }
     }
-    // A number ends where the text does.
+    // The end of the text ends a number.
     let ended = scanner.open.is_empty()
         && matches!(
             scanner.state,
@@ -28,19 +28,19 @@ pub fn complaint(text: &[u8]) -> Option<String> {
 #[derive(Clone, Copy)]
 enum State {
     Value,
-    /// Behind `[`.
+    /// After `[`.
     ValueOrEnd,
-    /// Behind `{`.
+    /// After `{`.
     KeyOrEnd,
-    /// Behind a comma of an object.
+    /// After a comma in an object.
     Key,
-    /// Behind a value.
+    /// After a value.
     End,
     String,
     Escape,
-    /// Hexadecimal digits to come.
+    /// Remaining hexadecimal digits.
     Hex(u8),
-    /// Letters of the word that are read.
+    /// The word, and the number of letters read.
     Word(&'static str, usize),
     Minus,
     Zero,
@@ -52,7 +52,7 @@ enum State {
     Exponent,
 }
 
-/// What is open around the place.
+/// An enclosing array or object.
 #[derive(Clone, Copy, PartialEq)]
 enum Open {
     Array,
@@ -190,7 +190,7 @@ impl Scanner {
     }
 }
 
-/// Go takes a byte for the letter of that number.
+/// Go reports a byte as the character of that number.
 fn invalid<T>(byte: u8, context: &str) -> Result<T, String> {
     let letter = match byte {
         b'\'' => "\\'".to_owned(),
@@ -204,8 +204,8 @@ fn invalid<T>(byte: u8, context: &str) -> Result<T, String> {
     Err(format!("invalid character '{letter}' {context}"))
 }
 
-/// Makes text that only Go accepts as JSON valid for every parser: halves of surrogate pairs and
-/// bytes that are no UTF-8 become U+FFFD, as they do in Go's strings.
+/// Converts text that only Go accepts to JSON that is valid for every parser: lone surrogates and
+/// invalid UTF-8 become U+FFFD, as in Go's strings.
 pub fn replace_what_is_no_text(text: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(text);
     let mut out = String::with_capacity(text.len());
@@ -233,7 +233,7 @@ pub fn replace_what_is_no_text(text: &[u8]) -> Vec<u8> {
                 behind.get(5..).unwrap_or_default()
             }
             _ => {
-                // An escaped backslash begins no escape of its own.
+                // Skip the escaped character, which may be a backslash.
                 let len = behind.chars().next().map_or(0, char::len_utf8);
                 out.push('\\');
                 out.push_str(behind.get(..len).unwrap_or_default());

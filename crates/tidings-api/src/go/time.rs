@@ -1,6 +1,6 @@
-//! Times as Go's `time.Parse` reads them by a layout, element by element: more than RFC 3339 allows
-//! (an hour of one digit), and with Go's words for what cannot be read. The fast reader in
-//! [`mod@crate::codec::time`] knows the usual form; this is for all others.
+//! Go's `time.Parse` for the two layouts: it accepts more than RFC 3339 (an hour of one digit), and
+//! has Go's errors. The fast parser in [`mod@crate::codec::time`] reads the usual form; this one is
+//! for the rest.
 
 use std::fmt::Write;
 
@@ -64,7 +64,7 @@ impl Reader<'_> {
         format!("parsing time {}{why}", quote(self.text.as_bytes()))
     }
 
-    /// What is left is not what the layout's element asks for.
+    /// The rest does not match the layout's element.
     fn mismatch<T>(&self, rest: &[u8], element: &str) -> Result<T, String> {
         let layout = self.layout;
         let rest = quote(rest);
@@ -97,7 +97,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Two digits, or one if that is allowed.
+    /// Two digits, or one if not `fixed`.
     fn number(
         &mut self,
         element: &str,
@@ -129,7 +129,7 @@ impl Reader<'_> {
         Ok(i32::try_from(micros * 1000).unwrap_or_default())
     }
 
-    /// As many digits as there are; the layout does not ask for any.
+    /// Any number of digits, also none.
     fn fraction(&mut self) -> i32 {
         let [b'.' | b',', fraction @ ..] = self.rest else {
             return 0;
@@ -177,7 +177,7 @@ impl Reader<'_> {
     }
 }
 
-/// A number of digits, and the rest.
+/// The value of `len` digits, and the rest.
 fn digits(bytes: &[u8], len: usize) -> Option<(i64, &[u8])> {
     let (digits, rest) = bytes.split_at_checked(len)?;
     let value = digits.iter().try_fold(0, |value, digit| {
@@ -188,7 +188,7 @@ fn digits(bytes: &[u8], len: usize) -> Option<(i64, &[u8])> {
     Some((value, rest))
 }
 
-/// As Go's time package quotes: every byte that is not plain ASCII by its number.
+/// Quoting of Go's time package: bytes that are not printable ASCII are escaped.
 fn quote(bytes: &[u8]) -> String {
     let mut out = String::from("\"");
     for &byte in bytes {

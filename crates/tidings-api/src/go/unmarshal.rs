@@ -1,9 +1,9 @@
-//! What decoding says of a value that is of another kind than the place it is for
-//! (`encoding/json`, `runtime.DefaultUnstructuredConverter`).
+//! Decoding errors for values of the wrong type (`encoding/json`,
+//! `runtime.DefaultUnstructuredConverter`).
 
 use serde_json::Value;
 
-/// What Go calls a value, where it expected another kind of one.
+/// Go's name for the type of a value.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -15,12 +15,12 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A value of a kind does not go into a place, such as `value of type []string`.
+/// The error for a value in a place such as `value of type []string`.
 pub(crate) fn cannot_unmarshal(found: &str, into: &str) -> String {
     format!("json: cannot unmarshal {found} into Go {into}")
 }
 
-/// The same where the value comes from a map in memory.
+/// The same for a value from a map in memory.
 pub(crate) fn unstructured_mismatch(found: &str, expected: &str) -> String {
     let (kind, number) = found.split_once(' ').unwrap_or((found, ""));
     let kind = match kind {

@@ -1,11 +1,11 @@
-//! Values as Go prints them, where an error has to show what was refused.
+//! Go's formatting of values, for errors that show them.
 
 use std::fmt::{self, Display, Formatter};
 
 use serde_json::{Map, Value};
 use tidings_core::validate::Quoted;
 
-/// Prints a JSON value as `%v` prints what Go decodes it to: `map[count:x]`.
+/// A decoded JSON value as `%v` prints it: `map[count:x]`.
 pub(crate) struct GoValue<'a>(pub(crate) &'a Value);
 
 impl Display for GoValue<'_> {
@@ -21,7 +21,7 @@ impl Display for GoValue<'_> {
     }
 }
 
-/// Prints a list as [`GoValue`] does.
+/// The same for a list.
 pub(crate) struct GoList<'a>(pub(crate) &'a [Value]);
 
 impl Display for GoList<'_> {
@@ -35,7 +35,7 @@ impl Display for GoList<'_> {
     }
 }
 
-/// Prints a map as [`GoValue`] does.
+/// The same for a map.
 pub(crate) struct GoMap<'a>(pub(crate) &'a Map<String, Value>);
 
 impl Display for GoMap<'_> {
@@ -51,7 +51,7 @@ impl Display for GoMap<'_> {
     }
 }
 
-/// What `%T` prints of a JSON value that Go decoded.
+/// A decoded JSON value as `%T` prints it.
 pub(crate) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -64,8 +64,7 @@ pub(crate) fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// Prints a JSON value as `%#v` prints what Go decodes it to:
-/// `map[string]interface {}{"count":"x"}`.
+/// A decoded JSON value as `%#v` prints it: `map[string]interface {}{"count":"x"}`.
 pub(crate) struct GoSyntax<'a>(pub(crate) &'a Value);
 
 impl Display for GoSyntax<'_> {

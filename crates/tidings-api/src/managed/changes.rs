@@ -1,23 +1,21 @@
-//! What a write did to an object's fields, found by walking two typed events side by side: no JSON
-//! is made.
+//! The fields that a write changed, from a comparison of two typed events without JSON.
 //!
-//! The table says which fields there are in which version; [`crate::codec`] walks it and calls
-//! here for each.
+//! [`crate::codec`] walks the table of fields and calls this for each field.
 
 use super::set::{FieldSet, PathElement};
 
-/// The differences of two objects (`typed.Comparison` upstream).
+/// The differences between two objects (`typed.Comparison` upstream).
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     path: Vec<PathElement>,
-    /// What was added or got another value.
+    /// Fields that were added or modified.
     pub(crate) written: FieldSet,
-    /// What is not there any more.
+    /// Fields that were removed.
     pub(crate) removed: FieldSet,
 }
 
 impl Changes {
-    /// A field that is written as a whole. `None` is a side that does not have it.
+    /// Compares a field that is owned as a whole; `None` means that it is not set.
     pub(crate) fn leaf<T: PartialEq + ?Sized>(
         &mut self,
         element: PathElement,
@@ -32,7 +30,7 @@ impl Changes {
         self.path.pop();
     }
 
-    /// A field whose parts are written one by one; `parts` walks them.
+    /// Compares a field whose parts are owned separately; `parts` walks them.
     pub(crate) fn inside(
         &mut self,
         element: PathElement,
@@ -51,7 +49,7 @@ impl Changes {
         self.path.pop();
     }
 
-    /// The field the walk stands at was or is there, and differs.
+    /// Records a difference of the current field.
     pub(crate) fn note(&mut self, was: bool, is: bool) {
         if is {
             self.written.insert(&self.path);

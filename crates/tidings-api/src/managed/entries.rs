@@ -1,4 +1,4 @@
-//! managedFields between the wire and memory (`managedfields/internal/managedfields.go`,
+//! Decoding and encoding of managedFields (`managedfields/internal/managedfields.go`,
 //! `capmanagers.go`).
 
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use super::writer::Writer;
 
 /// Maximum managers by update; beyond it the oldest are merged into one.
 const UPDATE_MANAGERS_MAX: usize = 10;
-/// The manager the oldest are merged into.
+/// The manager that the oldest are merged into.
 const OLD_UPDATES: &str = "ancient-changes";
 
-/// How a manager came to manage.
+/// The operation of a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
     Apply,
@@ -30,7 +30,7 @@ impl Operation {
     }
 }
 
-/// The manager. An applier is the same in every version.
+/// A manager. For an apply, the version is not part of its identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Manager {
     pub(super) name: String,
@@ -53,7 +53,7 @@ impl Manager {
         }
     }
 
-    /// As conflicts name it.
+    /// Its name in conflicts.
     pub(super) fn describe(&self) -> String {
         let subresource = match self.subresource.as_str() {
             "" => String::new(),
@@ -67,11 +67,11 @@ impl Manager {
     }
 }
 
-/// What a manager manages.
+/// The fields of a manager.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) set: FieldSet,
-    /// The version whose names the set has.
+    /// The version in whose names the set is.
     pub(super) api_version: String,
     pub(super) time: Option<Time>,
 }
@@ -88,7 +88,7 @@ impl Managed {
     /// Reads managedFields.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Why they cannot be read.
     pub(super) fn decode(entries: &[ManagedFieldsEntry]) -> Result<Self, String> {
         let decoded = entries.iter().enumerate().map(|(index, entry)| {
             let operation = match entry.operation() {
@@ -158,12 +158,12 @@ impl Managed {
         entries.into_iter().map(encode).collect()
     }
 
-    /// Forgets what is managed in another version.
+    /// Removes managers whose fields are of another version.
     pub(super) fn keep_version(&mut self, api_version: &str) {
         self.0.retain(|_, entry| entry.api_version == api_version);
     }
 
-    /// Takes the changed fields from all managers, and removes managers without fields.
+    /// Removes the changed fields from all managers, and managers without fields.
     pub(super) fn take(&mut self, changes: &Changes) {
         self.0.retain(|_, entry| {
             entry.set.subtract(&changes.written);
@@ -172,7 +172,7 @@ impl Managed {
         });
     }
 
-    /// Gives a manager more, now.
+    /// Adds fields to a manager, with the current time.
     pub(super) fn add(&mut self, manager: Manager, set: &FieldSet, writer: Writer<'_>) {
         let entry = self.0.entry(manager).or_insert_with(|| Entry {
             set: FieldSet::default(),
@@ -183,7 +183,7 @@ impl Managed {
         entry.time = Some(writer.now);
     }
 
-    /// Merges the oldest managers by update into one, until there are no more than the limit. All
+    /// Merges the oldest managers by update into one, until their number is within the limit. All
     /// are of one version.
     pub(super) fn cap(&mut self) {
         let is_update = |manager: &&Manager| manager.operation == Operation::Update;
@@ -202,7 +202,7 @@ impl Managed {
                 manager.clone(),
             )
         });
-        // The first to go makes room for the one they go into.
+        // The first merged manager is replaced by the one they are merged into.
         let mut merged: Option<Entry> = None;
         for manager in oldest.iter().take(surplus + 1) {
             let Some(entry) = self.0.remove(manager) else {

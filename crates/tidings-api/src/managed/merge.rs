@@ -1,5 +1,5 @@
-//! Merging what is applied into an event, and removing what is not applied any more
-//! (`typed/merge.go`, `typed/remove.go`, and `prune` in `merge/update.go` of
+//! Merging of an applied configuration into an event, and removal of fields that are no longer
+//! applied (`typed/merge.go`, `typed/remove.go`, and `prune` in `merge/update.go` of
 //! structured-merge-diff). All on JSON in one version.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::schema::{Schema, field_set};
 use super::set::{FieldSet, PathElement};
 
-/// The live value with the applied one laid over it.
+/// The live value, overwritten by the applied one.
 pub(super) fn merge(schema: Schema, live: &Value, applied: &Value) -> Value {
     merge_at(schema, Some(live), Some(applied)).unwrap_or(Value::Null)
 }
@@ -49,8 +49,8 @@ fn merge_at(schema: Schema, live: Option<&Value>, applied: Option<&Value>) -> Op
     }
 }
 
-/// Items of both lists, each once: shared ones in the applied order, those only in the live list
-/// where they stood between shared ones.
+/// The items of both lists: shared ones in the applied order, those only in the live list at their
+/// place between the shared ones.
 fn merge_items(live: &[(PathElement, Value)], applied: &[(PathElement, Value)]) -> Vec<Value> {
     let [in_live, in_applied] = [live, applied].map(|list| {
         list.iter()
@@ -67,12 +67,12 @@ fn merge_items(live: &[(PathElement, Value)], applied: &[(PathElement, Value)]) 
     loop {
         match (live.peek(), applied.peek()) {
             (None, None) => return merged,
-            // Only in the live list: it stays where it is.
+            // Only in the live list: it keeps its place.
             (Some((element, item)), _) if !in_applied.contains(element) => {
                 merged.push(item.clone());
                 live.next();
             }
-            // In both, but it is another's turn, or it had its own.
+            // In both lists, but not the next shared item: skip it here.
             (Some((element, _)), _) if next_shared != Some(element) => {
                 live.next();
             }
@@ -128,14 +128,14 @@ fn remove(schema: Schema, value: &Value, set: &FieldSet) -> Value {
                 Value::Array(kept)
             }
         }
-        // Of what is owned as a whole no part can go alone.
+        // No part of an atomic value can be removed.
         (Schema::Text | Schema::Number | Schema::Bool | Schema::Any, value) => value.clone(),
         _ => Value::Null,
     }
 }
 
-/// Takes out of a merged value what its applier applied `last` time and no manager has now;
-/// `managed` is what all managers have, the applier's new fields among them.
+/// Removes from a merged value the fields that its applier applied `last` time and that no manager
+/// has now; `managed` is the fields of all managers, including the applier's new ones.
 pub(super) fn prune(schema: Schema, merged: Value, last: &FieldSet, managed: &FieldSet) -> Value {
     if last.is_empty() {
         return merged;
@@ -144,14 +144,14 @@ pub(super) fn prune(schema: Schema, merged: Value, last: &FieldSet, managed: &Fi
     let last = named(last);
     let of_merged = named(&field_set(schema, &merged));
 
-    // Managed fields are put back.
+    // Fields that are still managed stay.
     let pruned = remove(schema, &merged, &last);
     let mut gone = of_merged.clone();
     gone.subtract(&named(&field_set(schema, &pruned)));
     gone.subtract(&named(managed));
     let pruned = remove(schema, &merged, &gone);
 
-    // And so does what went with it but was never applied.
+    // And so do fields that were removed with them but never applied.
     let mut gone = of_merged;
     gone.subtract(&named(&field_set(schema, &pruned)));
     remove(schema, &merged, &gone.intersection(&last))

@@ -1,15 +1,15 @@
-//! Who manages which field of an event: `metadata.managedFields`, and server-side apply, which
-//! rests on it (`k8s.io/apimachinery/pkg/util/managedfields`, `sigs.k8s.io/structured-merge-diff`).
+//! `metadata.managedFields`, the managers of an event's fields, and server-side apply
+//! (`k8s.io/apimachinery/pkg/util/managedfields`, `sigs.k8s.io/structured-merge-diff`).
 //!
-//! - Every create, PUT and patch goes through [`track`], which gives the writer the fields it
-//!   changed and takes them from all others. Whether an event that was never applied is
-//!   tracked at all is an option.
-//! - [`apply()`] merges an applied configuration into an event, refuses to take what others manage,
-//!   and removes what that manager applied before and does not any more.
+//! - [`track`] is called for every create, PUT and patch. It gives the writer the fields that it
+//!   changed, and removes them from all others. Whether events that were never applied are tracked
+//!   is an option.
+//! - [`apply()`] merges an applied configuration into an event, refuses to change fields of other
+//!   managers, and removes fields that the manager no longer applies.
 //!
-//! Fields are named as in the API version of the write. What was managed through the other version
-//! is forgotten by the next write, as kube-apiserver does: its converter has no way between the two
-//! groups.
+//! Fields are named as in the API version of the write. As in kube-apiserver, whose converter
+//! cannot convert between the two groups, a write forgets what was managed through the other
+//! version.
 
 mod apply;
 mod changes;
@@ -47,11 +47,10 @@ const UNMANAGED: [&str; 9] = [
     "resourceVersion",
 ];
 
-/// Settles the managed fields of an event about to be created (then `live` is `None`) or written
-/// over `live`.
+/// Updates the managed fields of an event that is created (`live` is `None`) or replaces `live`.
 ///
-/// What the client sent as managedFields counts if it can be read; sent empty, it makes the event
-/// forget them. An event without any is tracked from its creation if `track_on_create`, otherwise
+/// The client's managedFields are used if they can be read; empty ones make the event forget all
+/// managers. An event without managers is tracked from its creation if `track_on_create`, otherwise
 /// from the first apply.
 pub fn track(live: Option<&Event>, new: &mut Event, writer: Writer<'_>, track_on_create: bool) {
     let metadata = new.metadata.get_or_insert_default();
@@ -71,7 +70,7 @@ pub fn track(live: Option<&Event>, new: &mut Event, writer: Writer<'_>, track_on
     new.metadata.get_or_insert_default().managed_fields = managed.encode();
 }
 
-/// Gives the writer what it changed.
+/// Gives the writer the fields that it changed.
 fn update(live: Option<&Event>, new: &Event, mut managed: Managed, writer: Writer<'_>) -> Managed {
     let changes = codec::compare(writer.api, live.unwrap_or(&Event::default()), new);
     managed.keep_version(writer.api.api_version());
@@ -86,7 +85,7 @@ fn update(live: Option<&Event>, new: &Event, mut managed: Managed, writer: Write
     managed
 }
 
-/// Leaves out fields without a manager.
+/// Removes fields that are never managed.
 fn strip(set: &mut FieldSet) {
     for element in ["apiVersion", "kind"] {
         set.strip(&PathElement::known(element), &[]);
@@ -94,7 +93,8 @@ fn strip(set: &mut FieldSet) {
     set.strip(&PathElement::known("metadata"), &UNMANAGED);
 }
 
-/// Whether the client asks to forget all managers: an empty list, which is read as one empty entry.
+/// Whether the client asks to forget all managers, by an empty list, which is read as one empty
+/// entry.
 fn is_reset(sent: &[ManagedFieldsEntry]) -> bool {
     matches!(sent, [only] if *only == ManagedFieldsEntry::default())
 }
@@ -106,7 +106,7 @@ fn managed_fields(event: Option<&Event>) -> &[ManagedFieldsEntry] {
         .unwrap_or_default()
 }
 
-/// Gives back the old times if nothing but times changed, so that they alone make no write
+/// Restores the old times if only times changed, so that these alone cause no write
 /// (`IgnoreManagedFieldsTimestampsTransformer`).
 pub fn keep_times(new: &mut ObjectMeta, old: &ObjectMeta) {
     let timeless = |entries: &[ManagedFieldsEntry]| -> Vec<ManagedFieldsEntry> {
@@ -123,7 +123,7 @@ pub fn keep_times(new: &mut ObjectMeta, old: &ObjectMeta) {
     }
 }
 
-/// The manager's name when the client gives none: its User-Agent up to the first slash.
+/// The default name of a manager: the User-Agent up to the first slash.
 pub fn manager_of(user_agent: &str) -> String {
     const BYTES_MAX: usize = 128;
     let mut name = String::new();
@@ -140,7 +140,7 @@ pub fn manager_of(user_agent: &str) -> String {
     name
 }
 
-/// Whether the schema of applying declares the field that a JSON pointer leads to.
+/// Whether the schema of apply declares the field of a JSON pointer.
 #[cfg(test)]
 pub(crate) fn declares(api: codec::Api, pointer: &str) -> bool {
     let mut schema = schema::Schema::of(api);

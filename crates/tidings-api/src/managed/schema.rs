@@ -1,5 +1,5 @@
-//! What an event looks like as JSON, as far as applying needs to know: which objects are owned as a
-//! whole, which lists are sets or maps. All of it follows from the table of an event's fields.
+//! The schema of an event for apply: which objects are owned as a whole, and which lists are sets
+//! or maps. It follows from the table of an event's fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,16 +12,16 @@ use crate::bounded::BoundedList;
 use crate::codec::Api;
 use crate::go::{GoSyntax, GoValue, go_type};
 
-/// Longest text about what does not fit, in bytes.
+/// Maximum bytes of the errors.
 const UNFIT_BYTES_MAX: usize = 16 * 1024;
 
-/// The form of a value.
+/// The schema of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Schema {
     Text,
     Number,
     Bool,
-    /// A scalar of any kind; times are such.
+    /// A scalar of any type, such as a time.
     Any,
     /// An object with these members.
     Struct(&'static Type),
@@ -31,7 +31,7 @@ pub(super) enum Schema {
     Texts,
     /// A list of texts without order or repetition.
     Set,
-    /// A list of objects told apart by a member; each is owned as a whole.
+    /// A list of objects with this key field, each owned as a whole.
     Keyed(&'static str, &'static Type),
 }
 
@@ -58,7 +58,7 @@ impl Schema {
         Struct(api.event())
     }
 
-    /// The form of a member, if the schema names it.
+    /// The schema of a declared member.
     pub(super) fn declared(self, name: &str) -> Option<Self> {
         match self {
             Struct(of) if of.name == "Event" && matches!(name, "apiVersion" | "kind") => Some(Text),
@@ -67,13 +67,13 @@ impl Schema {
         }
     }
 
-    /// The form of a member of an object.
+    /// The schema of a member of an object.
     pub(super) fn member(self, name: &str) -> Self {
         self.declared(name)
             .unwrap_or(if matches!(self, Texts) { Text } else { Any })
     }
 
-    /// The form of the items of a list.
+    /// The schema of the items of a list.
     pub(super) fn item(self) -> Self {
         match self {
             Keyed(_, of) => Atomic(of),
@@ -81,11 +81,11 @@ impl Schema {
         }
     }
 
-    /// What tells an item of a list from others.
+    /// The path element that identifies an item of a list.
     pub(super) fn item_element(self, item: &Value) -> Result<PathElement, String> {
         match self {
             Keyed(key, _) => match item {
-                // The schema's default for what is left out is the empty text.
+                // The schema's default for a missing key is the empty text.
                 Value::Object(fields) => Ok(PathElement::keyed(
                     key,
                     fields
@@ -111,10 +111,10 @@ impl Schema {
     }
 }
 
-/// Says what does not fit the schema; `null` fits everything.
+/// Checks a value against the schema; `null` is always valid.
 ///
 /// # Errors
-/// The places that do not, in one text.
+/// All errors, in one text.
 pub(super) fn check(schema: Schema, value: &Value) -> Result<(), String> {
     let mut errors = BoundedList::new("\n  ", UNFIT_BYTES_MAX);
     check_at(schema, value, &mut Vec::new(), &mut errors);
@@ -128,7 +128,7 @@ pub(super) fn check(schema: Schema, value: &Value) -> Result<(), String> {
 fn check_at(schema: Schema, value: &Value, path: &mut Vec<PathElement>, errors: &mut BoundedList) {
     let mut expected = |expected: &str| {
         let place = format_args!("{}: expected {expected}, got ", Shown(path));
-        // Upstream prints each with another verb, and with what it wraps values in.
+        // Upstream prints each with another format, including the type that wraps the value.
         match schema {
             Text => errors.push(format_args!(
                 "{place}&value.valueUnstructured{{Value:{}}}",
@@ -161,7 +161,7 @@ fn check_at(schema: Schema, value: &Value, path: &mut Vec<PathElement>, errors: 
                 }
                 path.pop();
                 if !known {
-                    // The first is enough, as upstream.
+                    // Only the first is reported, as upstream.
                     break;
                 }
             }
@@ -193,7 +193,7 @@ fn check_at(schema: Schema, value: &Value, path: &mut Vec<PathElement>, errors: 
     }
 }
 
-/// Every field that a value mentions (`TypedValue.ToFieldSet`).
+/// The fields of a value (`TypedValue.ToFieldSet`).
 pub(super) fn field_set(schema: Schema, value: &Value) -> FieldSet {
     let mut set = FieldSet::default();
     collect(schema, value, &mut Vec::new(), &mut set);
@@ -225,7 +225,7 @@ fn collect(schema: Schema, value: &Value, path: &mut Vec<PathElement>, set: &mut
     }
 }
 
-/// Which fields differ (`TypedValue.Compare`).
+/// The fields that differ (`TypedValue.Compare`).
 pub(super) fn compare(schema: Schema, old: &Value, new: &Value) -> Changes {
     let mut changes = Changes::default();
     if let (Some(old), Some(new)) = (old.as_object(), new.as_object()) {
@@ -291,7 +291,7 @@ fn compare_at(
     });
 }
 
-/// The items of a list that can be told apart.
+/// The items of a list, with their path elements.
 fn items(schema: Schema, list: Option<&Value>) -> Vec<(PathElement, &Value)> {
     let items = list.and_then(Value::as_array).into_iter().flatten();
     items
@@ -299,7 +299,7 @@ fn items(schema: Schema, list: Option<&Value>) -> Vec<(PathElement, &Value)> {
         .collect()
 }
 
-/// Items by what tells them apart; of several that are the same the first.
+/// Items by path element; of duplicates the first.
 fn by_element<'a, 'b>(
     items: &'b [(PathElement, &'a Value)],
 ) -> BTreeMap<&'b PathElement, &'a Value> {

@@ -1,8 +1,8 @@
-//! Sets of fields of an object, and their text form `FieldsV1`
+//! Sets of fields, and their JSON form `FieldsV1`
 //! (`sigs.k8s.io/structured-merge-diff/v6/fieldpath`: `Set`, `PathElement`, `serialize.go`).
 //!
-//! A set is a tree. An inner node need not be a member itself: owning `metadata.labels.app` is not
-//! owning `metadata.labels`. No node is kept that is neither a member nor has members below it.
+//! A set is a tree. An inner node need not be a member: owning `metadata.labels.app` is not owning
+//! `metadata.labels`. Every node is a member or has members below it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,15 +18,15 @@ use tidings_core::wire::write_string;
 pub(crate) enum PathElement {
     /// `f:`, a member of an object.
     Field(Cow<'static, str>),
-    /// `k:`, an item of a list, by the fields that tell its items apart.
+    /// `k:`, an item of a list, by its key fields.
     Key(Vec<(String, Atom)>),
-    /// `v:`, an item of a list that is a set.
+    /// `v:`, an item of a set.
     Value(Atom),
-    /// `i:`, an item of a list by its place.
+    /// `i:`, an item of a list by its index.
     Index(i64),
 }
 
-/// A value that tells items of a list apart, in the order of upstream's `value.Compare`.
+/// A value that identifies an item of a list, in the order of upstream's `value.Compare`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Atom {
     /// A whole number.
@@ -35,7 +35,7 @@ pub(crate) enum Atom {
     Text(String),
     /// A boolean.
     Bool(bool),
-    /// JSON of anything else: no list of an event has such items.
+    /// JSON of any other type, which no list of an event has.
     Other(String),
 }
 
@@ -81,7 +81,7 @@ impl PathElement {
         Self::Key(vec![(field.to_owned(), value)])
     }
 
-    /// Reads a key of `FieldsV1`; `None` for a kind that is not known, which is skipped.
+    /// Reads a key of `FieldsV1`; `None` for an unknown prefix, which is skipped.
     fn parse(text: &str) -> Result<Option<Self>, String> {
         let unreadable = |error: &dyn fmt::Display| format!("{text:?}: {error}");
         let Some((kind, rest)) = text.split_at_checked(2) else {
@@ -143,7 +143,7 @@ impl fmt::Display for PathElement {
     }
 }
 
-/// Prints a path as messages show it.
+/// A path as shown in messages.
 pub(crate) struct Shown<'a>(pub &'a [PathElement]);
 
 impl fmt::Display for Shown<'_> {
@@ -173,7 +173,7 @@ impl FieldSet {
         self.0.is_empty()
     }
 
-    /// Adds one field, not those around it. The empty path adds nothing.
+    /// Adds one field, without its parents. The empty path adds nothing.
     pub(crate) fn insert(&mut self, path: &[PathElement]) {
         let Some((last, way)) = path.split_last() else {
             return;
@@ -185,12 +185,12 @@ impl FieldSet {
         set.0.entry(last.clone()).or_default().member = true;
     }
 
-    /// Whether this very element is a member.
+    /// Whether this element itself is a member.
     pub(crate) fn has(&self, element: &PathElement) -> bool {
         self.0.get(element).is_some_and(|node| node.member)
     }
 
-    /// Whether the field a path leads to is a member.
+    /// Whether the field at a path is a member.
     pub(crate) fn has_path(&self, path: &[PathElement]) -> bool {
         match path {
             [] => false,
@@ -225,7 +225,7 @@ impl FieldSet {
         Self(both.collect())
     }
 
-    /// Takes the other's members out. What lies below such a member stays.
+    /// Removes the other's members. Members below these stay.
     pub(crate) fn subtract(&mut self, other: &Self) {
         self.0.retain(|element, node| {
             if let Some(theirs) = other.0.get(element) {
@@ -236,7 +236,7 @@ impl FieldSet {
         });
     }
 
-    /// Takes out members of the object below one element; used for fields without managers.
+    /// Removes an element and some of its direct members; used for fields that are never managed.
     pub(crate) fn strip(&mut self, element: &PathElement, names: &[&'static str]) {
         let Some(node) = self.0.get_mut(element) else {
             return;
@@ -256,7 +256,7 @@ impl FieldSet {
         }
     }
 
-    /// Makes members of all inner nodes for which `is_named` holds, level by level.
+    /// Makes members of all inner nodes for which `is_named` is true.
     pub(crate) fn with_members<C: Copy>(
         &self,
         context: C,
@@ -276,7 +276,7 @@ impl FieldSet {
         Self(nodes.collect())
     }
 
-    /// All paths, the members of a level before those below it.
+    /// The paths of all members; those of a level come before those below it.
     pub(crate) fn paths(&self) -> Vec<Vec<PathElement>> {
         let mut paths = Vec::new();
         self.collect(&mut Vec::new(), &mut paths);
@@ -322,7 +322,7 @@ impl FieldSet {
     /// Reads `FieldsV1`.
     ///
     /// # Errors
-    /// What is no such set.
+    /// Why the JSON is not a set.
     pub(crate) fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice::<Node>(json).map(|node| node.below)
     }

@@ -1,16 +1,16 @@
-//! Who writes.
+//! The writer of a change.
 
 use k8s_pb::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::codec::Api;
 
-/// Who writes, through which version, and when.
+/// The manager of a write, its API version, and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
     /// The manager's name.
     pub manager: &'a str,
-    /// The version the write came in.
+    /// The API version of the write.
     pub api: Api,
-    /// When the write is made.
+    /// The time of the write.
     pub now: Time,
 }

@@ -1,5 +1,4 @@
-//! A patch as its client sent it: JSON, in which no key should be given twice. Go tells so, and
-//! reads on.
+//! Parsing of a patch: JSON in which duplicate keys are noted, as Go does.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
@@ -9,11 +8,11 @@ use serde_json::{Map, Value};
 
 use crate::go::{Notes, complaint, replace_what_is_no_text};
 
-/// Reads a patch and notes the keys that it gives twice, such as `duplicate field "a[0].b"`; the
-/// last one counts.
+/// Reads a patch and notes duplicate keys, such as `duplicate field "a[0].b"`; their last value is
+/// used.
 ///
 /// # Errors
-/// Go's words for what is no JSON.
+/// Go's words for a syntax error.
 pub(super) fn read(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     match parse(body) {
         Ok(read) => Ok(read),
@@ -32,8 +31,8 @@ fn parse(body: &[u8]) -> serde_json::Result<(Value, Vec<String>)> {
     Ok((value, reader.notes.texts))
 }
 
-/// Where the reader is. Of the path, which a name can make as long as the patch, it keeps a digest,
-/// too, so that short members below a long path cost no look at that.
+/// The state of the reader. It also has a digest of the path, which may be as long as the patch, so
+/// that short members below a long path do not cost its length.
 #[derive(Default)]
 struct Reader {
     path: String,
@@ -42,7 +41,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads what lies one step deeper.
+    /// Reads a value one step deeper.
     fn within<T>(&mut self, step: &str, read: impl FnOnce(&mut Self) -> T) -> T {
         let (len, digest) = (self.path.len(), self.digest.clone());
         if !self.path.is_empty() && !step.starts_with('[') {

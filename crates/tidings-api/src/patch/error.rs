@@ -2,23 +2,23 @@
 
 use super::operations::OPERATIONS_MAX;
 
-/// Why a patch is not read or not applied. The texts are Go's where clients are told them.
+/// Why a patch cannot be read or applied. Texts that clients see are Go's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatchError {
-    /// It is no patch of its kind: 400.
+    /// It cannot be read: 400.
     #[error("{0}")]
     Malformed(String),
-    /// A JSON patch has more operations than are accepted: 413.
+    /// A JSON patch has too many operations: 413.
     #[error("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {0}")]
     TooManyOperations(usize),
-    /// A Content-Type that is no patch's, or an apply's: 415.
+    /// The Content-Type is not a patch type of this module: 415.
     #[error("no JSON, merge or strategic merge patch")]
     NoPatch,
-    /// It is well-formed but does not fit this object: 422. Why is not told, as upstream.
+    /// It is well-formed but does not fit this object: 422. As upstream, without a reason.
     #[error("the patch does not fit the object")]
     Unprocessable,
-    /// It fits no object at all, where upstream has no better answer: 500.
+    /// It does not fit any object, which upstream does not expect: 500.
     #[error("{0}")]
     Unexpected(String),
 }

@@ -1,5 +1,5 @@
-//! The three kinds of patch that change what they are applied to as it is, applied to an event's
-//! JSON in the version of the request (`k8s.io/apiserver/pkg/endpoints/handlers/patch.go`).
+//! JSON patch, merge patch and strategic merge patch, applied to an event's JSON in the version of
+//! the request (`k8s.io/apiserver/pkg/endpoints/handlers/patch.go`).
 
 mod document;
 mod error;
@@ -17,7 +17,7 @@ pub use error::PatchError;
 use operations::{OPERATIONS_MAX, Operation};
 use strategic::Refused;
 
-/// A parsed patch, and what is to say about keys that are unknown or given twice.
+/// A parsed patch, with notes on unknown and duplicate keys.
 #[derive(Debug)]
 pub struct Patch {
     change: Change,
@@ -31,7 +31,7 @@ enum Change {
     Strategic(Map<String, Value>),
 }
 
-/// What kind of patch a request brings.
+/// The kind of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
     /// JSON patch (RFC 6902).
@@ -40,12 +40,12 @@ pub enum PatchKind {
     Merge,
     /// Kubernetes' strategic merge patch.
     Strategic,
-    /// Server-side apply, which is [`crate::managed`]'s.
+    /// Server-side apply; see [`crate::managed`].
     Apply,
 }
 
 impl PatchKind {
-    /// The kind a Content-Type names, if it names one.
+    /// The kind that a Content-Type names.
     pub fn of(content_type: Option<&str>) -> Option<Self> {
         let content_type = content_type.unwrap_or_default();
         match content_type.split(';').next().unwrap_or_default() {
@@ -62,8 +62,8 @@ impl Patch {
     /// Reads a patch.
     ///
     /// # Errors
-    /// 400 for what is not such a patch, 413 for too many operations, 415 for an apply, which is
-    /// none. A client that ignores field errors gets 422 for those of an operation.
+    /// 400 for an invalid patch, 413 for too many operations, 415 for an apply. With `Ignore`, an
+    /// invalid field of an operation is a 422.
     pub fn parse(
         kind: PatchKind,
         body: &[u8],
@@ -137,8 +137,8 @@ impl Patch {
         }
     }
 
-    /// With what to read the patched event: kube-apiserver reads what a strategic merge patch made
-    /// from memory, all else from JSON, and speaks of both differently.
+    /// The state for reading the patched event: kube-apiserver reads the result of a strategic
+    /// merge patch from memory and others from JSON, with different words.
     pub fn reading(&self) -> Reading {
         match self.change {
             Change::Strategic(_) => Reading::of_unstructured(),
@@ -146,13 +146,13 @@ impl Patch {
         }
     }
 
-    /// Whether the patched event may say to be of another kind.
+    /// Whether the patched event may have another kind.
     pub fn may_rename(&self) -> bool {
         matches!(self.change, Change::Strategic(_))
     }
 
-    /// What to show of a patch that leaves behind what is no event: the patched object, or the
-    /// strategic merge patch.
+    /// What an error shows if the result is not an event: the patched object, or the strategic
+    /// merge patch.
     pub fn shown<'a>(&'a self, patched: &'a Value) -> Box<dyn Display + 'a> {
         match &self.change {
             Change::Strategic(patch) => Box::new(GoMap(patch)),
@@ -160,10 +160,10 @@ impl Patch {
         }
     }
 
-    /// The warnings about the patch and what came of it.
+    /// The warnings about the patch and the patched event.
     ///
     /// # Errors
-    /// The complaint, if they are not accepted.
+    /// The error, if they are refused.
     pub fn heed(
         &self,
         reading: Reading,

@@ -1,30 +1,30 @@
-//! JSON patch as `evanphx/json-patch` applies it, which is what kube-apiserver uses: beyond the
-//! standard, a value left out is null, what is not there can be replaced and copied (as null), and
-//! places of lists count from the end if negative.
+//! JSON patch as in kube-apiserver's library, `evanphx/json-patch`. Beyond the standard, a missing
+//! value is null, a missing member can be replaced and copied (as null), and negative indexes count
+//! from the end of a list.
 
 use serde_json::Value;
 
 use crate::go::{Notes, cannot_unmarshal, kind};
 
-/// So deep may a patch reach; an event has no more than five levels.
+/// Maximum depth of a pointer; an event has five levels.
 const POINTER_DEPTH_MAX: usize = 64;
 
-/// Values that all operations of a patch together may look through or move along. An event has a
-/// few dozen.
+/// Maximum values that all operations of a patch together may visit or move. An event has a few
+/// dozen.
 const WORK_MAX: usize = 4 * 1024 * 1024;
 
-/// Most operations of a patch.
+/// Maximum operations of a patch.
 pub(super) const OPERATIONS_MAX: usize = 10_000;
 
-/// What all copies of a patch together may add, in bytes; as much as kube-apiserver reads of a
+/// Maximum bytes that all copies of a patch together may add; as much as kube-apiserver reads of a
 /// body.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// The operation cannot be done; clients are not told why.
+/// The operation cannot be applied. Clients get no reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Impossible;
 
-/// One step of a JSON patch. What is not said is empty, but for the path, which has to be said.
+/// An operation of a JSON patch. The path is required.
 #[derive(Debug, Default)]
 pub(super) struct Operation {
     op: Option<String>,
@@ -33,10 +33,10 @@ pub(super) struct Operation {
     value: Value,
 }
 
-/// Reads a list of operations, and notes the members none has.
+/// Reads a list of operations, and notes unknown members.
 ///
 /// # Errors
-/// Go's words for what is of another kind than it has to be.
+/// Go's words for a value of the wrong type.
 pub(super) fn read(patch: Value) -> Result<(Vec<Operation>, Vec<String>), String> {
     let mut notes = Notes::default();
     let items = match patch {
@@ -84,8 +84,7 @@ fn mismatch(found: &Value, place: &str) -> String {
     cannot_unmarshal(kind(found), place)
 }
 
-/// Values that operations may still look through or move along: each operation may be short, and go
-/// over a list as long as a body.
+/// The remaining work: a short operation may go over a list that is as long as a body.
 struct Work(usize);
 
 impl Work {
@@ -95,7 +94,7 @@ impl Work {
     }
 }
 
-/// Applies operations one by one, keeping an eye on what copying may multiply, and on the work.
+/// Applies operations one by one, within the limits of copied bytes and of work.
 pub(super) fn apply(target: &mut Value, operations: &[Operation]) -> Result<(), Impossible> {
     let mut copied = 0;
     let mut work = Work(WORK_MAX);
@@ -140,7 +139,7 @@ pub(super) fn apply(target: &mut Value, operations: &[Operation]) -> Result<(), 
     Ok(())
 }
 
-/// Where a pointer points: the steps to what is around the place, and the last one.
+/// A parsed pointer: the steps to the parent, and the last step.
 struct Place {
     around: Vec<String>,
     last: String,
@@ -159,7 +158,8 @@ impl Place {
         Ok(Self { around, last })
     }
 
-    /// Moved again and again a value could grow deeper than any recursion over it can bear.
+    /// Refuses a value that would be too deep at this place: repeated moves could otherwise exceed
+    /// the recursion that it allows.
     fn bounded(&self, value: &Value, work: &mut Work) -> Result<(), Impossible> {
         let levels = POINTER_DEPTH_MAX.saturating_sub(self.around.len() + 1);
         check_depth(value, levels, work)
@@ -184,7 +184,7 @@ impl Place {
         }
     }
 
-    /// What stands there, which in an object may be nothing.
+    /// The value, if any. An index outside of a list is an error.
     fn get<'a>(&self, target: &'a mut Value) -> Result<Option<&'a Value>, Impossible> {
         match self.container(target)? {
             Value::Array(items) => {
@@ -242,8 +242,7 @@ impl Place {
     }
 }
 
-/// A place in a list of a given length, counted from the end if negative; it may be the one behind
-/// the last.
+/// An index into a list, counted from the end if negative; it may be one past the last.
 fn index(step: &str, len: usize) -> Result<usize, Impossible> {
     let place: i64 = step.parse().map_err(|_| Impossible)?;
     let place = if place < 0 {
@@ -254,7 +253,7 @@ fn index(step: &str, len: usize) -> Result<usize, Impossible> {
     usize::try_from(place).map_err(|_| Impossible)
 }
 
-/// Refuses a value of more levels than that.
+/// Refuses a value with more levels.
 fn check_depth(value: &Value, levels: usize, work: &mut Work) -> Result<(), Impossible> {
     work.spend(1)?;
     let inside = || levels.checked_sub(1).ok_or(Impossible);
@@ -275,7 +274,7 @@ fn check_depth(value: &Value, levels: usize, work: &mut Work) -> Result<(), Impo
     }
 }
 
-/// About how many bytes a value takes as JSON.
+/// The approximate length of a value as JSON.
 pub(super) fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 2,

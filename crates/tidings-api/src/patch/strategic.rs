@@ -1,10 +1,9 @@
-//! Strategic merge patch (`k8s.io/apimachinery/pkg/util/strategicpatch`), as far as an event's
-//! schema reaches.
+//! Strategic merge patch (`k8s.io/apimachinery/pkg/util/strategicpatch`) for an event's schema.
 //!
 //! Maps merge key by key and `null` deletes, as in a merge patch. Two lists merge instead of being
 //! replaced: `metadata.ownerReferences` by `uid`, and `metadata.finalizers` as a set. The
-//! directives `$patch`, `$retainKeys`, `$setElementOrder/…` and `$deleteFromPrimitiveList/…` are
-//! heeded where there is something to merge with; what is new is taken as it is, without what has a
+//! directives `$patch`, `$retainKeys`, `$setElementOrder/…` and `$deleteFromPrimitiveList/…` apply
+//! where there is something to merge with; new values are added unchanged, except for maps with a
 //! `$patch`.
 
 use std::collections::{HashMap, HashSet};
@@ -16,10 +15,10 @@ use tidings_core::validate::{Quoted, bounded_text};
 use super::operations::size;
 use crate::go::{GoList, GoMap, GoValue, go_type};
 
-/// Longest text about what is refused, in bytes; no answer says more.
+/// Maximum bytes of a text about a refused patch.
 const REFUSAL_BYTES_MAX: usize = 32 * 1024;
-/// Bytes of lists that a patch may go over, as a multiple of its own and its target's. Each list is
-/// gone over a few times; only patches that name one owner again and again need more.
+/// Maximum bytes of lists to process, as a multiple of the size of patch and target. Each list is
+/// processed a few times; only patches that name one owner many times exceed this.
 const WORK_FACTOR: usize = 16;
 
 /// Why a patch is not applied, in kube-apiserver's words.
@@ -29,9 +28,9 @@ pub(super) enum Refused {
     BadRequest(&'static str),
     /// 422: it has lists of lists.
     ListOfLists,
-    /// 422: it goes over lists too often.
+    /// 422: it exceeds the limit of work.
     TooMuchWork,
-    /// 500: so kube-apiserver answers where it does not expect an error.
+    /// 500: kube-apiserver does not expect this error.
     Unexpected(String),
 }
 
@@ -45,7 +44,7 @@ const DELETION: &str = "$deleteFromPrimitiveList";
 /// Applies a patch to an event's JSON.
 ///
 /// # Errors
-/// The directive or list that is not accepted.
+/// The invalid directive or list.
 pub(super) fn apply(
     target: &mut Map<String, Value>,
     patch: &Map<String, Value>,
@@ -62,7 +61,7 @@ pub(super) fn apply(
     merge(target, patch.clone(), &mut place)
 }
 
-/// Where a merge stands, and how many bytes of lists it may still go over.
+/// The current path of a merge, and its remaining work in bytes of lists.
 struct Place {
     path: Vec<String>,
     work: usize,
@@ -76,19 +75,19 @@ impl Place {
     }
 }
 
-/// A refusal in kube-apiserver's words, where it does not expect an error.
+/// An error that kube-apiserver does not expect, in its words.
 fn unexpected(why: impl std::fmt::Display) -> Refused {
     Refused::Unexpected(bounded_text(why, REFUSAL_BYTES_MAX))
 }
 
-/// The field of an event, in either version, that a path leads to.
+/// The field at a path, in an event of either version.
 fn field(path: &[String]) -> Option<&'static Field> {
     core_v1::EVENT
         .at(path)
         .or_else(|| events_v1::EVENT.at(path))
 }
 
-/// How the list at a path merges, if there is one.
+/// How the list at a path merges, if it is a list.
 fn list_at(path: &[String]) -> Option<ListKind> {
     match field(path)?.kind {
         Kind::Set => Some(ListKind::Set),
@@ -182,7 +181,7 @@ fn merge(
     Ok(())
 }
 
-/// Takes away what a patch does not retain.
+/// Removes the members that a patch does not retain.
 fn retain(
     target: &mut Map<String, Value>,
     patch: &Map<String, Value>,
@@ -202,7 +201,7 @@ fn retain(
     Ok(())
 }
 
-/// Merges the list that a directive names, and puts it into the order it wants.
+/// Merges and orders the list that an ordering directive names.
 fn merge_in_order(
     target: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
@@ -242,7 +241,7 @@ fn merge_in_order(
     Ok(())
 }
 
-/// The list of a patch that says how it is ordered has to be in that order.
+/// Checks that the items of a patch are in the order of its directive.
 fn check_order(sent: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Refused> {
     if order.is_empty() {
         return Ok(());
@@ -316,7 +315,7 @@ fn merge_lists(
     let own_of = |item: &Value| item.get(key).map(Value::to_string);
     items.retain(|item| own_of(item).is_none_or(|own| !gone.contains(&own)));
     let before = items.clone();
-    // Looked up, for both lists may be as long as a body.
+    // A map, because both lists may be as long as a body.
     let mut places = HashMap::new();
     for (place, own) in items.iter().map(own_of).enumerate() {
         if let Some(own) = own {
@@ -338,9 +337,9 @@ fn merge_lists(
     put_together(items, &sent, &before, Some(key))
 }
 
-/// A list of items that a patch sends, in its order, and of those it leaves alone, in the order of
-/// `before` (`mergeSortedSlice`): as `before` has it where both were there, otherwise what is sent
-/// first.
+/// Orders a merged list (`mergeSortedSlice`): items of the patch in the patch's order, other items
+/// in the order of `before`, and both kinds relative to each other as in `before`, or else items of
+/// the patch first.
 fn put_together(
     merged: Vec<Value>,
     order: &[Value],
@@ -389,7 +388,7 @@ fn put_together(
     Ok(together)
 }
 
-/// What makes an item of a list the same as another.
+/// The identity of an item: the item itself, or its key.
 fn identity<'a>(item: &'a Value, key: Option<&str>) -> Result<&'a Value, Refused> {
     let Some(key) = key else {
         return Ok(item);
@@ -412,7 +411,7 @@ fn list(value: Value) -> Result<Vec<Value>, Refused> {
     }
 }
 
-/// What is to be ordered is no list of the object around it.
+/// The error if an ordering directive does not name a list.
 fn no_list(path: &[String], known: bool) -> Refused {
     let (name, around) = path
         .split_last()
@@ -444,7 +443,7 @@ fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// A value without the maps that have a `$patch`.
+/// A value without maps that have a `$patch`.
 fn without_directives(value: Value) -> Option<Value> {
     Some(match value {
         Value::Object(members) if members.contains_key("$patch") => return None,
@@ -464,7 +463,7 @@ fn without_directives(value: Value) -> Option<Value> {
 
 const MAP: &str = "map[string]interface {}";
 const LIST: &str = "[]interface {}";
-/// `%s` of nothing.
+/// `%s` of nil.
 const NIL: &str = "%!s(<nil>)";
 
 fn other_type(expected: &str, found: &Value) -> Refused {
@@ -475,7 +474,7 @@ fn other_type(expected: &str, found: &Value) -> Refused {
     Refused::Unexpected(format!("expected a {expected}, but received a {found}"))
 }
 
-/// The one type that all items of some lists are of.
+/// The type of all items of the lists, which has to be the same.
 fn kind_of_items(lists: &[&[Value]]) -> Result<&'static str, Refused> {
     let mut kinds = lists.iter().copied().flatten().map(go_type);
     match kinds.next() {

@@ -7,19 +7,19 @@ use tidings_core::fields::Type;
 use tidings_core::fields::core_v1::{EVENT_SOURCE, OBJECT_REFERENCE};
 
 use crate::codec::Api;
-use crate::codec::objects::{Object, Value};
-use crate::codec::stored::{StoredEvent, field, meta};
+use crate::codec::stored::{field, meta};
+use crate::codec::view::EventView;
 
-/// A parsed field selector; the empty one matches everything. What it says of one field is held
-/// together, so that a field is looked at once, however long the selector is.
+/// A parsed field selector; the empty one matches everything. Terms are grouped by field, so that
+/// each field is read once, however long the selector is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     fields: BTreeMap<EventField, Wanted>,
-    /// Some field would have to have two values.
+    /// Matches nothing: some field would need two values.
     nothing: bool,
 }
 
-/// What a field has to be, and what it must not be.
+/// The terms on one field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Wanted {
     equal: Option<String>,
@@ -32,12 +32,12 @@ impl Wanted {
     }
 }
 
-/// The fields one can select by.
+/// The fields that can be selected by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum EventField {
-    /// A text of the event, by its number.
+    /// A text of the event, by number.
     Own(usize),
-    /// A text of an object in the event, by the numbers of both.
+    /// A text of an object in the event, by both numbers.
     Of(usize, usize),
     /// The component of the source, or else the reporting one.
     Source,
@@ -75,27 +75,12 @@ impl EventField {
         Self::Of(field::INVOLVED_OBJECT, number)
     }
 
-    fn of(self, event: &Event) -> &str {
+    fn of<'a>(self, event: &impl EventView<'a>) -> Option<&'a str> {
         match self {
-            Self::Own(number) => text(event, number),
-            Self::Of(object, number) => match event.value(object as u32) {
-                Value::Object(Some(object)) => text(object, number),
-                _ => "",
-            },
-            Self::Source => match Self::SOURCE_COMPONENT.of(event) {
-                "" => event.reporting_component(),
-                component => component,
-            },
-        }
-    }
-
-    /// The same from the event's bytes.
-    fn of_stored<'a>(self, stored: &StoredEvent<'a>) -> Option<&'a str> {
-        match self {
-            Self::Own(number) => stored.text(number),
-            Self::Of(object, number) => stored.text_of(object, number),
-            Self::Source => match Self::SOURCE_COMPONENT.of_stored(stored)? {
-                "" => stored.text(field::REPORTING_COMPONENT),
+            Self::Own(number) => event.text(number),
+            Self::Of(object, number) => event.text_of(object, number),
+            Self::Source => match Self::SOURCE_COMPONENT.of(event)? {
+                "" => event.text(field::REPORTING_COMPONENT),
                 component => Some(component),
             },
         }
@@ -105,33 +90,26 @@ impl EventField {
         Self::Of(field::SOURCE, EVENT_SOURCE.number("component") as usize);
 }
 
-fn text(object: &(impl Object + ?Sized), number: usize) -> &str {
-    match object.value(number as u32) {
-        Value::Text(text) => text,
-        _ => "",
-    }
-}
-
-/// What a term calls its field, whether that has to be equal, and to what.
+/// The label, whether it has to be equal or unequal, and the value.
 pub(crate) type UncheckedTerm<'a> = (&'a str, bool, String);
 
 impl FieldSelector {
     /// Reads a selector.
     ///
     /// # Errors
-    /// A fragment naming the term or field that is not accepted.
+    /// A fragment that names the invalid term or field.
     pub fn parse(api: Api, text: &str) -> Result<Self, String> {
         Self::of(api, Self::terms(text)?)
     }
 
-    /// Reads the terms of a selector, whatever they are about.
+    /// Reads the terms of a selector, without checking that the fields exist.
     ///
     /// # Errors
-    /// A fragment saying what cannot be read.
+    /// A fragment that says what cannot be read.
     pub fn terms(text: &str) -> Result<Vec<UncheckedTerm<'_>>, String> {
         let mut parts = split_unescaped(text);
         parts.retain(|part| !part.is_empty());
-        // Which mistake is told depends on the order.
+        // The order decides which mistake is reported.
         parts.sort_unstable();
         let terms = parts.into_iter().map(|part| {
             let (label, equal, value) = split_operator(part)
@@ -142,10 +120,10 @@ impl FieldSelector {
         terms.collect()
     }
 
-    /// The selector of terms, if an event has all those fields.
+    /// Makes a selector of terms.
     ///
     /// # Errors
-    /// A fragment naming the field that is not accepted.
+    /// A fragment that names an unknown field.
     pub fn of(api: Api, terms: Vec<UncheckedTerm<'_>>) -> Result<Self, String> {
         let mut selector = Self::default();
         for (label, equal, value) in terms {
@@ -172,41 +150,40 @@ impl FieldSelector {
 
     /// Whether it matches an event.
     pub fn matches(&self, event: &Event) -> bool {
-        let mut fields = self.fields.iter();
-        !self.nothing && fields.all(|(field, wanted)| wanted.accepts(field.of(event)))
+        self.matches_view(&event) == Some(true)
     }
 
-    /// The same from the event's bytes; `None` if they are not in the usual form.
-    pub(super) fn matches_stored(&self, stored: &StoredEvent<'_>) -> Option<bool> {
+    /// Whether it matches; `None` if the bytes of the event are not in the usual form.
+    pub(super) fn matches_view<'a>(&self, event: &impl EventView<'a>) -> Option<bool> {
         for (field, wanted) in &self.fields {
-            if !wanted.accepts(field.of_stored(stored)?) {
+            if !wanted.accepts(field.of(event)?) {
                 return Some(false);
             }
         }
         Some(!self.nothing)
     }
 
-    /// Narrows the selection to one name.
+    /// Adds the condition that the event has this name.
     pub fn require_name(&mut self, name: &str) {
         self.add(EventField::NAME, true, name.into());
     }
 
-    /// The one value a field must have, if there is such a term.
+    /// The value that a field must have, if there is such a term.
     fn required(&self, field: EventField) -> Option<&str> {
         self.fields.get(&field)?.equal.as_deref()
     }
 
-    /// The one name that can match.
+    /// The name that an event must have.
     pub fn name(&self) -> Option<&str> {
         self.required(EventField::NAME)
     }
 
-    /// The one namespace that can match.
+    /// The namespace that an event must have.
     pub fn namespace(&self) -> Option<&str> {
         self.required(EventField::NAMESPACE)
     }
 
-    /// The one object, or those of one name, that can match, if the selector says enough.
+    /// The objects that an event must be about, by uid or by name.
     pub fn object(&self) -> Option<SelectedObject<'_>> {
         if let Some(uid) = self
             .required(EventField::of_object("uid"))
@@ -223,23 +200,23 @@ impl FieldSelector {
     }
 }
 
-/// The objects a field selector leaves to look at.
+/// The objects that a field selector selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectedObject<'a> {
-    /// The one of a uid.
+    /// The object with this uid.
     Uid(&'a str),
-    /// Those of a name.
+    /// Objects with this name.
     Name {
         /// The name, never empty.
         name: &'a str,
-        /// Their kind, if it is said.
+        /// Their kind, if the selector has it.
         kind: Option<&'a str>,
-        /// Their namespace, if it is said.
+        /// Their namespace, if the selector has it.
         namespace: Option<&'a str>,
     },
 }
 
-/// Splits at commas that no backslash escapes.
+/// Splits at unescaped commas.
 fn split_unescaped(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut from = 0;
@@ -299,6 +276,7 @@ mod tests {
     use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;
+    use crate::codec::stored::StoredEvent;
 
     fn event() -> Event {
         Event {
@@ -345,7 +323,7 @@ mod tests {
             let bytes = crate::codec::encode_stored(&mut event());
             let stored = StoredEvent::open(&bytes, 1).unwrap();
             assert_eq!(
-                selector.matches_stored(&stored),
+                selector.matches_view(&stored),
                 Some(matches),
                 "{selector:?}"
             );

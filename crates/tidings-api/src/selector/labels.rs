@@ -7,19 +7,19 @@ use tidings_core::validate::{check_label_value, check_qualified_name, go_quote};
 
 use crate::bounded::BoundedList;
 
-/// Longest text about values that are not accepted, in bytes.
+/// Maximum bytes of an error about values.
 const REFUSED_BYTES_MAX: usize = 16 * 1024;
 
-/// A parsed label selector; the empty one matches everything. What it says of one key is held
-/// together, so that a label is looked up once, however long the selector is.
+/// A parsed label selector; the empty one matches everything. Requirements are grouped by key, so
+/// that each label is looked up once, however long the selector is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     keys: BTreeMap<String, Wanted>,
-    /// Those of them that have to be there.
+    /// Keys that must be present.
     needed: BTreeSet<String>,
 }
 
-/// What is said of a key's value; all of it has to hold.
+/// The requirements on one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Wanted {
     absent: bool,
@@ -32,7 +32,7 @@ struct Wanted {
 impl Wanted {
     fn add(&mut self, requirement: Requirement) {
         match requirement {
-            // Of its value nothing is said.
+            // Any value is accepted.
             Requirement::Exists => {}
             Requirement::Absent => self.absent = true,
             Requirement::In(values) => match &mut self.one_of {
@@ -78,8 +78,7 @@ impl LabelSelector {
     /// Reads a selector.
     ///
     /// # Errors
-    /// A fragment saying what was found where something else was expected, or which key or value is
-    /// not valid.
+    /// A fragment that says what was found and expected, or which key or value is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser {
             tokens: tokens(text),
@@ -126,8 +125,8 @@ impl LabelSelector {
         self.keys.is_empty()
     }
 
-    /// A label that has to be there and is not ends the search, and what else is said is said of
-    /// labels that are there: no more keys are looked at than there are labels, and one.
+    /// Whether the labels match. Visits at most one key more than there are labels: a required key
+    /// that is missing ends the search, and all other requirements concern labels that are present.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.needed.iter().all(|key| labels.contains_key(key))
             && labels.iter().all(|(key, value)| {
@@ -263,11 +262,11 @@ impl Parser {
             )
         });
         let complaints = integer.clone().err().into_iter();
-        tell(complaints.chain(check_value(key, 0, &value)))?;
+        join_errors(complaints.chain(check_value(key, 0, &value)))?;
         integer
     }
 
-    /// One value, which is empty if nothing more is there.
+    /// One value, which may be missing and is empty then.
     fn exact_value(&mut self) -> Result<String, String> {
         match self.peek() {
             Token::End | Token::Symbol(",") => Ok(String::new()),
@@ -278,7 +277,7 @@ impl Parser {
         }
     }
 
-    /// A set of values, each of which may be left out and is empty then.
+    /// A set of values, each of which may be missing and is empty then.
     fn values(&mut self, key: &str) -> Result<BTreeSet<String>, String> {
         match self.next() {
             Token::Symbol("(") => {}
@@ -327,7 +326,7 @@ impl Parser {
         }
         self.next();
         let places = values.iter().enumerate();
-        tell(places.filter_map(|(place, value)| check_value(key, place, value)))?;
+        join_errors(places.filter_map(|(place, value)| check_value(key, place, value)))?;
         Ok(values)
     }
 }
@@ -340,8 +339,8 @@ fn check_value(key: &str, place: usize, value: &str) -> Option<String> {
     })
 }
 
-/// All that is wrong, if anything is.
-fn tell(complaints: impl Iterator<Item = String>) -> Result<(), String> {
+/// An error with all complaints, if there are any.
+fn join_errors(complaints: impl Iterator<Item = String>) -> Result<(), String> {
     let mut list = BoundedList::new(", ", REFUSED_BYTES_MAX);
     complaints.for_each(|complaint| list.push(complaint));
     match list.items() {

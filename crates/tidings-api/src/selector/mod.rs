@@ -1,4 +1,4 @@
-//! Which events a request is about: a field selector and a label selector together.
+//! Field selectors and label selectors.
 
 mod fields;
 mod labels;
@@ -27,10 +27,10 @@ impl Selector {
         self.fields.is_empty() && self.labels.is_empty()
     }
 
-    /// Whether stored bytes are an event that matches; `revision` is its resourceVersion.
+    /// Whether the event in stored bytes matches; `revision` is its resourceVersion.
     ///
     /// # Errors
-    /// What is wrong with bytes that are no event.
+    /// Why the bytes are not an event.
     pub fn selects(&self, value: &Bytes, revision: u64) -> Result<bool, String> {
         if self.is_empty() {
             return Ok(true);
@@ -43,9 +43,9 @@ impl Selector {
         Ok(self.matches(&codec::decode_stored(value, revision)?))
     }
 
-    /// The same from the event's bytes.
+    /// The same without decoding; `None` if the bytes are not in the usual form.
     fn matches_stored(&self, stored: &StoredEvent<'_>) -> Option<bool> {
-        if !self.fields.matches_stored(stored)? {
+        if !self.fields.matches_view(stored)? {
             return Some(false);
         }
         Some(self.labels.is_empty() || self.labels.matches(&stored.labels()?))

@@ -14,7 +14,7 @@
 //! Before each watch the source is asked who it is and how far it is, so that another cluster
 //! behind the address, and one that went back to an earlier state, are noticed before anything of
 //! theirs is kept. What is observed is committed together with the position after it; the machine
-//! continues from that position only when the commit is done. A gap is told of when the list that
+//! continues from that position only when the commit is done. A gap is reported when the list that
 //! ends it is complete, and only if the source has forgotten what came in between.
 
 use crate::follow::backoff::Backoff;
@@ -206,6 +206,8 @@ pub(crate) struct Follower {
     repeats: bool,
     /// The first trouble since the source was followed last.
     trouble: Option<Cause>,
+    /// The source forgot what was to be watched, and no watch has said anything since.
+    forgot: bool,
     retry: Backoff,
     /// Events of the next page.
     page: u32,
@@ -229,6 +231,7 @@ impl Follower {
             state: State::Starting,
             why: None,
             went_back: false,
+            forgot: false,
             unwritten: false,
             retry: Backoff::new(rules.retry.0, rules.retry.1),
             page: rules.page,
@@ -315,7 +318,7 @@ impl Follower {
     fn begin_anew(&mut self, mut position: Position) -> Commit {
         position.epoch += 1;
         position.latest = 0;
-        // If a list was not complete, what it is read for is told of when the next one is.
+        // If a list was not complete, the reason for reading it is reported when the next one is.
         if position.version.take().is_some() {
             position.cause = Some(Cause::Rewound);
         }
@@ -416,6 +419,7 @@ impl Follower {
         self.page = self.rules.page;
         self.is(State::Watching);
         self.trouble = None;
+        self.forgot = false;
     }
 
     /// Something came by the watch up to a version, at a time at which it was written at the
@@ -479,7 +483,13 @@ impl Follower {
             return None;
         }
         let cause = self.trouble.take().unwrap_or(Cause::Compacted);
-        self.list();
+        if std::mem::replace(&mut self.forgot, true) {
+            // Each list is read in vain.
+            self.wait(now, State::Listing, cause, None);
+            self.why = Some("the source forgets what it has just listed".into());
+        } else {
+            self.list();
+        }
         Some(Commit::of(Position {
             version: None,
             cause: Some(cause),

@@ -395,3 +395,50 @@ fn no_ends_are_looked_for_behind_the_first_list() {
     let listed = follower.listed((NOW, NOW), page).unwrap();
     assert_eq!((listed.listed_at, listed.unswept), (None, None));
 }
+
+/// Asks, lists if that is next, and comes to where a watch is.
+fn watch(follower: &mut Follower, now: i64, version: u64) {
+    while !matches!(follower.step(), Step::Watch { .. }) {
+        match follower.step() {
+            Step::List { .. } => drop(list(follower, now, version)),
+            step => {
+                assert_eq!(step, Step::Ask);
+                let answered = follower.answered(now, answer(version));
+                commit(follower, answered);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_source_that_forgets_what_it_has_just_listed_is_asked_less_and_less() {
+    let mut follower = follower(Some(reached()));
+    let forget = |follower: &mut Follower, now| {
+        let failed = follower.failed(now, Failure::Expired);
+        assert!(failed.is_some());
+        commit(follower, failed);
+        follower.step()
+    };
+    let first = Step::List {
+        token: None,
+        limit: 500,
+    };
+    watch(&mut follower, NOW, 200);
+    assert_eq!(forget(&mut follower, NOW), first);
+    let (mut now, mut waits) = (NOW, Vec::new());
+    for _ in 0..5 {
+        watch(&mut follower, now, 200);
+        let Step::Wait { until } = forget(&mut follower, now) else {
+            panic!("it is listed at once after {waits:?}");
+        };
+        waits.push(until - now);
+        now = until;
+        follower.waited(now);
+    }
+    assert!(waits[0] <= SECOND && waits[4] >= 8 * SECOND, "{waits:?}");
+    // Once a watch has said something, all is as it was.
+    watch(&mut follower, now, 300);
+    let watched = follower.watched(now, 301);
+    commit(&mut follower, watched);
+    assert_eq!(forget(&mut follower, now), first);
+}

@@ -11,7 +11,7 @@ use super::retention::{Trimmed, trimmed};
 
 /// Counts read at once.
 const COUNTS_PAGE: usize = 10_000;
-/// Gaps read at once, and told of: the latest.
+/// Maximum gaps read and reported at once: the latest.
 const GAPS_MAX: usize = 1000;
 
 /// What is known of a cluster.

@@ -152,8 +152,8 @@ impl Keeper {
             .map_err(ReadError::Fault)
     }
 
-    /// Puts observations into the store, with the position after them, and with what else is to be
-    /// told. `position.versions` counts what was new.
+    /// Puts observations into the store, with the position after them, and with whatever else is to
+    /// be written. `position.versions` counts what was new.
     ///
     /// # Errors
     /// Nothing of it was done.
@@ -243,6 +243,10 @@ impl Keeper {
         let metadata = event.metadata.get_or_insert_default();
         let (name, uid) = (metadata.name().to_owned(), metadata.uid().to_owned());
         let namespace = metadata.namespace().to_owned();
+        if namespace.len() + name.len() + uid.len() > keys::NAMES_LEN_MAX {
+            batch.too_large.push(self.clock.now().0);
+            return Ok(());
+        }
         let mut key = keys::event(&namespace, &name);
         let uid_bytes = Bytes::from(uid.clone());
         let is_this = |record: &Record| record.uid == uid_bytes;

@@ -169,3 +169,31 @@ async fn ends_that_came_while_nothing_was_followed_are_found_by_the_next_list() 
         keeper.store.close().await;
     }
 }
+
+#[tokio::test]
+async fn an_event_whose_names_are_too_long_for_keys_holds_nothing_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap();
+    let keep_for = Arc::new(|_: &Event| Duration::from_secs(3600));
+    let keeper = Keeper::new(Arc::new(store), Arc::new(SystemClock), keep_for, false);
+    let mut position = Position::default();
+    let named = |name_len: usize, uid_len: usize| {
+        let mut observation = observation(1, false);
+        let metadata = observation.event.metadata.as_mut().unwrap();
+        metadata.name = Some("n".repeat(name_len));
+        metadata.uid = Some("u".repeat(uid_len));
+        observation
+    };
+    let observations = [
+        named(2000, 36),
+        named(36, 2000),
+        // The longest, of which the second moves the first out of its way.
+        named(900, 20),
+        named(900, 50),
+        observation(2, false),
+    ];
+    let kept = keeper.keep(&observations, "", &mut position, With::default());
+    kept.await.unwrap();
+    assert_eq!(position.versions, 3);
+    keeper.store.close().await;
+}

@@ -4,13 +4,17 @@
 //! that begin with a zero byte, which no namespace does: before all events.
 
 use bytes::Bytes;
-use tidings_store::{HOUR_MILLIS, UnixMillis};
+use tidings_store::{HOUR_MILLIS, KEY_LEN_MAX, UnixMillis};
 
 /// Every key of the archive's own is before this one, and every key of an event behind it.
 pub(crate) const BEFORE_EVENTS: &[u8] = b"\0\xff";
 
 /// No event is found by an earlier time: what the archive keeps of its own has none.
 pub(crate) const EARLIEST: UnixMillis = UnixMillis(HOUR_MILLIS);
+
+/// Longest namespace, name and uid together of an event that is kept: whatever keys are made of
+/// them, there is room for it.
+pub(crate) const NAMES_LEN_MAX: usize = KEY_LEN_MAX - 64;
 
 /// Longest uid that is put into keys; Kubernetes' own have 36 bytes.
 const UID_LEN_MAX: usize = 128;

@@ -20,7 +20,8 @@ pub struct Position {
     pub since: i64,
     /// Up to when nothing is missing, in milliseconds since 1970.
     pub complete_until: i64,
-    /// What has to be told of the time since then when the list that is being read is complete.
+    /// What has to be reported about the time since then when the list that is being read is
+    /// complete.
     pub cause: Option<Cause>,
     /// Versions kept in all.
     pub versions: u64,

@@ -10,14 +10,20 @@ use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
 use tidings_api::codec::Api;
 
 use super::wire::{self, Frame};
 use crate::follow::follower::{Answer, Failure, Page};
 use crate::keep::keeper::Observation;
 
-/// Most bytes of a list's page that are held.
-const LIST_BYTES_MAX: usize = 32 << 20;
+/// Most bytes of a list's page that are held, for each cluster. A page that has more is asked for
+/// again with half as many events; one event is far shorter.
+const LIST_BYTES_MAX: usize = 8 << 20;
+/// Most bytes of the namespace whose uid identifies a cluster.
+const NAMESPACE_BYTES_MAX: usize = 2 << 20;
+/// Longest uid of that; Kubernetes' own have 36 bytes.
+const UID_LEN_MAX: usize = 128;
 /// Most bytes of an answer that says what is wrong.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Most frames, and about the most bytes, that are given out at once.
@@ -54,6 +60,17 @@ impl Selection {
             (fields, labels) => format!("fields {fields} labels {labels}"),
         }
     }
+}
+
+/// An object of which only the uid is of interest.
+#[derive(Deserialize)]
+struct Named {
+    metadata: Option<Uid>,
+}
+
+#[derive(Deserialize)]
+struct Uid {
+    uid: Option<String>,
 }
 
 /// See the module documentation.
@@ -154,11 +171,10 @@ impl ApiServer {
             Err(Failure::Other { why, .. }) if why.ends_with("(404)") => return Ok(None),
             Err(failure) => return Err(failure),
         };
-        let body = read(response.into_body(), LIST_BYTES_MAX).await?;
-        let namespace: serde_json::Value =
-            serde_json::from_slice(&body).map_err(|error| other(&error))?;
-        let uid = namespace["metadata"]["uid"].as_str();
-        Ok(uid.filter(|uid| !uid.is_empty()).map(str::to_owned))
+        let body = read(response.into_body(), NAMESPACE_BYTES_MAX).await?;
+        let namespace: Named = serde_json::from_slice(&body).map_err(|error| other(&error))?;
+        let uid = namespace.metadata.and_then(|metadata| metadata.uid);
+        Ok(uid.filter(|uid| (1..=UID_LEN_MAX).contains(&uid.len())))
     }
 
     /// A page of a list.
@@ -249,11 +265,21 @@ impl Watching {
     /// closed the watch. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Frame>>, Failure> {
         loop {
-            // What has come already is taken, up to the most that is given out at once.
+            // What has come already is taken, up to the most that is given out at once. Over
+            // HTTP/1.1 kube-apiserver sends each event as a chunk, and the next chunk is there
+            // only after a turn of the connection's task.
+            let mut has_turned = false;
             while !self.is_over && self.buffer.len() < BATCH_BYTES_MAX {
                 match self.body.frame().now_or_never() {
-                    None => break,
-                    Some(frame) => self.take(frame)?,
+                    Some(frame) => {
+                        self.take(frame)?;
+                        has_turned = false;
+                    }
+                    None if has_turned => break,
+                    None => {
+                        tokio::task::yield_now().await;
+                        has_turned = true;
+                    }
                 }
             }
             let mut frames = Vec::new();
@@ -287,5 +313,56 @@ impl Watching {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+    use tidings_api::codec::protobuf::{envelop, watch_frame};
+
+    /// What came together is kept together: a commit for each event would be too slow to catch up.
+    #[tokio::test]
+    async fn events_that_have_come_in_chunks_of_their_own_are_given_out_together() {
+        const SENT: usize = 400;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            assert!(stream.read(&mut request).unwrap() > 0);
+            let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+            for number in 1..=SENT {
+                let event = wire::AnyObject {
+                    metadata: Some(wire::ObjectMeta {
+                        resource_version: number.to_string(),
+                        ..wire::ObjectMeta::default()
+                    }),
+                };
+                let event = envelop("events.k8s.io/v1", "Event", &event);
+                let frame = watch_frame("BOOKMARK", &event);
+                write!(answer, "{:x}\r\n", frame.len()).unwrap();
+                answer.extend_from_slice(&frame);
+                answer.extend_from_slice(b"\r\n");
+            }
+            stream.write_all(&answer).unwrap();
+            stream
+        });
+        let config = kube::Config::new(address.parse().unwrap());
+        let client = Client::try_from(config).unwrap();
+        let source = ApiServer::new(client, Selection::default());
+        let mut watching = source.watch(0, Duration::from_secs(60)).await.unwrap();
+        // All of it was sent; the connection stays open.
+        let _open = server.join().unwrap();
+        let (mut came, mut times) = (0, 0);
+        while came < SENT {
+            came += watching.next().await.unwrap().unwrap().len();
+            times += 1;
+        }
+        assert!(times <= SENT / 8, "{SENT} events in {times} parts");
     }
 }

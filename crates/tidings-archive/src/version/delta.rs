@@ -193,30 +193,36 @@ fn fields(bytes: &[u8], range: Range<usize>) -> Option<Vec<Field>> {
     let mut rest = bytes.get(range.clone())?;
     while !rest.is_empty() {
         let start = range.end - rest.len();
-        let tag = varint(&mut rest)?;
-        let before = rest;
-        let (len, is_delimited) = match tag & 7 {
-            0 => {
-                varint(&mut rest)?;
-                let len = before.len() - rest.len();
-                rest = before;
-                (len, false)
-            }
-            1 => (8, false),
-            2 => (take_len(&mut rest)?, true),
-            5 => (4, false),
-            _ => return None,
-        };
-        let at = range.end - rest.len();
-        rest = rest.get(len..)?;
+        let (tag, value) = take_field(&mut rest)?;
+        let end = range.end - rest.len();
         fields.push(Field {
             tag,
             start,
-            value: at..at + len,
-            is_delimited,
+            value: end - value.len()..end,
+            is_delimited: tag & 7 == 2,
         });
     }
     Some(fields)
+}
+
+/// Takes a field from the front of a message: its tag, and its value without the length. `None` if
+/// there is none that is whole, or it is a group.
+pub(crate) fn take_field<'a>(message: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
+    let tag = varint(message)?;
+    let len = match tag & 7 {
+        0 => {
+            let mut behind = *message;
+            varint(&mut behind)?;
+            message.len() - behind.len()
+        }
+        1 => 8,
+        2 => take_len(message)?,
+        5 => 4,
+        _ => return None,
+    };
+    let (value, behind) = message.split_at_checked(len)?;
+    *message = behind;
+    Some((tag, value))
 }
 
 /// Takes a varint that is a number of bytes from the front.

@@ -126,7 +126,7 @@ impl Record {
             gone: None,
             listed_at: self.listed_at,
             versions: self.versions.saturating_add(1),
-            chunks: self.chunks + u64::from(chunk),
+            chunks: self.chunks.saturating_add(u64::from(chunk)),
             past: if chunk { Bytes::new() } else { past.into() },
         };
         (followed, chunk.then_some(self))
@@ -148,7 +148,7 @@ impl Record {
         });
         let renamed = Self {
             event,
-            chunks: self.chunks + u64::from(chunk.is_some()),
+            chunks: self.chunks.saturating_add(u64::from(chunk.is_some())),
             past: Bytes::new(),
             ..self
         };
@@ -230,6 +230,19 @@ impl Record {
         })
     }
 
+    /// How many [`versions`](Self::versions) are in the record, the last of which may be an error.
+    pub(crate) fn count(&self) -> u64 {
+        let mut past: &[u8] = &self.past;
+        let mut count = 1;
+        while !past.is_empty() {
+            count += 1;
+            if take_entry(&mut past).is_none() {
+                break;
+            }
+        }
+        count
+    }
+
     /// The versions in the record, the newest first. An error is the last.
     pub(crate) fn versions(&self) -> impl Iterator<Item = Result<(Version, Bytes), Damaged>> {
         let mut next = Some(Ok((self.version, self.event.clone())));
@@ -246,23 +259,44 @@ impl Record {
     }
 }
 
-/// Takes the version before one from the front of an entry.
-fn older(newer: &(Version, Bytes), past: &mut &[u8]) -> Option<(Version, Bytes)> {
-    let (version, event) = newer;
+/// An older version as it is kept.
+struct Entry<'a> {
+    /// How much less its number and time are than those of the next newer one.
+    number: u64,
+    time: i64,
+    /// Whether the bytes are the version itself.
+    is_whole: bool,
+    bytes: &'a [u8],
+}
+
+/// Takes an entry from the front.
+fn take_entry<'a>(past: &mut &'a [u8]) -> Option<Entry<'a>> {
     let len = take_len(past)?;
     let number = unzigzag(varint(past)?).cast_unsigned();
     let time = unzigzag(varint(past)?);
     let (bytes, rest) = past.split_at_checked(len >> 1)?;
     *past = rest;
-    let bytes = if len & 1 == 1 {
-        bytes.to_vec()
+    Some(Entry {
+        number,
+        time,
+        is_whole: len & 1 == 1,
+        bytes,
+    })
+}
+
+/// Takes the version before one from the front of the entries.
+fn older(newer: &(Version, Bytes), past: &mut &[u8]) -> Option<(Version, Bytes)> {
+    let (version, event) = newer;
+    let entry = take_entry(past)?;
+    let bytes = if entry.is_whole {
+        entry.bytes.to_vec()
     } else {
-        restore(event, bytes)?
+        restore(event, entry.bytes)?
     };
     let version = Version {
-        number: version.number.wrapping_sub(number),
+        number: version.number.wrapping_sub(entry.number),
         epoch: version.epoch,
-        observed_at: version.observed_at.wrapping_sub(time),
+        observed_at: version.observed_at.wrapping_sub(entry.time),
     };
     Some((version, bytes.into()))
 }
@@ -363,6 +397,8 @@ mod tests {
         }
         assert_eq!(record.chunks, chunks.len() as u64);
         assert!(chunks.len() > 5, "{}", chunks.len());
+        let counted = chunks.iter().chain([&record]).map(Record::count);
+        assert_eq!(counted.sum::<u64>(), 500);
         let all = std::iter::once(&record).chain(chunks.iter().rev());
         let mut number: u64 = 500;
         for found in all.flat_map(Record::versions) {

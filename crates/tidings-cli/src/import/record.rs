@@ -1,4 +1,4 @@
-//! What is read: records, and where they stood.
+//! Records that were read, and their places in the input.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What became of every record: the counts, and what to say about those that are not in the cluster
+//! The outcome of every record: the counts, and what to say about those that are not in the cluster
 //! now.
 //!
 //! Invariant: every record read is in exactly one of the counts, so the summary's numbers add up to
@@ -9,13 +9,13 @@ use std::fmt;
 
 use super::unreadable::Unreadable;
 
-/// How many records of one cause are named before the rest is only counted.
+/// Maximum records named for one cause; the rest is counted.
 pub const NAMED_MAX: usize = 10;
 
-/// How many causes are told apart; further ones share one line.
+/// Maximum separate causes; further ones share one line.
 const CAUSES_MAX: usize = 100;
 
-/// What became of one record.
+/// The outcome of one record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -94,7 +94,7 @@ impl fmt::Display for Outcome {
 /// The counts, and the first few records of each cause.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Records read, whatever became of them.
+    /// Records read, whatever their outcome.
     pub read: u64,
     /// Events created.
     pub created: u64,

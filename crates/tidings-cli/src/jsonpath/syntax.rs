@@ -1,4 +1,4 @@
-//! What a template consists of.
+//! The syntax tree of a template.
 
 use serde_json::Value;
 

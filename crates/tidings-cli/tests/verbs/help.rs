@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::support::run;
 
-const VERBS: [&str; 14] = [
+const VERBS: [&str; 15] = [
     "archive",
     "completions",
     "coverage",
@@ -18,6 +18,7 @@ const VERBS: [&str; 14] = [
     "rbac",
     "record",
     "serve",
+    "timeline",
     "top",
     "",
 ];

@@ -1,5 +1,5 @@
 //! Every verb of the command as a user runs it: the program, against servers that are real.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 #[cfg(unix)]
 mod archive;
@@ -17,4 +17,6 @@ mod record;
 mod serve;
 mod support;
 mod terminal;
+#[cfg(unix)]
+mod timeline;
 mod watch;

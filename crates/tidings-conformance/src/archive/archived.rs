@@ -11,7 +11,7 @@ use super::caller::Caller;
 use super::error::ArchiveError;
 use crate::http::Client;
 
-/// How the cluster is called in the archive.
+/// How the cluster is called in the archive, where there is one.
 pub(super) const CLUSTER: &str = "source";
 
 /// Connections that versions are read on.
@@ -85,8 +85,8 @@ async fn get(caller: &mut Caller, path: &str) -> Result<Value, ArchiveError> {
     })
 }
 
-pub(super) async fn coverage(caller: &mut Caller) -> Result<Coverage, ArchiveError> {
-    let json = get(caller, &format!("/clusters/{CLUSTER}/coverage")).await?;
+pub(super) async fn coverage(caller: &mut Caller, cluster: &str) -> Result<Coverage, ArchiveError> {
+    let json = get(caller, &format!("/clusters/{cluster}/coverage")).await?;
     let followed = &json["followed"][0];
     let gaps = json["gaps"].as_array().into_iter().flatten();
     Ok(Coverage {
@@ -103,26 +103,28 @@ pub(super) async fn coverage(caller: &mut Caller) -> Result<Coverage, ArchiveErr
     })
 }
 
-/// What the metrics say of the cluster.
-pub(super) async fn health(caller: &mut Caller) -> Result<Health, ArchiveError> {
+/// What the metrics say of a cluster.
+pub(super) async fn health(caller: &mut Caller, cluster: &str) -> Result<Health, ArchiveError> {
     let reply = caller.get("/metrics").await?;
     let text = String::from_utf8_lossy(&reply.text);
     let after = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
-    let state = after("tidings_archive_state{cluster=\"source\",state=\"");
+    let of = |metric: &str| format!("tidings_archive_{metric}{{cluster=\"{cluster}\"");
+    let state = after(&format!("{},state=\"", of("state")));
     let state = state.and_then(|rest| rest.split('"').next());
-    let since = after("tidings_archive_seconds_since_progress{cluster=\"source\"} ");
+    let since = after(&format!("{}}} ", of("seconds_since_progress")));
     Ok(Health {
         state: state.unwrap_or("none").to_owned(),
         since_progress: since.and_then(|it| it.parse().ok()).unwrap_or(f64::NAN),
     })
 }
 
-/// Every version of every event.
-pub(super) async fn versions(client: &Client) -> Result<Vec<Kept>, ArchiveError> {
-    let events = Arc::new(Mutex::new(VecDeque::from(events(client).await?)));
+/// Every version of every event of a cluster.
+pub(super) async fn versions(client: &Client, cluster: &str) -> Result<Vec<Kept>, ArchiveError> {
+    let events = Arc::new(Mutex::new(VecDeque::from(events(client, cluster).await?)));
     let mut readers = JoinSet::new();
     for _ in 0..READERS {
         let (events, mut caller) = (Arc::clone(&events), Caller::new(client));
+        let cluster = cluster.to_owned();
         readers.spawn(async move {
             let mut kept = Vec::new();
             loop {
@@ -131,7 +133,7 @@ pub(super) async fn versions(client: &Client) -> Result<Vec<Kept>, ArchiveError>
                 let Some((namespace, name)) = event else {
                     return Ok::<_, ArchiveError>(kept);
                 };
-                read_event(&mut caller, &namespace, &name, &mut kept).await?;
+                read_event(&mut caller, &cluster, &namespace, &name, &mut kept).await?;
             }
         });
     }
@@ -143,10 +145,10 @@ pub(super) async fn versions(client: &Client) -> Result<Vec<Kept>, ArchiveError>
 }
 
 /// The namespaces and names of all events.
-async fn events(client: &Client) -> Result<Vec<(String, String)>, ArchiveError> {
+async fn events(client: &Client, cluster: &str) -> Result<Vec<(String, String)>, ArchiveError> {
     let mut caller = Caller::new(client);
     let mut events = Vec::new();
-    let root = format!("/clusters/{CLUSTER}/api/v1/events?limit=500");
+    let root = format!("/clusters/{cluster}/api/v1/events?limit=500");
     let mut path = root.clone();
     loop {
         let page = get(&mut caller, &path).await?;
@@ -175,12 +177,13 @@ fn token(page: &Value) -> Option<String> {
 
 async fn read_event(
     caller: &mut Caller,
+    cluster: &str,
     namespace: &str,
     name: &str,
     kept: &mut Vec<Kept>,
 ) -> Result<(), ArchiveError> {
     let root = format!(
-        "/clusters/{CLUSTER}/apis/events.k8s.io/v1/namespaces/{namespace}/events/{name}/versions?limit=500"
+        "/clusters/{cluster}/apis/events.k8s.io/v1/namespaces/{namespace}/events/{name}/versions?limit=500"
     );
     let mut path = root.clone();
     let mut newer = u64::MAX;

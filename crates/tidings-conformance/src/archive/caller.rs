@@ -5,6 +5,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use serde_json::Value;
 
+use super::error::ArchiveError;
 use crate::http::{Client, Connection, HttpError};
 
 /// An answer.
@@ -44,6 +45,24 @@ impl Caller {
             Err(_) if is_kept => self.ask(Method::GET, path, None).await,
             reply => reply,
         }
+    }
+
+    /// Changes something, which has to succeed.
+    pub(super) async fn change(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<(), ArchiveError> {
+        let reply = self.ask(method, path, Some(body)).await?;
+        if reply.status.is_success() {
+            return Ok(());
+        }
+        Err(ArchiveError::Answer {
+            path: path.to_owned(),
+            status: reply.status,
+            text: String::from_utf8_lossy(&reply.text).into_owned(),
+        })
     }
 
     pub(super) async fn ask(

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use http::StatusCode;
 
 use crate::http::HttpError;
+use crate::servers::StartError;
 
 /// Why nothing could be judged, or what went wrong beside it.
 #[derive(Debug, thiserror::Error)]
@@ -27,10 +28,20 @@ pub(crate) enum ArchiveError {
     },
     #[error("the archive is at version {at} and does not come to {wanted}")]
     NotLevel { at: u64, wanted: u64 },
+    #[error("there is no etcd: --etcd names none")]
+    NoEtcd,
+    #[error("there is no kube-apiserver: --kube-apiserver names none")]
+    NoKubeApiserver,
     #[error("etcd: {0}")]
     Etcd(String),
+    #[error(transparent)]
+    Start(#[from] StartError),
     #[error("the last event could not be written")]
     NotWritten,
+    #[error("an event of a minute does not end")]
+    NotEnded,
+    #[error("the collector writes nothing")]
+    NothingCollected,
     #[error(transparent)]
     Http(#[from] HttpError),
     #[error("a task ended: {0}")]

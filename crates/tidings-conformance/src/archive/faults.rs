@@ -7,24 +7,24 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::Request;
-use http_body_util::Full;
+use http::Method;
 use serde_json::{Value, json};
-use tidings_testing::{copy_folder, free_port};
+use tidings_testing::copy_folder;
 use tokio::process::Command;
 use tokio::time::{interval, sleep};
 
-use super::archived;
+use super::archived::{self, CLUSTER};
 use super::caller::Caller;
 use super::clock;
 use super::error::ArchiveError;
 use super::kills::tell;
 use super::ledger::Ledger;
 use super::program::Program;
-use super::stage::{Archive, Source, Stage};
-use super::writer::Writers;
-use crate::http::send_plainly;
+use super::source::{Programs, Source};
+use super::stage::{Archive, Stage};
+use super::writer::{Writer, Writers};
+use crate::http::Client;
+use crate::servers::KUBE_CERTIFICATES;
 
 const PER_SECOND: u64 = 50;
 /// Before a trouble, and after it.
@@ -32,6 +32,8 @@ const WELL: Duration = Duration::from_secs(5);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 /// What tells clusters apart.
 const IDENTITY: &str = "/api/v1/namespaces/kube-system";
+/// An event of a minute has ended by then: kube-apiserver ends them by leases of several.
+const ENDS_WITHIN: Duration = Duration::from_secs(300);
 /// Of a disk that is soon full.
 const SMALL_DISK: &str = "size=192m";
 
@@ -99,7 +101,7 @@ impl<W: Write> Story<'_, W> {
         said: &Said,
     ) -> Result<(), ArchiveError> {
         let waited = clock::steady();
-        let level = archive.level_in(epoch, version).await;
+        let level = archive.level_in(CLUSTER, epoch, version).await;
         let Self { name, out, .. } = self;
         let coverage = match level {
             Ok(coverage) => coverage,
@@ -110,7 +112,7 @@ impl<W: Write> Story<'_, W> {
             }
             Err(error) => return Err(error),
         };
-        let kept = archived::versions(&archive.client).await?;
+        let kept = archived::versions(&archive.client, CLUSTER).await?;
         let verdict = ledger.judge(&kept, &coverage);
         let expected = self.expected;
         let mut causes: Vec<&str> = coverage.gaps.iter().map(|gap| &*gap.cause).collect();
@@ -141,7 +143,7 @@ async fn look(archive: &mut Archive, time: Duration, said: &mut Said) -> Result<
     let until = clock::steady() + time;
     while clock::steady() < until {
         ticks.tick().await;
-        let health = archived::health(&mut archive.caller).await;
+        let health = archived::health(&mut archive.caller, CLUSTER).await;
         archive.program.check()?;
         said.add(health?);
     }
@@ -150,92 +152,65 @@ async fn look(archive: &mut Archive, time: Duration, said: &mut Said) -> Result<
 
 /// All of them, or those with this in their name; whether the archive was right in each.
 pub(super) async fn run(
-    tidings: &Path,
-    etcd: Option<&Path>,
+    programs: &Programs,
     only: Option<&str>,
     random: &mut fastrand::Rng,
     out: &mut impl Write,
 ) -> Result<bool, ArchiveError> {
     let mut is_right = true;
-    let is_wanted = |name: &str| only.is_none_or(|only| name.contains(only));
     macro_rules! story {
-        ($name:expr, $state:expr, $causes:expr, $silence:expr, $run:ident($($more:expr),*)) => {
-            if is_wanted($name) {
+        ($name:expr, $state:expr, $causes:expr, $silence:expr, $run:ident) => {
+            if only.is_none_or(|only| $name.contains(only)) {
                 let story = Story {
                     name: $name,
-                    expected: Expected { state: $state, causes: $causes, silence: $silence },
+                    expected: Expected {
+                        state: $state,
+                        causes: $causes,
+                        silence: $silence,
+                    },
                     out,
                     is_right: &mut is_right,
                 };
-                $run(tidings, $($more,)* random, story).await?;
+                $run(programs, random, story).await?;
             }
         };
     }
-    story!(
-        "the source is frozen",
-        Some("unreachable"),
-        &[],
-        55.0,
-        frozen()
-    );
-    story!(
-        "the permission is taken and given back",
-        Some("forbidden"),
-        &[],
-        15.0,
-        forbidden()
-    );
-    story!(
-        "another cluster answers",
-        Some("other cluster"),
-        &[],
-        15.0,
-        other_cluster()
-    );
-    story!(
-        "the archive's disk is full",
-        Some("storage failed"),
-        &[],
-        10.0,
-        full_disk()
-    );
-    match etcd {
-        Some(etcd) => {
-            story!(
-                "etcd is compacted under a stopped archive",
-                None,
-                &["absent"],
-                0.0,
-                compacted(etcd)
-            );
-            story!(
-                "etcd is restored from a backup",
-                None,
-                &["rewound"],
-                0.0,
-                restored(etcd)
-            );
-        }
-        None => writeln!(
+    let kept = "what ends at its source after a minute";
+    story!(kept, None, &[], 0.0, short_lived);
+    let unreachable = Some("unreachable");
+    story!("the source is frozen", unreachable, &[], 55.0, frozen);
+    let name = "the permission is taken and given back";
+    story!(name, Some("forbidden"), &[], 15.0, forbidden);
+    let name = "another cluster answers";
+    story!(name, Some("other cluster"), &[], 15.0, other_cluster);
+    let name = "the archive's disk is full";
+    story!(name, Some("storage failed"), &[], 10.0, full_disk);
+    if programs.etcd.is_some() {
+        let name = "etcd is compacted under a stopped archive";
+        story!(name, None, &["absent"], 0.0, compacted);
+        let name = "etcd is restored from a backup";
+        story!(name, None, &["rewound"], 0.0, restored);
+    } else {
+        writeln!(
             out,
             "skipped: etcd compacted, etcd restored: there is no etcd"
-        )?,
+        )?;
     }
     Ok(is_right)
 }
 
-async fn signal(program: &Program, name: &str) -> Result<(), ArchiveError> {
+pub(super) async fn signal(program: &Program, name: &str) -> Result<(), ArchiveError> {
     let id = program.id().unwrap_or_default().to_string();
     Command::new("kill").args([name, &id]).status().await?;
     Ok(())
 }
 
 async fn frozen<W: Write>(
-    tidings: &Path,
+    programs: &Programs,
     random: &mut fastrand::Rng,
     story: Story<'_, W>,
 ) -> Result<(), ArchiveError> {
-    let mut stage = Stage::tidings(tidings, &[]).await?;
+    let mut stage = Stage::start(programs, &[]).await?;
     let writers = Writers::start(&stage.source.client, PER_SECOND, random);
     let mut said = Said::default();
     look(&mut stage.archive, WELL, &mut said).await?;
@@ -248,61 +223,152 @@ async fn frozen<W: Write>(
     story.end(&mut stage.archive, &ledger, &said).await
 }
 
-/// Who follows may read events and namespaces, or nothing.
-fn roles(may_read: bool) -> String {
-    let verbs = if may_read {
-        "get, list, watch"
-    } else {
-        "create"
-    };
-    format!(
-        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: follower}}\n\
-         rules:\n- {{apiGroups: ['', events.k8s.io], resources: [events, namespaces], verbs: [{verbs}]}}\n\
-         ---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\n\
-         metadata: {{name: follower}}\n\
-         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: follower}}\n\
-         subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: follower}}]\n"
-    )
+/// What ends at its source while the archive does not run is kept nonetheless.
+async fn short_lived<W: Write>(
+    programs: &Programs,
+    random: &mut fastrand::Rng,
+    story: Story<'_, W>,
+) -> Result<(), ArchiveError> {
+    let mut stage = Stage::start(programs, &["--event-ttl", "60s"]).await?;
+    let writers = Writers::start(&stage.source.client, PER_SECOND, random);
+    let mut said = Said::default();
+    look(&mut stage.archive, WELL, &mut said).await?;
+    stage.archive.program.kill().await?;
+    let mut first = Writer::new(&stage.source.client, "first", random.fork());
+    first.create().await;
+    let mut caller = Caller::new(&stage.source.client);
+    let until = clock::steady() + ENDS_WITHIN;
+    loop {
+        let found = caller
+            .get("/api/v1/events?fieldSelector=metadata.name%3Dfirst.1")
+            .await?;
+        if found.json["items"].as_array().is_some_and(Vec::is_empty) {
+            break;
+        }
+        if clock::steady() > until {
+            return Err(ArchiveError::NotEnded);
+        }
+        sleep(BETWEEN_LOOKS).await;
+    }
+    stage.archive.be_ready(CLUSTER).await?;
+    look(&mut stage.archive, WELL, &mut said).await?;
+    let mut ledger = writers.end().await?;
+    ledger.add(first.ledger);
+    story.end(&mut stage.archive, &ledger, &said).await
+}
+
+/// What the follower may do at the source.
+enum Permission {
+    /// A file of roles, read again when it changes.
+    File(PathBuf),
+    /// Roles of a kube-apiserver.
+    Served(Caller),
+}
+
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+
+impl Permission {
+    fn role(may_read: bool) -> Value {
+        let verbs: &[&str] = if may_read {
+            &["get", "list", "watch"]
+        } else {
+            &["create"]
+        };
+        let (groups, resources) = (["", "events.k8s.io"], ["events", "namespaces"]);
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": "follower"},
+            "rules": [{"apiGroups": groups, "resources": resources, "verbs": verbs}],
+        })
+    }
+
+    fn binding() -> Value {
+        let group = "rbac.authorization.k8s.io";
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "follower"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "follower"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "follower"}],
+        })
+    }
+
+    fn in_file(file: PathBuf) -> std::io::Result<Self> {
+        let permission = Self::File(file);
+        permission.write(true)?;
+        Ok(permission)
+    }
+
+    async fn served(source: &Client) -> Result<Self, ArchiveError> {
+        let mut caller = Caller::new(source);
+        for (path, object) in [(ROLES, Self::role(true)), (BINDINGS, Self::binding())] {
+            caller.change(Method::POST, path, &object).await?;
+        }
+        Ok(Self::Served(caller))
+    }
+
+    fn write(&self, may_read: bool) -> std::io::Result<()> {
+        if let Self::File(file) = self {
+            let text = format!("{}\n---\n{}\n", Self::role(may_read), Self::binding());
+            let new = file.with_extension("new");
+            std::fs::write(&new, text)?;
+            std::fs::rename(&new, file)?;
+        }
+        Ok(())
+    }
+
+    async fn set(&mut self, may_read: bool) -> Result<(), ArchiveError> {
+        self.write(may_read)?;
+        if let Self::Served(caller) = self {
+            let path = format!("{ROLES}/follower");
+            let change = json!({"rules": Self::role(may_read)["rules"]});
+            caller.change(Method::PATCH, &path, &change).await?;
+        }
+        Ok(())
+    }
 }
 
 async fn forbidden<W: Write>(
-    tidings: &Path,
+    programs: &Programs,
     random: &mut fastrand::Rng,
     story: Story<'_, W>,
 ) -> Result<(), ArchiveError> {
     let folder = tempfile::tempdir()?;
-    let file = folder.path().join("roles.yaml");
-    let set = |may_read: bool| {
-        let new = file.with_extension("new");
-        std::fs::write(&new, roles(may_read)).and_then(|()| std::fs::rename(&new, &file))
-    };
-    set(true)?;
-    let flag = file.to_string_lossy().into_owned();
-    let arguments = ["--authorization-rbac-file", &flag];
-    let source = Source::tidings(tidings, folder.path(), &arguments).await?;
-    let mut stage = Stage::with(tidings, source, tempfile::tempdir()?, "follower-token").await?;
+    let (source, mut permission);
+    if programs.kube_apiserver.is_some() {
+        source = Source::start_of(programs, folder.path(), &[]).await?;
+        permission = Permission::served(&source.client).await?;
+    } else {
+        let file = folder.path().join("roles.yaml");
+        let flag = file.to_string_lossy().into_owned();
+        permission = Permission::in_file(file)?;
+        let more = ["--authorization-rbac-file", &flag];
+        source = Source::start_of(programs, folder.path(), &more).await?;
+    }
+    let place = tempfile::tempdir()?;
+    let mut stage = Stage::with(programs, source, place, "follower-token").await?;
     let writers = Writers::start(&stage.source.client, PER_SECOND, random);
     let mut said = Said::default();
     look(&mut stage.archive, WELL, &mut said).await?;
-    set(false)?;
-    // The server looks for replaced files every ten seconds; an open watch is not asked again.
+    permission.set(false).await?;
+    // A file that was replaced is noticed within ten seconds; an open watch is not asked again.
     look(&mut stage.archive, Duration::from_secs(15), &mut said).await?;
     stage.proxy.cut();
     look(&mut stage.archive, Duration::from_secs(30), &mut said).await?;
-    set(true)?;
+    permission.set(true).await?;
     sleep(WELL).await;
     let ledger = writers.end().await?;
     story.end(&mut stage.archive, &ledger, &said).await
 }
 
 async fn other_cluster<W: Write>(
-    tidings: &Path,
+    programs: &Programs,
     random: &mut fastrand::Rng,
     story: Story<'_, W>,
 ) -> Result<(), ArchiveError> {
     // Both show the same certificate, as clusters behind one load balancer do.
     let folder = tempfile::tempdir()?;
-    let first = Source::tidings(tidings, folder.path(), &[]).await?;
+    let first = Source::start_of(programs, folder.path(), &[]).await?;
     let identity = Caller::new(&first.client).get(IDENTITY).await?;
     if !identity.json["metadata"]["uid"].is_string() {
         let name = story.name;
@@ -313,10 +379,14 @@ async fn other_cluster<W: Write>(
         return Ok(());
     }
     let place = tempfile::tempdir()?;
-    let pki = place.path().join("data/pki");
-    copy_folder(&folder.path().join("data/pki"), &pki);
-    let mut second = Source::tidings(tidings, place.path(), &[]).await?;
-    let mut stage = Stage::of(tidings, first, folder).await?;
+    for keys in ["data/pki", KUBE_CERTIFICATES] {
+        let from = folder.path().join(keys);
+        if from.is_dir() {
+            copy_folder(&from, &place.path().join(keys));
+        }
+    }
+    let mut second = Source::start_of(programs, place.path(), &[]).await?;
+    let mut stage = Stage::of(programs, first, folder).await?;
     let writers = Writers::start(&stage.source.client, PER_SECOND, random);
     let others = Writers::start(&second.client, PER_SECOND, random);
     let mut said = Said::default();
@@ -332,7 +402,7 @@ async fn other_cluster<W: Write>(
 }
 
 async fn full_disk<W: Write>(
-    tidings: &Path,
+    programs: &Programs,
     random: &mut fastrand::Rng,
     story: Story<'_, W>,
 ) -> Result<(), ArchiveError> {
@@ -352,7 +422,7 @@ async fn full_disk<W: Write>(
         )?;
         return Ok(());
     }
-    let told = on_small_disk(tidings, folder, &place, random, story).await;
+    let told = on_small_disk(programs, folder, &place, random, story).await;
     Command::new("umount")
         .arg("--lazy")
         .arg(&place)
@@ -362,14 +432,14 @@ async fn full_disk<W: Write>(
 }
 
 async fn on_small_disk<W: Write>(
-    tidings: &Path,
+    programs: &Programs,
     folder: tempfile::TempDir,
     place: &Path,
     random: &mut fastrand::Rng,
     story: Story<'_, W>,
 ) -> Result<(), ArchiveError> {
-    let source = Source::tidings(tidings, folder.path(), &[]).await?;
-    let mut stage = Stage::of(tidings, source, folder).await?;
+    let source = Source::start_of(programs, folder.path(), &[]).await?;
+    let mut stage = Stage::of(programs, source, folder).await?;
     let writers = Writers::start(&stage.source.client, PER_SECOND, random);
     let mut said = Said::default();
     look(&mut stage.archive, WELL, &mut said).await?;
@@ -385,141 +455,66 @@ async fn on_small_disk<W: Write>(
     story.end(&mut stage.archive, &ledger, &said).await
 }
 
-/// An etcd on one port and one folder for all its lives.
-struct Etcd {
-    program: Program,
-    address: String,
-    data: PathBuf,
-}
-
-impl Etcd {
-    async fn start(etcd: &Path, folder: &Path) -> Result<Self, ArchiveError> {
-        let data = folder.join("etcd");
-        let address = format!("127.0.0.1:{}", free_port());
-        let (url, peers) = (
-            format!("http://{address}"),
-            format!("http://127.0.0.1:{}", free_port()),
-        );
-        let arguments = [
-            "--data-dir",
-            &data.to_string_lossy(),
-            "--listen-client-urls",
-            &url,
-            "--advertise-client-urls",
-            &url,
-            "--listen-peer-urls",
-            &peers,
-            "--initial-advertise-peer-urls",
-            &peers,
-            "--initial-cluster",
-            &format!("default={peers}"),
-        ];
-        let arguments = arguments.map(str::to_owned).to_vec();
-        let mut etcd = Self {
-            program: Program::new(etcd, arguments, folder, "etcd"),
-            address,
-            data,
-        };
-        etcd.start_again().await?;
-        Ok(etcd)
-    }
-
-    async fn start_again(&mut self) -> Result<(), ArchiveError> {
-        self.program.start()?;
-        for _ in 0..600 {
-            self.program.check()?;
-            if self.ask("/v3/maintenance/status", &json!({})).await.is_ok() {
-                return Ok(());
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
-        Err(ArchiveError::Etcd("it did not become ready".into()))
-    }
-
-    async fn ask(&self, path: &str, body: &Value) -> Result<Value, ArchiveError> {
-        let body = Bytes::from(body.to_string());
-        let request = Request::post(path).body(Full::new(body));
-        let request = request.map_err(crate::http::HttpError::from)?;
-        let answer = send_plainly(&self.address, request).await?;
-        Ok(serde_json::from_slice(&answer.body().await?).unwrap_or_default())
-    }
-
-    /// Forgets what was before now.
-    async fn compact(&self) -> Result<(), ArchiveError> {
-        let status = self.ask("/v3/maintenance/status", &json!({})).await?;
-        let revision = &status["header"]["revision"];
-        let body = json!({"revision": revision, "physical": true});
-        let answer = self.ask("/v3/kv/compaction", &body).await?;
-        match answer["error"].as_str() {
-            None => Ok(()),
-            Some(error) => Err(ArchiveError::Etcd(error.to_owned())),
-        }
-    }
-}
-
-/// `tidings serve` over an etcd, followed.
-async fn over_etcd(tidings: &Path, etcd: &Path) -> Result<(Etcd, Stage), ArchiveError> {
+/// A source over an etcd, followed.
+async fn over_etcd(programs: &Programs) -> Result<Stage, ArchiveError> {
     let folder = tempfile::tempdir()?;
-    let etcd = Etcd::start(etcd, folder.path()).await?;
-    let url = format!("http://{}", etcd.address);
-    let source = Source::tidings(tidings, folder.path(), &["--etcd-servers", &url]).await?;
-    Ok((etcd, Stage::of(tidings, source, folder).await?))
+    let source = Source::over_etcd(programs, folder.path()).await?;
+    Stage::of(programs, source, folder).await
 }
 
 async fn compacted<W: Write>(
-    tidings: &Path,
-    etcd: &Path,
+    programs: &Programs,
     random: &mut fastrand::Rng,
     story: Story<'_, W>,
 ) -> Result<(), ArchiveError> {
-    let (etcd, mut stage) = over_etcd(tidings, etcd).await?;
+    let mut stage = over_etcd(programs).await?;
     let writers = Writers::start(&stage.source.client, PER_SECOND, random);
     let mut said = Said::default();
     look(&mut stage.archive, WELL, &mut said).await?;
     stage.archive.program.kill().await?;
     sleep(WELL).await;
-    etcd.compact().await?;
-    // It has some of what etcd forgot in its memory.
+    stage.source.etcd()?.compact().await?;
+    // It may have some of what etcd forgot in its memory.
     stage.source.program.kill().await?;
-    stage.source.start().await?;
+    stage.source.be_ready().await?;
     sleep(WELL).await;
-    stage.archive.start_again().await?;
+    stage.archive.be_ready(CLUSTER).await?;
     look(&mut stage.archive, WELL, &mut said).await?;
     let ledger = writers.end().await?;
     story.end(&mut stage.archive, &ledger, &said).await
 }
 
 async fn restored<W: Write>(
-    tidings: &Path,
-    etcd: &Path,
+    programs: &Programs,
     random: &mut fastrand::Rng,
     story: Story<'_, W>,
 ) -> Result<(), ArchiveError> {
-    let (mut etcd, mut stage) = over_etcd(tidings, etcd).await?;
+    let mut stage = over_etcd(programs).await?;
     let mut said = Said::default();
     let before = Writers::start(&stage.source.client, PER_SECOND, random);
     look(&mut stage.archive, WELL, &mut said).await?;
     let mut ledger = before.end().await?;
     // A backup of the stopped server is one that nothing was written beside.
+    let etcd = stage.source.etcd()?;
     etcd.program.kill().await?;
     let backup = etcd.data.with_extension("backup");
     copy_folder(&etcd.data, &backup);
-    etcd.start_again().await?;
+    stage.source.be_ready().await?;
     // What is written now is lost at the source, and kept here.
     let client = stage.source.client.clone();
     let lost = Writers::named("lost", &client, PER_SECOND, random);
     look(&mut stage.archive, WELL, &mut said).await?;
     let lost = lost.end().await?;
-    stage.archive.level(lost.latest()).await?;
+    stage.archive.level(CLUSTER, lost.latest()).await?;
     ledger.add(lost);
-    etcd.program.kill().await?;
     stage.source.program.kill().await?;
+    let etcd = stage.source.etcd()?;
+    etcd.program.kill().await?;
     std::fs::remove_dir_all(&etcd.data)?;
     copy_folder(&backup, &etcd.data);
-    etcd.start_again().await?;
-    stage.source.start().await?;
+    stage.source.be_ready().await?;
     // A source that has caught up with what it was is not known to have gone back.
-    stage.archive.level_in(1, 0).await?;
+    stage.archive.level_in(CLUSTER, 1, 0).await?;
     // The same resourceVersions come again, of other events.
     let after = Writers::named("again", &client, PER_SECOND, random);
     look(&mut stage.archive, WELL, &mut said).await?;

@@ -1,22 +1,26 @@
 //! The archive and its source are killed again and again, and their connections cut and held, while
 //! events are written. At the end every version that was acknowledged is in the archive, once.
+//!
+//! A collector beside it follows the same source through the same proxy, and is killed as often.
 
 use std::io::Write;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::archived;
+use super::archived::{self, CLUSTER, Coverage};
 use super::clock;
+use super::collector::Collector;
 use super::error::ArchiveError;
-use super::ledger::Verdict;
-use super::program::Program;
+use super::ledger::{Ledger, Verdict};
 use super::proxy::Proxy;
-use super::stage::{Source, Stage};
+use super::source::Source;
+use super::stage::{Archive, Followed, Stage};
 use super::writer::Writers;
 
 /// How much, and for how long.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) time: Duration,
     pub(super) per_second: u64,
@@ -24,6 +28,8 @@ pub(super) struct Plan {
     pub(super) source_kills: u32,
     /// Longest time that connections are held.
     pub(super) hold: Duration,
+    /// A collector to run beside the archive.
+    pub(super) collector: Option<PathBuf>,
 }
 
 /// How long the source stays away.
@@ -31,15 +37,20 @@ const AWAY_MAX: Duration = Duration::from_secs(5);
 /// Between two troubles of the connections, at most.
 const QUIET_MAX: Duration = Duration::from_secs(20);
 
-/// Times between kills that come to about this number in all.
+/// Times between kills: a number of them, by the end.
 struct Pauses {
-    mean: Duration,
+    end: Instant,
+    left: u32,
     random: fastrand::Rng,
 }
 
 impl Pauses {
-    async fn wait(&mut self) {
-        sleep(self.mean.mul_f64(0.1 + 1.8 * self.random.f64())).await;
+    /// How long until the next one; `None` if there is none.
+    fn next(&mut self) -> Option<Duration> {
+        let time = self.end.saturating_duration_since(clock::steady());
+        let mean = time.checked_div(self.left)?;
+        self.left -= 1;
+        Some(mean.mul_f64(0.1 + 1.8 * self.random.f64()))
     }
 }
 
@@ -56,16 +67,36 @@ pub(super) async fn run(
         mut archive,
         folder,
     } = stage;
+    let mut ledger = Ledger::default();
+    let mut collector = None;
+    if let Some(program) = &plan.collector {
+        let followed = Followed {
+            name: CLUSTER,
+            address: &proxy.address,
+            trusted: &source.certificate,
+            token: "admin-token",
+        };
+        let mut started = Collector::start(program, folder.path(), followed)?;
+        let probes = started.begun(&source.client, random).await?;
+        ledger.add(probes.ledger);
+        collector = Some(started);
+    }
+    let collected_since = clock::now();
     let writers = Writers::start(&source.client, plan.per_second, random);
     let begun = clock::steady();
     let mut pauses = |kills: u32| Pauses {
-        mean: plan.time / kills.max(1),
+        end: begun + plan.time,
+        left: kills,
         random: random.fork(),
     };
-    let (to_archive, to_source) = (pauses(plan.archive_kills), pauses(plan.source_kills));
+    let to_archive = pauses(plan.archive_kills);
+    let to_collector = pauses(plan.archive_kills);
+    let to_source = pauses(plan.source_kills);
+    let mut opened = Vec::new();
     let troubles = async {
         tokio::try_join!(
-            kill_archive(&mut archive.program, to_archive),
+            kill_archive(&mut archive, to_archive, &mut opened),
+            kill_collector(collector.as_mut(), to_collector),
             kill_source(&mut source, to_source),
             disturb(&proxy, plan.hold, random.fork())
         )
@@ -76,9 +107,12 @@ pub(super) async fn run(
         return Err(error);
     }
     proxy.hold(false);
-    source.program.be_started().await?;
-    archive.program.be_started().await?;
-    let ledger = writers.end().await?;
+    source.be_ready().await?;
+    archive.be_ready(CLUSTER).await?;
+    if let Some(collector) = &mut collector {
+        collector.program.be_started().await?;
+    }
+    ledger.add(writers.end().await?);
     let took = begun.elapsed();
     writeln!(
         out,
@@ -90,15 +124,22 @@ pub(super) async fn run(
         ledger.deletes,
         ledger.unsure.len() + ledger.unsure_names.len(),
         archive.program.kills,
-        source.program.kills,
+        source.kills(),
     )?;
+    opened.sort();
+    if let (Some(middle), Some(most)) = (opened.get(opened.len() / 2), opened.last()) {
+        let (middle, most) = (middle.as_secs_f64(), most.as_secs_f64());
+        writeln!(
+            out,
+            "after a kill it served the cluster within {middle:.1} s (median), {most:.1} s (most)"
+        )?;
+    }
     out.flush()?;
     let waited = clock::steady();
-    let coverage = archive.level(ledger.latest()).await?;
+    let coverage = archive.level(CLUSTER, ledger.latest()).await?;
     writeln!(out, "level after {:.1} s", waited.elapsed().as_secs_f64())?;
-    let kept = archived::versions(&archive.client).await?;
+    let kept = archived::versions(&archive.client, CLUSTER).await?;
     let verdict = ledger.judge(&kept, &coverage);
-    drop(folder);
     tell(&verdict, &coverage, out)?;
     if !coverage.gaps.is_empty() {
         writeln!(
@@ -106,13 +147,31 @@ pub(super) async fn run(
             "wrong: gaps are stated, though every watch could be resumed"
         )?;
     }
+    if let Some(mut collector) = collector {
+        collector.settle().await?;
+        let since = Coverage {
+            since: collected_since,
+            ..Coverage::default()
+        };
+        let collected = ledger.judge(&collector.versions()?, &since);
+        let kills = (archive.program.kills, collector.program.kills);
+        compare((&verdict, kills.0), (&collected, kills.1), out)?;
+        if collector.ends > 0 {
+            writeln!(
+                out,
+                "the collector ended by itself {} times",
+                collector.ends
+            )?;
+        }
+    }
+    drop(folder);
     Ok(verdict.is_right() && coverage.gaps.is_empty())
 }
 
-/// Prints what came of it.
+/// Prints the result.
 pub(super) fn tell(
     verdict: &Verdict,
-    coverage: &archived::Coverage,
+    coverage: &Coverage,
     out: &mut impl Write,
 ) -> std::io::Result<()> {
     writeln!(out, "{verdict}")?;
@@ -126,21 +185,73 @@ pub(super) fn tell(
     Ok(())
 }
 
-async fn kill_archive(archive: &mut Program, mut pauses: Pauses) -> Result<(), ArchiveError> {
-    loop {
-        pauses.wait().await;
-        archive.kill().await?;
-        archive.start()?;
+/// Both, with how often each was killed.
+fn compare(
+    archive: (&Verdict, u64),
+    collector: (&Verdict, u64),
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    writeln!(out, "\n| | killed | versions | kept once | lost | twice |")?;
+    writeln!(out, "|---|---:|---:|---:|---:|---:|")?;
+    for (name, (verdict, kills)) in [
+        ("`tidings archive`", archive),
+        ("OpenTelemetry collector", collector),
+    ] {
+        let written = verdict.written - verdict.before;
+        let (once, lost, twice) = (verdict.once, verdict.missing, verdict.doubled);
+        writeln!(
+            out,
+            "| {name} | {kills} | {written} | {once} | {lost} | {twice} |"
+        )?;
     }
+    writeln!(out)
+}
+
+/// Every second time or so it is left alone until it serves again, however long it needs: what is
+/// killed before that each time never gets further.
+async fn kill_archive(
+    archive: &mut Archive,
+    mut pauses: Pauses,
+    opened: &mut Vec<Duration>,
+) -> Result<(), ArchiveError> {
+    while let Some(pause) = pauses.next() {
+        sleep(pause).await;
+        archive.program.kill().await?;
+        archive.program.start()?;
+        if pauses.random.bool() {
+            let started = clock::steady();
+            archive.be_ready(CLUSTER).await?;
+            opened.push(started.elapsed());
+        }
+    }
+    std::future::pending().await
+}
+
+async fn kill_collector(
+    collector: Option<&mut Collector>,
+    mut pauses: Pauses,
+) -> Result<(), ArchiveError> {
+    if let Some(collector) = collector {
+        while let Some(pause) = pauses.next() {
+            collector.look_after(pause).await?;
+            collector.program.kill().await?;
+            collector.program.start()?;
+        }
+        loop {
+            collector.look_after(QUIET_MAX).await?;
+        }
+    }
+    std::future::pending().await
 }
 
 async fn kill_source(source: &mut Source, mut pauses: Pauses) -> Result<(), ArchiveError> {
-    loop {
-        pauses.wait().await;
-        source.program.kill().await?;
+    while let Some(pause) = pauses.next() {
+        sleep(pause).await;
+        source.kill(&mut pauses.random).await?;
         sleep(AWAY_MAX.mul_f64(pauses.random.f64())).await;
-        source.start().await?;
+        source.be_ready().await?;
     }
+    std::future::pending().await
 }
 
 /// Cuts connections, or holds them for a while.

@@ -100,7 +100,7 @@ impl Ledger {
 /// Examples of what is wrong.
 const EXAMPLES: usize = 5;
 
-/// What came of a comparison.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) written: usize,

@@ -5,12 +5,17 @@
 mod archived;
 mod caller;
 mod clock;
+mod collector;
 mod error;
+mod etcd;
 mod faults;
+mod footprint;
 mod kills;
 mod ledger;
 mod program;
 mod proxy;
+mod soak;
+mod source;
 mod stage;
 mod writer;
 
@@ -20,7 +25,15 @@ use std::time::Duration;
 
 use error::ArchiveError;
 use kills::Plan;
+use source::Programs;
 use stage::Stage;
+
+/// What is followed.
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+enum SourceKind {
+    Tidings,
+    KubeApiserver,
+}
 
 /// What to judge.
 #[derive(Debug, clap::Args)]
@@ -28,10 +41,13 @@ pub(crate) struct Args {
     /// The tidings to judge.
     #[arg(long, value_name = "PROGRAM")]
     tidings: PathBuf,
+    /// What is followed.
+    #[arg(long, value_enum, default_value_t = SourceKind::Tidings)]
+    source: SourceKind,
     /// How long events are written, in seconds.
     #[arg(long, default_value_t = 1800)]
     seconds: u64,
-    /// Events written per second.
+    /// Events written per second, to all sources.
     #[arg(long, default_value_t = 200)]
     per_second: u64,
     /// How often the archive is killed.
@@ -43,10 +59,23 @@ pub(crate) struct Args {
     /// Longest time that connections are held, in seconds.
     #[arg(long, default_value_t = 70)]
     hold: u64,
+    /// A collector to run beside the archive and to kill as often.
+    #[arg(long, env = "OTEL_COLLECTOR", value_name = "PROGRAM")]
+    collector: Option<PathBuf>,
     /// One trouble at a time instead: what the archive says of it, and its gaps.
     #[arg(long)]
     faults: bool,
-    /// The etcd of some of these troubles.
+    /// No trouble instead, but this many sources: memory, and how far each is followed.
+    #[arg(long, value_name = "SOURCES", conflicts_with = "faults")]
+    soak: Option<usize>,
+    /// No trouble instead, but memory and processor time, with these numbers of events that live
+    /// at the source.
+    #[arg(long, value_name = "EVENTS", value_delimiter = ',', conflicts_with_all = ["faults", "soak"])]
+    footprint: Vec<u64>,
+    /// The kube-apiserver to follow.
+    #[arg(long, env = "KUBE_APISERVER", value_name = "PROGRAM")]
+    kube_apiserver: Option<PathBuf>,
+    /// The etcd of some of these troubles, and of kube-apiserver.
     #[arg(long, env = "ETCD", value_name = "PROGRAM")]
     etcd: Option<PathBuf>,
     /// Only troubles with this in their name.
@@ -63,17 +92,45 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Archi
     writeln!(out, "seed {seed}")?;
     out.flush()?;
     let mut random = fastrand::Rng::with_seed(seed);
+    let mut programs = Programs {
+        tidings: args.tidings.clone(),
+        etcd: args.etcd.clone(),
+        kube_apiserver: None,
+    };
+    if args.source == SourceKind::KubeApiserver {
+        let program = args.kube_apiserver.clone();
+        programs.kube_apiserver = Some(program.ok_or(ArchiveError::NoKubeApiserver)?);
+    }
     if args.faults {
-        let (etcd, only) = (args.etcd.as_deref(), args.only.as_deref());
-        return faults::run(&args.tidings, etcd, only, &mut random, out).await;
+        return faults::run(&programs, args.only.as_deref(), &mut random, out).await;
+    }
+    let time = Duration::from_secs(args.seconds);
+    if let Some(sources) = args.soak {
+        let plan = soak::Plan {
+            time,
+            sources,
+            per_second: args.per_second,
+        };
+        return soak::run(&programs, &plan, &mut random, out).await;
+    }
+    if !args.footprint.is_empty() {
+        let plan = footprint::Plan {
+            live: args.footprint.clone(),
+            per_second: args.per_second,
+            time,
+            collector: args.collector.clone(),
+        };
+        footprint::run(&programs, &plan, &mut random, out).await?;
+        return Ok(true);
     }
     let plan = Plan {
-        time: Duration::from_secs(args.seconds),
+        time,
         per_second: args.per_second,
         archive_kills: args.kills,
         source_kills: args.source_kills,
         hold: Duration::from_secs(args.hold),
+        collector: args.collector.clone(),
     };
-    let stage = Stage::tidings(&args.tidings, &[]).await?;
+    let stage = Stage::start(&programs, &[]).await?;
     kills::run(stage, plan, &mut random, out).await
 }

@@ -18,6 +18,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 pub(super) struct Program {
     file: PathBuf,
     arguments: Vec<String>,
+    environment: Vec<(&'static str, PathBuf)>,
     folder: PathBuf,
     log: PathBuf,
     child: Option<Child>,
@@ -33,12 +34,19 @@ impl Program {
             // It runs in a folder of its own.
             file: std::path::absolute(file).unwrap_or_else(|_| file.to_owned()),
             arguments,
+            environment: Vec::new(),
             folder: folder.to_owned(),
             log: folder.join(format!("{name}.log")),
             child: None,
             is_dying: false,
             kills: 0,
         }
+    }
+
+    /// With a file that it is told of in this variable.
+    pub(super) fn with(mut self, variable: &'static str, file: &Path) -> Self {
+        self.environment.push((variable, file.to_owned()));
+        self
     }
 
     fn log(&self) -> std::io::Result<File> {
@@ -48,6 +56,7 @@ impl Program {
     pub(super) fn start(&mut self) -> Result<(), ArchiveError> {
         let child = Command::new(&self.file)
             .args(&self.arguments)
+            .envs(self.environment.iter().cloned())
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -1,5 +1,6 @@
 //! A source, the archive that follows it, and the proxy between them.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,56 +13,44 @@ use super::clock;
 use super::error::ArchiveError;
 use super::program::Program;
 use super::proxy::Proxy;
+use super::source::{Programs, Source};
 use crate::http::Client;
-
-/// Who is let in, everywhere.
-const TOKENS: &str = "admin-token,admin,1,\"system:masters\"\nfollower-token,follower,2\n";
+use crate::servers::TOKENS;
 
 /// The archive is level by then.
 const LEVEL: Duration = Duration::from_secs(240);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
-/// A server whose events are followed.
-pub(super) struct Source {
-    pub(super) program: Program,
-    pub(super) client: Client,
-    pub(super) address: String,
-    pub(super) certificate: PathBuf,
+/// What is followed.
+pub(super) struct Followed<'a> {
+    pub(super) name: &'a str,
+    pub(super) address: &'a str,
+    pub(super) trusted: &'a Path,
+    /// Of who follows.
+    pub(super) token: &'a str,
 }
 
-impl Source {
-    /// `tidings serve` in a folder, with further arguments.
-    pub(super) async fn tidings(
-        tidings: &Path,
-        folder: &Path,
-        more: &[&str],
-    ) -> Result<Self, ArchiveError> {
-        let (port, data) = (free_port().to_string(), folder.join("data"));
-        let tokens = folder.join("tokens.csv");
-        std::fs::write(&tokens, TOKENS)?;
-        let (data_flag, tokens) = (data.to_string_lossy(), tokens.to_string_lossy());
-        let own = ["serve", "--secure-port", &port, "--data-dir", &data_flag];
-        let own = own.into_iter().chain(["--token-auth-file", &tokens]);
-        let arguments = own.chain(more.iter().copied()).map(str::to_owned);
-        let mut program = Program::new(tidings, arguments.collect(), folder, "source");
-        program.start()?;
-        let address = format!("127.0.0.1:{port}");
-        let certificate = data.join("pki/ca.crt");
-        Ok(Self {
-            client: program.ready(&address, &certificate).await?,
-            program,
-            address,
-            certificate,
-        })
-    }
-
-    /// Starts it again, and waits until it is ready.
-    pub(super) async fn start(&mut self) -> Result<(), ArchiveError> {
-        self.program.start()?;
-        self.program
-            .ready(&self.address, &self.certificate)
-            .await
-            .map(drop)
+impl Followed<'_> {
+    /// Of several, the first is the current context.
+    pub(super) fn kubeconfig(followed: &[Self]) -> String {
+        let first = followed.first().map_or("", |it| it.name);
+        let mut text = format!("apiVersion: v1\nkind: Config\ncurrent-context: {first}\n");
+        let mut list = |title: &str, item: &dyn Fn(&Self) -> String| {
+            text.push_str(title);
+            for one in followed {
+                // A String takes whatever is written.
+                let _ = writeln!(text, "- {{name: {}, {}}}", one.name, item(one));
+            }
+        };
+        list("contexts:\n", &|one| {
+            format!("context: {{cluster: {0}, user: {0}}}", one.name)
+        });
+        list("users:\n", &|one| format!("user: {{token: {}}}", one.token));
+        list("clusters:\n", &|one| {
+            let (address, trusted) = (one.address, one.trusted.display());
+            format!("cluster: {{server: 'https://{address}', certificate-authority: '{trusted}'}}")
+        });
+        text
     }
 }
 
@@ -75,30 +64,18 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Follows what is behind an address, as who has the token.
     pub(super) async fn start(
         tidings: &Path,
         folder: &Path,
-        address: &str,
-        trusted: &Path,
-        token: &str,
+        followed: &[Followed<'_>],
     ) -> Result<Self, ArchiveError> {
-        let kubeconfig = folder.join("source.yaml");
-        let text = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: source\n\
-             contexts: [{{name: source, context: {{cluster: source, user: follower}}}}]\n\
-             users: [{{name: follower, user: {{token: {token}}}}}]\n\
-             clusters:\n- name: source\n  cluster: {{server: 'https://{address}', certificate-authority: '{}'}}\n",
-            trusted.display(),
-        );
-        std::fs::write(&kubeconfig, text)?;
+        let kubeconfig = folder.join("sources.yaml");
+        std::fs::write(&kubeconfig, Followed::kubeconfig(followed))?;
         let tokens = folder.join("archive-tokens.csv");
         std::fs::write(&tokens, TOKENS)?;
         let (port, data) = (free_port().to_string(), folder.join("archive"));
-        let arguments = [
+        let own = [
             "archive",
-            "--name",
-            CLUSTER,
             "--secure-port",
             &port,
             "--data-dir",
@@ -108,59 +85,73 @@ impl Archive {
             "--token-auth-file",
             &tokens.to_string_lossy(),
         ];
-        let arguments = arguments.map(str::to_owned).to_vec();
-        let mut program = Program::new(tidings, arguments, folder, "archive");
+        let contexts = followed.iter().flat_map(|one| ["--context", one.name]);
+        let arguments = own.into_iter().chain(contexts).map(str::to_owned);
+        let mut program = Program::new(tidings, arguments.collect(), folder, "archive");
         program.start()?;
         let address = format!("127.0.0.1:{port}");
         let certificate = data.join("pki/ca.crt");
         let client = program.ready(&address, &certificate).await?;
-        Ok(Self {
+        let mut archive = Self {
             program,
             caller: Caller::new(&client),
             client,
             address,
             certificate,
-        })
+        };
+        // A cluster is served a little later than the archive itself.
+        for one in followed {
+            archive.level(one.name, 0).await?;
+        }
+        Ok(archive)
     }
 
-    /// Starts it again, and waits until it is ready.
-    pub(super) async fn start_again(&mut self) -> Result<(), ArchiveError> {
-        self.program.start()?;
+    /// Starts it if it does not run, and waits until it serves a cluster.
+    pub(super) async fn be_ready(&mut self, cluster: &str) -> Result<(), ArchiveError> {
+        self.program.be_started().await?;
         let (address, certificate) = (&self.address, &self.certificate);
-        self.program.ready(address, certificate).await.map(drop)
+        self.program.ready(address, certificate).await?;
+        self.until(cluster, 0, |_| true).await.map(drop)
     }
 
-    pub(super) async fn coverage(&mut self) -> Result<Coverage, ArchiveError> {
-        archived::coverage(&mut self.caller).await
+    /// Waits until it has followed a cluster up to a version.
+    pub(super) async fn level(
+        &mut self,
+        cluster: &str,
+        version: u64,
+    ) -> Result<Coverage, ArchiveError> {
+        self.level_in(cluster, 0, version).await
     }
 
-    /// Waits until it has followed the source up to a version.
-    pub(super) async fn level(&mut self, version: u64) -> Result<Coverage, ArchiveError> {
-        self.level_in(0, version).await
-    }
-
-    /// The same after the source went back so often.
+    /// The same after the cluster went back so often.
     pub(super) async fn level_in(
         &mut self,
+        cluster: &str,
         epoch: u64,
         version: u64,
+    ) -> Result<Coverage, ArchiveError> {
+        let is_level = |coverage: &Coverage| {
+            coverage.epoch >= epoch && coverage.version.is_some_and(|at| at >= version)
+        };
+        self.until(cluster, version, is_level).await
+    }
+
+    async fn until(
+        &mut self,
+        cluster: &str,
+        wanted: u64,
+        is_so: impl Fn(&Coverage) -> bool,
     ) -> Result<Coverage, ArchiveError> {
         let until = clock::steady() + LEVEL;
         loop {
             // It may have begun to answer just now.
-            let coverage = self.coverage().await;
-            match coverage {
-                Ok(coverage)
-                    if coverage.epoch >= epoch
-                        && coverage.version.is_some_and(|at| at >= version) =>
-                {
-                    return Ok(coverage);
-                }
+            match archived::coverage(&mut self.caller, cluster).await {
+                Ok(coverage) if is_so(&coverage) => return Ok(coverage),
                 _ if clock::steady() < until => {}
                 Ok(coverage) => {
                     return Err(ArchiveError::NotLevel {
                         at: coverage.version.unwrap_or_default(),
-                        wanted: version,
+                        wanted,
                     });
                 }
                 Err(error) => return Err(error),
@@ -180,38 +171,39 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// With `tidings serve` for a source.
-    pub(super) async fn tidings(tidings: &Path, more: &[&str]) -> Result<Self, ArchiveError> {
+    /// With a source of the kind asked for.
+    pub(super) async fn start(programs: &Programs, more: &[&str]) -> Result<Self, ArchiveError> {
         let folder = tempfile::tempdir()?;
-        let source = Source::tidings(tidings, folder.path(), more).await?;
-        Self::of(tidings, source, folder).await
+        let source = Source::start_of(programs, folder.path(), more).await?;
+        Self::of(programs, source, folder).await
     }
 
     pub(super) async fn of(
-        tidings: &Path,
+        programs: &Programs,
         source: Source,
         folder: TempDir,
     ) -> Result<Self, ArchiveError> {
-        Self::with(tidings, source, folder, "admin-token").await
+        Self::with(programs, source, folder, "admin-token").await
     }
 
     /// With a token of the source for the archive.
     pub(super) async fn with(
-        tidings: &Path,
+        programs: &Programs,
         source: Source,
         folder: TempDir,
         token: &str,
     ) -> Result<Self, ArchiveError> {
         let proxy = Proxy::start(&source.address).await?;
-        let place = folder.path();
-        let archive = Archive::start(tidings, place, &proxy.address, &source.certificate, token);
-        let mut archive = archive.await?;
-        // The cluster is served a little later than the archive itself.
-        archive.level(0).await?;
+        let followed = Followed {
+            name: CLUSTER,
+            address: &proxy.address,
+            trusted: &source.certificate,
+            token,
+        };
         Ok(Self {
+            archive: Archive::start(&programs.tidings, folder.path(), &[followed]).await?,
             source,
             proxy,
-            archive,
             folder,
         })
     }

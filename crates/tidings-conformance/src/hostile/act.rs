@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use http::header::CONNECTION;
 use http::{HeaderMap, StatusCode};
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::process::Process;
 use super::script::{Act, Ask, Script};
 use crate::http::{Client, Connection, HttpError};
+use crate::process::Process;
 use crate::servers::ApiServer;
 
 /// Whose requests cost something.
@@ -27,6 +28,8 @@ const UNREST_MAX: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(2);
 /// Bytes that the server has not taken by then it never will.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// An archive that is not level with its source by then never will be.
+const LEVEL: Duration = Duration::from_secs(60);
 /// After this nothing more is answered.
 const SILENCE: Duration = Duration::from_millis(300);
 
@@ -44,11 +47,15 @@ pub(crate) enum ActError {
     Ended(#[from] tokio::task::JoinError),
     #[error("no connection: {0}")]
     Connect(HttpError),
-    #[error("a request of the table is none: {0}")]
+    #[error("a request of the table is not valid: {0}")]
     Request(#[from] http::Error),
+    #[error("the archive: {0}")]
+    Archive(HttpError),
+    #[error("the archive is not level with its source within {} s", LEVEL.as_secs())]
+    Behind,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Clone)]
 pub(super) struct Outcome {
     /// The last answer's code, or what was in its place.
@@ -85,15 +92,24 @@ impl Outcome {
     }
 }
 
-/// Carries a script out on a server at rest, with or without neighbours that continue to ask.
+/// Carries a script out on a server at rest, with or without neighbours that continue to ask. If it
+/// follows a source, what is sent first is sent there.
 pub(super) async fn carry_out(
     server: &ApiServer,
+    source: Option<&ApiServer>,
     process: &Process,
     script: &Script,
     with_neighbours: bool,
 ) -> Result<Outcome, ActError> {
     let mut seen = Seen::default();
-    exchange(&server.client, &script.before, &mut seen).await?;
+    let first = source.unwrap_or(server);
+    exchange(&first.client, &script.before, &mut seen).await?;
+    if let Some(source) = source {
+        let level = level(&source.client, &server.client);
+        timeout(LEVEL, level)
+            .await
+            .map_err(|_| ActError::Behind)??;
+    }
     let unprepared = seen.error > 0 || seen.unanswered.is_some();
     if !unprepared {
         seen = Seen::default();
@@ -251,6 +267,28 @@ fn headers_length(headers: &HeaderMap) -> u64 {
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len());
     lengths.sum::<usize>() as u64
+}
+
+/// Waits until an archive has all of its source.
+async fn level(source: &Client, archive: &Client) -> Result<(), ActError> {
+    let listed = told(source, "/api/v1/events?limit=1").await?;
+    let version = &listed["metadata"]["resourceVersion"];
+    let number = |version: &Value| version.as_str().and_then(|text| text.parse::<u64>().ok());
+    loop {
+        let coverage = told(archive, "/coverage").await?;
+        if number(&coverage["followed"][0]["resourceVersion"]) >= number(version) {
+            return Ok(());
+        }
+        sleep(REST.0).await;
+    }
+}
+
+/// The JSON at a path.
+async fn told(client: &Client, path: &str) -> Result<Value, ActError> {
+    let request = Ask::get(path).request(TOKEN)?;
+    let told = async { client.send(request).await?.body().await };
+    let body = told.await.map_err(ActError::Archive)?;
+    Ok(serde_json::from_slice(&body).unwrap_or_default())
 }
 
 /// Waits until nothing is left to do.

@@ -27,6 +27,8 @@ pub(super) struct Kind {
     pub(super) answer_max: u64,
     /// Whether each round has a server of its own: what other rounds wrote would count.
     pub(super) alone: bool,
+    /// Whether it is sent to an archive; what is sent first goes to the server it follows.
+    pub(super) archive: bool,
 }
 
 const MIB: u64 = 1 << 20;
@@ -44,6 +46,7 @@ const fn kind(name: &'static str, largest: usize, make: fn(usize, &str) -> Scrip
         growth_max: 6.0,
         answer_max: ANSWER_MAX,
         alone: false,
+        archive: false,
     }
 }
 
@@ -66,6 +69,7 @@ pub(super) const KINDS: &[&[Kind]] = &[
     APPLIED,
     OTHER,
     STORED,
+    ARCHIVED,
     CONNECTIONS,
 ];
 
@@ -766,6 +770,58 @@ const STORED: &[Kind] = &[
         Script::from(vec![Ask::list(ns, "limit=1"); n]).after(few(ns, n))
     }),
 ];
+
+/// What is sent to an archive.
+const fn archived(name: &'static str, largest: usize, make: fn(usize, &str) -> Script) -> Kind {
+    Kind {
+        archive: true,
+        ..kind(name, largest, make)
+    }
+}
+
+const ARCHIVED: &[Kind] = &[
+    archived("archive: a cluster with a long name", 60_000, |n, _| {
+        Ask::get(format!("/clusters/{}/api", "a".repeat(n))).into()
+    }),
+    archived("archive: segments of a cluster's path", 30_000, |n, _| {
+        Ask::get(format!("/clusters/{}", "/..".repeat(n / 2))).into()
+    }),
+    archived(
+        "archive: the place of a page of versions",
+        60_000,
+        |n, ns| {
+            let target = format!("{}/versions?continue={}", one(ns), "QUFB".repeat(n / 4));
+            Script::from(Ask::get(target)).after_event(ns)
+        },
+    ),
+    archived("archive: versions of an event", 800, |n, ns| {
+        let versions = Ask::get(format!("{}/versions", one(ns)));
+        Script::from(versions).after_event(ns).after(changed(ns, n))
+    }),
+    Kind {
+        parts: &[16, 4, 1],
+        ..archived("archive: versions of a large event", 80, |n, ns| {
+            let message = format!(",\"message\":\"{}\"", "m".repeat(600_000));
+            let versions = Ask::get(format!("{}/versions", one(ns)));
+            let large = [Ask::event(ns, "", &message)];
+            Script::from(versions).after(large).after(changed(ns, n))
+        })
+    },
+    archived(
+        "archive: deletion of an event of many versions",
+        800,
+        |n, ns| {
+            let delete = Ask::new(Method::DELETE, one(ns));
+            Script::from(delete).after_event(ns).after(changed(ns, n))
+        },
+    ),
+];
+
+/// An event that is there is changed so often.
+fn changed(namespace: &str, times: usize) -> impl Iterator<Item = Ask> {
+    let namespace = namespace.to_owned();
+    (1..=times).map(move |count| Ask::patch(&namespace, MERGE, format!("{{\"count\":{count}}}")))
+}
 
 const CONNECTIONS: &[Kind] = &[
     kind("tokens of nobody", 400, |n, ns| {

@@ -3,14 +3,14 @@
 //!
 //! Each kind of input is sent in sizes that grow four-fold up to what the server's limits let in.
 //! The server is a process of its own, new for each kind, or for each round where what earlier ones
-//! wrote would count. What it spends is read from the system, so other work on the machine counts
+//! wrote would count. Some kinds are for an archive: what they need is written to a server that it
+//! follows. What it spends is read from the system, so other work on the machine counts
 //! little. Bytes that are no requests are handed over whole, so that no client pauses between them.
 //! Of several rounds the least time counts, and the most memory.
 
 mod act;
 mod frames;
 mod kinds;
-mod process;
 mod script;
 
 use std::io::Write;
@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use act::{ActError, Outcome, carry_out};
 use kinds::{KINDS, Kind};
-use process::Process;
 use script::Script;
 
+use crate::process::Process;
 use crate::servers::{ApiServer, StartError};
 
 /// From one size to the next.
@@ -29,7 +29,7 @@ const STEP: usize = 4;
 /// The longest answer that is an error, with its headers.
 const ERROR_MAX: u64 = 64 * 1024;
 /// Memory beyond what the server had before: fifty times the longest body, and a little. A list of
-/// empty objects comes to that.
+/// empty objects takes that much.
 const MEMORY_MAX: u64 = 160 << 20;
 
 /// Why nothing could be judged.
@@ -164,7 +164,14 @@ async fn judge(
 struct Servers<'a> {
     tidings: &'a Path,
     kind: &'a Kind,
-    running: Option<(ApiServer, Process)>,
+    running: Option<Running>,
+}
+
+/// A server, its process, and if it is an archive the server it follows.
+struct Running {
+    server: ApiServer,
+    process: Process,
+    source: Option<ApiServer>,
 }
 
 impl<'a> Servers<'a> {
@@ -187,14 +194,24 @@ impl<'a> Servers<'a> {
             self.running = None;
         }
         if self.running.is_none() {
-            let server = ApiServer::start_tidings(self.tidings, &[]).await?;
+            let mut server = ApiServer::start_tidings(self.tidings, &[]).await?;
+            let mut source = None;
+            if self.kind.archive {
+                let archive = ApiServer::start_archive(self.tidings, &server).await?;
+                source = Some(std::mem::replace(&mut server, archive));
+            }
             let process = Process::new(server.process().ok_or(HostileError::Ended)?);
-            self.running = Some((server, process));
+            self.running = Some(Running {
+                server,
+                process,
+                source,
+            });
         }
-        let Some((server, process)) = &self.running else {
+        let Some(running) = &self.running else {
             return Err(HostileError::Ended);
         };
-        let outcome = carry_out(server, process, script, with_neighbours).await;
+        let (server, source) = (&running.server, running.source.as_ref());
+        let outcome = carry_out(server, source, &running.process, script, with_neighbours).await;
         outcome.map_err(|source| HostileError::Act {
             kind: self.kind.name,
             source,
@@ -340,6 +357,7 @@ mod tests {
         make: |_, _| act_of_none(),
         answer_max: 100,
         alone: false,
+        archive: false,
     };
 
     fn act_of_none() -> Script {

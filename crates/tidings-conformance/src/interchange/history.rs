@@ -1,4 +1,4 @@
-//! Many events, and what became of them: lists, watches, leases, compaction.
+//! Many events, and their outcome: lists, watches, leases, compaction.
 
 use std::time::Duration;
 

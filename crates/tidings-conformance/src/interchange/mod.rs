@@ -21,7 +21,7 @@ pub(crate) use self::world::Args;
 use self::world::{World, start_tidings};
 use crate::servers::{ApiServer, Etcd};
 
-/// Runs every part and writes what came of it to `out`; whether nothing was wrong.
+/// Runs every part and writes the result to `out`; whether nothing was wrong.
 pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, InterchangeError> {
     let etcd = Etcd::start(&args.etcd)?;
     let kube = ApiServer::start_kube(

@@ -1,5 +1,5 @@
-//! Events that differ in nothing but their message: from the tenth on they are combined into one.
-//! client-go's `EventAggregator`.
+//! Similar events, which differ only in their message: from the tenth on they are combined into
+//! one. client-go's `EventAggregator`.
 //!
 //! A group takes members until it has one less than are combined; then it is full, and every event
 //! that is not one of its members is combined. A repeated member continues to be counted by
@@ -21,16 +21,16 @@ struct Group {
 }
 
 struct Member {
-    /// What tells it apart.
+    /// The text that identifies it.
     text: Box<str>,
-    /// How often client-go has dropped one of the group's members, perhaps this one, since this was
-    /// last known to be one.
+    /// How often client-go has dropped a random member of the group, perhaps this one, since this
+    /// member was last added.
     drops: u32,
 }
 
 pub(super) struct Aggregator {
     groups: Cache<Group>,
-    /// How many members make a group full.
+    /// The number of members of a full group.
     room: usize,
     interval_nanos: i64,
     /// Only for client-go's rules: how many drops a member stays for.
@@ -105,7 +105,7 @@ impl Group {
             }
             Err(place) => {
                 if let Some(drops_max) = drops_max {
-                    // client-go adds it all the same, and then drops one of all at random.
+                    // client-go adds it anyway, and then drops one of all at random.
                     self.insert(place, text);
                     self.members.retain_mut(|member| {
                         member.drops += 1;

@@ -22,8 +22,8 @@ struct Counted {
     first: Event,
     first_timestamp: Option<Timestamp>,
     count: i32,
-    /// How many occurrences were handed out and not lost: if any, the API server has it or is about
-    /// to.
+    /// Occurrences that were handed out and not lost: if any, the API server has the event or will
+    /// have it.
     handed: u64,
     /// Whether a repeat came with other annotations or labels than the first.
     metadata_changed: bool,

@@ -1,12 +1,12 @@
-//! Which events are written, and as what: similar ones are combined, repeats counted, floods
-//! filtered. client-go's `EventCorrelator` (`tools/record/events_cache.go`).
+//! Correlation: similar events are combined, repeats are counted, floods are filtered. client-go's
+//! `EventCorrelator` (`tools/record/events_cache.go`).
 //!
 //! ```text
 //!   event ─▶ aggregate ─▶ spam filter ─▶ count ─▶ Create | Patch | filtered
 //! ```
 //!
-//! Everything is decided from the arguments: no clock is read and nothing is random, so the same
-//! calls give the same answers. A filtered event is counted all the same.
+//! Decisions depend only on the arguments, not on a clock or randomness, so the same calls give the
+//! same results. A filtered event is counted, too.
 
 mod aggregate;
 mod count;
@@ -38,7 +38,7 @@ use crate::key::{Key, Keys, Projection};
 use crate::name::client_go_combined_name;
 use crate::{Event, NameStamps, Now};
 
-/// What a correlator makes of an event.
+/// The result of correlation.
 #[derive(Clone, Debug)]
 pub enum Correlated {
     /// Its budget is used up: it was counted, but is not to be written.
@@ -128,7 +128,7 @@ impl Correlator {
         })
     }
 
-    /// What is to be written for `event`, handled at `now`. client-go's `EventCorrelate`.
+    /// Correlates `event` at `now`. client-go's `EventCorrelate`.
     ///
     /// For every [`Correlated::Write`], [`Correlator::acknowledged`] or [`Correlator::lost`] is to
     /// be called once, when it is done with. Until it is lost, what was handed out counts as
@@ -170,7 +170,7 @@ impl Correlator {
         }
     }
 
-    /// How the caches do.
+    /// Statistics of the caches.
     pub fn stats(&self) -> CorrelatorStats {
         CorrelatorStats {
             aggregate: self.aggregator.stats(),
@@ -241,7 +241,7 @@ impl Correlator {
     }
 }
 
-/// How a correlator's caches do.
+/// Statistics of a correlator's caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CorrelatorStats {

@@ -1,4 +1,4 @@
-//! An event after correlation: what is to be written to the API server, and how.
+//! An event after correlation, as it is to be written to the API server.
 //!
 //! Invariant: an occurrence never changes. Its wire forms are made on request, from the
 //! shared events it points to.
@@ -23,16 +23,15 @@ use crate::{Event, EventApi, EventContext, recorded};
 pub enum OccurrenceKind {
     /// A new event: `POST`, [`Occurrence::create_body`].
     Create,
-    /// One more of an event that was written before: `PATCH`, [`Occurrence::patch_body`].
+    /// A repeat of an event that was written before: `PATCH`, [`Occurrence::patch_body`].
     Patch,
 }
 
-/// An event as a correlator wants it written. client-go's `EventCorrelateResult`. Cloning it copies
-/// pointers.
+/// The result of correlation: client-go's `EventCorrelateResult`. Cloning it copies pointers.
 #[derive(Clone)]
 pub struct Occurrence {
     pub(super) key: CountKey,
-    /// The event as it happened, or the one it was combined into.
+    /// The recorded event, or the one it was combined into.
     pub(super) event: Event,
     /// The first of its kind: the stored event has its name.
     pub(super) first: Event,
@@ -41,20 +40,20 @@ pub struct Occurrence {
     pub(super) kind: OccurrenceKind,
     pub(super) aggregate: bool,
     pub(super) patch: PatchForm,
-    /// Of a series: when it was last seen.
+    /// For a series: when it was last seen.
     pub(super) series: Option<Timestamp>,
-    /// How many events this write settles.
+    /// The number of events that this write settles.
     pub(super) events: u64,
-    /// Of the event that made it to be written.
+    /// The context of the event that caused the write.
     pub(super) context: Option<Arc<dyn EventContext>>,
 }
 
-/// What a patch of an occurrence has in it.
+/// The content of an occurrence's patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PatchForm {
-    /// Nothing: there was no earlier one to be patched.
+    /// Nothing: there is no earlier event to patch.
     Nothing,
-    /// What client-go's has.
+    /// The content of client-go's patch.
     ClientGo,
     /// Count, last timestamp and message.
     Count,
@@ -69,7 +68,7 @@ pub(crate) enum PatchForm {
 type Metadata<'a> = Option<&'a BTreeMap<String, String>>;
 
 impl Occurrence {
-    /// Which stored event this writes to.
+    /// The stored event that this writes to.
     pub fn key(&self) -> &CountKey {
         &self.key
     }
@@ -79,8 +78,8 @@ impl Occurrence {
         self.kind
     }
 
-    /// The same occurrence, to be created whatever it was before: what is done when the event to
-    /// patch is gone (expired or deleted), or when its creation was not sent yet.
+    /// The same occurrence as a create: for an event that cannot be patched, because it has
+    /// expired, was deleted, or was never created.
     #[must_use]
     pub fn as_create(&self) -> Self {
         Self {
@@ -89,7 +88,7 @@ impl Occurrence {
         }
     }
 
-    /// The event as it happened, or the event it was combined into.
+    /// The recorded event, or the event it was combined into.
     pub fn event(&self) -> &Event {
         &self.event
     }
@@ -104,14 +103,14 @@ impl Occurrence {
         self.event.namespace()
     }
 
-    /// How often it was seen, this time included. Stops at `i32::MAX`; with
+    /// The number of times it was seen, this time included. Stops at `i32::MAX`; with
     /// [`CorrelatorOptions::client_go`](super::CorrelatorOptions::client_go) it continues at
     /// `i32::MIN`, as client-go's does.
     pub fn count(&self) -> i32 {
         self.count
     }
 
-    /// Answers for the events of `earlier`, too: they are lost if this is.
+    /// Takes over the events of `earlier`, which are lost if this one is.
     pub(crate) fn absorb(&mut self, earlier: &mut Self) {
         self.events += std::mem::take(&mut earlier.events);
         absorb(&mut self.context, earlier.context.as_ref());
@@ -130,7 +129,7 @@ impl Occurrence {
         }
     }
 
-    /// Through which API group it is to be written.
+    /// The API group through which it is to be written.
     pub fn api(&self) -> EventApi {
         match self.series {
             Some(_) => EventApi::Events,
@@ -138,9 +137,8 @@ impl Occurrence {
         }
     }
 
-    /// How many recorded events are settled with this write: its own, those of its series that no
-    /// write before it settled, and those whose writes gave way to this one. 0 of a write that gave
-    /// way itself.
+    /// The number of recorded events that this write settles: its own, those of its series that no
+    /// earlier write settled, and those whose writes it replaces. 0 for a write that was replaced.
     pub fn events(&self) -> u64 {
         self.events
     }
@@ -155,7 +153,7 @@ impl Occurrence {
         self.aggregate
     }
 
-    /// What the caller sent along with the last event this is written for.
+    /// The context of the last event that this is written for.
     pub fn context(&self) -> Option<&Arc<dyn EventContext>> {
         self.context.as_ref()
     }
@@ -174,7 +172,7 @@ impl Occurrence {
             .is_some_and(|context| context.may_be_written())
     }
 
-    /// Whether it was counted on an earlier one.
+    /// Whether it is a repeat of an earlier event.
     pub(crate) fn is_repeat(&self) -> bool {
         match self.patch {
             PatchForm::Nothing => false,
@@ -205,8 +203,8 @@ impl Occurrence {
             && brings(self.event.labels(), earlier.event.labels()))
     }
 
-    /// About how many bytes of memory it keeps, for bounds on queues: itself, the event, the first
-    /// of its kind, and what it is compared by.
+    /// Approximate bytes of memory, for bounds on queues: itself, the event, the first of its kind,
+    /// and its key.
     pub fn size(&self) -> usize {
         let first = if self.first.is_same(&self.event) {
             0
@@ -217,10 +215,9 @@ impl Occurrence {
         size_of::<Self>() + key.0.size() + key.0.size_beside(event) + first
     }
 
-    /// The whole event, without a resourceVersion: fit to be created.
+    /// The whole event, without a resourceVersion, ready to be created.
     ///
-    /// That of a series has what events.k8s.io/v1 asks for, and none of the fields that are
-    /// deprecated there.
+    /// An event of a series has the fields of events.k8s.io/v1, without deprecated ones.
     pub fn to_wire(&self) -> v1::Event {
         if let Some(last) = self.series {
             return self.to_series_wire(last);
@@ -265,7 +262,7 @@ impl Occurrence {
         shown.then(|| cut(self.event.message(), MESSAGE_BYTES_MAX))
     }
 
-    /// The body of its creation: JSON as client-go sends it, in the shape of [`Occurrence::api`].
+    /// The body of its create: JSON as client-go sends it, in the version of [`Occurrence::api`].
     pub fn create_body(&self) -> Vec<u8> {
         recorded::json(self.api(), self.to_wire())
     }
@@ -275,7 +272,7 @@ impl Occurrence {
         recorded::protobuf(self.api(), self.to_wire())
     }
 
-    /// What its patch is made of.
+    /// The content of its patch.
     pub(crate) fn patch_form(&self) -> PatchForm {
         self.patch
     }

@@ -1,4 +1,4 @@
-//! How a correlator decides: the defaults, client-go's, and what can be set.
+//! Options of a correlator, with defaults and client-go's values.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Event;
 
-/// What a message of combined events starts with.
+/// The beginning of a combined event's message.
 pub const COMBINED_MESSAGE_PREFIX: &str = "(combined from similar events): ";
 
 /// How similar events are grouped: see [`CorrelatorOptions::aggregate_key`].
@@ -14,7 +14,7 @@ pub const COMBINED_MESSAGE_PREFIX: &str = "(combined from similar events): ";
 pub struct AggregateKey {
     /// Events with the same group are similar.
     pub group: String,
-    /// What tells the members of a group apart.
+    /// Distinguishes the members of a group.
     pub member: String,
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum SpamKey {
 #[derive(Clone)]
 #[must_use]
 pub struct CorrelatorOptions {
-    /// client-go's rules, quirks included, in place of the mended ones.
+    /// client-go's rules, including its mistakes.
     pub(crate) client_go: bool,
     pub(crate) cache_entries_max: usize,
     pub(crate) cache_bytes_max: usize,
@@ -101,9 +101,9 @@ impl CorrelatorOptions {
     /// What client-go's correlator does with its default options, call for call:
     /// `NewEventCorrelator`.
     ///
-    /// Two things differ all the same. Where client-go drops a random member of a full group, here
-    /// a member is gone once client-go would more likely than not have dropped it, so that the same
-    /// events always give the same calls. And different events never share a key. Caches hold 4,096
+    /// Two things differ. Where client-go drops a random member of a full group, here a member is
+    /// gone once client-go would more likely than not have dropped it, so that the same events
+    /// always give the same calls. And different events never share a key. Caches hold 4,096
     /// entries of any size. Counts wrap where client-go's do.
     pub fn client_go() -> Self {
         Self {
@@ -115,30 +115,31 @@ impl CorrelatorOptions {
         }
     }
 
-    /// How many entries each of the three caches holds: groups of similar events, counted events,
-    /// budgets. 0: none, so that every event is new. client-go's `LRUCacheSize`.
+    /// Maximum entries of each of the three caches: groups of similar events, counted events,
+    /// budgets. With 0, every event is new. client-go's `LRUCacheSize`.
     ///
-    /// Beyond it the entry used longest ago is forgotten, and what it stood for starts afresh.
+    /// The least recently used entry is evicted, and its group, count or budget starts afresh.
     pub const fn cache_entries_max(mut self, entries: usize) -> Self {
         self.cache_entries_max = entries;
         self
     }
 
-    /// How many bytes each of the three caches keeps in memory, about. An entry costs roughly 200
-    /// bytes and its event.
+    /// Approximate maximum bytes of each of the three caches. An entry takes about 200 bytes and
+    /// its event.
     pub const fn cache_bytes_max(mut self, bytes: usize) -> Self {
         self.cache_bytes_max = bytes;
         self
     }
 
-    /// From how many similar events on they are combined; at least 1. client-go's `MaxEvents`.
+    /// The number of similar events from which on they are combined; at least 1. client-go's
+    /// `MaxEvents`.
     pub const fn aggregate_events(mut self, events: usize) -> Self {
         self.aggregate_events = events;
         self
     }
 
-    /// How long after the last similar event a group starts afresh; the window moves on with every
-    /// event. client-go's `MaxIntervalInSeconds`.
+    /// Time after the last similar event after which a group starts afresh. client-go's
+    /// `MaxIntervalInSeconds`.
     pub const fn aggregate_interval(mut self, interval: Duration) -> Self {
         self.aggregate_interval = interval;
         self
@@ -172,21 +173,21 @@ impl CorrelatorOptions {
         self
     }
 
-    /// How many events of one budget may pass at once; at least 1 (0 only with
+    /// Maximum events of one budget that may pass at once; at least 1 (0 only with
     /// [`CorrelatorOptions::client_go`], where nothing passes then). client-go's `BurstSize`.
     pub const fn spam_burst(mut self, events: u32) -> Self {
         self.spam_burst = events;
         self
     }
 
-    /// How many events a second a budget grows by: a finite number, at least 0. client-go's `QPS`.
+    /// Events a second by which a budget grows: a finite number, at least 0. client-go's `QPS`.
     pub const fn spam_qps(mut self, events_per_second: f32) -> Self {
         self.spam_qps = events_per_second;
         self
     }
 
-    /// One budget for all reasons of a type, as in client-go: an event that repeats often can keep
-    /// others about the same object out.
+    /// One budget for all reasons of a type, as in client-go: an event that repeats often can
+    /// displace others about the same object.
     pub fn spam_key_by_object(mut self) -> Self {
         self.spam_key = SpamKey::Object;
         self

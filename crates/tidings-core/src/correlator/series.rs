@@ -1,4 +1,4 @@
-//! Series: repeats as events.k8s.io/v1 counts them, written seldom and never lost. client-go's
+//! Series: repeats in events.k8s.io/v1, written rarely and never lost. client-go's
 //! `eventBroadcasterImpl` (`tools/events`).
 //!
 //! ```text
@@ -10,9 +10,9 @@
 //!                               forgotten
 //! ```
 //!
-//! What is decided here is when a state is to be written; the [`Delivery`](crate::Delivery) keeps
-//! the states of one series in order, creates what is not there to be patched, and leaves out
-//! states that a later one makes needless.
+//! This decides when a state is to be written. [`Delivery`](crate::Delivery) keeps the states of
+//! one series in order, creates events that do not exist, and skips states that a later one
+//! replaces.
 //!
 //! By default this never writes more than client-go does, whatever is recorded. What begins a
 //! series here (its create, and the patch of its second event) makes client-go write at the same
@@ -23,8 +23,8 @@
 //! forgets all counts that are behind, and a full cache, where it knows no bound, cost writes that
 //! client-go does not make.
 //!
-//! What is due is handed out in such portions as the caller has room for; what is not handed out
-//! yet is not lost, and continues to count.
+//! Due writes are handed out only as far as the caller has room; the rest is not lost, and
+//! continues to count.
 //!
 //! Invariants: every event is settled by exactly one of the writes handed out, or is still counted
 //! in [`SeriesStats::behind`]; counts are absolute and only grow; an entry that is behind has a
@@ -48,14 +48,15 @@ struct Open {
     first: Event,
     /// The last one, where its note is to be shown and is another.
     latest: Option<Event>,
-    /// What is kept of those of the events that no write was handed out for.
+    /// The kept contexts of events without a write.
     context: Option<Arc<dyn EventContext>>,
     last: Timestamp,
     last_seen: Monotonic,
     count: i32,
     /// Events that no write was handed out for.
     behind: u64,
-    /// How many writes were handed out and not lost: if any, the API server has it or is about to.
+    /// Writes that were handed out and not lost: if any, the API server has the event or will have
+    /// it.
     handed: u64,
     /// When it may be written again.
     not_before: Monotonic,
@@ -63,11 +64,11 @@ struct Open {
     due: Option<(Monotonic, u64)>,
 }
 
-/// Keeps series of events, and says when which of their states is to be written.
+/// Keeps series of events, and decides when their states are written.
 ///
-/// After each call that takes an input, take every [`Series::poll_write`]; then wait for an event
-/// or until [`Series::poll_timeout`]. What an event brings about is handed out at once; of what is
-/// due, and at the end, as many writes are as are asked for.
+/// After each input, call [`Series::poll_write`] until it returns `None`; then wait for an event or
+/// until [`Series::poll_timeout`]. Writes that an event causes are handed out at once; due writes,
+/// and those at the end, only up to the given maximum.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -292,7 +293,7 @@ impl Series {
         }
     }
 
-    /// The next state to be written. [`Series::lost`] is to be called if it is not.
+    /// The next state to write. Call [`Series::lost`] if it is not written.
     pub fn poll_write(&mut self) -> Option<Occurrence> {
         self.writes.pop_front()
     }
@@ -329,7 +330,7 @@ impl Series {
         false
     }
 
-    /// How it does.
+    /// Statistics.
     pub fn stats(&self) -> SeriesStats {
         SeriesStats {
             cache: self.open.stats(),
@@ -470,13 +471,13 @@ fn nanos(duration: std::time::Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// How [`Series`] do.
+/// Statistics of [`Series`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SeriesStats {
     /// The series that are kept.
     pub cache: CacheStats,
-    /// Events that no write was handed out for yet.
+    /// Events for which no write was handed out yet.
     pub behind: u64,
 }
 

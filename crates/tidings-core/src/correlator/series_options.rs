@@ -1,4 +1,4 @@
-//! How series are kept and written, checked before they start.
+//! Options of series.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl SeriesOptions {
     /// minutes that finds it 6 minutes without an event. An object that was updated begins another
     /// series.
     ///
-    /// Mended all the same: the cache is bounded, no create races its patch, and the end writes the
+    /// Unlike client-go: the cache is bounded, no create races its patch, and the end writes the
     /// last count of every series.
     pub fn client_go() -> Self {
         Self {
@@ -87,21 +87,20 @@ impl SeriesOptions {
         self
     }
 
-    /// How many series are kept. Beyond it the one that was quiet longest ends, with its last count
-    /// written. 0: every event is on its own.
+    /// Maximum series. Beyond it, the one without events for longest ends, and its last count is
+    /// written. With 0 there are no series.
     pub const fn cache_entries_max(mut self, entries: usize) -> Self {
         self.cache_entries_max = entries;
         self
     }
 
-    /// How many bytes the series keep in memory, about. One costs roughly 300 bytes and its first
-    /// event.
+    /// Approximate maximum bytes of all series. One takes about 300 bytes and its first event.
     pub const fn cache_bytes_max(mut self, bytes: usize) -> Self {
         self.cache_bytes_max = bytes;
         self
     }
 
-    /// Whether series can be kept so.
+    /// Checks the options.
     ///
     /// # Errors
     ///
@@ -122,6 +121,6 @@ impl SeriesOptions {
 pub struct InvalidSeriesOptions {
     /// The option's name.
     pub option: &'static str,
-    /// What was given.
+    /// The given value.
     pub given: Duration,
 }

@@ -1,20 +1,20 @@
-//! The events of one key on their way out: one at the head, the others behind it in order.
+//! The undelivered events of one key: one at the head, the others behind it in order.
 
 use std::collections::VecDeque;
 
 use super::Deliverable;
 use crate::{Monotonic, OccurrenceKind, WriteError};
 
-/// What is known of an event's object at the server.
+/// Knowledge of an event's object at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Object {
-    /// Nothing beyond what the correlator thinks.
+    /// Unknown, except for the correlator's assumption.
     Unknown,
     /// A write of it was answered.
     Exists,
-    /// There was nothing to patch just now.
+    /// A patch answered that it does not exist.
     Gone,
-    /// An earlier event was to create it, and did not: this one has to.
+    /// An earlier event should have created it and did not; this one must.
     Missing,
 }
 
@@ -24,27 +24,27 @@ pub(super) enum Unanswered {
     No,
     /// A create of this very event.
     This,
-    /// A create of an earlier event in its place, and perhaps of this one: the object may be there,
-    /// but behind.
+    /// A create of an earlier event that this one replaced, and perhaps of this one: the object
+    /// may exist, in an earlier state.
     Earlier,
 }
 
-/// One event on its way out.
+/// One undelivered event.
 pub(super) struct Entry<T> {
     pub(super) occurrence: T,
     /// The occurrence's, asked for once.
     pub(super) size: usize,
-    /// Failures that might pass, and count.
+    /// Transient failures that count as tries.
     pub(super) tries: u32,
     /// Those among them that were 401.
     pub(super) unauthorized_tries: u32,
-    /// Those among them at which the server refused it for its rate.
+    /// Those among them that were refused for the rate of events.
     pub(super) rate_limited_tries: u32,
-    /// How many events were delivered, by all lanes, when this was offered or last failed.
+    /// Events delivered by all lanes when this one was offered or last failed.
     pub(super) delivered_before: u64,
-    /// How many refusals for a rate there were, in all lanes, at that time.
+    /// Refusals for a rate in all lanes at that time.
     pub(super) refusals_before: u64,
-    /// How often in a row it turned from patch to create or back.
+    /// Consecutive turns from patch to create or back.
     pub(super) turns: u8,
     pub(super) object: Object,
     pub(super) unanswered: Unanswered,
@@ -54,7 +54,7 @@ impl<T: Deliverable> Entry<T> {
     /// `delivered` and `refusals`: of all lanes so far.
     pub(super) fn new(occurrence: T, delivered: u64, refusals: u64) -> Self {
         let unanswered = if occurrence.is_repeat() {
-            // What became of the earlier ones may be forgotten by now.
+            // The outcome of the earlier ones may be forgotten by now.
             Unanswered::Earlier
         } else if occurrence.may_be_written() {
             Unanswered::This
@@ -83,8 +83,8 @@ impl<T: Deliverable> Entry<T> {
         }
     }
 
-    /// Takes note of a failure that might pass, and `counts` or does not as one of this event's
-    /// tries; `is_own`: others fare better.
+    /// Records a transient failure. `counts`: it is one of this event's tries. `is_own`: writes of
+    /// other events succeed.
     pub(super) fn note_failure(
         &mut self,
         kind: OccurrenceKind,
@@ -105,14 +105,14 @@ impl<T: Deliverable> Entry<T> {
             self.unanswered = Unanswered::This;
         }
         if self.object == Object::Gone {
-            // It may be there by the next try; client-go too starts over with the patch.
+            // The object may exist by the next try; client-go too starts over with the patch.
             self.object = Object::Unknown;
         }
     }
 
-    /// A later event of the same object takes this one's place, with tries of its own, but for
-    /// those that were refused for their rate: repeats that come faster than the limit would be
-    /// tried for ever. Gives back the earlier one.
+    /// Replaces this event with a later one of the same object, and returns the earlier. Tries
+    /// start over, except those refused for the rate of events: otherwise repeats faster than the
+    /// limit would be tried for ever.
     pub(super) fn replace(&mut self, mut later: Self) -> Self {
         later.follow(self);
         later.rate_limited_tries = self.rate_limited_tries;
@@ -121,8 +121,8 @@ impl<T: Deliverable> Entry<T> {
         std::mem::replace(self, later)
     }
 
-    /// Takes over what is known of the object from `before`, which was to be written before this
-    /// and, unless that says it exists, was not.
+    /// Takes over the knowledge of the object from `before`, the preceding event of the lane, which
+    /// was not written unless that knowledge says that the object exists.
     pub(super) fn follow(&mut self, before: &Self) {
         if self.occurrence.same_object(&before.occurrence) {
             self.object = match before.object {
@@ -133,12 +133,12 @@ impl<T: Deliverable> Entry<T> {
     }
 }
 
-/// Where a lane is.
+/// The state of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Its head can be written.
     Ready,
-    /// Its head was refused for a rate that all share, and is tried again in turn.
+    /// Its head was refused under a shared rate limit, and is tried again in turn.
     Refused,
     /// Its head is being written, under this number.
     InFlight(u64),
@@ -163,7 +163,7 @@ pub(super) struct Lane<T: Deliverable> {
     pub(super) head: Entry<T>,
     pub(super) rest: VecDeque<Entry<T>>,
     pub(super) state: State,
-    /// Failures in a row: how long the next wait is.
+    /// Consecutive failures, which decide the length of the next wait.
     pub(super) failures: u32,
     /// The stretch without answers in which this lane last failed (see `Pause`).
     pub(super) failed_in: u64,

@@ -1,10 +1,10 @@
 //! A limit on the rate of events that is shared by all of them: of a whole server, a namespace or a
-//! user. What waits is then written one at a time, as fast as some of it is admitted.
+//! user. Waiting events are then written one at a time, as fast as the server admits them.
 //!
-//! A limit that is for the events about one object refuses those, and no others: each is tried at
-//! its own pace ([`RetryPolicy::rate_limited_tries_max`](crate::RetryPolicy)), and holds up none. A
-//! refusal is laid to a shared limit when events about several different objects were refused since
-//! the same event was tried last; and if none was admitted between them, writes are spaced out.
+//! A limit on the events about one object refuses only those: each is tried at its own pace
+//! ([`RetryPolicy::rate_limited_tries_max`](crate::RetryPolicy)) and delays no others. A refusal is
+//! attributed to a shared limit when events about several different objects were refused since the
+//! same event was last tried. If none was admitted in between, writes are spaced out.
 //!
 //! ```text
 //!   not limited ──(several objects refused in a row)──▶ paced: one write, then a gap
@@ -19,22 +19,22 @@ use std::time::Duration;
 
 use crate::Monotonic;
 
-/// The limit is over when this part of the first gap is left: it was halved six times more often
+/// The limit is over when the gap is this part of the first: it was halved six times more often
 /// than doubled.
 const ENDS_AT: u32 = 64;
 
-/// The most objects that are told apart.
+/// Maximum number of objects that are distinguished.
 const OBJECTS_MAX: usize = 64;
 
 pub(super) struct Limit {
-    /// How many objects show that it is shared; 0 for never.
+    /// The number of refused objects that show a shared limit; 0 for never.
     after: usize,
-    /// How many refusals there were.
+    /// Refusals so far.
     refusals: u64,
-    /// What the last refusals were for, as a hash, each with the number of its last: the longest
-    /// ago first, and not more than `after`.
+    /// The objects refused last, as hashes, each with the number of its last refusal: oldest
+    /// first, at most `after`.
     objects: VecDeque<(u64, u64)>,
-    /// How many refusals there were when an event was admitted last.
+    /// The number of refusals when an event was last admitted.
     admitted_at: u64,
     paced: Option<Paced>,
 }
@@ -45,9 +45,9 @@ struct Paced {
     /// The write in flight.
     write: Option<u64>,
     gap: Duration,
-    /// At or below this the limit is over.
+    /// The limit is over when the gap is at or below this.
     least: Duration,
-    /// Since the gap last changed.
+    /// Refusals since the gap last changed.
     refusals: usize,
 }
 
@@ -72,8 +72,8 @@ impl Limit {
         paced.is_none_or(|paced| paced.write.is_none() && paced.until <= now)
     }
 
-    /// When a write that could start at `other` otherwise may start; `None` while one is in flight
-    /// that decides.
+    /// When a write may start that could otherwise start at `other`; `None` while the write in
+    /// flight decides.
     pub(super) fn earliest(&self, other: Monotonic) -> Option<Monotonic> {
         match &self.paced {
             None => Some(other),
@@ -111,7 +111,7 @@ impl Limit {
         }
     }
 
-    /// How many refusals there were so far.
+    /// The number of refusals so far.
     pub(super) fn refusals(&self) -> u64 {
         self.refusals
     }

@@ -86,7 +86,7 @@ fn a_backlog_behind_a_shared_limit_arrives() {
     }
 }
 
-/// Where events cannot wait they trickle out all the same, as far as their tries reach.
+/// Where events cannot wait they trickle out anyway, as far as their tries reach.
 #[test]
 fn a_backlog_in_memory_trickles_out() {
     let mut bench = bench(true);

@@ -1,4 +1,4 @@
-//! The delivery machine: which write goes out next, and what becomes of it. Pure bookkeeping; the
+//! The delivery state machine: which write is sent next, and what follows from its answer. The
 //! caller does the writing.
 //!
 //! ```text
@@ -10,17 +10,17 @@
 //!         settled: dropped └────────────────────────────── wait for another try
 //! ```
 //!
-//! Events of one key share a lane. At most one write of a lane is in flight, and they go out in the
-//! order they were offered: no later count is sent before it is known, or given up to know, what
-//! became of an earlier one. Lanes take turns; a lane that waits for another try holds up no other.
+//! Events of one key share a lane. At most one write of a lane is in flight, in the order in which
+//! events were offered, so no later count is sent before the outcome of an earlier one is known or
+//! given up. Lanes take turns; a lane that waits for a retry does not delay others.
 //!
-//! A write that had no answer may still be done, after one that was sent later. Nothing here can
-//! prevent that: the sink has the server refuse it (ADR 8).
+//! A write without an answer may still be executed, even after a later one. This cannot be
+//! prevented here; the sink makes the server refuse it (ADR 8).
 //!
-//! What is written follows from what is known of the object at the server: a create that was
-//! answered makes patches of the lane's later events, a patch of something that is gone becomes a
-//! create, a create whose first answer was lost is not taken for another client's event, and a
-//! repeat that is to be created but is there already is patched.
+//! The kind of a write follows from what is known of the object at the server: after a create,
+//! later events of the lane are patches; a patch of a missing object becomes a create; a create
+//! that finds its own earlier attempt has succeeded; and a repeat that finds its object existing
+//! becomes a patch.
 //!
 //! Invariants: offered = delivered + aggregated + dropped + pending; no more than
 //! [`DeliveryOptions::workers`] writes in flight; no more events and bytes held than
@@ -59,7 +59,7 @@ pub use self::types::{Deliverable, DeliveryStats, Handled, Settled, Write, Write
 /// failed try.
 const TURNS_MAX: u8 = 4;
 
-/// Delivers events to one sink: says what to write next, and what became of each event.
+/// Delivers events to one sink: decides the next write, and reports the outcome of each event.
 ///
 /// Events of one key go out one after the other, in the order they were offered; different keys go
 /// out side by side, up to [`DeliveryOptions::workers`], and one that fails holds up no other.
@@ -185,7 +185,7 @@ impl<T: Deliverable> Delivery<T> {
         if self.in_flight.len() >= self.options.workers || !may_start {
             return None;
         }
-        // What was refused already takes every other turn, and so holds up nothing that was not.
+        // Refused events take every other turn, so that they do not delay the others.
         let id = if self.stats.writes.is_multiple_of(2) {
             self.ready.pop_front().or_else(|| self.refused.pop_front())
         } else {
@@ -322,27 +322,27 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// How many events wait or are in flight.
+    /// The number of events that wait or are in flight.
     pub fn pending(&self) -> usize {
         self.held_events
     }
 
-    /// How many bytes these take.
+    /// The bytes of these events.
     pub fn pending_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// How many writes are in flight.
+    /// The number of writes in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Whether writing is paused because nothing was answered any more.
+    /// Whether writing is paused because the server no longer answers.
     pub fn is_paused(&self) -> bool {
         self.pause.is_open()
     }
 
-    /// What was done so far.
+    /// Statistics.
     pub fn stats(&self) -> DeliveryStats {
         DeliveryStats {
             pending: self.stats.pending + self.held_events as u64,
@@ -350,8 +350,8 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// Puts `later` in the place of the last event that waits in its lane, if that one then has
-    /// nothing left to say. Gives it back otherwise.
+    /// Replaces the last waiting event of the lane with `later`, if that one writes everything the
+    /// replaced one would. Returns `later` otherwise.
     fn replace_waiting(&mut self, id: usize, later: Entry<T>) -> Result<(), Entry<T>> {
         let coalesce = self.options.coalesce;
         let waiting = self.lanes.get_mut(id).and_then(Lane::last_waiting);
@@ -380,8 +380,8 @@ impl<T: Deliverable> Delivery<T> {
             && self.held_bytes.saturating_add(size) <= self.options.pending_bytes_max
     }
 
-    /// Drops what the options say until there is room for `size` bytes; false if there will be
-    /// none.
+    /// Drops events as the options say until there is room for `size` bytes; false if there cannot
+    /// be.
     fn make_room(&mut self, size: usize) -> bool {
         while !self.has_room(size) {
             if self.options.overflow == Overflow::DropNewest || !self.drop_oldest() {
@@ -391,7 +391,7 @@ impl<T: Deliverable> Delivery<T> {
         true
     }
 
-    /// Drops what would be written next; false if nothing waits.
+    /// Drops the event that would be written next; false if none waits.
     fn drop_oldest(&mut self) -> bool {
         let fate = Fate::Dropped(DropCause::QueueFull);
         let next = self.ready.front().or(self.refused.front()).copied();
@@ -448,14 +448,14 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// The server does answer: a pause is over, and so are the waits that came of it.
+    /// The server answers: a pause is over, and so are the waits it caused.
     fn server_answered(&mut self) {
         if self.pause.note_success() {
             self.end_waits(|why| why == Wait::OutOfReach);
         }
     }
 
-    /// The head of this lane was refused for its rate.
+    /// The head of this lane was refused for the rate of events.
     fn rate_limited(&mut self, now: Monotonic, id: usize) {
         let Some(lane) = self.lanes.get(id) else {
             return;
@@ -474,7 +474,7 @@ impl<T: Deliverable> Delivery<T> {
         self.options.retry.wait(failures, retry_after, random)
     }
 
-    /// Puts the head of a lane up for another try, or gives it up.
+    /// Schedules another try of a lane's head, or gives it up.
     fn retry(
         &mut self,
         now: Monotonic,
@@ -489,7 +489,7 @@ impl<T: Deliverable> Delivery<T> {
         let policy = &self.options.retry;
         let delivered = self.stats.delivered;
         let before = std::mem::replace(&mut lane.head.delivered_before, delivered);
-        // What befalls every event is no fault of this one; that there are too many of its kind is.
+        // A failure of every event does not count against this one; being too frequent does.
         let refusals = std::mem::replace(&mut lane.head.refusals_before, self.limit.refusals());
         let is_own = if error.is_rate_limited() {
             !self.limit.is_paced() && !self.limit.is_shared_since(refusals)
@@ -513,11 +513,11 @@ impl<T: Deliverable> Delivery<T> {
         lane.failures = lane.failures.saturating_add(1);
         let failures = lane.failures;
         if self.limit.is_paced() && error.is_rate_limited() {
-            // The gap is wait enough.
+            // The gap is the wait.
             lane.state = State::Refused;
             self.refused.push_back(id);
         } else if self.pause.is_open() && retry_after.is_none() {
-            // The pause is wait enough; the next event in turn probes.
+            // The pause is the wait; the next event in turn is the probe.
             self.make_ready(id);
         } else {
             let random = self.random.u64(..);
@@ -535,7 +535,7 @@ impl<T: Deliverable> Delivery<T> {
         Handled::Retried
     }
 
-    /// Lets the event behind the head take its place, where it says all the head does.
+    /// Replaces the head with the event behind it, if that one writes everything the head would.
     fn merge_head(&mut self, id: usize) {
         if !self.options.coalesce {
             return;
@@ -557,7 +557,7 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// Sends the head of a lane out again at once, now that `object` is known of it.
+    /// Sends the head of a lane again at once, now that `object` is known.
     fn turn(
         &mut self,
         now: Monotonic,
@@ -579,8 +579,8 @@ impl<T: Deliverable> Delivery<T> {
         Handled::Turned
     }
 
-    /// Settles the head of a lane that is not among `ready` and `waiting`; what follows it is next
-    /// in its turn.
+    /// Settles the head of a lane that is not among `ready` and `waiting`. The event behind it
+    /// follows in turn.
     fn settle_head(&mut self, id: usize, fate: Fate, error: Option<WriteError>) -> Handled {
         if fate == Fate::Delivered
             && let Some(lane) = self.lanes.get_mut(id)
@@ -593,7 +593,7 @@ impl<T: Deliverable> Delivery<T> {
         Handled::Settled
     }
 
-    /// Takes the head off a lane; ends the lane if that was all.
+    /// Removes the head of a lane, and the lane if it is then empty.
     fn advance(&mut self, id: usize) -> Option<Entry<T>> {
         let lane = self.lanes.get_mut(id)?;
         if let Some(mut next) = lane.rest.pop_front() {
@@ -610,7 +610,7 @@ impl<T: Deliverable> Delivery<T> {
             return Some(head);
         }
         match lane.state {
-            // Only the front is ever asked for.
+            // Only the front is read.
             State::Ready if self.ready.front() == Some(&id) => {
                 self.ready.pop_front();
             }
@@ -629,8 +629,8 @@ impl<T: Deliverable> Delivery<T> {
         Some(lane.head)
     }
 
-    /// Takes a lane's key from its head, whose memory is accounted for: an equal key may be kept by
-    /// an event that is gone.
+    /// Takes a lane's key from its head, whose memory is accounted for: an equal key may hold an
+    /// event that is settled already.
     fn name_by_head(&mut self, id: usize) {
         if let Some(lane) = self.lanes.get_mut(id) {
             self.by_key.remove(&lane.key);

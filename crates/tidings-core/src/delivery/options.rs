@@ -1,20 +1,20 @@
-//! How a delivery is bounded and how it tries, checked before it starts.
+//! Options of a delivery: bounds and retries.
 
 use std::time::Duration;
 
 use crate::{Backoff, RetryPolicy};
 
-/// Who goes when a queue is full.
+/// Which event is dropped when the queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// The event that does not fit any more.
+    /// The new event.
     #[default]
     DropNewest,
-    /// What has waited longest for its turn, as often as needed. What is being written stays.
+    /// The events that have waited longest, as many as necessary, except those being written.
     DropOldest,
 }
 
-/// How events are delivered. Every bound of it is here.
+/// Options of a delivery, with all its bounds.
 ///
 /// ```
 /// use tidings_core::{DeliveryOptions, Overflow};
@@ -25,36 +25,35 @@ pub enum Overflow {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryOptions {
-    /// How many writes may be in flight at once, 1 to 1024. Default 8.
+    /// Maximum concurrent writes, 1 to 1024. Default 8.
     pub workers: usize,
-    /// How many events may wait or be in flight, at least 1. Default 32,768.
+    /// Maximum pending events, waiting or in flight, at least 1. Default 32,768.
     pub pending_events_max: usize,
-    /// How many bytes these may take, at least 1. Default 32 MiB.
+    /// Maximum bytes of these events, at least 1. Default 32 MiB.
     pub pending_bytes_max: usize,
-    /// Who goes when either bound is reached. Default the newest.
+    /// Which event is dropped when either bound is reached. Default the new one.
     pub overflow: Overflow,
-    /// Whether an event that waits is replaced by a later one of the same key: counts and
-    /// timestamps are absolute, so the later says it all. What became of the earlier one then
-    /// decides whether the later is a create or a patch. Without this every event is written, as it
-    /// was correlated. Default true.
+    /// Whether a waiting event is replaced by a later one of the same key, which has all its
+    /// information, as counts and timestamps are absolute. The outcome of the earlier one decides
+    /// whether the later is a create or a patch. Otherwise every event is written as it was
+    /// correlated. Default true.
     pub coalesce: bool,
-    /// How failed writes are tried again.
+    /// How failed writes are retried.
     pub retry: RetryPolicy,
-    /// Writing pauses altogether, but for one probe at a time, when this many keys have found the
-    /// server out of reach one after the other: a server that is down then costs few requests,
-    /// however many events wait. 0 never pauses. Default 4.
+    /// The number of keys that must find the server out of reach, one after the other, before
+    /// writing pauses. During a pause one probe is sent at a time, so that a server that is down
+    /// costs few requests, however many events wait. 0 never pauses. Default 4.
     ///
-    /// Out of reach is no answer, 429 of a busy server, 502, 503 or 504. Any other answer, be it
-    /// 500 or the 429 of EventRateLimit, counts as one: an event that the server cannot write holds
-    /// up no other, and is itself tried no more often than [`RetryPolicy::backoff`] says. The
-    /// pauses are those of the back-off, too. The
-    /// first answer ends them.
+    /// Out of reach means no answer, 429 of a busy server, 502, 503 or 504. Any other answer ends
+    /// the pause, also 500 or the 429 of EventRateLimit: an event that the server cannot write
+    /// delays no others, and is itself retried as [`RetryPolicy::backoff`] says. Pauses are as long
+    /// as the waits of the back-off.
     ///
-    /// Events about this many objects (64 at most) that are refused for their rate, one after the
-    /// other and none admitted between, show a limit that all share. Writes then go one at a time,
-    /// with a gap after each: at first the shortest wait of the back-off, doubled for every this
-    /// many refused in a row, up to the longest, and halved for each that is admitted, until a 64th
-    /// is left.
+    /// It is also the number of objects (at most 64) that show a shared rate limit: events about
+    /// this many were refused for their rate, one after the other, with none admitted in between.
+    /// Writes are then sent one at a time, with a gap after each: at first the shortest wait of the
+    /// back-off, doubled each time this many are refused in a row, up to the longest, and halved
+    /// for each that is admitted, until a 64th is left.
     pub pause_after_keys: u32,
 }
 
@@ -76,8 +75,8 @@ impl DeliveryOptions {
     /// One write at a time, each event on its own, tried as client-go's `recordToSink` does (see
     /// [`RetryPolicy::client_go`]).
     ///
-    /// Mended all the same: an event that waits for another try holds up no other, and what waits
-    /// is not limited to the watcher's queue.
+    /// Unlike client-go: an event that waits for another try delays no others, and waiting events
+    /// are not limited to the watcher's queue.
     pub fn client_go() -> Self {
         Self {
             workers: 1,
@@ -91,8 +90,8 @@ impl DeliveryOptions {
     /// Eight writes at a time, each event on its own, tried as client-go's `tools/events` does (see
     /// [`RetryPolicy::client_go_events`]).
     ///
-    /// Mended all the same: the writes of one series go out one after the other, and what waits for
-    /// another try keeps no worker.
+    /// Unlike client-go: the writes of one series are sent one after the other, and an event that
+    /// waits for another try occupies no worker.
     pub fn client_go_events() -> Self {
         Self {
             workers: 8,
@@ -101,10 +100,10 @@ impl DeliveryOptions {
         }
     }
 
-    /// Whether every option is acceptable.
+    /// Checks the options.
     ///
     /// # Errors
-    /// Names the first option that is not, and what is accepted.
+    /// The first invalid option, and the values it accepts.
     pub fn validate(&self) -> Result<(), InvalidDeliveryOptions> {
         let check = |ok: bool, option, accepted| {
             if ok {
@@ -152,13 +151,13 @@ impl DeliveryOptions {
     }
 }
 
-/// An option of a delivery that cannot be.
+/// An invalid option of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid delivery option {option}: accepted is {accepted}")]
 pub struct InvalidDeliveryOptions {
     /// The option's name.
     pub option: &'static str,
-    /// What it accepts.
+    /// The values it accepts.
     pub accepted: &'static str,
 }
 

@@ -1,9 +1,9 @@
-//! The circuit breaker of a delivery: when the server is out of reach, everything waits behind one
-//! probe at a time.
+//! The circuit breaker of a delivery: while the server is out of reach, only one probe is sent at a
+//! time.
 //!
-//! Out of reach: no answer, or 429, 502, 503 or 504. Every other answer, an error too, shows that
-//! it is there: what is wrong is then wrong with one event, and holds up no other. So does a 429
-//! that refuses one event for its rate (see `WriteError::is_rate_limited`).
+//! Out of reach: no answer, or 429, 502, 503 or 504. Every other answer, also an error, shows that
+//! the server works: the error concerns one event and delays no others. So does a 429 that refuses
+//! one event for its rate (see `WriteError::is_rate_limited`).
 //!
 //! ```text
 //!   open for writing ──(several keys failed so in a row, no answer between)──▶ paused until a time ──▶ one probe in flight
@@ -17,11 +17,11 @@ use std::time::Duration;
 use crate::Monotonic;
 
 pub(super) struct Pause {
-    /// How many keys must fail; 0 for never.
+    /// The number of keys that must fail; 0 for never.
     after_keys: u32,
-    /// Numbers the stretches between answers; above 0.
+    /// The number of the current stretch between two answers; above 0.
     stretch: u64,
-    /// How many keys failed in this stretch.
+    /// Keys that failed in this stretch.
     failed_keys: u32,
     /// While paused: when a probe may go.
     until: Option<Monotonic>,
@@ -53,7 +53,7 @@ impl Pause {
             .is_none_or(|until| self.probe.is_none() && until <= now)
     }
 
-    /// When a write that could start at `lane` otherwise may start; `None` while a probe decides.
+    /// When a write may start that could otherwise start at `lane`; `None` while a probe decides.
     pub(super) fn earliest(&self, lane: Monotonic) -> Option<Monotonic> {
         match self.until {
             None => Some(lane),
@@ -69,7 +69,7 @@ impl Pause {
         }
     }
 
-    /// A write is answered or failed; says whether it was the probe.
+    /// A write is answered or failed. Returns whether it was the probe.
     pub(super) fn note_answer(&mut self, number: u64) -> bool {
         let was_probe = self.probe == Some(number);
         if was_probe {
@@ -78,7 +78,7 @@ impl Pause {
         was_probe
     }
 
-    /// The server answers. Says whether that ended a pause.
+    /// The server answers. Returns whether that ended a pause.
     pub(super) fn note_success(&mut self) -> bool {
         self.stretch += 1;
         self.failed_keys = 0;
@@ -87,7 +87,7 @@ impl Pause {
         self.until.take().is_some()
     }
 
-    /// How many failures in a row a pause will have seen after this one.
+    /// Consecutive failures of the pause, including this one.
     pub(super) fn failures(&self, was_probe: bool) -> u32 {
         if was_probe || !self.is_open() {
             self.failures.saturating_add(1)
@@ -96,8 +96,8 @@ impl Pause {
         }
     }
 
-    /// A write found the server out of reach; `failed_in` is its lane's. Says whether that began a
-    /// pause, of length `wait`.
+    /// A write found the server out of reach; `failed_in` is its lane's. Returns whether that began
+    /// a pause, of length `wait`.
     pub(super) fn note_failure(
         &mut self,
         now: Monotonic,

@@ -330,9 +330,9 @@ fn a_later_state_also_takes_over_from_one_that_waits_for_another_try() {
     bench.offer(item(1, 2, CREATE));
     bench.answer(id, Err(reset()));
     assert_eq!(bench.settled, [(item(1, 1, CREATE), Fate::Aggregated)]);
-    assert!(bench.write().is_none(), "the wait goes on");
+    assert!(bench.write().is_none(), "the wait continues");
     bench.offer(item(1, 3, CREATE));
-    assert!(bench.write().is_none(), "the wait still goes on");
+    assert!(bench.write().is_none(), "the wait still continues");
     bench.wait();
     // The first create was done after all, and only its answer lost.
     let id = bench.expect(1, 3, CREATE);

@@ -1,50 +1,49 @@
-//! What goes into a delivery and what comes out of it.
+//! Inputs and outputs of a delivery.
 
 use std::hash::{Hash, Hasher};
 
 use crate::{CountKey, DropCounts, Fate, Occurrence, OccurrenceKind, WriteError};
 
-/// What a [`Delivery`](crate::Delivery) needs to know of what it delivers: [`Occurrence`], or a
-/// stand-in for it.
+/// An item of a [`Delivery`](crate::Delivery): [`Occurrence`], or another type in its place.
 pub trait Deliverable: Clone {
-    /// What orders events: those with one key are written one after the other.
+    /// Events with the same key are written one after the other.
     type Key: Clone + Eq + Hash;
 
     /// The key of this event.
     fn key(&self) -> Self::Key;
 
-    /// Whether both are states of one object at the server, so that the later of the two says all
-    /// the earlier does.
+    /// Whether both are states of the same object at the server, so that the later one has all the
+    /// information of the earlier.
     fn same_object(&self, other: &Self) -> bool;
 
-    /// Whether writing this, a later state of the same object, leaves out nothing that `earlier`
-    /// would have written.
+    /// Whether this, a later state of the same object, writes everything that `earlier` would
+    /// have written.
     fn covers(&self, earlier: &Self) -> bool {
         self.same_object(earlier)
     }
 
-    /// This is written in place of `earlier`: takes over what that one answers for.
+    /// Takes over the events of `earlier`, which this replaces.
     fn absorb(&mut self, _earlier: &mut Self) {}
 
-    /// What it was correlated to be.
+    /// Create or patch, as decided by correlation.
     fn kind(&self) -> OccurrenceKind;
 
     /// Whether there was an earlier state of its object, which may or may not have been written.
     fn is_repeat(&self) -> bool;
 
-    /// Whether its object may have been created for this very event, by a writer this delivery
-    /// knows nothing of: an earlier process.
+    /// Whether an earlier process, unknown to this delivery, may have created the object for this
+    /// very event.
     fn may_be_written(&self) -> bool {
         false
     }
 
-    /// Hashes what it is about, so that a limit on the rate of events about one thing is told from
-    /// one that all share. Unless an implementation has its own: its key.
+    /// Hashes the object that the event is about, which distinguishes a limit on one object's
+    /// events from a shared one. By default hashes the key.
     fn hash_regarding(&self, state: &mut impl Hasher) {
         self.key().hash(state);
     }
 
-    /// How many bytes it takes.
+    /// Its size in bytes.
     fn size(&self) -> usize;
 }
 
@@ -90,7 +89,7 @@ impl Deliverable for Occurrence {
     }
 }
 
-/// Names a write in flight.
+/// The identifier of a write in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WriteId {
     pub(super) lane: usize,
@@ -100,46 +99,46 @@ pub struct WriteId {
 /// A write to do now.
 #[derive(Clone, Debug)]
 pub struct Write<T> {
-    /// To be given back to [`Delivery::handle_written`](crate::Delivery::handle_written).
+    /// The argument of [`Delivery::handle_written`](crate::Delivery::handle_written).
     pub id: WriteId,
-    /// What to ask of the sink; may differ from what the event was correlated to be.
+    /// Create or patch; may differ from the result of correlation.
     pub kind: OccurrenceKind,
     /// The event.
     pub occurrence: T,
 }
 
-/// An event whose fate is known.
+/// An event whose outcome is known.
 #[derive(Clone, Debug)]
 pub struct Settled<T> {
     /// The event.
     pub occurrence: T,
-    /// What became of it.
+    /// The outcome.
     pub fate: Fate,
-    /// The failure it was given up for, if there was one.
+    /// The failure after which it was given up, if any.
     pub error: Option<WriteError>,
 }
 
-/// What followed from an answer.
+/// The consequence of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handled {
     /// The event is settled.
     Settled,
-    /// It is tried again later.
+    /// It is retried later.
     Retried,
-    /// It goes out again at once, as the other kind.
+    /// It is sent again at once, as the other kind.
     Turned,
     /// No such write is in flight: it was answered before, or abandoned.
     Unknown,
 }
 
-/// What a delivery has done so far.
+/// Statistics of a delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryStats {
     /// Events offered.
     pub offered: u64,
-    /// Events the sink took.
+    /// Delivered events.
     pub delivered: u64,
-    /// Events a later one stood in for.
+    /// Events that a later one replaced.
     pub aggregated: u64,
     /// Events given up, by cause.
     pub dropped: DropCounts,
@@ -147,8 +146,8 @@ pub struct DeliveryStats {
     pub pending: u64,
     /// Writes handed out.
     pub writes: u64,
-    /// Failures after which an event was put up for another try.
+    /// Failures after which an event is retried.
     pub retries: u64,
-    /// How often writing paused because nothing was answered any more.
+    /// The number of pauses because the server was out of reach.
     pub pauses: u64,
 }

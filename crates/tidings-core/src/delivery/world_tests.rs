@@ -109,7 +109,7 @@ struct World {
     bench: Bench,
     /// Per key: the object its events are now about, and how many there were of it.
     counts: HashMap<u32, (u32, u32)>,
-    /// Objects whose first write the correlator was told of.
+    /// Objects whose first write the correlator knows of.
     acknowledged: HashSet<(u32, u32)>,
     /// The server's objects, and the counts they show.
     stored: HashMap<(u32, u32), u32>,
@@ -261,7 +261,7 @@ impl World {
         }
     }
 
-    /// Tells the correlator what became of its events, as the shell does.
+    /// Tells the correlator the outcome of its events, as the shell does.
     fn feed_back(&mut self) {
         self.bench.collect();
         for (item, fate) in &self.bench.settled[self.fed..] {

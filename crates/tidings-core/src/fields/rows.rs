@@ -1,11 +1,11 @@
-//! The one statement of what an event is made of. Everything else about a field is derived from
-//! its row here: JSON, protobuf, stored bytes, OpenAPI, apply and strategic merge patches.
+//! The table of an event's fields. JSON, protobuf, stored bytes, OpenAPI, apply and strategic merge
+//! patches are all derived from these rows.
 
-/// Hands the rows to the macro named by its arguments.
+/// Passes the rows to the macro that its arguments name.
 ///
 /// A type is `STATIC GoName [atomic] "description" { rows }`, in the order of Go's struct. A row is
-/// `rust_name: Kind = number "jsonName" rule "description";`. Where events.k8s.io/v1 states a field
-/// otherwise than core/v1, that follows behind `|`, beginning with the name in Rust.
+/// `rust_name: Kind = number "jsonName" rule "description";`. If a field differs in
+/// events.k8s.io/v1, that version follows after `|`, beginning with the name in Rust.
 ///
 /// `required` and `always` fields are written even if they are empty, `omitted` ones are not, and
 /// a `pointer` is written if it is set.
@@ -116,7 +116,7 @@ OBJECT_META ObjectMeta "What all objects have in common." {
     finalizers: Set = 14 "finalizers" omitted "What has to be done before a delete.";
     managed_fields: List(MANAGED_FIELDS_ENTRY)
         = 17 "managedFields" omitted
-            "Who manages which fields, once somebody applied the object.";
+            "The managers of fields, once the object was applied.";
 }
 
 OWNER_REFERENCE OwnerReference atomic "An object that another belongs to." {

@@ -1,8 +1,8 @@
 //! EventRateLimit: token buckets for the server, each namespace, each user, each source and object
 //! (`k8s.io/kubernetes/plugin/pkg/admission/eventratelimit`).
 //!
-//! Buckets are kept under 128 bits of a hash keyed at start, so that memory does not depend on what
-//! clients send, and no client can aim at the bucket of another. The least recently used bucket is
+//! Buckets are kept by 128 bits of a hash with a random key, so that memory does not depend on what
+//! clients send, and no client can target the bucket of another. The least recently used bucket is
 //! evicted first; a bucket that is created again is full.
 
 mod configuration;
@@ -20,12 +20,12 @@ use tidings_core::{Monotonic, TokenBucket, TokenRate};
 pub use self::configuration::ConfigurationError;
 use tidings_api::codec::Api;
 
-/// Buckets of a limit that does not say how many; EventRateLimit's own default.
+/// Default cache size, that of EventRateLimit.
 const CACHE_SIZE: u32 = 4096;
 /// Maximum bytes of a key in an answer.
 const SAID_BYTES_MAX: usize = 1024;
 
-/// What has a bucket of its own.
+/// Whose events share a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LimitType {
     /// The whole server.
@@ -57,11 +57,11 @@ impl LimitType {
     }
 }
 
-/// One limit: a kind of bucket, and how fast and how far each fills.
+/// One limit: a type of bucket, its rate and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventLimit {
-    /// What has a bucket of its own.
+    /// Whose events share a bucket.
     pub limit_type: LimitType,
     /// Maximum events a second, in the long run.
     pub qps: u32,
@@ -72,7 +72,7 @@ pub struct EventLimit {
     pub cache_size: u32,
 }
 
-/// How events are limited; by default they are not.
+/// The rate limits of events. Default: no limits.
 ///
 /// ```
 /// use tidings_server::{EventRateLimitOptions, LimitType};
@@ -92,10 +92,9 @@ pub struct EventLimit {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventRateLimitOptions {
-    /// Every event has to be within all of them.
+    /// Every event has to stay within all of these.
     pub limits: Vec<EventLimit>,
-    /// Whether events written through events.k8s.io go unlimited, as behind a kube-apiserver.
-    /// Default: they do not.
+    /// Whether events written through events.k8s.io are exempt, as in kube-apiserver. Default: no.
     pub core_only: bool,
     /// Whether limits are only counted, and nothing is refused. Default: no.
     pub dry_run: bool,
@@ -113,7 +112,7 @@ struct Enforcer {
     limit_type: LimitType,
     rate: TokenRate,
     buckets_max: usize,
-    /// Not bounded by the map itself, which would make room for all of them at once.
+    /// Bounded here and not by the map, which would allocate its maximum at once.
     buckets: Mutex<LruCache<[u64; 2], TokenBucket>>,
     reached: AtomicU64,
 }
@@ -136,8 +135,8 @@ impl EventRateLimit {
         }
     }
 
-    /// Takes a token from each of the event's buckets; if one is empty, says which. All are asked,
-    /// whatever they say.
+    /// Takes a token from each of the event's buckets, even if one is empty; then the error names
+    /// it.
     pub(super) fn accept(
         &self,
         now: Monotonic,
@@ -330,7 +329,7 @@ mod tests {
                 &[(0, "a", "x", "c"), (0, "a", "y", "c"), (0, "a", "x", "c")],
                 &[true, true, true],
             ),
-            // A refusal by one takes from the others all the same.
+            // A refusal by one takes from the others anyway.
             (
                 limits(&[(Namespace, 1, 1, 10), (Server, 1, 2, 0)]),
                 &[(0, "a", "x", "c"), (0, "a", "x", "c"), (0, "a", "y", "c")],

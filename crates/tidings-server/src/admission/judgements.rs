@@ -1,4 +1,4 @@
-//! Writes that admission judged, and how long that took.
+//! Metrics of admission plugins.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use crate::metrics::{Histograms, Label, Text};
 
 const ADMISSION_DURATIONS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 
-/// What judges writes, by kube-apiserver's names.
+/// The admission plugins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judge {
     NamespaceLifecycle,
     EventRateLimit,
 }
 
-/// What a write is to admission.
+/// The operation of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,
@@ -25,12 +25,16 @@ pub(super) struct Judgements(Histograms<[Label; 4]>);
 
 impl Default for Judgements {
     fn default() -> Self {
-        Self(Histograms::of_durations(ADMISSION_DURATIONS))
+        Self(Histograms::of_durations(
+            "apiserver_admission_controller_admission_duration_seconds",
+            "Time an admission plugin took for a write.",
+            ADMISSION_DURATIONS,
+        ))
     }
 }
 
 impl Judgements {
-    /// A write was judged.
+    /// Counts a decision about a write.
     pub(super) fn add(&self, by: Judge, operation: Operation, rejected: bool, took: Duration) {
         let (name, step) = match by {
             Judge::NamespaceLifecycle => ("NamespaceLifecycle", "admit"),
@@ -50,12 +54,8 @@ impl Judgements {
         self.0.of(labels).observe_duration(took);
     }
 
-    /// What admission made of writes.
+    /// Appends the metrics.
     pub(super) fn write(&self, text: &mut Text) {
-        text.family(
-            "apiserver_admission_controller_admission_duration_seconds",
-            "Time an admission plugin took for a write.",
-            &self.0,
-        );
+        text.family(&self.0);
     }
 }

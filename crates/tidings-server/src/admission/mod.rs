@@ -1,6 +1,5 @@
-//! What a write has to pass beside being valid: its namespace has to be there, its event must not
-//! be too large, and its rate must stay within the limits. kube-apiserver's admission chain, as far
-//! as events have one.
+//! kube-apiserver's admission chain, as far as it concerns events: a write needs an existing
+//! namespace, an event that is not too large, and a rate within the limits.
 
 mod event_rate_limit;
 mod judgements;
@@ -25,14 +24,14 @@ use crate::http::status::Status;
 use crate::metrics::Text;
 use tidings_api::codec::Api;
 
-/// What admission did with writes since the server started.
+/// Counts of admission since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdmissionCounts {
-    /// For each limit, in the configuration's order, how many events found it reached. In a dry run
-    /// these were let through.
+    /// Events that exceeded each limit, in the configuration's order. In a dry run they were
+    /// accepted.
     pub rate_limited: Vec<(LimitType, u64)>,
-    /// Writes refused because of rate limits; one event may have reached several.
+    /// Writes refused because of rate limits; one event may exceed several.
     pub rejected: u64,
     /// Events refused because they were too large.
     pub oversized: u64,
@@ -40,7 +39,7 @@ pub struct AdmissionCounts {
     pub truncated: u64,
 }
 
-/// The server's admission, with the state it keeps.
+/// The admission chain and its state.
 pub(crate) struct Admission {
     namespaces: Namespaces,
     size: EventSizeLimit,
@@ -68,7 +67,7 @@ impl Admission {
         }
     }
 
-    /// Refuses creates in a namespace that is not there, or is about to go.
+    /// Refuses creates in a namespace that does not exist or is terminating.
     pub(crate) fn check_namespace(
         &self,
         api: Api,
@@ -118,7 +117,8 @@ impl Admission {
         }
     }
 
-    /// The rate limits for one request: they are asked once, however often the request has to try.
+    /// The rate limits for one request: they apply once, however often the request is retried
+    /// internally.
     pub(crate) fn gate<'a>(
         &'a self,
         clock: &'a dyn Clock,
@@ -135,7 +135,7 @@ impl Admission {
         }
     }
 
-    /// Has a write judged, and measures it.
+    /// Runs a plugin for a write, and measures it.
     fn judged(
         &self,
         by: Judge,
@@ -149,7 +149,7 @@ impl Admission {
         judgement
     }
 
-    /// What became of writes, as metrics.
+    /// Appends the metrics.
     pub(crate) fn write(&self, text: &mut Text) {
         self.judgements.write(text);
         let admission = self.counts();

@@ -1,5 +1,5 @@
-//! NamespaceLifecycle for a server whose namespaces are a setting: which there are, and which are
-//! about to go (`k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle`).
+//! NamespaceLifecycle for a server whose namespaces are a setting: which exist, and which are
+//! terminating (`k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ const ALWAYS: [&str; 3] = ["default", "kube-public", "kube-system"];
 /// The state of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namespace {
-    /// It takes events.
+    /// Accepts events.
     Active,
-    /// It is being deleted: creates are refused, everything else continues.
+    /// Being deleted: creates are refused, everything else is allowed.
     Terminating,
 }
 
@@ -31,8 +31,7 @@ impl Namespace {
     }
 }
 
-/// Which namespaces there are. Only creates look at them: reading, changing and deleting events
-/// never does.
+/// Which namespaces exist. This concerns creates only, not reads, changes and deletes of events.
 ///
 /// ```
 /// use tidings_server::{Namespace, Namespaces};
@@ -67,7 +66,7 @@ pub enum NamespacesError {
 }
 
 impl Namespaces {
-    /// These namespaces, default, kube-public and kube-system, and no others.
+    /// Only these namespaces, and default, kube-public and kube-system.
     ///
     /// # Errors
     /// A name that is not valid.
@@ -81,7 +80,7 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// Adds a namespace, or changes its state. Once one is added, only those that were added exist.
+    /// Adds a namespace, or changes its state. After the first call, only added namespaces exist.
     ///
     /// # Errors
     /// A name that is not valid.
@@ -94,8 +93,8 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Reads what `kubectl get namespaces -o yaml` (or `-o json`) prints: a list of namespaces, and
-    /// of each its name and `status.phase`. Everything else in it is ignored.
+    /// Reads the output of `kubectl get namespaces -o yaml` (or `-o json`): the name and
+    /// `status.phase` of each namespace. Everything else is ignored.
     ///
     /// # Errors
     /// What is wrong, and on which line.
@@ -158,7 +157,7 @@ impl Namespaces {
         }
     }
 
-    /// All of them, in order; `None` if every name is one.
+    /// All namespaces, in order; `None` if every name is one.
     pub(crate) fn named(&self) -> Option<&BTreeMap<String, Namespace>> {
         self.named.as_deref()
     }

@@ -1,11 +1,10 @@
-//! How long events are kept, when one time for all is not enough: rules by fields of the event, the
-//! first that matches deciding.
+//! Retention rules: how long events are kept, by their fields. The first matching rule applies.
 //!
-//! A rule has the conditions its file states and no others, and applies where all of them hold. It
-//! applies at each write: the time counts from the last one. What was written before a rule changed
-//! keeps its end.
+//! A rule has the conditions that its file states, and matches if all of them hold. Rules apply at
+//! each write, so the time counts from the last write, and events written before a rule changed
+//! keep their expiry.
 //!
-//! Another condition is another [`Field`], and a field of [`RuleText`]: the compiler asks for the
+//! A new condition is a new [`Field`] and a new field of [`RuleText`]; the compiler asks for the
 //! rest.
 
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use crate::auth::settings::{self, SettingsError};
-use crate::http::query::parse_go_duration;
+use crate::http::duration::parse_go_duration;
 
 /// The shortest time an event is kept.
 const TTL_MIN: Duration = Duration::from_secs(1);
@@ -49,7 +48,7 @@ const TTL_MAX: Duration = Duration::from_secs(36_500 * 24 * 3600);
 #[derive(Clone, Debug, Default)]
 pub struct RetentionRules {
     rules: Arc<[Rule]>,
-    /// The cluster whose events these are for.
+    /// The cluster whose events the rules apply to.
     cluster: Arc<str>,
 }
 
@@ -59,14 +58,14 @@ struct Rule {
     ttl: Duration,
 }
 
-/// What a field of the event has to be.
+/// A condition on one field of the event.
 #[derive(Debug)]
 struct Condition {
     field: Field,
     patterns: Patterns,
 }
 
-/// What a rule can ask for.
+/// The fields that conditions can name.
 #[derive(Clone, Copy, Debug)]
 enum Field {
     Cluster,
@@ -92,7 +91,7 @@ impl Field {
         }
     }
 
-    /// What an event of a cluster has there.
+    /// The field's value in an event of a cluster.
     fn of<'a>(self, cluster: &'a str, event: &'a Event) -> &'a str {
         let source = event.source.as_ref();
         match self {
@@ -110,7 +109,7 @@ impl Field {
         .unwrap_or_default()
     }
 
-    /// What a pattern must be to match anything.
+    /// Checks that a pattern can match a value.
     fn check(self, pattern: &str) -> Result<(), &'static str> {
         let is_namespace = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'*');
         match self {
@@ -131,7 +130,7 @@ impl Field {
     }
 }
 
-/// Texts one of which has to match; at least one.
+/// Patterns, at least one, of which one has to match.
 #[derive(Debug)]
 struct Patterns(Vec<String>);
 
@@ -161,7 +160,7 @@ impl Rule {
     }
 }
 
-/// Whether a text is as a pattern in which `*` stands for any characters.
+/// Whether a text matches a pattern, in which `*` stands for any characters.
 fn glob(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -194,9 +193,8 @@ impl RetentionRules {
         let mut catch_all = None;
         for rule in file.rules {
             if let Some(line) = catch_all {
-                let message = format!(
-                    "no event comes to this rule, for the one on line {line} matches them all"
-                );
+                let message =
+                    format!("this rule never applies: the one on line {line} matches every event");
                 return Err(SettingsError::at(&rule, message));
             }
             let line = rule.referenced.line();
@@ -221,7 +219,7 @@ impl RetentionRules {
         }
     }
 
-    /// How long an event is kept from a write on, if a rule says so.
+    /// The time an event is kept after a write, if a rule matches.
     pub fn ttl(&self, event: &Event) -> Option<Duration> {
         let matching = |rule: &&Rule| rule.matches(&self.cluster, event);
         self.rules.iter().find(matching).map(|rule| rule.ttl)
@@ -262,7 +260,7 @@ enum OneOrMore {
 
 impl RuleText {
     fn check(self, line: u64) -> Result<Rule, SettingsError> {
-        // Every field is named, so that none can be forgotten.
+        // Without `..`, so that no field can be forgotten.
         let Self {
             cluster,
             namespace,
@@ -330,7 +328,7 @@ fn condition(field: Field, given: Spanned<OneOrMore>) -> Result<Condition, Setti
     })
 }
 
-/// A duration as Go writes it, before which days may stand: `90d`, `1d12h`, `30m`.
+/// A duration in Go's notation, optionally preceded by days: `90d`, `1d12h`, `30m`.
 pub fn parse_days(text: &str) -> Option<Duration> {
     let Some((days, rest)) = text.split_once('d') else {
         return parse_go_duration(text);
@@ -469,7 +467,7 @@ mod tests {
             ("rules:\n- ttl: 1h\n  reason: ''", "line 3: reason is empty"),
             (
                 "rules:\n- ttl: 1h\n  reason: '*'\n- reason: X\n  ttl: 2h",
-                "line 4: no event comes to this rule, for the one on line 2",
+                "line 4: this rule never applies: the one on line 2",
             ),
             (
                 "rules:\n- source: {node: x}\n  ttl: 1h",
@@ -481,7 +479,7 @@ mod tests {
             ),
             (
                 "rules:\n- source: {host: '*'}\n  ttl: 1h\n- ttl: 2h",
-                "line 4: no event comes to this rule",
+                "line 4: this rule never applies",
             ),
             ("rule: []", "line 1: unknown field `rule`"),
             ("", "line 1: "),

@@ -1,29 +1,29 @@
-//! How large an event may be as it is stored, and what becomes of one that is larger.
+//! The maximum size of a stored event, and the treatment of larger ones.
 
 use k8s_pb::api::core::v1::Event;
 use prost::Message;
 
 use crate::http::status::Status;
 
-/// On an event whose message was cut: how many bytes the message had.
+/// The annotation of an event whose message was cut: the original length of the message in bytes.
 pub const TRUNCATED_ANNOTATION: &str = "tidings/message-truncated";
 
-/// What stands at the end of a message that was cut.
+/// The end of a message that was cut.
 const ELLIPSIS: &str = "…";
-/// More than the annotation takes in an encoded event: its name, the number, and their lengths.
+/// An upper bound of the annotation's bytes in an encoded event: name, number, and their lengths.
 const ANNOTATION_BYTES: usize = TRUNCATED_ANNOTATION.len() + 32;
 
-/// What the envelope around a stored event takes.
+/// Bytes of the envelope around a stored event.
 const ENVELOPE_BYTES: usize = 32;
 
-/// What becomes of an event that is too large.
+/// The treatment of an event that is too large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Oversized {
-    /// It is refused with 413. etcd behind a kube-apiserver refuses, too, with 500.
+    /// It is refused with 413. (kube-apiserver with etcd refuses with 500.)
     #[default]
     Reject,
-    /// Its message is cut, which [`TRUNCATED_ANNOTATION`] then says. It is refused only if that
-    /// does not help.
+    /// Its message is cut, and [`TRUNCATED_ANNOTATION`] is added. It is refused only if it is still
+    /// too large.
     TruncateMessage,
 }
 
@@ -31,10 +31,10 @@ pub enum Oversized {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventSizeLimit {
-    /// The largest size of an event as it is stored (Kubernetes' protobuf), in bytes. Default: 1.5
-    /// MiB, what etcd takes by default; more has no effect.
+    /// Maximum bytes of an event as stored (Kubernetes' protobuf). Default: 1.5 MiB, etcd's own
+    /// default, which is also the maximum.
     pub bytes_max: usize,
-    /// What becomes of a larger one. Default: it is refused.
+    /// The treatment of larger events. Default: they are refused.
     pub oversized: Oversized,
 }
 
@@ -48,7 +48,7 @@ impl Default for EventSizeLimit {
 }
 
 impl EventSizeLimit {
-    /// A limit in bytes, and what becomes of a larger event.
+    /// A limit in bytes, and the treatment of larger events.
     pub fn new(bytes_max: usize, oversized: Oversized) -> Self {
         Self {
             bytes_max,
@@ -56,14 +56,14 @@ impl EventSizeLimit {
         }
     }
 
-    /// Makes an event fit, if it may be cut; whether it was. Cutting what was cut already gives the
-    /// same again, so that a client that sends its long message once more changes nothing.
+    /// Makes an event fit, if its message may be cut; returns whether it was cut. Cutting is
+    /// idempotent, so that a client that sends its long message again changes nothing.
     pub(super) fn fit(self, event: &mut Event) -> Result<bool, Status> {
         if event.encoded_len() + ENVELOPE_BYTES <= self.bytes_max {
             return Ok(false);
         }
-        // Neither what is not stored nor what an earlier cut left may change where the next one is
-        // made.
+        // The resourceVersion, which is not stored, and the annotation of an earlier cut must not
+        // influence the position of the cut.
         let metadata = event.metadata.get_or_insert_default();
         let resource_version = metadata.resource_version.take();
         let said = metadata.annotations.remove(TRUNCATED_ANNOTATION);
@@ -87,7 +87,7 @@ impl EventSizeLimit {
         Ok(true)
     }
 
-    /// Cuts the message of an event of `len` bytes; what its annotation is to say.
+    /// Cuts the message of an event of `len` bytes; returns the value of the annotation.
     fn cut(self, event: &mut Event, len: usize, said: Option<String>) -> Result<String, Status> {
         let whole = event.message().len();
         let over = len.saturating_sub(self.bytes_max) + ELLIPSIS.len() + ANNOTATION_BYTES;
@@ -95,7 +95,7 @@ impl EventSizeLimit {
             return Err(Status::event_too_large(len, self.bytes_max));
         };
         let mut message = event.message.take().unwrap_or_default();
-        // A message that was cut before still says how long it was at first.
+        // The annotation of an earlier cut has the original length.
         let said = said.filter(|_| message.ends_with(ELLIPSIS));
         while !message.is_char_boundary(keep) {
             keep -= 1;

@@ -1,5 +1,4 @@
-//! What every request passes before it is served: whose it is, whom it wants to act as, and whether
-//! that is allowed.
+//! The checks before a request is served: authentication, impersonation, authorization.
 
 use std::sync::Arc;
 
@@ -7,7 +6,7 @@ use axum::extract::Request;
 use http::{header, request};
 use tokio::time::timeout;
 
-use super::call::{Call, Foreseen};
+use super::call::{Call, Preauthorized};
 use crate::api::server::ApiServer;
 use crate::auth::attempts::{Attempt, Permission};
 use crate::auth::attributes::Attributes;
@@ -22,8 +21,8 @@ use crate::http::status::Status;
 use crate::http::stored::Key;
 use tidings_api::codec::Api;
 
-/// Finds the user of a request, and removes the credentials from it. The identity is returned with
-/// an error, too, as far as it is known.
+/// Finds the user of a request, and removes the credentials from it. The identity is also returned
+/// with an error, as far as it is known.
 ///
 /// # Errors
 /// 401 for an unknown user, 503 if the credentials cannot be checked, and the errors of
@@ -33,19 +32,14 @@ pub(super) async fn authenticate(
     parts: &mut request::Parts,
 ) -> (Identity, Result<User, Status>) {
     let mut identity = Identity::default();
-    let found = find(server, parts).await;
-    // It has served its purpose, and cannot end in a log from here on.
+    let found = identify(server, parts).await;
+    // No longer needed, and now it cannot get into a log.
     parts.headers.remove(header::AUTHORIZATION);
     let user = match found {
         Ok((user, known_by)) => {
-            // A token that its cluster knew is sent to that cluster alone.
+            // A token is passed on only to the cluster that knew it.
             if server.passes_through() {
                 parts.extensions.insert(known_by);
-            }
-            if user.name != ANONYMOUS
-                && let Some(visitor) = parts.extensions.get::<Arc<Visitor>>()
-            {
-                visitor.authenticate();
             }
             identity.user.insert(user).clone()
         }
@@ -64,6 +58,23 @@ pub(super) async fn authenticate(
         }
         Err(status) => (identity, Err(status)),
     }
+}
+
+/// Finds the user whom the credentials of a request show, and notes it for its connection.
+///
+/// # Errors
+/// 401 for an unknown user, 503 if the credentials cannot be checked.
+pub(crate) async fn identify(
+    server: &ApiServer,
+    parts: &request::Parts,
+) -> Result<(User, KnownBy), Status> {
+    let (user, known_by) = find(server, parts).await?;
+    if user.name != ANONYMOUS
+        && let Some(visitor) = parts.extensions.get::<Arc<Visitor>>()
+    {
+        visitor.authenticate();
+    }
+    Ok((user, known_by))
 }
 
 async fn find(server: &ApiServer, parts: &request::Parts) -> Result<(User, KnownBy), Status> {
@@ -85,15 +96,18 @@ async fn find(server: &ApiServer, parts: &request::Parts) -> Result<(User, Known
                 visitor.forget();
             }
             let why = why.map(|why| format!("the client certificate is not accepted: {why}"));
-            let warnings: Vec<String> = spaced(&parts.headers).into_iter().chain(why).collect();
+            let warnings: Vec<String> = extra_space_warning(&parts.headers)
+                .into_iter()
+                .chain(why)
+                .collect();
             Status::unauthorized().warning(&warnings)
         }
         Refusal::Unchecked => Status::cannot_check(),
     })
 }
 
-/// A token after two spaces is not recognized, and the second space is easily overlooked.
-fn spaced(headers: &http::HeaderMap) -> Option<String> {
+/// The warning for a token after two spaces, which is not recognized and easily overlooked.
+fn extra_space_warning(headers: &http::HeaderMap) -> Option<String> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let start = value.get(..b"bearer  ".len())?;
     start.eq_ignore_ascii_case(b"bearer  ").then(|| {
@@ -124,7 +138,7 @@ async fn impersonated(
 /// Accepts requests that the user is allowed to make.
 ///
 /// # Errors
-/// 403 for what is not allowed, 503 if that cannot be checked.
+/// 403 if the request is not allowed, 503 if that cannot be checked.
 pub(super) async fn authorize(
     server: &ApiServer,
     user: &User,
@@ -132,7 +146,7 @@ pub(super) async fn authorize(
 ) -> Result<(), Status> {
     // A user who may list all events needs nothing else to read an archive.
     let asked = if info.is_about_all_events() {
-        Attributes::list_events()
+        Attributes::list_events("")
     } else {
         Attributes::of(info)
     };
@@ -162,10 +176,9 @@ pub(super) async fn authorize(
     allow(user, &asked, decision)
 }
 
-/// Asks a cluster in advance what the request, as far as can be told, would otherwise ask once it
-/// has its place in flight. If requests held those places while a cluster answers, other requests
-/// would soon find no free place.
-pub(super) async fn foresee_create(
+/// Asks a cluster early about the create that a PUT or apply is likely to be. Otherwise the request
+/// would ask while it holds a place in flight, and a slow cluster would soon block all places.
+pub(super) async fn preauthorize_create(
     server: &ApiServer,
     info: &RequestInfo,
     user: &User,
@@ -179,20 +192,20 @@ pub(super) async fn foresee_create(
     // A read error is reported when the request reads the event again.
     if let Ok(None) = server.store.get(key.bytes()).await {
         let decision = decide(server, user, &asked).await;
-        request.extensions_mut().insert(Foreseen(decision));
+        request.extensions_mut().insert(Preauthorized(decision));
     }
 }
 
-/// A PUT or an apply of an event that is not there creates it, which takes more than the permission
-/// to change it.
+/// A PUT or an apply of an event that does not exist creates it, which needs the permission to
+/// create.
 ///
 /// # Errors
 /// 403 if the user may not create it.
 pub(super) async fn require_create(server: &ApiServer, call: &Call) -> Result<(), Status> {
     let asked = Attributes::create_event(call.api, &call.info.namespace, &call.info.name);
-    let decision = match &call.foreseen {
-        Some(Foreseen(decision)) => decision.clone(),
-        // There is no cluster to ask; or the event existed a moment ago.
+    let decision = match &call.preauthorized {
+        Some(Preauthorized(decision)) => decision.clone(),
+        // No cluster has to be asked, or the event existed a moment ago.
         None => decide(server, &call.user, &asked).await,
     };
     allow(&call.user, &asked, decision)
@@ -200,6 +213,27 @@ pub(super) async fn require_create(server: &ApiServer, call: &Call) -> Result<()
 
 async fn require(server: &ApiServer, user: &User, asked: &Attributes<'_>) -> Result<(), Status> {
     allow(user, asked, decide(server, user, asked).await)
+}
+
+/// Whether a user may list the events of a namespace; of all, if it is empty.
+///
+/// # Errors
+/// 503 if that cannot be checked.
+pub(crate) async fn may_list(
+    server: &ApiServer,
+    user: &User,
+    namespace: &str,
+) -> Result<bool, Status> {
+    let asked = Attributes::list_events(namespace);
+    match decide(server, user, &asked).await {
+        Ok(decision) => Ok(decision.allowed),
+        Err(_) => Err(Status::cannot_check()),
+    }
+}
+
+/// What is said to a user who may not list events.
+pub(crate) fn forbidden_to_list(user: &User) -> Status {
+    forbidden(&user.name, &Attributes::list_events(""), "")
 }
 
 async fn decide(

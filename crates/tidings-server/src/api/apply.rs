@@ -20,7 +20,7 @@ use crate::http::status::Status;
 use tidings_api::managed::{self, ApplyError, Writer};
 use tidings_api::yaml;
 
-/// What is said before the key that is given twice.
+/// Upstream's words before a duplicate key.
 const KEYS_TWICE: &str =
     "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  ";
 
@@ -76,7 +76,8 @@ pub(super) async fn apply(
                 }
             }
         };
-        // As with the other patches, only a version that the configuration names is insisted on.
+        // As with other patches, the resourceVersion has to match only if the configuration names
+        // it.
         if config.pointer("/metadata/resourceVersion").is_none() {
             metadata.resource_version = None;
         }
@@ -100,26 +101,32 @@ fn refusal(error: ApplyError) -> Status {
     }
 }
 
-/// Reads a configuration, YAML or JSON, and what is to say about keys given twice, of which the
-/// last counts.
+/// Reads a configuration, YAML or JSON, and the notes on duplicate keys, whose last value is used.
 fn read(body: &[u8]) -> Result<(Value, Vec<String>), Status> {
     if body.trim_ascii().is_empty() {
         return Ok((Value::Null, Vec::new()));
     }
+    if let Some(config) = yaml::plain_json(body) {
+        return Ok((config, Vec::new()));
+    }
     let unreadable =
         |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
+    let last_wins = |strict: &_| {
+        let has_one = yaml::has_key_twice(strict);
+        has_one
+            .then(|| yaml::read(body, DuplicateKeyPolicy::LastWins))?
+            .ok()
+    };
     let (mut config, duplicates) = match yaml::read::<Value>(body, DuplicateKeyPolicy::Error) {
         Ok(config) => (config, Vec::new()),
-        Err(strict) => {
-            match yaml::read(body, DuplicateKeyPolicy::LastWins) {
-                Ok(config) => (config, vec![repeated(&strict)]),
-                // Not all JSON is YAML: its escapes of surrogate pairs are not.
-                Err(_) => match serde_json::from_slice(body) {
-                    Ok(config) => (config, Vec::new()),
-                    Err(_) => return Err(unreadable(&strict)),
-                },
-            }
-        }
+        Err(strict) => match last_wins(&strict) {
+            Some(config) => (config, vec![repeated(&strict)]),
+            // Not all JSON is YAML: its escapes of surrogate pairs are not.
+            None => match serde_json::from_slice(body) {
+                Ok(config) => (config, Vec::new()),
+                Err(_) => return Err(unreadable(&strict)),
+            },
+        },
     };
     if !config.is_object() {
         return Err(unreadable(&"an object is accepted"));
@@ -128,7 +135,7 @@ fn read(body: &[u8]) -> Result<(Value, Vec<String>), Status> {
     Ok((config, duplicates))
 }
 
-/// 5.0 is 5.
+/// Turns whole floats into integers: 5.0 is 5.
 fn settle_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {
@@ -147,7 +154,7 @@ fn settle_numbers(value: &mut Value) {
     }
 }
 
-/// The first key given twice, in the words of kube-apiserver's parser.
+/// The first duplicate key, in the words of kube-apiserver's parser.
 fn repeated(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();

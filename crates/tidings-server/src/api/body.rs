@@ -1,4 +1,4 @@
-//! Bodies: an event from what a client sent, and an answer in the form a client asked for.
+//! Bodies: decoding the event that a client sent, and encoding an answer in the requested form.
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use tidings_api::field_validation::FieldValidation;
 use tidings_api::table::{IncludeObject, Rows};
 use tidings_api::yaml;
 
-/// An event as sent, and the warnings its sender gets.
+/// The event of a request, and warnings for its sender.
 pub(crate) struct Sent {
     pub(crate) event: Event,
     pub(crate) warnings: Vec<String>,
@@ -29,8 +29,8 @@ pub(crate) struct Sent {
 /// Reads the event in a request's body.
 ///
 /// # Errors
-/// 415 for an unknown form, 400 for what is no event of the request's version or, if so asked, has
-/// unknown fields.
+/// 415 for an unknown encoding; 400 if the body is not an event of the request's version or, with
+/// `fieldValidation=Strict`, has unknown fields.
 pub(crate) fn read_event(call: &Call, validation: FieldValidation) -> Result<Sent, Status> {
     let read = match body_media(&call.headers)? {
         Media::Json => json(call.api, &call.body),
@@ -56,18 +56,18 @@ pub(crate) fn read_event(call: &Call, validation: FieldValidation) -> Result<Sen
     Ok(Sent { event, warnings })
 }
 
-/// What a body turned out to be.
+/// A decoded body.
 struct Document {
     target: Target,
     event: Event,
     reading: Reading,
 }
 
-/// Why a body cannot be taken for an event.
+/// Why a body is not an event.
 enum Refusal {
-    /// It cannot be told what it is.
+    /// Its kind cannot be read.
     Unrecognized(String),
-    /// It says what it is, and is no such thing.
+    /// Its kind can be read, but the rest is not of that kind.
     Unfit(Target, String),
 }
 
@@ -120,7 +120,7 @@ fn json(api: Api, body: &[u8]) -> Result<Document, Refusal> {
             return Err(Refusal::Unrecognized(why));
         }
         if reading.complaint().is_none() {
-            // What is text to Go alone.
+            // Some text is valid only to Go.
             (result, reading) = read(api, &replace_what_is_no_text(body));
         }
     }
@@ -145,10 +145,10 @@ fn from_yaml(api: Api, body: &[u8]) -> Result<Document, Refusal> {
     Ok(document)
 }
 
-/// The first document of YAML, and what is to say of a key given twice, of which the last counts.
+/// The first document of YAML, and a note on a duplicate key, whose last value is used.
 ///
 /// # Errors
-/// Why it is no YAML.
+/// Why it is not YAML.
 pub(super) fn yaml_value(body: &[u8]) -> Result<(Value, Option<String>), String> {
     let body = yaml::first_document(body);
     if body.trim_ascii().is_empty() {
@@ -156,7 +156,8 @@ pub(super) fn yaml_value(body: &[u8]) -> Result<(Value, Option<String>), String>
     }
     let strict = match yaml::read(body, DuplicateKeyPolicy::Error) {
         Ok(value) => return Ok((value, None)),
-        Err(error) => error,
+        Err(error) if yaml::has_key_twice(&error) => error,
+        Err(error) => return Err(format!("yaml: {}", one_line(&error))),
     };
     match yaml::read(body, DuplicateKeyPolicy::LastWins) {
         Ok(value) => Ok((value, Some(one_line(&strict)))),
@@ -164,7 +165,7 @@ pub(super) fn yaml_value(body: &[u8]) -> Result<(Value, Option<String>), String>
     }
 }
 
-/// What is wrong, without the excerpt of the document that comes below it.
+/// The message of an error, without the excerpt of the document below it.
 fn one_line(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
@@ -189,8 +190,8 @@ fn protobuf(api: Api, body: &Bytes) -> Result<Document, Refusal> {
 
 type Read = (Result<(TypeMeta, Event), String>, Reading);
 
-/// What was read, or why that does not count. An event of the other version is read again as such:
-/// what is unknown to one is known to the other.
+/// The document, or why it is refused. An event of the other version is read again as that version,
+/// because the two have different fields.
 fn settle(
     api: Api,
     result: Result<(TypeMeta, Event), String>,
@@ -203,7 +204,7 @@ fn settle(
     }
     let target = match &result {
         Ok((type_meta, _)) => Target::of(api, type_meta)?,
-        // What it is decides, wherever the reading ended.
+        // Its kind decides about the error, wherever the reading ended.
         Err(_) => Target::of(api, &type_meta())?,
     };
     let (result, reading) = if target.api == api {
@@ -222,13 +223,13 @@ fn settle(
     }
 }
 
-/// What a document says it is, or is taken for because of where it was sent.
+/// The version and kind of a document; by default those of the request's path.
 #[derive(Clone)]
 struct Target {
     group_version: String,
     version: String,
     kind: String,
-    /// How it is read.
+    /// The fields by which it is read.
     api: Api,
     /// Whether that version is served.
     served: bool,
@@ -273,10 +274,10 @@ impl Target {
     }
 }
 
-/// The version of events that a document says it is of.
+/// The version of events that a document names.
 ///
 /// # Errors
-/// What is said of a document that is no event.
+/// The words for a document that is not an event.
 pub(super) fn named(api: Api, type_meta: &TypeMeta) -> Result<Api, String> {
     match Target::of(api, type_meta) {
         Ok(target) => Ok(target.api),
@@ -284,7 +285,7 @@ pub(super) fn named(api: Api, type_meta: &TypeMeta) -> Result<Api, String> {
     }
 }
 
-/// An answer with a body in some encoding.
+/// An answer with an encoded body.
 pub(crate) fn encoded(code: StatusCode, media: Media, body: Vec<u8>) -> Response {
     let content_type = [(
         header::CONTENT_TYPE,
@@ -310,14 +311,14 @@ pub(crate) fn event_response(
 
 /// How rows are made for this call, if its answer is a table.
 pub(crate) fn table_rows(call: &Call, form: Form, now: jiff::Timestamp) -> Result<Rows, Status> {
-    let version = match form.shape {
-        Shape::Table(version) => version,
-        Shape::Whole | Shape::Partial(_) => "v1",
-        Shape::Misfit(why) => return Err(Status::misfit(why)),
+    let api_version = match form.shape {
+        Shape::Table(api_version) => api_version,
+        Shape::Whole | Shape::Partial(_) => "meta.k8s.io/v1",
+        Shape::Mismatch(why) => return Err(Status::shape_mismatch(why)),
     };
     Ok(Rows {
         api: call.api,
-        version,
+        api_version,
         include_object: match form.shape {
             Shape::Table(_) => call.info.query.include_object()?,
             _ => IncludeObject::default(),
@@ -334,21 +335,19 @@ fn encode_one(
 ) -> Result<(Media, Vec<u8>), Status> {
     let mut json = Vec::with_capacity(1024);
     match form.shape {
-        Shape::Misfit(why) => return Err(Status::misfit(why)),
+        Shape::Mismatch(why) => return Err(Status::shape_mismatch(why)),
         Shape::Table(_) => {
             json = table_of_one(&rows()?, event, true);
         }
-        Shape::Partial(version) => {
+        Shape::Partial(api_version) => {
             let metadata = event.metadata.clone().unwrap_or_default();
-            let api_version = format!("meta.k8s.io/{version}");
             if form.media == Media::Protobuf {
                 let metadata = Some(metadata);
                 let partial = PartialObjectMetadata { metadata };
-                let body =
-                    codec::protobuf::envelop(&api_version, "PartialObjectMetadata", &partial);
+                let body = codec::protobuf::envelop(api_version, "PartialObjectMetadata", &partial);
                 return Ok((Media::Protobuf, body));
             }
-            codec::write_partial(&metadata, &api_version, true, &mut json);
+            codec::write_partial(&metadata, api_version, true, &mut json);
         }
         Shape::Whole if form.media == Media::Protobuf => {
             return Ok((Media::Protobuf, codec::protobuf_event(api, event.clone())));

@@ -1,4 +1,4 @@
-//! A request to the events API: what it asks for, whose it is, and its body.
+//! A request to the events API, as handlers get it: path and query, user, and body.
 
 use std::sync::Arc;
 
@@ -20,22 +20,22 @@ use crate::http::stored::Key;
 use tidings_api::codec::Api;
 use tidings_api::managed::manager_of;
 
-/// On a request: what a cluster said of the creation that it turns out to be if its event is not
-/// there.
+/// Attached to a request: the cluster's decision about the create that it is if its event does not
+/// exist.
 #[derive(Clone, Debug)]
-pub(super) struct Foreseen(pub(super) Result<Decision, ReviewError>);
+pub(super) struct Preauthorized(pub(super) Result<Decision, ReviewError>);
 
 /// A request for events.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) api: Api,
-    /// Whose request it is.
+    /// The authenticated user.
     pub(crate) user: User,
     pub(crate) info: Arc<RequestInfo>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    pub(super) foreseen: Option<Foreseen>,
-    /// Of a watch.
+    pub(super) preauthorized: Option<Preauthorized>,
+    /// The place of a watch that sends existing events.
     pub(super) initial_place: Option<InitialPlace>,
     /// For the audit log.
     pub(super) notes: Notes,
@@ -51,7 +51,7 @@ impl Call {
         negotiate(&self.headers, &self.info.query, answer)
     }
 
-    /// Who makes a change: the manager the request names, or else its User-Agent.
+    /// The manager of a change: the one that the request names, or else its User-Agent.
     pub(crate) fn manager(&self, options: &WriteOptions) -> String {
         if !options.field_manager.is_empty() {
             return options.field_manager.clone();
@@ -92,7 +92,7 @@ impl FromRequest<Arc<ApiServer>> for Call {
             api: Api::of_group(&info.group),
             info,
             user,
-            foreseen: parts.extensions.remove(),
+            preauthorized: parts.extensions.remove(),
             initial_place: parts.extensions.remove(),
             notes,
             headers: parts.headers,

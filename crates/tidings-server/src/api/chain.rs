@@ -1,8 +1,9 @@
-//! What every request passes before it is served, and its answer on the way back, in order:
+//! The steps before and after the handler of each request, in the order of
 //! `DefaultBuildHandlerChain` of `k8s.io/apiserver/pkg/server/config.go`.
 //!
-//! One function and not a stack of layers: each layer would box the request's future and copy the
-//! request once more, which together took about a fifth of a small create's processor time.
+//! These are functions and not a stack of tower layers: each layer would box the request's future
+//! and copy the request once more, which together took about a fifth of a small create's processor
+//! time.
 
 use std::convert::Infallible;
 use std::future;
@@ -29,7 +30,7 @@ use super::streamed::Outcome;
 use crate::api::limits::{self, Admitted};
 use crate::api::server::ApiServer;
 use crate::audit::{self, AUDIT_ID};
-use crate::auth::User;
+use crate::auth::{Identity, User};
 use crate::clock;
 use crate::flow::connections::Visitor;
 use crate::http::compress;
@@ -37,14 +38,20 @@ use crate::http::present::present_status;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
-/// Maximum of headers of a request; over HTTP/1.1 hyper takes 100. More are answered with 431.
+/// Maximum headers of a request; more are answered with 431. Over HTTP/1.1, hyper's own maximum is
+/// 100.
 const HEADERS_MAX: usize = 200;
-/// What a header takes of memory beside its text.
+/// Memory of a header in addition to its text.
 const HEADER_OVERHEAD: usize = 128;
-/// What a parameter of the query takes of memory beside its text.
+/// Memory of a query parameter in addition to its text.
 const PARAMETER_OVERHEAD: usize = 96;
 
-/// Puts all of this around what answers requests to a server.
+/// The result of authentication that took place before, as an extension of a request. The handler
+/// decides what may be shown.
+#[derive(Clone)]
+pub(crate) struct Entered(pub(crate) Result<User, Status>);
+
+/// Wraps the routes of a server in these steps.
 pub(crate) fn around(
     router: Router<Arc<ApiServer>>,
     server: &Arc<ApiServer>,
@@ -52,7 +59,7 @@ pub(crate) fn around(
     router.layer(middleware::from_fn_with_state(Arc::clone(server), answer))
 }
 
-/// Answers a request that is for no server that there is, without asking whose it is.
+/// Refuses a request for which there is no server, without authentication.
 pub(crate) fn refuse(server: Arc<ApiServer>, mut request: Request, why: Status) -> Response {
     let info = RequestInfo::of(request.method(), request.uri(), request.headers());
     let info = Arc::new(info);
@@ -61,7 +68,7 @@ pub(crate) fn refuse(server: Arc<ApiServer>, mut request: Request, why: Status) 
     measured.follow(common.complete(why.into_response()))
 }
 
-/// Answers a request whose path is matched, whatever it matched.
+/// Handles a request after routing, whether or not a route matched.
 async fn answer(
     State(server): State<Arc<ApiServer>>,
     mut request: Request,
@@ -75,11 +82,11 @@ async fn answer(
     }
     let common = Common::of(Arc::clone(&info), &mut request);
     request.extensions_mut().insert(Arc::clone(&info));
-    let response = let_in(server, info, request, next).await;
+    let response = authenticate_and_serve(server, info, request, next).await;
     measured.follow(common.complete(response))
 }
 
-/// What a head takes in memory, about: its address as sent and as read, and its headers.
+/// Approximate memory of a request's head: its URI as sent and as parsed, and its headers.
 fn head_bytes(head: &Parts, info: &RequestInfo) -> usize {
     let uri = head.uri.path().len() + head.uri.query().map_or(0, str::len);
     let read = uri + info.query.len() * PARAMETER_OVERHEAD;
@@ -93,8 +100,8 @@ fn too_many_headers() -> Response {
     (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text).into_response()
 }
 
-/// Finds out whose request it is.
-async fn let_in(
+/// Authenticates a request and opens its audit entry.
+async fn authenticate_and_serve(
     server: Arc<ApiServer>,
     info: Arc<RequestInfo>,
     request: Request,
@@ -110,7 +117,16 @@ async fn let_in(
         }
         room => room.flatten(),
     };
-    let (identity, user) = access::authenticate(&server, &mut parts).await;
+    let (identity, user) = match parts.extensions.get::<Entered>() {
+        Some(Entered(user)) => {
+            let identity = Identity {
+                user: user.as_ref().ok().cloned(),
+                impersonated: None,
+            };
+            (identity, user.clone())
+        }
+        None => access::authenticate(&server, &mut parts).await,
+    };
     drop(room);
     if let Ok(user) = &user {
         parts.extensions.insert(user.clone());
@@ -127,39 +143,38 @@ async fn let_in(
     };
     let audited = entry.is_some();
     let (gone, _here) = audited.then(oneshot::channel).unzip();
-    // Boxed, as is what it consists of: a future is as long as all it waits for, twice where that
-    // is handed on, and copied to where it is polled. Together it would be thirty kilobytes for
-    // every request.
+    // Boxed, like its parts: a future is as large as everything it awaits, twice where a value is
+    // passed on, and is copied to the place where it is polled. Unboxed it would take thirty
+    // kilobytes for every request.
     let answer = Box::pin(async move {
         let response = match user {
             Ok(user) => {
                 let answer = allowed(&server, &info, &user, request, next, (began, gone));
-                unharmed(Box::pin(answer)).await
+                catch_panic(Box::pin(answer)).await
             }
             Err(status) => status.into_response(),
         };
         match entry {
-            Some(entry) => write_down(entry, server, response).await,
+            Some(entry) => write_entry(entry, server, response).await,
             None => response,
         }
     });
     if !audited {
         return answer.await;
     }
-    // In a task of its own: what a client that goes away leaves behind is finished, and written
-    // down. Only its turn is not waited for any more once `_here` is dropped.
+    // In a task of its own, so that a write whose client disconnects is finished and audited. When
+    // `_here` is dropped, the request only stops waiting for a place in flight.
     tokio::spawn(answer).await.unwrap_or_else(|_| panicked())
 }
 
-/// Writes the result of a request to the audit log: now, or at the end of an answer that is made
-/// while it is sent.
-async fn write_down(
+/// Writes the result of a request to the audit log: now, or at the end of a streamed answer.
+async fn write_entry(
     entry: audit::Entry,
     server: Arc<ApiServer>,
     mut response: Response,
 ) -> Response {
     let Some(outcome) = response.extensions_mut().remove::<Outcome>() else {
-        // A delete that was done answers with a Status, too.
+        // A successful delete answers with a Status, too.
         let status = response.extensions().get::<Status>();
         let failure = status.filter(|_| !response.status().is_success()).cloned();
         entry
@@ -167,23 +182,23 @@ async fn write_down(
             .await;
         return response;
     };
-    let unwritten = Unwritten(Some((entry, server, outcome)));
+    let unwritten = UnwrittenEntry(Some((entry, server, outcome)));
     response.map(|body| {
-        // The end of the answer waits for the log, as an answer made at once does.
+        // The end of the answer waits for the log, as an unstreamed answer does.
         let written = stream::once(unwritten.write());
         let nothing = written.filter_map(|()| future::ready(None));
         Body::from_stream(body.into_data_stream().chain(nothing))
     })
 }
 
-/// What is yet to be written down. A task of its own does it, so that it is done also where nothing
-/// waits for the end of the answer any more.
-struct Unwritten(Option<(audit::Entry, Arc<ApiServer>, Outcome)>);
+/// An audit entry that is not written yet. A task of its own writes it, so that it is written even
+/// if the client does not wait for the end of the answer.
+struct UnwrittenEntry(Option<(audit::Entry, Arc<ApiServer>, Outcome)>);
 
-impl Unwritten {
+impl UnwrittenEntry {
     async fn write(mut self) {
         if let Some(task) = self.begin() {
-            // It does not panic, and nothing ends it.
+            // The task does not panic, and is never cancelled.
             _ = task.await;
         }
     }
@@ -201,14 +216,14 @@ impl Unwritten {
     }
 }
 
-impl Drop for Unwritten {
+impl Drop for UnwrittenEntry {
     fn drop(&mut self) {
         self.begin();
     }
 }
 
-/// A panic of a handler fails its request, and does not end the connection.
-async fn unharmed(answer: impl Future<Output = Response>) -> Response {
+/// Turns a panic of a handler into a 500, so that the connection survives.
+async fn catch_panic(answer: impl Future<Output = Response>) -> Response {
     let answer = AssertUnwindSafe(answer).catch_unwind();
     answer.await.unwrap_or_else(|_| panicked())
 }
@@ -217,8 +232,8 @@ fn panicked() -> Response {
     Status::internal("this request made the server panic; its log says how").into_response()
 }
 
-/// Its other end is dropped when the client no longer waits for the answer. If there is no sender,
-/// the request itself is dropped then.
+/// The receiver is dropped when the client disconnects. Without a sender, the request itself is
+/// dropped then.
 type Gone = Option<oneshot::Sender<Infallible>>;
 
 async fn is_gone(gone: Gone) {
@@ -228,8 +243,8 @@ async fn is_gone(gone: Gone) {
     }
 }
 
-/// Serves what the user may do. The question to a cluster about that may take long, and a request
-/// that waits for it holds no place.
+/// Serves a request if its user is authorized. Asking a cluster may take long, and a request that
+/// waits for it holds no place in flight.
 async fn allowed(
     server: &Arc<ApiServer>,
     info: &RequestInfo,
@@ -245,30 +260,42 @@ async fn allowed(
         if let Some(way) = &followed.pass_through
             && passed::is_for_cluster(info)
         {
-            // The cluster itself decides what the caller may do there.
+            // The followed cluster authorizes the caller itself.
             let head = passed::head(&followed.name, info, &request);
             let passed = passed::pass(server, (followed, way), info, head, began);
             match Box::pin(passed).await {
                 Ok(response) => return response,
-                // What this server says of itself is better than nothing.
+                // The answer of this server is better than an error.
                 Err(_) if passed::is_served_here(info) => {}
                 Err(refused) => return refused,
             }
         }
     }
-    let allowed = access::authorize(server, user, info);
+    let is_entered = request.extensions().get::<Entered>().is_some();
+    let allowed = async {
+        if is_entered {
+            return Ok(());
+        }
+        access::authorize(server, user, info).await
+    };
     let end = clock::deadline(began, server.options.request_timeout);
     match timeout_at(end, allowed).await {
         Ok(Ok(())) => {}
         Ok(Err(status)) => return status.into_response(),
         Err(_) => return Status::timeout().into_response(),
     }
-    // A probe is answered however much there is to do.
+    // Probes are answered even under load.
     if info.is_probe() {
         return next.run(request).await;
     }
     if info.may_create_by_name() {
-        Box::pin(access::foresee_create(server, info, user, &mut request)).await;
+        Box::pin(access::preauthorize_create(
+            server,
+            info,
+            user,
+            &mut request,
+        ))
+        .await;
     }
     let limits = &server.limits;
     match limits
@@ -296,7 +323,7 @@ async fn allowed(
     }
 }
 
-/// Resources are not asked for by HEAD.
+/// The API of resources does not allow HEAD.
 async fn serve(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let resource = path.starts_with("/api/") || path == "/api" || path.starts_with("/apis/");
@@ -306,16 +333,16 @@ async fn serve(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// What every answer has in common, of the request what it takes to give it.
+/// The parts of a request that all answers need.
 struct Common {
     audit_id: Option<HeaderValue>,
-    /// What decides about the form of a [`Status`].
+    /// The headers that decide on the form of a [`Status`].
     asked: HeaderMap,
     info: Arc<RequestInfo>,
 }
 
 impl Common {
-    /// Gives the request an Audit-Id, too.
+    /// Also gives the request an Audit-Id.
     fn of(info: Arc<RequestInfo>, request: &mut Request) -> Self {
         let given = request
             .headers()
@@ -329,7 +356,7 @@ impl Common {
         let audit_id = given.or_else(made);
         let headers = request.headers_mut();
         if let Some(audit_id) = &audit_id {
-            // There is room: HEADERS_MAX is far below what a map holds.
+            // This cannot fail: a map holds far more than HEADERS_MAX.
             _ = headers.try_insert(AUDIT_ID.clone(), audit_id.clone());
         }
         // Both are shared, not copied.

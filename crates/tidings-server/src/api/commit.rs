@@ -1,4 +1,4 @@
-//! The last part of every write: the rules an event has to keep, admission, and the store.
+//! The last part of every write: validation, admission, and the store.
 
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -9,10 +9,10 @@ use super::call::Call;
 use super::{random, rules};
 use crate::admission::{Gate, Operation};
 use crate::api::server::ApiServer;
-use crate::http::query::ResourceVersion;
+use crate::http::list_options::ResourceVersion;
 use crate::http::status::Status;
 use crate::http::stored::{Key, Stored};
-use tidings_api::codec::{self, Api};
+use tidings_api::codec::{self, Api, set_revision};
 use tidings_api::managed;
 
 /// Maximum attempts to find a generated name that is not taken.
@@ -26,7 +26,7 @@ pub(super) const CHANGE_ATTEMPTS: usize = 64;
 /// Where kube-apiserver finds the repeated owners of a patched event.
 pub(super) const AFTER_ADMISSION: &str = " after mutating admission happens";
 
-/// Stores an event whose managed fields are settled, under a name that is made now if so asked.
+/// Stores an event whose managed fields are up to date, and generates its name if requested.
 pub(super) async fn store_new(
     server: &ApiServer,
     call: &Call,
@@ -44,7 +44,7 @@ pub(super) async fn store_new(
         .resource_version
         .take()
         .filter(|version| !version.is_empty());
-    let uid = random::uuid().map_err(|error| Status::internal(error.to_string()))?;
+    let uid = random::uuid().map_err(Status::internal)?;
     rules::prepare_create(metadata, uid, now(server));
     server.admission.fit(&mut event)?;
     let metadata = event.metadata.get_or_insert_default();
@@ -69,12 +69,7 @@ pub(super) async fn store_new(
             name,
         };
         if dry_run {
-            let existing = server
-                .store
-                .get(key.bytes())
-                .await
-                .map_err(|error| Status::from_read(&error, None))?;
-            if let Some(existing) = existing {
+            if let Some(existing) = server.store.get(key.bytes()).await? {
                 return Err(taken(api, &key.name, existing));
             }
             event.metadata.get_or_insert_default().resource_version = version;
@@ -96,8 +91,7 @@ pub(super) async fn store_new(
             .await
         {
             Ok(revision) => {
-                event.metadata.get_or_insert_default().resource_version =
-                    Some(revision.to_string());
+                set_revision(&mut event, revision);
                 return Ok(event);
             }
             Err(WriteError::AlreadyExists { .. }) if generated && attempt < attempts => {}
@@ -116,7 +110,7 @@ pub(super) async fn store_new(
     Err(Status::internal("no name could be generated"))
 }
 
-/// There is an event of that name already, and it may be on its way out.
+/// An event of that name exists; it may be waiting for its finalizers.
 fn taken(api: Api, name: &str, existing: Record) -> Status {
     let deleted = Stored::decode(existing).is_ok_and(|stored| {
         let metadata = stored.event.metadata;
@@ -134,18 +128,18 @@ fn generated_name(base: &str) -> Result<String, Status> {
     while !base.is_char_boundary(stem) {
         stem -= 1;
     }
-    let suffix = random::name_suffix().map_err(|error| Status::internal(error.to_string()))?;
+    let suffix = random::name_suffix().map_err(Status::internal)?;
     Ok(format!("{}{suffix}", base.get(..stem).unwrap_or_default()))
 }
 
-/// What became of an attempt to change an event.
+/// The outcome of an attempt to change an event.
 pub(super) enum Changed {
     Done(Box<Event>),
-    /// Another request changed it in between, and this request did not name a version: try again.
+    /// Another request changed it meanwhile, and this request did not name a version: try again.
     Overtaken,
 }
 
-/// Puts `new`, whose managed fields are settled, in the place of what is stored.
+/// Replaces the stored event by `new`, whose managed fields are up to date.
 pub(super) async fn change(
     server: &ApiServer,
     call: &Call,
@@ -175,14 +169,13 @@ pub(super) async fn change(
     gate.pass(Operation::Update, &new)?;
 
     let record = record(server, &mut new);
-    // Events are compared, not bytes: kube-apiserver makes others of the same event.
-    new.metadata.get_or_insert_default().resource_version =
-        Some(stored.record.revision.to_string());
+    // Events are compared, not bytes: kube-apiserver encodes the same event to other bytes.
+    set_revision(&mut new, stored.record.revision);
     let unchanged = new == *old;
     let revision = if unchanged || dry_run {
         Ok(stored.record.revision)
     } else if finished {
-        // The last finalizer is gone: the delete that waited for it is done now.
+        // The last finalizer was removed: complete the deletion.
         server
             .store
             .delete(key.bytes(), Some(stored.record.revision))
@@ -196,7 +189,7 @@ pub(super) async fn change(
     };
     match revision {
         Ok(revision) => {
-            new.metadata.get_or_insert_default().resource_version = Some(revision.to_string());
+            set_revision(&mut new, revision);
             Ok(Changed::Done(Box::new(new)))
         }
         Err(WriteError::Conflict { .. } | WriteError::NotFound) if insisted.is_none() => {
@@ -206,8 +199,8 @@ pub(super) async fn change(
     }
 }
 
-/// An event has to have the namespace and the name of the request's path; the namespace may be left
-/// out.
+/// Checks that an event has the name and namespace of the request's path; a missing namespace is
+/// filled in.
 pub(super) fn check_place(call: &Call, metadata: &mut ObjectMeta) -> Result<(), Status> {
     settle_namespace(metadata, &call.info.namespace)?;
     match metadata.name() {
@@ -242,7 +235,7 @@ fn refuse_if_any(name: &str, errors: &FieldErrors) -> Result<(), Status> {
     }
 }
 
-/// The record of an event written now. What waits for finalizers does not expire.
+/// The record of an event written now. An event that waits for finalizers does not expire.
 pub(super) fn record(server: &ApiServer, event: &mut Event) -> NewRecord {
     let deleted = event
         .metadata

@@ -1,4 +1,4 @@
-//! The deletion of one event, or of many.
+//! Deletion of one event, or of many.
 
 use std::sync::Arc;
 
@@ -20,9 +20,10 @@ use super::list;
 use super::pages::Pages;
 use super::streamed::{self, Batches};
 use crate::api::server::ApiServer;
+use crate::http::list_options::ListOptions;
 use crate::http::negotiate::{Answer, Media, body_media};
 use crate::http::params;
-use crate::http::query::{ListOptions, dry_run_error, not_supported};
+use crate::http::query::{dry_run_error, not_supported};
 use crate::http::status::Status;
 use crate::http::stored::{Key, Stored};
 use tidings_api::codec::json::{Reading, TypeMeta, complaint};
@@ -61,7 +62,7 @@ pub(crate) async fn delete(
 
 enum Removed {
     Gone,
-    /// Finalizers hold it back.
+    /// Its finalizers delay the deletion.
     Waiting(Box<Event>),
     Overtaken,
 }
@@ -73,54 +74,40 @@ async fn remove(
     stored: &Stored,
     options: &Deletion,
 ) -> Result<Removed, Status> {
-    let dry_run = options.dry_run;
     let metadata = stored.event.metadata.as_ref();
     check_preconditions(key, options, metadata)?;
-    // The finalizers of an event that is kept are those of the event at its source.
+    let (store, revision) = (&server.store, stored.record.revision);
+    // Finalizers of an archived event concern the event at its source.
     let held_back = server.followed.is_none()
         && metadata
             .is_some_and(|metadata| metadata.finalizers.iter().any(|one| is_waited_for(one)));
-    if held_back {
-        let mut event = stored.event.clone();
+    let removed = if held_back {
+        let mut event = Box::new(stored.event.clone());
         let metadata = event.metadata.get_or_insert_default();
         if metadata.deletion_timestamp.is_some() {
-            return Ok(Removed::Waiting(Box::new(event)));
+            return Ok(Removed::Waiting(event));
         }
         metadata.finalizers.retain(|one| is_waited_for(one));
         metadata.deletion_timestamp = Some(now(server));
         metadata.deletion_grace_period_seconds = Some(0);
-        if dry_run {
-            return Ok(Removed::Waiting(Box::new(event)));
+        if options.dry_run {
+            return Ok(Removed::Waiting(event));
         }
-        return match server
-            .store
-            .update(
-                key.bytes(),
-                record(server, &mut event),
-                stored.record.revision,
-            )
-            .await
-        {
-            Ok(revision) => {
-                event.metadata.get_or_insert_default().resource_version =
-                    Some(revision.to_string());
-                Ok(Removed::Waiting(Box::new(event)))
-            }
-            Err(WriteError::Conflict { .. }) => Ok(Removed::Overtaken),
-            Err(error) => Err(Status::from_write(&error, api, &key.name)),
-        };
-    }
-    if dry_run {
-        return Ok(Removed::Gone);
-    }
-    match server
-        .store
-        .delete(key.bytes(), Some(stored.record.revision))
-        .await
-    {
-        Ok(_) => Ok(Removed::Gone),
+        let record = record(server, &mut event);
+        let updated = store.update(key.bytes(), record, revision).await;
+        updated.map(|revision| {
+            codec::set_revision(&mut event, revision);
+            Removed::Waiting(event)
+        })
+    } else if options.dry_run {
+        Ok(Removed::Gone)
+    } else {
+        let deleted = store.delete(key.bytes(), Some(revision)).await;
+        deleted.map(|_| Removed::Gone)
+    };
+    match removed {
         Err(WriteError::Conflict { .. }) => Ok(Removed::Overtaken),
-        Err(error) => Err(Status::from_write(&error, api, &key.name)),
+        removed => removed.map_err(|error| Status::from_write(&error, api, &key.name)),
     }
 }
 
@@ -131,7 +118,7 @@ fn is_waited_for(finalizer: &str) -> bool {
     !["orphan", "foregroundDeletion"].contains(&finalizer)
 }
 
-/// DELETE of a namespace's events, or of those that selectors choose.
+/// DELETE of a namespace's events, or of the selected ones.
 pub(crate) async fn delete_collection(
     State(server): State<Arc<ApiServer>>,
     call: Call,
@@ -148,8 +135,8 @@ pub(crate) async fn delete_collection(
     streamed::answer(&server, &call, form, deleting).await
 }
 
-/// A list whose pages are deleted before they are sent. No more than one page is ever on its way,
-/// so where a client does not read, or goes away, the events behind it stay.
+/// A list whose pages are deleted before they are sent. At most one page is under way, so if the
+/// client does not read, or disconnects, the remaining events stay.
 struct Deleting {
     pages: Pages,
     server: Arc<ApiServer>,
@@ -189,8 +176,8 @@ impl Batches for Deleting {
     }
 }
 
-/// Removes an event that was listed, even if it has changed since, if the preconditions hold for
-/// its present state.
+/// Deletes a listed event, even if it has changed since, if the preconditions hold for its current
+/// state.
 async fn remove_listed(
     server: &ApiServer,
     api: Api,
@@ -209,7 +196,7 @@ async fn remove_listed(
         match removed {
             Ok(Removed::Gone | Removed::Waiting(_)) => return Ok(()),
             Ok(Removed::Overtaken) => {}
-            // An event that another request deleted first counts as deleted.
+            // Another request has deleted it, which is as good.
             Err(status) if status.code() == StatusCode::NOT_FOUND => return Ok(()),
             Err(status) => return Err(status),
         }
@@ -228,8 +215,8 @@ struct Deletion {
     orphan_dependents: Option<bool>,
 }
 
-/// Reads `DeleteOptions` from the body, or else from the query. Grace periods and propagation have
-/// no effect on events.
+/// Reads `DeleteOptions` from the body, or else from the query. Grace period and propagation policy
+/// have no effect on events.
 fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
     const OPTIONS: &str = "DeleteOptions";
     let options = if call.body.is_empty() {
@@ -254,7 +241,7 @@ fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
     if !errors.is_empty() {
         return Err(Status::invalid(OPTIONS, "meta.k8s.io", "", &errors));
     }
-    // A body takes the place of the query; a dry run may be asked for in either.
+    // A body replaces the query, except that a dry run may be requested in either.
     let dry_run = !dry_run.is_empty()
         || call
             .info
@@ -312,7 +299,7 @@ fn decode_options(call: &Call) -> Result<DeleteOptions, Status> {
     }
 }
 
-/// Options of a delete are of this kind in every version, or say nothing.
+/// The kind must be DeleteOptions, in any version, or absent.
 fn check_kind(type_meta: TypeMeta) -> Result<(), Status> {
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
     let group_version = given(type_meta.api_version).unwrap_or_else(|| "meta.k8s.io/v1".into());

@@ -1,9 +1,9 @@
-//! What the server says it serves: discovery in both forms, and the version.
+//! Discovery, in both forms, and the version.
 //!
-//! The documents of discovery never change: each is a file, as JSON without its line breaks, and
-//! protobuf is made from it. `kubectl events --for deploy/web` learns from them what a `deploy` is:
-//! the kinds that events are about are named though they are not served, and so have no verbs. Core
-//! events come first, so that a bare `events` means them.
+//! The documents never change: each is a file, sent as JSON without its line breaks, or as protobuf
+//! made from it. They also name kinds that are not served and so have no verbs, because `kubectl
+//! events --for deploy/web` learns from them what a `deploy` is. Core events come first, so that a
+//! bare `events` means them.
 
 mod messages;
 
@@ -43,16 +43,16 @@ const DOCUMENTS: [(&str, &str); 15] = documents![
     "/apis/networking.k8s.io" "/apis/networking.k8s.io/v1"
     "/apis/policy" "/apis/policy/v1"
 ];
-/// Everything below a path at once.
+/// Aggregated documents by their paths.
 const AGGREGATED: [(&str, &str); 2] = documents!["/api.aggregated" "/apis.aggregated"];
 
-/// The Kubernetes release whose behaviour is followed.
+/// The Kubernetes release whose behaviour the server has.
 const MAJOR: &str = "1";
 const MINOR: &str = "36";
-/// What a server of that release is compatible with, too.
+/// The minimum compatible release of such a server.
 const MIN_COMPATIBILITY_MINOR: &str = "35";
 
-/// A document in the forms it is sent in.
+/// A document in both encodings.
 struct Document {
     json: String,
     /// Enveloped.
@@ -62,7 +62,7 @@ struct Document {
 impl Document {
     fn of(text: &str) -> Self {
         let json: String = text.lines().collect();
-        // A test reads them all.
+        // Valid: a test reads all documents.
         let value: Value = serde_json::from_str(&json).unwrap_or_default();
         let kind = value["kind"].as_str().unwrap_or_default();
         let version = match kind {
@@ -83,9 +83,9 @@ impl Document {
 
 type Documents = BTreeMap<&'static str, Document>;
 
-/// All of them, made when the first is asked for.
+/// All documents, made at the first request for one.
 static SENT: LazyLock<Documents> = LazyLock::new(|| documents(Document::of));
-/// The same, of a server whose events are read and deleted, not written.
+/// The same for an archive, whose events can be read and deleted, not written.
 static SENT_READ_ONLY: LazyLock<Documents> = LazyLock::new(|| {
     documents(|text| Document::of(&text.replace(VERBS_OF_EVENTS, VERBS_OF_KEPT_EVENTS)))
 });
@@ -99,7 +99,7 @@ fn documents(document: impl Fn(&str) -> Document) -> Documents {
     all.map(|(path, text)| (path, document(text))).collect()
 }
 
-/// What a server says of itself.
+/// The documents of a server.
 fn documents_of(server: &ApiServer) -> &'static Documents {
     match server.followed {
         Some(_) => &SENT_READ_ONLY,
@@ -107,7 +107,7 @@ fn documents_of(server: &ApiServer) -> &'static Documents {
     }
 }
 
-/// The names under which Go knows what the server was built for.
+/// Go's name of the platform that the server was built for.
 fn platform() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -173,7 +173,7 @@ pub(crate) fn build_info() -> [(&'static str, String); 5] {
     ]
 }
 
-/// GET of /api and any method of /apis: one document, or all below at once.
+/// GET of /api and any method of /apis: one document, or the aggregated one.
 pub(crate) async fn root(
     State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,
@@ -254,17 +254,14 @@ fn aggregated(document: &Document, media: Media, headers: &HeaderMap) -> Result<
     let headers = response.headers_mut();
     for (name, value) in [(header::CONTENT_TYPE, content_type), (header::ETAG, etag)] {
         let value = HeaderValue::from_str(&value);
-        headers.insert(
-            name,
-            value.map_err(|error| Status::internal(error.to_string()))?,
-        );
+        headers.insert(name, value.map_err(Status::internal)?);
     }
     headers.insert(header::VARY, HeaderValue::from_static("Accept"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
     Ok(response)
 }
 
-/// Any method of /: every path there is to know of.
+/// Any method of /: the served paths.
 pub(crate) async fn paths() -> Result<Response, Status> {
     #[derive(Serialize)]
     struct Paths {
@@ -274,12 +271,11 @@ pub(crate) async fn paths() -> Result<Response, Status> {
     paths.extend(["/apis/", "/healthz", "/livez", "/metrics"]);
     paths.extend(["/openapi/v3", "/openapi/v3/", "/readyz", "/version"]);
     paths.sort_unstable();
-    let json = serde_json::to_vec_pretty(&Paths { paths })
-        .map_err(|error| Status::internal(error.to_string()))?;
+    let json = serde_json::to_vec_pretty(&Paths { paths }).map_err(Status::internal)?;
     Ok(encoded(StatusCode::OK, Media::Json, json))
 }
 
-/// A number that changes when the bytes do (FNV-1a): enough for an ETag of a document of our own.
+/// A hash (FNV-1a) for the ETags of constant documents.
 pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

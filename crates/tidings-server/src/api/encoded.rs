@@ -1,9 +1,9 @@
-//! Watch events that were already encoded for one watcher and are about to be sent to the next.
+//! A cache of encoded watch events, shared by all watchers.
 //!
-//! A change goes to every watcher; encoding it is most of the work. The encoding does not depend on
-//! the watcher, only on the form asked for, so encodings are kept, in bounded number and size, and
-//! shared: each is made once, as long as the watchers are no further apart than the encodings kept.
-//! A watcher waits for another only if both need the same encoding.
+//! A change goes to every watcher, and encoding it is most of the work. The encoding depends only
+//! on the requested form, not on the watcher, so each is made once and kept for the others, as long
+//! as the watchers are no further apart than the cache is large. A watcher waits for another only
+//! if both need the same encoding.
 
 use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -22,10 +22,10 @@ const BYTES_MAX: u64 = 8 << 20;
 /// evict too many others.
 const PARTS: usize = 8;
 
-/// What an encoding depends on.
+/// Everything that an encoding depends on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct EncodingKey {
-    /// Whose change it is, where the events of several clusters are served.
+    /// The number of the cluster, in an archive of several clusters.
     pub(crate) cluster: u64,
     /// The revision of the change.
     pub(crate) revision: u64,
@@ -39,7 +39,7 @@ pub(crate) struct EncodingKey {
     pub(crate) row: Option<RowKey>,
 }
 
-/// What a table's row also depends on.
+/// The same for a row of a Table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct RowKey {
     /// Ages change by the second.
@@ -48,7 +48,7 @@ pub(crate) struct RowKey {
     pub(crate) columns: bool,
 }
 
-/// The encodings that are kept.
+/// The cache.
 pub(crate) struct EncodedEvents(Cache<EncodingKey, Bytes, Weight>);
 
 /// The weight of an encoding: its bytes, but at least `BYTES_MAX / ENTRIES_MAX`, so that the limit
@@ -68,8 +68,8 @@ impl Default for EncodedEvents {
             .estimated_items_capacity(ENTRIES_MAX as usize)
             .weight_capacity(BYTES_MAX)
             .shards(PARTS)
-            // All watchers need a change at about the same time, and then never again: what was
-            // needed often is no better than what is new.
+            // All watchers need a change at about the same time and then never again, so frequency
+            // of use is no reason to keep an entry.
             .hot_allocation(0.5)
             .ghost_allocation(0.0)
             .build()
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// How long a thread waits for another before the test has failed.
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
     fn key(revision: u64, kind: &'static str) -> EncodingKey {
         EncodingKey {
@@ -185,7 +185,7 @@ mod tests {
         let meet = |revision, tell: mpsc::Sender<()>, hear: mpsc::Receiver<()>| {
             let encode = || {
                 tell.send(()).unwrap();
-                hear.recv_timeout(PATIENCE).map(|()| Bytes::new())
+                hear.recv_timeout(ANSWER_TIMEOUT).map(|()| Bytes::new())
             };
             encoded.get_or_encode(&key(revision, "ADDED"), encode)
         };

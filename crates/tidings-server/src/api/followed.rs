@@ -1,5 +1,5 @@
-//! A cluster that an archive follows, as the server needs it: the store its events are kept in, and
-//! what is known of them beyond their last versions. Who follows the cluster is not known here.
+//! The server's view of a cluster that an archive follows: the store of its events, and their
+//! earlier versions. How the cluster is followed is unknown here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
 use crate::auth::Reviewer;
 use crate::flow::pass_through::PassThrough;
 
-/// A cluster to serve the kept events of; see [`start_clusters`](crate::start_clusters).
+/// A followed cluster, whose kept events are served; see [`start_clusters`](crate::start_clusters).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct FollowedCluster {
     /// Its name in paths, in the kubeconfig and in metrics: a DNS label, as a namespace's is.
     pub name: String,
-    /// Which store this is. Continue tokens name it, so that those of another store are answered
-    /// with 410 and never with wrong events. Default: the name.
+    /// Identifies the store in continue tokens, so that tokens of another store are answered with
+    /// 410 and never with wrong events. Default: the name.
     pub store_identity: String,
     /// Its events, under `namespace/name`, in the stored form of [`tidings_api::codec`].
     pub store: Arc<dyn Store>,
-    /// What is known beyond the last versions of its events.
+    /// Earlier versions of its events, and its coverage.
     pub past: Arc<dyn Past>,
-    /// Who may read its events, in addition to those whom the archive's own options let in.
+    /// Access to its events, in addition to that of the archive's own options.
     pub security: ClusterSecurity,
-    /// How reads that are not about events reach the cluster itself. They go with their caller's
-    /// own token, if it is one that [`ClusterSecurity::authentication`] knew, and the cluster
-    /// decides what they may do. Default: they do not reach it.
+    /// The connection to the cluster itself, for reads that are not about events. These are passed
+    /// on with their caller's own token, if [`ClusterSecurity::authentication`] knew it, and the
+    /// cluster authorizes them. Default: they are not passed on.
     pub pass_through: Option<PassThrough>,
 }
 
 impl FollowedCluster {
-    /// A cluster that those may read whom the archive's own options let in.
+    /// A cluster that only users of the archive's own options may read.
     pub fn new(name: impl Into<String>, store: Arc<dyn Store>, past: Arc<dyn Past>) -> Self {
         let name = name.into();
         Self {
@@ -56,9 +56,9 @@ impl std::fmt::Debug for FollowedCluster {
     }
 }
 
-/// Whom a followed cluster lets in to its kept events. The tokens, client certificates and
-/// permissions of the archive itself are valid for every cluster; what they do not know or allow,
-/// the cluster is asked about.
+/// Access to the kept events of a followed cluster. The tokens, client certificates and permissions
+/// of the archive itself are valid for every cluster; about other users and permissions, the
+/// cluster is asked.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ClusterSecurity {
@@ -72,7 +72,7 @@ pub struct ClusterSecurity {
 }
 
 impl ClusterSecurity {
-    /// The cluster itself is asked about both.
+    /// Asks the cluster itself about both.
     pub fn of_cluster(cluster: Arc<dyn Reviewer>) -> Self {
         Self {
             authentication: Some(Arc::clone(&cluster)),
@@ -81,11 +81,11 @@ impl ClusterSecurity {
     }
 }
 
-/// What an archive knows of a cluster's events beyond their last versions.
+/// An archive's knowledge of a cluster's events, in addition to their last versions.
 pub trait Past: Send + Sync + 'static {
     /// The versions of the event under a key (`namespace/name`), newest first: at most `limit`, and
-    /// no more once their values together reach [`PAGE_BYTES_MAX`](tidings_store::PAGE_BYTES_MAX).
-    /// `after` is [`Versions::more`] of the page before. `None`: no such event.
+    /// no more once their values together reach a megabyte or so, as an answer is made of all of
+    /// them at once. `after` is [`Versions::more`] of the page before. `None`: no such event.
     fn versions(
         &self,
         key: Bytes,
@@ -102,8 +102,8 @@ pub trait Past: Send + Sync + 'static {
     /// that is not a place.
     fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>>;
 
-    /// How the following goes. It is asked often, by health checks and metrics, and waits for
-    /// nothing.
+    /// The state of the following. Called often, by health checks and metrics, so it must not
+    /// block.
     fn following(&self) -> Following;
 }
 
@@ -143,20 +143,20 @@ pub struct ObservedVersion {
     pub value: Bytes,
     /// Its `metadata.resourceVersion` at its source.
     pub source_version: String,
-    /// When the archive saw it.
+    /// When the archive received it.
     pub observed_at: UnixMillis,
 }
 
-/// How the following of a cluster goes.
+/// The state of the following of a cluster.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Following {
-    /// What is being done, in a word or two: `watching`, `listing`, `waiting`. One of a few, as
-    /// metrics have it as a label.
+    /// The current activity, such as `watching`, `listing` or `waiting`. One of a few values,
+    /// because it is a label of metrics.
     pub state: &'static str,
-    /// Time since the archive last knew that it missed nothing; `None` before the first time.
+    /// Time since the archive was last known to be complete; `None` if it never was.
     pub since_progress: Option<Duration>,
-    /// What is wrong, in one line; `None` when all is well. It is told to known users only.
+    /// The problem, in one line; `None` if there is no problem. Shown to authenticated users only.
     pub why: Option<String>,
     /// Events that are kept.
     pub events: u64,
@@ -171,7 +171,7 @@ pub struct Following {
 }
 
 impl Following {
-    /// All is well, as far as it goes.
+    /// A state without problems.
     pub fn new(state: &'static str) -> Self {
         Self {
             state,
@@ -180,12 +180,12 @@ impl Following {
     }
 }
 
-/// What the server of a followed cluster knows of it.
+/// The followed cluster of a server.
 pub(crate) struct Followed {
     pub(crate) name: String,
     pub(crate) store_identity: String,
     pub(crate) past: Arc<dyn Past>,
     pub(crate) pass_through: Option<PassThrough>,
-    /// What stands for the cluster where its name would be long. It is never given again.
+    /// Identifies the cluster in shared caches. Never reused.
     pub(crate) number: u64,
 }

@@ -12,7 +12,7 @@ use tidings_api::codec::stored::StoredEvent;
 use tidings_api::codec::{self, Api};
 use tidings_api::table::Rows;
 
-/// Encodes the event in a record as of a revision (a deleted one carries that of its deletion).
+/// Encodes the event in a record, with a revision (for a deleted event, that of its deletion).
 pub(crate) fn event_frame(
     api: Api,
     form: Form,
@@ -26,7 +26,7 @@ pub(crate) fn event_frame(
         return Ok(frame(form.media, kind, &object));
     }
     let Stored { mut event, .. } = Stored::decode(record.clone())?;
-    event.metadata.get_or_insert_default().resource_version = Some(revision.to_string());
+    codec::set_revision(&mut event, revision);
     let columns = rows.is_some_and(|(_, columns)| columns);
     let object = encode_watched(api, form, &event, rows.map(|(rows, _)| rows), columns)?;
     Ok(frame(form.media, kind, &object))
@@ -52,7 +52,7 @@ fn object(
             rows.write_stored_row(stored, &mut out)?;
             Rows::write_end(&mut out);
         }
-        (Shape::Whole | Shape::Misfit(_), Media::Protobuf) => {
+        (Shape::Whole | Shape::Mismatch(_), Media::Protobuf) => {
             stored.write_protobuf(api, &mut out)?;
             return Some(codec::protobuf::envelop_bytes(
                 api.api_version(),
@@ -60,15 +60,14 @@ fn object(
                 &out,
             ));
         }
-        (Shape::Partial(version), Media::Protobuf) => {
+        (Shape::Partial(api_version), Media::Protobuf) => {
             stored.write_partial_protobuf(&mut out)?;
-            let api_version = format!("meta.k8s.io/{version}");
             let kind = "PartialObjectMetadata";
-            return Some(codec::protobuf::envelop_bytes(&api_version, kind, &out));
+            return Some(codec::protobuf::envelop_bytes(api_version, kind, &out));
         }
-        (Shape::Whole | Shape::Misfit(_), _) => stored.write_json(api, true, &mut out)?,
-        (Shape::Partial(version), _) => {
-            stored.write_partial_json(&format!("meta.k8s.io/{version}"), true, &mut out)?;
+        (Shape::Whole | Shape::Mismatch(_), _) => stored.write_json(api, true, &mut out)?,
+        (Shape::Partial(api_version), _) => {
+            stored.write_partial_json(api_version, true, &mut out)?;
         }
     }
     Some(out)
@@ -89,8 +88,7 @@ pub(crate) fn frame(media: Media, kind: &str, object: &[u8]) -> Bytes {
     parts.concat().into()
 }
 
-/// What is sent at once: one watch event as it is, shared with other watchers, or several copied
-/// together.
+/// The bytes to send at once: one frame, shared with other watchers, or a copy of several.
 pub(crate) fn together(mut frames: Vec<Bytes>) -> Bytes {
     match frames.len() {
         0 | 1 => frames.pop().unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! `/livez`, `/readyz` and `/healthz` (`k8s.io/apiserver/pkg/server/healthz`). They are open to all
-//! clients, as a kube-apiserver's are by default.
+//! `/livez`, `/readyz` and `/healthz` (`k8s.io/apiserver/pkg/server/healthz`). Open to all clients,
+//! as kube-apiserver's are by default.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::auth::{ANONYMOUS, User};
 use crate::http::params;
 use crate::http::request::RequestInfo;
 
-/// The checks of a path. A server that is about to go is alive but takes no new work.
+/// The checks of a path. A server that is shutting down is alive but not ready.
 pub(crate) fn checks(path: &str) -> &'static [&'static str] {
     if path.starts_with("/readyz") {
         &["ping", "store", "shutdown"]
@@ -26,8 +26,8 @@ pub(crate) fn checks(path: &str) -> &'static [&'static str] {
     }
 }
 
-/// Our name of a check that kube-apiserver calls otherwise.
-pub(crate) fn ours(check: &str) -> &str {
+/// Our name for a check of kube-apiserver.
+pub(crate) fn our_name(check: &str) -> &str {
     match check {
         "etcd" => "store",
         "log" => "ping",
@@ -35,7 +35,7 @@ pub(crate) fn ours(check: &str) -> &str {
     }
 }
 
-/// What is wrong, if anything.
+/// Why a check fails; `None` if it passes.
 pub(crate) async fn failure(server: &ApiServer, check: &str) -> Option<String> {
     match check {
         "store" => server.observed.stats(&*server.store).await.err(),
@@ -61,8 +61,8 @@ pub(crate) async fn all(
     report(&info, &found, following)
 }
 
-/// How the following of a cluster goes, which is no check: what was kept is served all the same.
-/// Why it does not go well is not told to strangers.
+/// A line about the following of a cluster. This is not a check, because kept events are served in
+/// any case. Anonymous clients do not see the reason of a problem.
 pub(crate) fn following_line(followed: &Followed, user: &User) -> String {
     let following = followed.past.following();
     let sign = if following.why.is_none() { '+' } else { '-' };
@@ -83,15 +83,14 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The answer to a GET of all checks: what each of them found wrong, if anything, and lines about
-/// what is no check.
+/// The answer to a GET of all checks: each with its failure, if any, and additional lines.
 pub(crate) fn report(
     info: &RequestInfo,
     checks: &[(&str, Option<String>)],
     more: impl IntoIterator<Item = String>,
 ) -> Response {
     let (query, path) = (&info.query, info.uri.path());
-    let mut excluded: BTreeSet<&str> = query.values(params::EXCLUDE).map(ours).collect();
+    let mut excluded: BTreeSet<&str> = query.values(params::EXCLUDE).map(our_name).collect();
     let mut lines = Vec::new();
     let mut failures = Vec::new();
     for (check, failure) in checks {
@@ -102,7 +101,7 @@ pub(crate) fn report(
         match failure {
             None => lines.push(format!("[+]{check} ok\n")),
             Some(why) => {
-                // The reason is in the log, not told to strangers.
+                // The reason is only logged, as clients may be anonymous.
                 lines.push(format!("[-]{check} failed: reason withheld\n"));
                 failures.push(format!("{check}: {why}"));
             }
@@ -143,7 +142,7 @@ pub(crate) async fn one(
     Path(check): Path<String>,
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Response {
-    let check = ours(&check);
+    let check = our_name(&check);
     if !checks(info.uri.path()).contains(&check) {
         return not_found();
     }

@@ -1,18 +1,20 @@
-//! What a client may take up: requests in flight, and time, each until the answer's last byte.
+//! Limits of requests in flight and of their time, both until the answer's last byte.
 
 use std::convert::Infallible;
+use std::future;
+use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
 use crate::api::options::ApiOptions;
 use crate::clock;
 use crate::flow::paced;
-use crate::flow::place_counters::FlowMetrics;
+use crate::flow::place_counters::{FlowMetrics, Rejection};
 use crate::flow::places::{Level, Places};
 use crate::http::request::{RequestInfo, RequestLabels};
 use crate::http::status::Status;
@@ -22,13 +24,16 @@ use crate::metrics::{Metrics, Text};
 /// (`requestTimeoutUpperBound`).
 const WRITE_TIME_MAX: Duration = Duration::from_secs(34);
 
-/// The part of its time that a request may wait for others, as a divisor (`getRequestWaitContext`
-/// of `k8s.io/apiserver`).
+/// Divisor of a request's time that gives its maximum wait for a place (`getRequestWaitContext` of
+/// `k8s.io/apiserver`).
 const WAIT_DIVISOR: u32 = 4;
 
-/// What becomes of a request.
+/// Divisor of the processors that gives how many long bodies are read at once; one at least.
+const LONG_BODIES_DIVISOR: usize = 2;
+
+/// The result of admission to a place in flight.
 pub(crate) enum Admitted {
-    /// A watch: it lasts long, and has a place until it has sent the existing events.
+    /// A watch, which has a place only until it has sent the existing events.
     Watch(Option<InitialPlace>),
     Within(Limit),
     Refused(Response),
@@ -39,8 +44,14 @@ pub(crate) enum Admitted {
 pub(crate) struct Limits {
     reads: Places,
     writes: Places,
-    /// For reviews of oneself: questions to a cluster must not delay requests that need none.
+    /// For reviews of oneself: a slow cluster must not delay other requests.
     reviews: Places,
+    /// For requests with a long body, which have one of the above, too.
+    long_bodies: Places,
+    /// For requests that are passed on to followed clusters, to all of them together; and for those
+    /// among them that last. Each cluster has a bound of its own, too.
+    passed: Arc<Semaphore>,
+    passed_long: Arc<Semaphore>,
     flow: FlowMetrics,
     request_timeout: Duration,
     wait_limit: Duration,
@@ -48,10 +59,12 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn new(options: &ApiOptions) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let places = |level| {
             let count = match level {
                 Level::ReadOnly => options.max_requests_inflight,
                 Level::Mutating | Level::Reviews => options.max_mutating_requests_inflight,
+                Level::LongBodies => (processors / LONG_BODIES_DIVISOR).max(1),
             };
             Places::new(level, count, options.max_requests_inqueue)
         };
@@ -59,21 +72,23 @@ impl Limits {
             reads: places(Level::ReadOnly),
             writes: places(Level::Mutating),
             reviews: places(Level::Reviews),
+            long_bodies: places(Level::LongBodies),
+            passed: semaphore(options.max_requests_inflight),
+            passed_long: semaphore(options.max_connections),
             flow: FlowMetrics::default(),
             request_timeout: options.request_timeout,
             wait_limit: options.request_wait_limit,
         }
     }
 
-    /// How full each level is, and what became of those that waited.
+    /// Metrics of each level: its places, and the requests that waited.
     pub(crate) fn write(&self, text: &mut Text) {
-        let now = [&self.reads, &self.writes, &self.reviews].map(Places::now);
-        self.flow.write(&now, text);
+        let levels = [&self.reads, &self.writes, &self.reviews, &self.long_bodies];
+        self.flow.write(&levels.map(Places::now), text);
     }
 
-    /// Admits requests as long as there are places; others wait for their turn, and those that get
-    /// no place in time are told to come back. Their time counts from `began`. `gone` resolves when
-    /// the client no longer waits for the answer.
+    /// Takes a place for a request, or waits for one; after the maximum wait, the answer is 429.
+    /// The request's time counts from `began`. `gone` resolves when the client disconnects.
     pub(crate) async fn admit(
         &self,
         metrics: &Arc<Metrics>,
@@ -86,7 +101,7 @@ impl Limits {
             longest = longest.min(WRITE_TIME_MAX);
         }
         let timeout = match info.query.timeout() {
-            // What a watch asks for is how long it lasts.
+            // For a watch, the parameter is its duration.
             _ if info.is_watch() => longest,
             Ok(None | Some(Duration::ZERO)) => longest,
             Ok(Some(asked)) => asked.min(longest),
@@ -115,8 +130,28 @@ impl Limits {
         })
     }
 
-    /// The places of which a request takes one. Requests for metrics need no place: they matter
-    /// most when all places are taken.
+    /// A place for a request with a long body, in addition to its place in flight. The wait counts
+    /// as part of the request's time.
+    pub(crate) async fn apart(&self) -> Result<OwnedSemaphorePermit, Rejection> {
+        let time = self.request_timeout.min(WRITE_TIME_MAX);
+        let wait = self.wait_limit.min(time / WAIT_DIVISOR);
+        let places = &self.long_bodies;
+        places.take(&self.flow, wait, future::pending()).await
+    }
+
+    /// A place among all requests that are passed on, if one is free: as many as there are for
+    /// reads, or for connections where they last. Each takes a connection to its cluster.
+    pub(crate) fn passed(&self, is_long: bool) -> Option<OwnedSemaphorePermit> {
+        let places = if is_long {
+            &self.passed_long
+        } else {
+            &self.passed
+        };
+        Arc::clone(places).try_acquire_owned().ok()
+    }
+
+    /// The places for this kind of request. Requests for metrics need no place: they matter most
+    /// when all places are taken.
     fn places(&self, info: &RequestInfo) -> Option<&Places> {
         if info.is_metrics() {
             None
@@ -130,15 +165,25 @@ impl Limits {
     }
 }
 
-/// The place of a watch that tells what there is. It is given back when the last of these is
-/// dropped, or at the deadline of other requests: a client that does not read must not keep it.
+/// A number of places; 0 means no limit.
+fn semaphore(count: usize) -> Arc<Semaphore> {
+    let most = Semaphore::MAX_PERMITS;
+    Arc::new(Semaphore::new(if count == 0 {
+        most
+    } else {
+        most.min(count)
+    }))
+}
+
+/// The place of a watch that sends existing events. It is released when the last clone is dropped,
+/// or at the deadline of other requests, because a client that does not read must not keep it.
 #[derive(Clone, Debug)]
 pub(crate) struct InitialPlace(#[expect(dead_code, reason = "held")] Arc<HeldPlace>);
 
 #[derive(Debug)]
 struct HeldPlace {
     place: Mutex<Option<OwnedSemaphorePermit>>,
-    /// Its other end hears when this is dropped.
+    /// The receiver resolves when this is dropped.
     _held: oneshot::Sender<Infallible>,
 }
 
@@ -163,7 +208,7 @@ impl InitialPlace {
     }
 }
 
-/// A request's place among those in flight, if it takes one, and its time.
+/// A request's place in flight, if it needs one, and its deadline.
 pub(crate) struct Limit {
     metrics: Arc<Metrics>,
     labels: RequestLabels,
@@ -172,8 +217,8 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Answers within the time, or says that it was too short; the answer's body has what is left
-    /// of it.
+    /// Answers before the deadline, or with a timeout. The deadline also holds for the answer's
+    /// body.
     pub(crate) async fn hold(self, answer: impl Future<Output = Response>) -> Response {
         let Self {
             metrics,

@@ -20,9 +20,9 @@ use super::streamed;
 use super::watch;
 use crate::api::server::ApiServer;
 use crate::http::continuation::Continuation;
+use crate::http::list_options::{ListOptions, ResourceVersion};
 use crate::http::negotiate::{Answer, Form, Shape};
 use crate::http::params;
-use crate::http::query::{ListOptions, ResourceVersion};
 use crate::http::status::Status;
 
 /// A client that asks for a Table in pages of at least this many rows, and for a page after the
@@ -34,7 +34,7 @@ pub(crate) async fn get(
     State(server): State<Arc<ApiServer>>,
     call: Call,
 ) -> Result<Response, Status> {
-    // A watch of one is asked of the collection; as upstream, `watch` means nothing here.
+    // A single event is watched through its collection; as upstream, `watch` has no effect here.
     if call.info.is_watch_path {
         return list(State(server), call).await;
     }
@@ -72,8 +72,8 @@ pub(crate) async fn list(
     stream_list(server, call, form, options).await
 }
 
-/// The first request of a list, at the right revision, and how much the list has behind it where
-/// that is known already.
+/// The first request of a list, at its revision, and the number of remaining events if that is
+/// known.
 fn first_request(
     server: &ApiServer,
     namespace: &str,
@@ -99,7 +99,7 @@ fn first_request(
     Ok((request, None))
 }
 
-/// What reads the list that a request is about.
+/// The reader of a request's list.
 pub(crate) fn pages(
     server: &Arc<ApiServer>,
     call: &Call,
@@ -122,8 +122,8 @@ async fn stream_list(
     form: Form,
     mut options: ListOptions,
 ) -> Result<Response, Status> {
-    // With a selector there is no telling how many events have to be read to fill a page, and the
-    // time of a request is limited.
+    // With a selector, filling such a page may need any number of reads, and the time of a request
+    // is limited.
     let is_all_read_on = options.continue_token.is_some() && options.selector.is_empty();
     if is_all_read_on
         && matches!(form.shape, Shape::Table(_))

@@ -1,8 +1,8 @@
-//! A list's bytes in the form asked for, piece by piece: its beginning, each item, its end.
+//! Writes a list in the requested form piece by piece: its beginning, each item, its end.
 //!
-//! Items are written from their stored bytes wherever these are in the usual form. Protobuf says
-//! how long a list is before it begins; see [`ListWriter::item_len`] and [`ListWriter::write_end`]
-//! for how that is kept though events may end while the list is being sent.
+//! Items are written from their stored bytes if these are in the usual form. A protobuf list begins
+//! with its length; [`ListWriter::item_len`] and [`ListWriter::write_end`] explain how that stays
+//! true when events expire while the list is being sent.
 
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
@@ -21,9 +21,9 @@ use tidings_api::table::Rows;
 
 /// The field of `items` in every list message.
 const ITEMS: usize = 2;
-/// A field that no list message has, to fill up with.
+/// A field that no list message has, used as a filler.
 const FILLER: usize = 15;
-/// So long is one piece of filling at most.
+/// Maximum bytes of one filler field.
 const FILLER_LEN_MAX: usize = 16 * 1024;
 
 /// An item of a list.
@@ -31,7 +31,7 @@ const FILLER_LEN_MAX: usize = 16 * 1024;
 pub(crate) enum Item<'a> {
     /// An event as the store has it.
     Record(&'a Record),
-    /// An event as it is to be.
+    /// A decoded event.
     Event(&'a Event),
 }
 
@@ -71,9 +71,9 @@ pub(crate) struct ListWriter {
     rows: Rows,
     first: bool,
     indenter: Indenter,
-    /// How much of the announced length of a protobuf list's items is still to come.
+    /// Bytes of items that a protobuf list has announced and not yet written.
     announced: usize,
-    /// What one item is put together in.
+    /// A buffer for one item.
     scratch: Vec<u8>,
 }
 
@@ -90,18 +90,15 @@ impl ListWriter {
         }
     }
 
-    fn kind(&self) -> (&'static str, String) {
+    fn type_meta(&self) -> (&'static str, &'static str) {
         match self.form.shape {
-            Shape::Table(version) => ("Table", format!("meta.k8s.io/{version}")),
-            Shape::Whole | Shape::Misfit(_) => ("EventList", self.api.api_version().to_owned()),
-            Shape::Partial(version) => (
-                "PartialObjectMetadataList",
-                format!("meta.k8s.io/{version}"),
-            ),
+            Shape::Table(api_version) => ("Table", api_version),
+            Shape::Whole | Shape::Mismatch(_) => ("EventList", self.api.api_version()),
+            Shape::Partial(api_version) => ("PartialObjectMetadataList", api_version),
         }
     }
 
-    /// Appends what comes before the items. `items_len` is the sum of their
+    /// Appends the beginning, up to the items. `items_len` is the sum of their
     /// [`item_len`](Self::item_len), which only protobuf needs.
     pub(crate) fn write_start(
         &mut self,
@@ -117,7 +114,7 @@ impl ListWriter {
             Media::Yaml => {
                 let mut head = document(&self.json_start(meta))?;
                 if !self.is_table() {
-                    // Members are sorted: these two come behind the items.
+                    // Members are sorted, so these two follow the items.
                     head.remove("kind");
                     head.remove("metadata");
                 }
@@ -145,7 +142,7 @@ impl ListWriter {
             self.rows.write_start(meta, true, &mut json);
             return json;
         }
-        let (kind, api_version) = self.kind();
+        let (kind, api_version) = self.type_meta();
         json.extend_from_slice(
             format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":")
                 .as_bytes(),
@@ -156,7 +153,7 @@ impl ListWriter {
     }
 
     fn write_protobuf_start(&self, meta: &ListMeta, out: &mut Vec<u8>) {
-        let (kind, api_version) = self.kind();
+        let (kind, api_version) = self.type_meta();
         let mut type_meta = Vec::new();
         put_bytes(1, api_version.as_bytes(), &mut type_meta);
         put_bytes(2, kind.as_bytes(), &mut type_meta);
@@ -164,7 +161,7 @@ impl ListWriter {
         put_bytes(1, &meta.encode_to_vec(), &mut list_meta);
         out.extend_from_slice(MAGIC);
         put_bytes(1, &type_meta, out);
-        // The field `raw`: its tag and length, then its bytes as they come.
+        // The field `raw`: its tag and length; its bytes follow.
         out.push(2 << 3 | 2);
         put_varint((list_meta.len() + self.announced) as u64, out);
         out.extend_from_slice(&list_meta);
@@ -178,7 +175,7 @@ impl ListWriter {
         }
     }
 
-    /// How many bytes an item takes in a protobuf list; nothing in others, which need not know.
+    /// Bytes of an item in a protobuf list; 0 for other encodings, which do not need it.
     pub(crate) fn item_len<'a>(&mut self, item: impl Into<Item<'a>>) -> Result<usize, Status> {
         if self.form.media != Media::Protobuf {
             return Ok(0);
@@ -255,8 +252,7 @@ impl ListWriter {
                 }
                 let mut json = Vec::with_capacity(1024);
                 self.write_json_item(item, &mut json)?;
-                let item = serde_json::from_slice(&json)
-                    .map_err(|error| Status::internal(error.to_string()))?;
+                let item = serde_json::from_slice(&json).map_err(Status::internal)?;
                 out.extend(yaml(&Value::Array(vec![item]))?);
             }
         }
@@ -267,10 +263,8 @@ impl ListWriter {
         let start = out.len();
         let written = item.stored().and_then(|stored| match self.form.shape {
             Shape::Table(_) => self.rows.write_stored_row(&stored, out),
-            Shape::Whole | Shape::Misfit(_) => stored.write_json(self.api, false, out),
-            Shape::Partial(version) => {
-                stored.write_partial_json(&format!("meta.k8s.io/{version}"), true, out)
-            }
+            Shape::Whole | Shape::Mismatch(_) => stored.write_json(self.api, false, out),
+            Shape::Partial(api_version) => stored.write_partial_json(api_version, true, out),
         });
         if written.is_some() {
             return Ok(());
@@ -279,21 +273,21 @@ impl ListWriter {
         let event = item.event()?;
         match self.form.shape {
             Shape::Table(_) => self.rows.write_row(&event, out),
-            Shape::Whole | Shape::Misfit(_) => codec::write_event(self.api, &event, false, out),
-            Shape::Partial(version) => {
+            Shape::Whole | Shape::Mismatch(_) => codec::write_event(self.api, &event, false, out),
+            Shape::Partial(api_version) => {
                 let metadata = event.metadata.unwrap_or_default();
-                codec::write_partial(&metadata, &format!("meta.k8s.io/{version}"), true, out);
+                codec::write_partial(&metadata, api_version, true, out);
             }
         }
         Ok(())
     }
 
-    /// Appends what comes behind the items.
+    /// Appends the end, after the items.
     pub(crate) fn write_end(&mut self, meta: &ListMeta, out: &mut Vec<u8>) -> Result<(), Status> {
         match self.form.media {
             Media::Protobuf => {
-                // Events that expired since their length was announced are missing; a field unknown
-                // to all decoders, which they skip, takes their place.
+                // Events that have expired since their length was announced are replaced by a field
+                // that decoders do not know and skip.
                 fill(self.announced, out)?;
                 // contentEncoding and contentType, empty but present.
                 out.extend_from_slice(&[0x1a, 0, 0x22, 0]);
@@ -320,17 +314,17 @@ impl ListWriter {
     }
 }
 
-/// Appends `len` bytes of fields without a meaning.
+/// Appends `len` bytes of filler fields.
 fn fill(mut len: usize, out: &mut Vec<u8>) -> Result<(), Status> {
     while len > 0 {
-        // Tag, length, and zeros; what is left must be another such field or nothing.
+        // Tag, length, and zeros; the rest must be another such field, or empty.
         let piece = len.min(FILLER_LEN_MAX);
         let zeros = (piece.saturating_sub(4)..piece)
             .find(|zeros| 1 + varint_len(*zeros as u64) + zeros == piece);
         let (zeros, piece) = match zeros {
             Some(zeros) if len - piece != 1 => (zeros, piece),
             _ if len >= 2 => (0, 2),
-            // An item is longer than this, so nothing vanished that could leave it.
+            // Items are longer than one byte, so an expired one cannot leave this gap.
             _ => return Err(Status::internal("a list became shorter by one byte")),
         };
         put_bytes(FILLER, &vec![0; zeros], out);
@@ -339,16 +333,15 @@ fn fill(mut len: usize, out: &mut Vec<u8>) -> Result<(), Status> {
     Ok(())
 }
 
-/// The document that begins so, without items.
+/// The document with this beginning and no items.
 fn document(start: &[u8]) -> Result<serde_json::Map<String, Value>, Status> {
-    serde_json::from_slice(&[start, b"]}"].concat())
-        .map_err(|error| Status::internal(error.to_string()))
+    serde_json::from_slice(&[start, b"]}"].concat()).map_err(Status::internal)
 }
 
 fn yaml(value: &Value) -> Result<Vec<u8>, Status> {
     serde_saphyr::to_string(value)
         .map(String::into_bytes)
-        .map_err(|error| Status::internal(error.to_string()))
+        .map_err(Status::internal)
 }
 
 #[cfg(test)]

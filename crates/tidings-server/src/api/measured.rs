@@ -1,4 +1,4 @@
-//! The measuring of a request until the last byte of its answer.
+//! Metrics of a request, until the last byte of its answer.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,8 +14,8 @@ use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::metrics::CLIENT_GONE;
 
-/// A request that is being answered. It is over when the client has taken the answer's last byte,
-/// or no longer wants the rest.
+/// A request that is being answered. It ends when the client has received the answer's last byte,
+/// or has disconnected.
 pub(crate) struct Measured {
     server: Arc<ApiServer>,
     info: Arc<RequestInfo>,
@@ -48,7 +48,7 @@ impl Measured {
             info,
             dry_run,
             started: clock::monotonic(),
-            // Dropped without an answer it is one that the client gave up.
+            // The code if it is dropped before it was answered.
             code: CLIENT_GONE,
             bytes: 0,
             long_running,

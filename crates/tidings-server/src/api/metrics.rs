@@ -1,4 +1,4 @@
-//! `/metrics`: the page of everything that is counted.
+//! `/metrics`: the page of all metrics.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use super::discovery::build_info;
 use crate::api::server::ApiServer;
 use crate::metrics::{Text, write_process};
 
-/// GET of everything that is counted.
+/// GET /metrics
 pub(crate) async fn metrics(State(server): State<Arc<ApiServer>>) -> Response {
     let stats = server.observed.stats(&*server.store).await.ok();
     answer(page(&server, stats.as_ref()))
 }
 
-/// The page as it is sent.
+/// The page as a response.
 pub(crate) fn answer(page: Text) -> Response {
     let content_type = [(
         header::CONTENT_TYPE,
@@ -26,7 +26,7 @@ pub(crate) fn answer(page: Text) -> Response {
     (content_type, page.into_string()).into_response()
 }
 
-/// Everything in Prometheus' text form; `stats` are the store's.
+/// All metrics in Prometheus' text format; `stats` are the store's.
 pub(crate) fn page(server: &ApiServer, stats: Option<&Stats>) -> Text {
     let metrics = &server.metrics;
     let mut text = Text::default();
@@ -65,7 +65,11 @@ fn write_store(stats: &Stats, text: &mut Text) {
         ("apiserver_storage_objects", &events[..]),
         ("apiserver_resource_objects", &events_of_core[..]),
     ] {
-        text.metric(name, "gauge", "Events whose end is not yet written down.");
+        text.metric(
+            name,
+            "gauge",
+            "Stored events, including those whose expiry is not yet recorded.",
+        );
         text.sample(name, labels, stats.records);
     }
     let name = "apiserver_resource_size_estimate_bytes";
@@ -77,13 +81,13 @@ fn write_store(stats: &Stats, text: &mut Text) {
     text.single(
         "tidings_storage_expiry_lag_seconds",
         "gauge",
-        "By how much the writing down of ends is behind the clock.",
+        "Delay between the expiry of events and its recording.",
         stats.expiry_lag_ms as f64 / 1e3,
     );
     text.single(
         "tidings_storage_expired_total",
         "counter",
-        "Events whose end was written down since the start.",
+        "Events whose expiry was recorded since the start.",
         stats.expired,
     );
     text.single(
@@ -101,7 +105,7 @@ fn write_store(stats: &Stats, text: &mut Text) {
     text.single(
         "tidings_storage_changes_undone_total",
         "counter",
-        "Changes taken back for pages of lists whose snapshot was not held.",
+        "Changes undone for pages of lists without a snapshot.",
         stats.changes_undone,
     );
     text.single(

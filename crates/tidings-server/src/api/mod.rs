@@ -1,6 +1,7 @@
-//! Which path is answered by whom.
+//! The routes of the API, and its handlers.
 
-mod access;
+pub(crate) mod access;
+mod apart;
 mod apply;
 pub(crate) mod body;
 mod call;
@@ -42,6 +43,7 @@ use axum::Router;
 use axum::http::Uri;
 use axum::routing::{MethodRouter, any, get, post};
 
+use self::apart::apart;
 use crate::api::server::ApiServer;
 use crate::http::status::Status;
 
@@ -56,16 +58,16 @@ pub fn router(server: Arc<ApiServer>) -> Router {
             api,
             &all,
             get(list::list)
-                .post(write::create)
-                .delete(delete::delete_collection),
+                .post(|server, call| apart(server, call, write::create))
+                .delete(|server, call| apart(server, call, delete::delete_collection)),
         );
         api = at(
             api,
             &one,
             get(list::get)
-                .put(write::replace)
-                .patch(write::patch)
-                .delete(delete::delete),
+                .put(|server, call| apart(server, call, write::replace))
+                .patch(|server, call| apart(server, call, write::patch))
+                .delete(|server, call| apart(server, call, delete::delete)),
         );
         if server.followed.is_some() {
             api = at(api, &format!("{one}/versions"), get(past::versions));
@@ -87,11 +89,11 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         ("/api/v1/namespaces/{namespace}", get(namespaces::get)),
         (
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-            post(review::access),
+            post(|server, call| apart(server, call, review::access)),
         ),
         (
             "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
-            post(review::rules),
+            post(|server, call| apart(server, call, review::rules)),
         ),
         (
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -106,7 +108,7 @@ pub fn router(server: Arc<ApiServer>) -> Router {
             .route(path, any(health::all))
             .route(&format!("{path}/{{check}}"), any(health::one));
     }
-    // Metrics are of all clusters together: an archive has them at its root.
+    // An archive has one page of metrics for all clusters, at its root.
     let api = match server.followed {
         Some(_) => api
             .route("/coverage", get(past::coverage))
@@ -115,7 +117,7 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         None => api.route("/metrics", get(metrics::metrics)),
     };
     let api = api
-        // These do not tell methods apart.
+        // These accept any method.
         .route("/", any(discovery::paths))
         .route("/apis", any(discovery::root))
         .route("/apis/", any(discovery::root))
@@ -126,7 +128,7 @@ pub fn router(server: Arc<ApiServer>) -> Router {
     chain::around(api, &server).with_state(server)
 }
 
-/// Answers a path, and the same with a slash at its end.
+/// Adds a route, with and without a slash at its end.
 fn at(
     router: Router<Arc<ApiServer>>,
     path: &str,

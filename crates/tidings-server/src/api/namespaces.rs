@@ -1,5 +1,5 @@
-//! Namespaces as a courtesy to `kubectl get namespaces` and to user interfaces: they can be read,
-//! as objects or as a table, and that is all.
+//! Namespaces, read-only, as objects or as a Table: for `kubectl get namespaces` and user
+//! interfaces.
 
 use std::sync::Arc;
 
@@ -38,12 +38,12 @@ pub(crate) async fn get(
     let items = [(name, namespace)];
     let identity = server.identity.as_deref();
     match form.shape {
-        Shape::Table(version) => {
+        Shape::Table(api_version) => {
             let items = (&items[..], &json!({}));
-            respond(form, &table(version, query, items, identity)?)
+            respond(form, &table(api_version, query, items, identity)?)
         }
-        Shape::Partial(version) => respond(form, &partial(version, &items[0], identity)),
-        Shape::Misfit(why) => Err(Status::misfit(why)),
+        Shape::Partial(api_version) => respond(form, &partial(api_version, &items[0], identity)),
+        Shape::Mismatch(why) => Err(Status::shape_mismatch(why)),
         Shape::Whole => {
             let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
             merge(&mut whole, object(&items[0], identity));
@@ -52,8 +52,8 @@ pub(crate) async fn get(
     }
 }
 
-/// GET /api/v1/namespaces: those that are set, or, if all are there, those that every cluster has
-/// and those that hold events.
+/// GET /api/v1/namespaces: those of the settings; without settings, those of every cluster and
+/// those with events.
 pub(crate) async fn list(
     State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,
@@ -65,22 +65,24 @@ pub(crate) async fn list(
     let identity = server.identity.as_deref();
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
     match form.shape {
-        Shape::Table(version) => {
+        Shape::Table(api_version) => {
             let items = (&items[..], &metadata);
-            respond(form, &table(version, query, items, identity)?)
+            respond(form, &table(api_version, query, items, identity)?)
         }
-        Shape::Partial(version) => {
-            let list = items.iter().map(|item| partial(version, item, identity));
+        Shape::Partial(api_version) => {
+            let list = items
+                .iter()
+                .map(|item| partial(api_version, item, identity));
             let list: Vec<Value> = list.collect();
             let list = json!({
                 "kind": "PartialObjectMetadataList",
-                "apiVersion": format!("meta.k8s.io/{version}"),
+                "apiVersion": api_version,
                 "metadata": metadata,
                 "items": list,
             });
             respond(form, &list)
         }
-        Shape::Misfit(why) => Err(Status::misfit(why)),
+        Shape::Mismatch(why) => Err(Status::shape_mismatch(why)),
         Shape::Whole => {
             let list = items.iter().map(|item| object(item, identity));
             let list: Vec<Value> = list.collect();
@@ -98,7 +100,7 @@ fn respond(form: Form, value: &Value) -> Result<Response, Status> {
     Ok(encoded(StatusCode::OK, media, body))
 }
 
-/// All namespaces there are to tell of, in order.
+/// All namespaces, in order.
 async fn all(server: &ApiServer) -> Result<Vec<(String, Namespace)>, Status> {
     if let Some(named) = server.options.namespaces.named() {
         let item = |(name, namespace): (&String, &Namespace)| (name.clone(), *namespace);
@@ -109,18 +111,14 @@ async fn all(server: &ApiServer) -> Result<Vec<(String, Namespace)>, Status> {
         .into();
     let mut after = None;
     loop {
-        // One record tells of a namespace; the next request skips to the key behind all of that
-        // namespace's.
+        // One record is enough to know of a namespace; the next request skips all other keys of
+        // that namespace.
         let request = tidings_store::ListRequest {
             after,
             limit: Some(1),
             ..Default::default()
         };
-        let page = server
-            .store
-            .list(request)
-            .await
-            .map_err(|error| Status::from_read(&error, None))?;
+        let page = server.store.list(request).await?;
         let Some(record) = page.records.first() else {
             break;
         };
@@ -132,7 +130,7 @@ async fn all(server: &ApiServer) -> Result<Vec<(String, Namespace)>, Status> {
             .collect();
         names.push(String::from_utf8_lossy(&namespace).into_owned());
         let mut behind = namespace;
-        // No name contains this byte, and all sort before it.
+        // No name contains this byte, and all names sort before it.
         behind.extend_from_slice(b"/\xff");
         after = Some(behind.into());
     }
@@ -172,10 +170,10 @@ fn object((name, namespace): &(String, Namespace), identity: Option<&str>) -> Va
     })
 }
 
-fn partial(version: &str, (name, _): &(String, Namespace), identity: Option<&str>) -> Value {
+fn partial(api_version: &str, (name, _): &(String, Namespace), identity: Option<&str>) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
-        "apiVersion": format!("meta.k8s.io/{version}"),
+        "apiVersion": api_version,
         "metadata": metadata(name, identity),
     })
 }
@@ -183,7 +181,7 @@ fn partial(version: &str, (name, _): &(String, Namespace), identity: Option<&str
 /// The columns of `printNamespace` in `pkg/printers/internalversion/printers.go`. The creation time
 /// of a namespace is not known.
 fn table(
-    version: &str,
+    api_version: &str,
     query: &Query,
     (items, metadata): (&[(String, Namespace)], &Value),
     identity: Option<&str>,
@@ -194,7 +192,7 @@ fn table(
         let (name, namespace) = item;
         let object = match include {
             IncludeObject::None => Value::Null,
-            IncludeObject::Metadata => partial(version, item, identity),
+            IncludeObject::Metadata => partial(api_version, item, identity),
             IncludeObject::Object => {
                 let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
                 merge(&mut whole, object(item, identity));
@@ -206,7 +204,7 @@ fn table(
     let rows: Vec<Value> = items.iter().map(row).collect();
     Ok(json!({
         "kind": "Table",
-        "apiVersion": format!("meta.k8s.io/{version}"),
+        "apiVersion": api_version,
         "metadata": metadata,
         "columnDefinitions": [
             column("Name", "name", "The name of the namespace."),

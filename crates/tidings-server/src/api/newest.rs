@@ -1,15 +1,14 @@
-//! `?order=newest&limit=N`: the events last seen, first of all the latest, without reading the
-//! others; with `since` and `until` only those last seen at that time or later, and before that
-//! time. A page that does not have all of them has a continue token. Each page is of the latest
-//! revision: an event that is seen again meanwhile is not in a later page.
+//! `?order=newest&limit=N`: the events last seen, latest first, without reading the others; `since`
+//! (inclusive) and `until` (exclusive) limit the time. An incomplete page has a continue token.
+//! Each page is read at the latest revision, so an event that is seen again meanwhile is missing
+//! from later pages.
 //!
-//! No kube-apiserver has this; it ignores the parameter, like every parameter it does not know. So
-//! an answer in this order says so in a header, and one without the header is a list as always.
-//! Only lists of all events, or of a namespace's, are answered so: with a selector, the events that
-//! it leaves out would have to be read first.
+//! kube-apiserver ignores this parameter, like every unknown one. An answer in this order therefore
+//! has a header that says so; without the header it is an ordinary list. Lists with a selector are
+//! ordinary lists, because the events that do not match would have to be read.
 //!
-//! The store finds them all at one revision and returns the values of one page. The others are read
-//! by their keys while those before them are sent, as they were at that revision.
+//! The store finds all events at one revision and returns the first page of values. The rest are
+//! read by their keys, at that revision, while earlier ones are sent.
 
 use std::sync::Arc;
 use std::vec;
@@ -27,33 +26,33 @@ use super::call::Call;
 use super::store_request::key_prefix;
 use super::streamed::{self, Batches};
 use crate::api::server::ApiServer;
+use crate::http::list_options::{ListOptions, ResourceVersion};
 use crate::http::negotiate::Form;
 use crate::http::params;
-use crate::http::query::{ListOptions, ResourceVersion};
 use crate::http::status::Status;
 
-/// Says that an answer is in this order.
+/// Marks an answer in this order.
 const HEADER: HeaderName = HeaderName::from_static("tidings-newest-first");
 /// Maximum length of a list in this order: the keys of its events are held in memory. A longer list
 /// is sent in the usual order.
 const LIMIT_MAX: usize = 500;
-/// Events that are read by their keys at once.
+/// Concurrent reads by key.
 const READS_AT_ONCE: usize = 4;
 
-/// What begins the continue tokens of lists in this order; no other token has a dot.
+/// The prefix of continue tokens of lists in this order; other tokens have no dot.
 const TOKEN: &str = "newest.";
 
-/// Which events are asked for in this order.
+/// The events requested in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     limit: usize,
     since: Option<UnixMillis>,
     until: Option<UnixMillis>,
-    /// Behind this place.
+    /// Events after this place.
     after: Option<Place>,
 }
 
-/// What is asked for in this order, if it is.
+/// The requested events, if this order applies.
 ///
 /// # Errors
 /// 400 for times that cannot be read.
@@ -97,7 +96,7 @@ fn token(place: Place) -> String {
     format!("{TOKEN}{}.{}", place.last_seen.0, place.revision)
 }
 
-/// Answers with the events last seen.
+/// Answers with a list in this order.
 pub(crate) async fn list(
     server: &Arc<ApiServer>,
     call: &Call,
@@ -118,8 +117,7 @@ pub(crate) async fn list(
         after,
         ..NewestRequest::default()
     };
-    let page = server.store.newest(request).await;
-    let page = page.map_err(|error| Status::from_read(&error, None))?;
+    let page = server.store.newest(request).await?;
     let newest = Newest {
         server: Arc::clone(server),
         first: Some(page.records),
@@ -143,7 +141,7 @@ struct Newest {
 }
 
 impl Newest {
-    /// The next records by their keys, until they are a page.
+    /// Reads the next page of records by their keys.
     async fn read_on(&mut self) -> Result<Vec<Record>, Status> {
         let mut records: Vec<Record> = Vec::new();
         let mut bytes = 0;
@@ -160,17 +158,15 @@ impl Newest {
         Ok(records)
     }
 
-    /// A record as it was when it was found; `None` if its time has come since.
+    /// A record as it was at the list's revision; `None` if it has expired since.
     async fn read(&self, key: Bytes, revision: Revision) -> Result<Option<Record>, Status> {
         let store = &self.server.store;
-        let current = store.get(key.clone()).await;
-        let current = current.map_err(|error| Status::from_read(&error, None))?;
+        let current = store.get(key.clone()).await?;
         if let Some(record) = current.filter(|record| record.revision == revision) {
             return Ok(Some(record));
         }
         let then = ListRequest::prefix(key.clone()).at(self.revision).limit(1);
-        let page = store.list(then).await;
-        let page = page.map_err(|error| Status::from_read(&error, None))?;
+        let page = store.list(then).await?;
         let mut records = page.records.into_iter();
         Ok(records.find(|record| record.key == key))
     }

@@ -1,4 +1,4 @@
-//! What the store says of itself, asked for at most once a second however many ask.
+//! The store's statistics, requested at most once a second.
 
 use std::time::{Duration, Instant};
 
@@ -7,16 +7,16 @@ use tokio::sync::Mutex;
 
 use crate::clock;
 
-/// An answer is as good as new for this long.
+/// Time for which statistics are reused.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The latest answer. Health checks are open to all clients, and counting in a store is not free.
+/// The latest statistics. Health checks are open to all clients, and counting has a cost.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedStore(Mutex<Option<(Instant, Result<Stats, String>)>>);
 
 impl ObservedStore {
-    /// The store's counts, or why they are not available. Callers that come while the store is
-    /// being asked wait for that answer.
+    /// The store's statistics, or why they are not available. Concurrent callers share one request
+    /// to the store.
     pub(crate) async fn stats(&self, store: &dyn Store) -> Result<Stats, String> {
         let mut latest = self.0.lock().await;
         if let Some((at, answer)) = &*latest

@@ -1,4 +1,4 @@
-//! OpenAPI v3, as far as kubectl reads it: `create`, `apply` and `replace` look for the
+//! OpenAPI v3, as far as kubectl needs it: `create`, `apply` and `replace` look for the
 //! `fieldValidation` parameter of a kind's PATCH, `explain` for the schema of a kind.
 
 use std::sync::LazyLock;
@@ -32,7 +32,7 @@ pub(crate) async fn index() -> impl IntoResponse {
     };
     let documents = VERSIONS.into_iter().zip(&*DOCUMENTS);
     let paths: Map<String, Value> = documents.map(entry).collect();
-    // Upstream does not say that it is JSON, and Go then finds plain text.
+    // Upstream sets no Content-Type here, and Go then detects plain text.
     let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     (content_type, json!({"paths": paths}).to_string())
 }
@@ -133,7 +133,7 @@ fn document(api: Api) -> Value {
     })
 }
 
-/// The schemas of the types that an event is made of.
+/// The schemas of an event's types.
 fn schemas(api: Api) -> Map<String, Value> {
     let mut schemas = Map::new();
     add_schemas(api, api.event(), &mut schemas);

@@ -1,4 +1,4 @@
-//! How the API behaves.
+//! Options of the API.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use crate::admission::retention::RetentionRules;
 use crate::admission::{EventRateLimitOptions, EventSizeLimit, Namespaces};
 use crate::http::body::BODY_BYTES_MAX;
 
-/// How the API behaves. The names are those of kube-apiserver's flags where it has one.
+/// Options of the API. The names are those of kube-apiserver's flags where it has one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ApiOptions {
-    /// How long an event is kept after the last write to it (`--event-ttl`). Default: one hour.
+    /// Time an event is kept after the last write to it (`--event-ttl`). Default: one hour.
     pub event_ttl: Duration,
     /// Maximum concurrent reading requests (`--max-requests-inflight`), including watches while
     /// they send the existing events; 0 means no limit. Default: 400.
@@ -70,24 +70,52 @@ pub struct ApiOptions {
     /// When the server begins to record which manager owns which field of an event. Default: at the
     /// first server-side apply.
     pub managed_fields: ManagedFields,
-    /// How long the server continues to serve after it was told to end, while it reports not ready,
-    /// so that load balancers notice (`--shutdown-delay-duration`). Default: zero.
+    /// Time the server continues to serve at shutdown, while it reports not ready, so that load
+    /// balancers notice (`--shutdown-delay-duration`). Default: zero.
     pub shutdown_delay: Duration,
     /// Maximum time after that for open requests to finish. Default: 30 seconds.
     pub shutdown_grace: Duration,
-    /// Which namespaces there are (`--namespaces`). Default: every valid name is a namespace.
+    /// The existing namespaces (`--namespaces`). Default: every valid name is a namespace.
     pub namespaces: Namespaces,
-    /// How many events are accepted, and from which clients (`--event-rate-limit-config`). Default:
-    /// all.
+    /// Rate limits of events (`--event-rate-limit-config`). Default: no limits.
     pub event_rate_limit: EventRateLimitOptions,
-    /// How large an event may be (`--event-size-limit`). Default: 1.5 MiB, and larger ones are
+    /// Maximum size of an event (`--event-size-limit`). Default: 1.5 MiB, and larger ones are
     /// refused.
     pub event_size_limit: EventSizeLimit,
     /// Maximum of followed clusters that one archive serves. Default: 100.
     pub max_clusters: usize,
-    /// Which events are kept for another time than [`event_ttl`](Self::event_ttl)
-    /// (`--retention-file`). Default: no events.
+    /// The timeline: whether there is one, and its bounds.
+    pub timeline: TimelineOptions,
+    /// Rules for events that are kept for another time than [`event_ttl`](Self::event_ttl)
+    /// (`--retention-file`). Default: no rules.
     pub retention: RetentionRules,
+}
+
+/// The timeline at `/timeline`: a page that shows what happened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TimelineOptions {
+    /// Whether it is served (`--no-timeline`). Default: yes.
+    pub enabled: bool,
+    /// How long a browser stays logged in (`--timeline-session-duration`). Default: 12 hours.
+    pub session_time: Duration,
+    /// Maximum of browsers that are logged in; one more ends the session that would end first.
+    /// Default: 1,000.
+    pub max_sessions: usize,
+    /// Maximum of events read for one picture (`--timeline-read-limit`). Of a range that has more,
+    /// evenly distributed parts are read, warnings first. Default: 20,000.
+    pub read_limit: usize,
+}
+
+impl Default for TimelineOptions {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            session_time: Duration::from_secs(12 * 3600),
+            max_sessions: 1000,
+            read_limit: 20_000,
+        }
+    }
 }
 
 /// When `metadata.managedFields` begins to record which manager owns which field of an event.
@@ -133,6 +161,7 @@ impl Default for ApiOptions {
             event_rate_limit: EventRateLimitOptions::default(),
             event_size_limit: EventSizeLimit::default(),
             max_clusters: 100,
+            timeline: TimelineOptions::default(),
             retention: RetentionRules::default(),
         }
     }

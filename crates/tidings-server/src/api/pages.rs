@@ -1,9 +1,9 @@
-//! A list as it is read: batches of the records that were asked for, all of one revision.
+//! Reading of a list: batches of the matching records, all at one revision.
 //!
-//! The store is read page by page, the next page while the one before is being sent, so a list of
-//! any length takes the memory of two pages. Where a list's head has to tell what is only known at
-//! its end (the continue token behind a limit, the length of a protobuf list) the list is read
-//! twice; the second time up to the key where the first one stopped.
+//! The store is read page by page, the next page while the previous one is sent, so a list of any
+//! length takes the memory of two pages. If the beginning of an answer contains what is known only
+//! at the end (the continue token of a limited list, the length of a protobuf list), the list is
+//! read twice, the second time up to the key where the first one stopped.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,21 +31,20 @@ pub(crate) struct Pages {
     server: Arc<ApiServer>,
     selector: Selector,
     request: ListRequest,
-    /// Bytes of each key that are the namespace of the list and its slash; continue tokens leave
-    /// them out.
+    /// Length of the namespace and slash at the beginning of each key, which continue tokens omit.
     namespace_len: usize,
-    /// How many records may still come.
+    /// Records that may still be returned.
     left: Option<usize>,
     /// The list ends at this key.
     until: Option<Bytes>,
-    /// The page behind the last batch, as far as it was read.
+    /// The next page, as far as it was read.
     ahead: Option<Pin<Box<Ahead>>>,
     started: bool,
     done: bool,
-    /// Whether something was left behind the limit.
+    /// Whether records remain after the limit.
     more: bool,
     revision: Revision,
-    /// How many records come behind those read so far, whether they may still come or not.
+    /// Records after those read so far, whether or not the limit allows them.
     remaining: Option<u64>,
 }
 
@@ -76,7 +75,7 @@ impl Pages {
 
     fn next_request(&self) -> ListRequest {
         let limit = match self.left {
-            // With a selector there is no telling how many records have to be read.
+            // With a selector it is unknown how many records have to be read.
             Some(left) if self.selector.is_empty() => left.min(STORE_PAGE_LEN),
             _ => STORE_PAGE_LEN,
         };
@@ -86,7 +85,7 @@ impl Pages {
         }
     }
 
-    /// Whether what is still to come is known to end before the limit does.
+    /// Whether the remaining records are known to fit within the limit.
     fn fits(&self) -> bool {
         match (self.left, self.remaining) {
             (None, _) => true,
@@ -95,7 +94,7 @@ impl Pages {
         }
     }
 
-    /// The list's metadata, once all of it was read.
+    /// The list's metadata, once it was read completely.
     fn meta(&self) -> ListMeta {
         let after = self.request.after.as_ref().filter(|_| self.more);
         let continuation = after.map(|after| Continuation {
@@ -175,8 +174,8 @@ impl Batches for Pages {
             let namespace_len = self.namespace_len;
             let page = async move { read_page(&server, request, namespace_len).await };
             let mut ahead = Box::pin(future::maybe_done(page.boxed()));
-            // The store begins when it is first asked: now, and not when this page was sent. A task
-            // would wait for this one to make way.
+            // Poll once so that the store begins now, and not after this page was sent. A separate
+            // task would have to wait for this one to yield.
             let _ = futures::poll!(&mut ahead);
             self.ahead = Some(ahead);
         }
@@ -187,9 +186,8 @@ impl Batches for Pages {
         self.done
     }
 
-    /// Reads the rest of the list for what its head tells, calling `see` with each record, and
-    /// makes it ready to be read once more. If nothing has to be known that is not known already,
-    /// the list is left as it is.
+    /// Reads the rest of the list to find its metadata, calling `see` with each record, and
+    /// prepares it to be read again. If everything is known already, nothing is read.
     async fn look_ahead(
         &mut self,
         lengths: bool,
@@ -218,7 +216,7 @@ impl Batches for Pages {
     }
 }
 
-/// A key without the namespace that its list is of.
+/// A key without the namespace of its list.
 fn relative(key: &Bytes, namespace_len: usize) -> String {
     String::from_utf8_lossy(key.get(namespace_len..).unwrap_or_default()).into_owned()
 }
@@ -234,7 +232,7 @@ async fn read_page(
         .list(request)
         .await
         .map_err(|error: ReadError| {
-            // A list that cannot continue at its own revision may continue at the latest.
+            // A list that cannot continue at its own revision can continue at the latest.
             let resume = after.map(|after| {
                 Continuation {
                     revision: None,

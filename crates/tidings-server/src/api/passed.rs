@@ -1,8 +1,8 @@
-//! Requests that are not about events, on their way to the followed cluster and back.
+//! Requests that are not about events, passed on to the followed cluster.
 //!
-//! A request goes with its caller's own token, and only if it was the cluster that knew the token:
-//! tokens of the archive's own are not shown to anybody, and a client certificate cannot be. What
-//! else of its head goes along is listed here, and what comes back is sent as it comes.
+//! A request is passed on with its caller's own token, and only if that is a token of the cluster:
+//! the archive's own tokens must stay secret, and a client certificate cannot be passed on. Other
+//! headers are passed on if they are listed here. The answer is streamed.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -14,7 +14,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use percent_encoding::percent_decode_str;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
@@ -25,12 +25,12 @@ use crate::api::server::ApiServer;
 use crate::auth::authenticator::KnownBy;
 use crate::clock;
 use crate::flow::paced::Lasting;
-use crate::flow::pass_through::{PassThrough, Passed, Unpassed};
+use crate::flow::pass_through::{PassError, PassThrough, Passed};
 use crate::http::params;
 use crate::http::request::RequestInfo;
-use crate::http::status::Status;
+use crate::http::status::{FORBIDDEN, Status, UNAUTHORIZED};
 
-/// What of a request's head goes along, beside its address and the token.
+/// Headers of a request that are passed on, in addition to the token.
 const REQUEST_HEADERS: [HeaderName; 10] = [
     header::ACCEPT,
     header::ACCEPT_ENCODING,
@@ -43,7 +43,7 @@ const REQUEST_HEADERS: [HeaderName; 10] = [
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
 ];
-/// What of an answer's head comes back, beside its code.
+/// Headers of an answer that are passed back.
 const RESPONSE_HEADERS: [HeaderName; 10] = [
     header::CACHE_CONTROL,
     header::CONTENT_ENCODING,
@@ -56,15 +56,15 @@ const RESPONSE_HEADERS: [HeaderName; 10] = [
     header::VARY,
     header::WARNING,
 ];
-/// What a read of these does is not known to be only a read.
+/// A GET of these may do more than read.
 const TUNNELS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
 
-/// The part of a request's time that the cluster has to begin an answer which this server could
-/// give instead, as a divisor.
+/// Divisor of a request's time that gives the cluster's time to begin an answer, if this server
+/// could answer instead.
 const WAIT_DIVISOR: u32 = 4;
 
-/// Whether a request is for the cluster: a read of whatever is not events. Health, version and
-/// the like are this server's.
+/// Whether a request is for the cluster: a read in the API, but not of events. Health, version and
+/// the like are this server's own.
 pub(super) fn is_for_cluster(info: &RequestInfo) -> bool {
     let first = info.uri.path().split('/').nth(1).unwrap_or_default();
     matches!(info.method, Method::GET | Method::HEAD)
@@ -72,17 +72,16 @@ pub(super) fn is_for_cluster(info: &RequestInfo) -> bool {
         && !info.is_about_events()
 }
 
-/// Whether this server has an answer, too: what it says of itself, and namespaces.
+/// Whether this server could answer, too: discovery, and namespaces.
 pub(super) fn is_served_here(info: &RequestInfo) -> bool {
     let is_of_namespaces = info.labels.resource == "namespaces";
     info.method == Method::GET && (!info.is_resource_request || is_of_namespaces)
 }
 
-/// Passes a request on, with what goes along of its [`head`], and returns the cluster's answer
-/// while it comes.
+/// Passes a request on, with these headers ([`head`]), and streams the cluster's answer.
 ///
 /// # Errors
-/// The answer where there is none of the cluster's, or one that is to be tried again.
+/// The answer if the cluster gives none, or a server error that this server can replace.
 pub(super) async fn pass(
     server: &ApiServer,
     (followed, way): (&Followed, &PassThrough),
@@ -97,13 +96,13 @@ pub(super) async fn pass(
     } else {
         way.place()
     };
-    let Some(place) = place else {
+    let Some(places) = place.zip(server.limits.passed(is_long)) else {
         server.metrics.terminated(info.labels, 429);
         return Err(too_many_requests());
     };
     let options = &server.options;
     let until = clock::deadline(began, options.request_timeout);
-    // Where this server has an answer, too, there must be time left for it.
+    // If this server could answer instead, leave it time to do so.
     let begun_until = if is_served_here(info) {
         clock::deadline(began, options.request_timeout / WAIT_DIVISOR)
     } else {
@@ -116,9 +115,9 @@ pub(super) async fn pass(
         Ok(Err(error)) => {
             tracing::warn!(cluster = followed.name, %error, "a request was not passed on");
             let status = match error {
-                Unpassed::Address => Status::no_such_path(),
-                Unpassed::Unreachable(_) => Status::cluster_unavailable(&followed.name),
-                Unpassed::Broken(_) => Status::bad_gateway(&followed.name),
+                PassError::Address => Status::no_such_path(),
+                PassError::Unreachable(_) => Status::cluster_unavailable(&followed.name),
+                PassError::Broken(_) => Status::bad_gateway(&followed.name),
             };
             return Err(status.into_response());
         }
@@ -144,7 +143,7 @@ pub(super) async fn pass(
         };
         (Box::pin(over), None)
     };
-    let mut response = respond(answer, over, place);
+    let mut response = respond(answer, over, places);
     if let Some(lasting) = lasting {
         response.extensions_mut().insert(lasting);
     }
@@ -154,18 +153,17 @@ pub(super) async fn pass(
     Ok(response)
 }
 
-/// What goes along with a request.
+/// The headers to pass on with a request.
 ///
 /// # Errors
-/// Why it does not go.
+/// Why the request is not passed on.
 pub(super) fn head(
     cluster: &str,
     info: &RequestInfo,
     request: &Request,
 ) -> Result<HeaderMap, Status> {
-    let refuse = |code, why| Err(Status::not_passed_on(code, cluster, why));
-    let (unauthorized, forbidden) = (StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN);
-    // What the cluster, or a proxy before it, could take for another path than it is here.
+    let refuse = |reason, why| Err(Status::not_passed_on(reason, cluster, why));
+    // The cluster, or a proxy before it, could read this as another path than this server does.
     let is_unclear = |step: &str| {
         let decoded: Cow<'_, [u8]> = percent_decode_str(step).into();
         matches!(&*decoded, b"" | b"." | b"..")
@@ -176,22 +174,22 @@ pub(super) fn head(
     }
     let tunnel = [info.resource.as_str(), &info.subresource];
     if tunnel.iter().any(|step| TUNNELS.contains(step)) {
-        return refuse(forbidden, "this one may do more than read");
+        return refuse(FORBIDDEN, "this one may do more than read");
     }
     let given = request.headers();
     let mut names = given.keys();
     if names.any(|name| name.as_str().starts_with("impersonate-")) {
-        return refuse(forbidden, "nobody acts as another user there");
+        return refuse(FORBIDDEN, "impersonation is not passed on");
     }
     let token = match request.extensions().get() {
         Some(KnownBy::ClusterToken(token)) => token.clone(),
         Some(KnownBy::Certificate) => {
-            return refuse(forbidden, "a client certificate cannot be shown to it");
+            return refuse(FORBIDDEN, "a client certificate cannot be shown to it");
         }
         Some(KnownBy::OwnToken) => {
-            return refuse(forbidden, "this token is the archive's own");
+            return refuse(FORBIDDEN, "this token is the archive's own");
         }
-        Some(KnownBy::Nothing) | None => return refuse(unauthorized, "there is none"),
+        Some(KnownBy::Nothing) | None => return refuse(UNAUTHORIZED, "there is none"),
     };
     let mut head = chosen(given, &REQUEST_HEADERS);
     head.insert(header::AUTHORIZATION, token);
@@ -208,29 +206,32 @@ fn chosen(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
     chosen
 }
 
-/// Whether the answer lasts as long as there is something to tell: a watch, or a log that is
-/// followed.
+/// Whether the answer has no natural end: a watch, or a followed log.
 fn is_long(info: &RequestInfo) -> bool {
     let is_followed = info.subresource == "log" && info.query.flag(params::FOLLOW);
     info.verb == "watch" || is_followed
 }
 
-/// Resolves when an answer has had its time: with an error if it is not whole then.
+/// Resolves at an answer's deadline: with an error if it is incomplete then.
 type Over = Pin<Box<dyn Future<Output = Option<io::Error>> + Send>>;
 
-/// An answer on its way. If the client goes away, it is dropped, and with it the request.
+/// An answer that is being streamed. If the client disconnects, it is dropped, which cancels the
+/// request.
 struct Coming {
     body: BodyDataStream,
     over: Over,
-    _place: OwnedSemaphorePermit,
+    _places: Taken,
 }
 
-fn respond(answer: Passed, over: Over, place: OwnedSemaphorePermit) -> Response {
+/// A place among the requests to this cluster, and one among those to all.
+type Taken = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
+fn respond(answer: Passed, over: Over, places: Taken) -> Response {
     let (head, body) = answer.into_parts();
     let coming = Coming {
         body: Body::new(body).into_data_stream(),
         over,
-        _place: place,
+        _places: places,
     };
     let chunks = stream::unfold(Some(coming), |coming| async move {
         let mut coming = coming?;

@@ -1,6 +1,5 @@
-//! What an archive knows of a followed cluster beyond the last versions of its events: the versions
-//! of one, from when to when the cluster is covered, how many events there are by hour and reason,
-//! and everything, as lines.
+//! An archive's own resources: the versions of an event, the coverage of a followed cluster, its
+//! counts by hour and reason, and an export of everything.
 
 use std::sync::Arc;
 
@@ -20,23 +19,23 @@ use super::followed::{Ended, Followed, ObservedVersion};
 use super::list_writer::ListWriter;
 use crate::api::server::ApiServer;
 use crate::http::continuation::Continuation;
+use crate::http::list_options::ListOptions;
 use crate::http::negotiate::{Answer, Form, Media};
 use crate::http::params;
-use crate::http::query::ListOptions;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use crate::http::stored::Key;
 use tidings_api::codec;
 
-/// When the archive saw a version, in RFC 3339.
+/// When the archive received a version, in RFC 3339.
 const OBSERVED_AT: &str = "tidings/observed-at";
 /// When the event's end at its source was noted, and until when it lived at least if nothing was
 /// followed then. They are on the newest version.
 const ENDED_AT: &str = "tidings/ended-at";
 const ENDED_AFTER: &str = "tidings/ended-after";
-/// Maximum of versions in a page; one that is not limited has as many.
+/// Maximum versions in a page, and the default.
 const VERSIONS_MAX: usize = 500;
-/// What the continue tokens of versions begin with, where those of events have a key.
+/// The prefix of continue tokens of versions; those of events have a key there.
 const AFTER: &str = "versions/";
 /// And those of exports and counts.
 const PLACE: &str = "export/";
@@ -65,8 +64,7 @@ pub(crate) async fn versions(
     let page = followed
         .past
         .versions(key.bytes(), after.transpose()?, limit)
-        .await
-        .map_err(|error| Status::from_read(&error, None))?
+        .await?
         .ok_or_else(|| Status::not_found(call.api, &key.name))?;
     let meta = ListMeta {
         resource_version: Some(revision.to_string()),
@@ -81,7 +79,7 @@ pub(crate) async fn versions(
     Ok(encoded(StatusCode::OK, form.media, body))
 }
 
-/// The whole answer. No more than one version is decoded at a time.
+/// The encoded answer. Only one version is decoded at a time.
 fn write(
     server: &ApiServer,
     call: &Call,
@@ -109,7 +107,7 @@ fn write(
     Ok(body)
 }
 
-/// With the version it had at its source, and when it was seen and ended.
+/// The event with its resourceVersion at the source, and when it was received and ended.
 fn as_observed(
     key: &Key,
     version: &ObservedVersion,
@@ -163,10 +161,8 @@ fn read_after(token: &str, server: &ApiServer) -> Result<u64, Status> {
 
 /// GET /coverage
 pub(crate) async fn coverage(State(server): State<Arc<ApiServer>>) -> Result<Response, Status> {
-    let coverage = followed(&server)?.past.coverage().await;
-    let coverage = coverage.map_err(|error| Status::from_read(&error, None))?;
-    let mut json = serde_json::to_vec_pretty(&coverage)
-        .map_err(|error| Status::internal(error.to_string()))?;
+    let coverage = followed(&server)?.past.coverage().await?;
+    let mut json = serde_json::to_vec_pretty(&coverage).map_err(Status::internal)?;
     json.push(b'\n');
     Ok(encoded(StatusCode::OK, Media::Json, json))
 }

@@ -33,7 +33,7 @@ impl Pool {
     }
 }
 
-/// What generated names end in: no vowels, so no words.
+/// The characters of generated suffixes: no vowels, so no words.
 const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 fn bytes<const N: usize>() -> Result<[u8; N], getrandom::Error> {

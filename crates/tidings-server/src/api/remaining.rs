@@ -1,4 +1,4 @@
-//! How many events are left of the lists that are being read page by page.
+//! A cache of the numbers of remaining events of lists that are read page by page.
 //!
 //! They are counted for the first page alone: to count again for each page would make a list's cost
 //! the square of its length. A continue token is kube-apiserver's own and has no field for the
@@ -35,7 +35,7 @@ impl Remaining {
         lists.push_front(left);
     }
 
-    /// How many records come behind a continue token.
+    /// The number of records after a continue token.
     pub(crate) fn of(&self, prefix: &[u8], token: &str) -> Option<u64> {
         let lists = self.lists();
         let mut lists = lists.iter();

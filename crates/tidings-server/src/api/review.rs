@@ -1,7 +1,7 @@
-//! What users may ask about themselves: `kubectl auth can-i`, `auth can-i --list` and `auth
-//! whoami`. The answers are the authorizer's own: what a review reports as allowed is allowed, and
-//! nothing else.
+//! Reviews of oneself: `kubectl auth can-i`, `auth can-i --list` and `auth whoami`. The answers
+//! come from the authorizer itself, so a review reports exactly what is allowed.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -37,28 +37,9 @@ struct Review<T> {
 #[serde(default, rename_all = "camelCase")]
 struct AccessSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
-    resource_attributes: Option<AskedResource>,
+    resource_attributes: Option<ResourceAttributes<'static>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     non_resource_attributes: Option<AskedPath>,
-}
-
-#[derive(Default, Deserialize, Serialize)]
-#[serde(default)]
-struct AskedResource {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    namespace: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    verb: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    group: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    version: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    resource: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    subresource: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    name: String,
 }
 
 #[derive(Default, Deserialize, Serialize)]
@@ -87,15 +68,16 @@ impl FromProtobuf for AccessSpec {
         let spec = pb::SelfSubjectAccessReview::decode(raw)?
             .spec
             .unwrap_or_default();
+        let text = |text: Option<String>| Cow::Owned(text.unwrap_or_default());
         Ok(Self {
-            resource_attributes: spec.resource_attributes.map(|asked| AskedResource {
-                namespace: asked.namespace.unwrap_or_default(),
-                verb: asked.verb.unwrap_or_default(),
-                group: asked.group.unwrap_or_default(),
-                version: asked.version.unwrap_or_default(),
-                resource: asked.resource.unwrap_or_default(),
-                subresource: asked.subresource.unwrap_or_default(),
-                name: asked.name.unwrap_or_default(),
+            resource_attributes: spec.resource_attributes.map(|asked| ResourceAttributes {
+                namespace: text(asked.namespace),
+                verb: text(asked.verb),
+                group: text(asked.group),
+                version: text(asked.version),
+                resource: text(asked.resource),
+                subresource: text(asked.subresource),
+                name: text(asked.name),
             }),
             non_resource_attributes: spec.non_resource_attributes.map(|asked| AskedPath {
                 path: asked.path.unwrap_or_default(),
@@ -163,15 +145,7 @@ pub(crate) async fn access(
     const KIND: &str = "SelfSubjectAccessReview";
     let spec: AccessSpec = read_spec(KIND, &call)?;
     let asked = match (&spec.resource_attributes, &spec.non_resource_attributes) {
-        (Some(asked), None) => Attributes::Resource(ResourceAttributes {
-            verb: asked.verb.as_str().into(),
-            group: asked.group.as_str().into(),
-            version: asked.version.as_str().into(),
-            resource: asked.resource.as_str().into(),
-            subresource: asked.subresource.as_str().into(),
-            namespace: asked.namespace.as_str().into(),
-            name: asked.name.as_str().into(),
-        }),
+        (Some(asked), None) => Attributes::Resource(asked.clone()),
         (None, Some(asked)) => Attributes::Path {
             verb: asked.verb.as_str().into(),
             path: asked.path.as_str().into(),

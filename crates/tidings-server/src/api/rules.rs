@@ -119,7 +119,7 @@ pub(crate) fn prepare_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     new.self_link = None;
 }
 
-/// What the store finds the event by.
+/// The index entry of an event in the store.
 pub(crate) fn index(event: &Event) -> Index {
     let object = event.involved_object.as_ref();
     let text = |of: fn(&ObjectReference) -> &str| object.map(of).unwrap_or_default().to_owned();

@@ -1,10 +1,11 @@
-//! What every request handler shares: the store, the clock, the options, and who may come in.
+//! The state that all request handlers share: store, clock, options, authentication and
+//! authorization.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_pb::api::core::v1::Event;
-use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
+use tidings_store::{BoxFuture, Store, UnixMillis};
 use tokio::sync::watch;
 
 use crate::admission::{Admission, AdmissionCounts, Gate};
@@ -44,11 +45,11 @@ pub struct ApiServer {
     /// What the store is told from any other by; of a followed cluster nothing is known of that.
     pub(crate) identity: Option<String>,
     stopping: Arc<Stopping>,
-    /// Set when this server alone is no longer to be served.
+    /// Set when this server alone ends.
     removed: watch::Sender<bool>,
 }
 
-/// How far the end of a server has come.
+/// Whether the server is ending.
 #[derive(Debug)]
 struct Stopping {
     now: watch::Sender<bool>,
@@ -64,8 +65,8 @@ impl std::fmt::Debug for ApiServer {
 }
 
 impl ApiServer {
-    /// Serves a store to the users whom the authenticator lets in. What they may do is decided by
-    /// the default [`Authorizer`]: next to nothing, unless they are in `system:masters`; see
+    /// Serves a store to the users that the authenticator recognizes. The default [`Authorizer`]
+    /// allows them almost nothing, unless they are in `system:masters`; see
     /// [`with_authorizer`](Self::with_authorizer).
     pub fn new(
         store: Arc<dyn Store>,
@@ -105,9 +106,9 @@ impl ApiServer {
         }
     }
 
-    /// The server of a followed cluster's events. Everything that is bounded is shared with this
-    /// server, and so are counts, the audit log and the end; what it allows is asked of the cluster
-    /// too, where its options say so. `number` stands for it in what is shared.
+    /// The server of a followed cluster's events. It shares everything bounded with this server,
+    /// and also counters, the audit log and the shutdown. If its options say so, the cluster is
+    /// asked about tokens and permissions, too. `number` identifies it in shared caches.
     pub(crate) fn of_cluster(&self, cluster: FollowedCluster, number: u64) -> Self {
         let FollowedCluster {
             name,
@@ -151,7 +152,7 @@ impl ApiServer {
         }
     }
 
-    /// The same server, with another say in what users may do.
+    /// The same server with another authorizer.
     #[must_use]
     pub fn with_authorizer(mut self, authorizer: Authorizer) -> Self {
         self.authorizer = Arc::new(authorizer);
@@ -165,29 +166,29 @@ impl ApiServer {
         self
     }
 
-    /// Who was let in and what was allowed, counted.
+    /// Counters of authentication and authorization.
     pub fn access_counters(&self) -> &AccessCounters {
         &self.access
     }
 
-    /// Writes down in an audit log what requests write.
+    /// The same server with an audit log of its writes.
     #[must_use]
     pub fn with_audit_log(mut self, log: AuditLog) -> Self {
         self.audit = Some(Arc::new(log));
         self
     }
 
-    /// What became of the audit log's lines until now; `None` without one.
+    /// Counts of the audit log's lines; `None` without an audit log.
     pub fn audit_counts(&self) -> Option<AuditCounts> {
         self.audit.as_ref().map(|log| log.counts())
     }
 
-    /// Ends all watches cleanly and reports not ready from now on. Other requests are still served.
+    /// Ends all watches cleanly and reports not ready. Other requests are still served.
     pub fn stop(&self) {
         self.stopping.now.send_replace(true);
     }
 
-    /// Reports not ready from now on, and serves everything as before.
+    /// Reports not ready, but serves all requests.
     pub fn stop_soon(&self) {
         self.stopping.soon.store(true, Ordering::Release);
     }
@@ -203,13 +204,13 @@ impl ApiServer {
         followed.is_some_and(|followed| followed.pass_through.is_some())
     }
 
-    /// Which store continue tokens are of; empty where there is one.
+    /// The store that continue tokens name; empty if there is only one.
     pub(crate) fn store_identity(&self) -> &str {
         let followed = self.followed.as_ref();
         followed.map_or("", |followed| &followed.store_identity)
     }
 
-    /// Whether the server is about to go, or going.
+    /// Whether the server is ending, now or soon.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.soon.load(Ordering::Acquire)
             || *self.stopping.now.borrow()
@@ -221,7 +222,7 @@ impl ApiServer {
         let mut stopping = self.stopping.now.subscribe();
         let mut removed = self.removed.subscribe();
         Box::pin(async move {
-            // An error means the server itself is gone, which is stopping too.
+            // An error means that the server itself was dropped, which is an end, too.
             tokio::select! {
                 _ = stopping.wait_for(|stopping| *stopping) => {}
                 _ = removed.wait_for(|removed| *removed) => {}
@@ -234,12 +235,12 @@ impl ApiServer {
         self.admission.gate(&*self.clock, api, user, dry_run)
     }
 
-    /// What admission did with writes until now.
+    /// Counts of writes by their admission.
     pub fn admission_counts(&self) -> AdmissionCounts {
         self.admission.counts()
     }
 
-    /// When an event written now ends.
+    /// The time at which an event written now expires.
     pub(crate) fn expiry(&self, event: &Event) -> UnixMillis {
         let options = &self.options;
         let ttl = options.retention.ttl(event).unwrap_or(options.event_ttl);
@@ -252,11 +253,7 @@ impl ApiServer {
     /// # Errors
     /// 404 if there is none.
     pub(crate) async fn stored(&self, api: Api, key: &Key) -> Result<Stored, Status> {
-        let record = self
-            .store
-            .get(key.bytes())
-            .await
-            .map_err(|error: ReadError| Status::from_read(&error, None))?;
+        let record = self.store.get(key.bytes()).await?;
         Stored::decode(record.ok_or_else(|| Status::not_found(api, &key.name))?)
     }
 }

@@ -1,4 +1,4 @@
-//! What the store is asked for on behalf of a list or a watch.
+//! Requests to the store for lists and watches.
 
 use tidings_api::selector::{SelectedObject, Selector};
 use tidings_store::{ListRequest, ObjectSelector, Revision};
@@ -6,7 +6,7 @@ use tidings_store::{ListRequest, ObjectSelector, Revision};
 use crate::api::server::ApiServer;
 use crate::http::status::Status;
 
-/// What the store is asked for first.
+/// The first request of a list or watch.
 pub(crate) fn store_request(namespace: &str, selector: &Selector) -> ListRequest {
     let fields = &selector.fields;
     let namespace = if namespace.is_empty() {
@@ -24,7 +24,7 @@ pub(crate) fn store_request(namespace: &str, selector: &Selector) -> ListRequest
     }
 }
 
-/// What the store's index of objects is asked for.
+/// The request to the store's index of objects.
 fn indexed(object: SelectedObject<'_>) -> ObjectSelector {
     match object {
         SelectedObject::Uid(uid) => ObjectSelector::Uid(uid.into()),
@@ -40,7 +40,7 @@ fn indexed(object: SelectedObject<'_>) -> ObjectSelector {
     }
 }
 
-/// 504 if a client knows of a later revision than the store does.
+/// 504 if a client requests a later revision than the store has.
 pub(crate) fn not_newer_than_store(server: &ApiServer, revision: Revision) -> Result<(), Status> {
     let current = server.store.revision();
     if revision > current {
@@ -50,7 +50,7 @@ pub(crate) fn not_newer_than_store(server: &ApiServer, revision: Revision) -> Re
     }
 }
 
-/// What the keys of a namespace begin with; nothing if the list is of all of them.
+/// The prefix of a namespace's keys; empty for all namespaces.
 pub(crate) fn key_prefix(namespace: &str) -> String {
     if namespace.is_empty() {
         String::new()

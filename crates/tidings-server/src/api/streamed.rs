@@ -22,10 +22,10 @@ use crate::api::server::ApiServer;
 use crate::http::negotiate::{Form, Media};
 use crate::http::status::Status;
 
-/// What is sent at once is not added to from here on, in bytes. A page of usual events is shorter.
+/// Bytes from which on a batch is sent in parts. A page of usual events is shorter.
 const CHUNK_LEN: usize = 1 << 20;
 
-/// What a list is made of.
+/// A source of a list's records.
 pub(crate) trait Batches: Send + 'static {
     /// The next batch, which may be empty; `None` behind the last. No more than a page of the
     /// store.
@@ -42,7 +42,7 @@ pub(crate) trait Batches: Send + 'static {
         see: impl FnMut(&Record) -> Result<(), Status> + Send,
     ) -> impl Future<Output = Result<ListMeta, Status>> + Send;
 
-    /// What is done with a batch before any of it is sent, and after the head is known.
+    /// Processes a batch before it is sent, and after the head is known.
     fn settle(&mut self, _batch: &[Record]) -> impl Future<Output = Result<(), Status>> + Send {
         async { Ok(()) }
     }
@@ -131,7 +131,7 @@ pub(crate) async fn answer(
 
 struct Streamed<B> {
     batches: B,
-    /// What is left of the batch that is being sent.
+    /// The rest of the batch that is being sent.
     batch: vec::IntoIter<Record>,
     writer: ListWriter,
     meta: ListMeta,

@@ -1,10 +1,10 @@
-//! Watches: what exists, if asked for, then every change in order, until the timeout or the end of
-//! the server.
+//! Watches: the existing events, if requested, then every change in order, until the timeout or the
+//! server's shutdown.
 //!
 //! A watch answers 200 at once; any later failure is one `ERROR` in the stream, because not every
-//! client reads the HTTP status of a watch. A change is judged by the selector before and after it:
-//! an event that enters the selection is `ADDED`, one that leaves it `DELETED`. A client that reads
-//! slowly delays its own watch and no other.
+//! client reads the HTTP status of a watch. The selector is applied to the event before and after a
+//! change: an event that begins to match is `ADDED`, one that ceases to match is `DELETED`. A slow
+//! client delays only its own watch.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,19 +28,19 @@ use crate::api::encoded::{EncodingKey, RowKey};
 use crate::api::server::ApiServer;
 use crate::clock;
 use crate::flow::paced::Lasting;
+use crate::http::list_options::{ListOptions, ResourceVersion};
 use crate::http::negotiate::{Answer, Form, Media, STREAMED, Shape};
 use crate::http::params;
-use crate::http::query::{ListOptions, ResourceVersion};
 use crate::http::status::Status;
 use crate::http::stored::selects;
 use tidings_api::table::Rows;
 
-/// Existing events that are read at a time, at most.
+/// Maximum existing events read at a time.
 const INITIAL_PAGE_LEN: usize = 500;
-/// Of these no more are sent at once, in bytes: a client that does not read costs what it was sent
-/// last.
+/// Bytes of existing events sent at once; a client that does not read costs no more memory than
+/// that.
 const INITIAL_CHUNK_LEN: usize = 1 << 20;
-/// What is sent at once is not added to from here on, in bytes.
+/// Bytes of changes from which on they are sent.
 const CHUNK_LEN: usize = 64 * 1024;
 
 /// GET with `watch=true`.
@@ -53,7 +53,7 @@ pub(crate) async fn watch(
         pretty: false,
         ..call.form(Answer::Watch)?
     };
-    // Refuses a wrong includeObject while there still is a status line to do it with.
+    // Refuses an invalid includeObject before the status line is sent.
     table_rows(&call, form, server.clock.now())?;
     if form.media == Media::Yaml {
         return Err(Status::not_acceptable(STREAMED));
@@ -119,8 +119,7 @@ pub(crate) async fn watch(
         ended,
     );
     let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))];
-    // The stream ends in time only while the client reads it; the connection ends streams that are
-    // not read.
+    // The stream ends in time only while the client reads it; the connection ends unread streams.
     let lasting = Extension(Lasting(timeout));
     Ok((
         StatusCode::OK,
@@ -139,7 +138,7 @@ struct Watching {
     form: Form,
     phase: Phase,
     columns_sent: bool,
-    /// The latest revision the client has heard of.
+    /// The latest revision that was sent.
     sent_revision: Revision,
     bookmarks: tokio::time::Interval,
     started: std::time::Instant,
@@ -151,17 +150,17 @@ struct Watching {
 ///   └──▶ Failed ────────────────┘
 /// ```
 enum Phase {
-    /// What exists is being sent.
+    /// Existing events are being sent.
     Initial {
         request: ListRequest,
         announce_end: bool,
     },
-    /// Changes are being sent as they come.
+    /// Changes are sent as they happen.
     Live {
         watch: Box<dyn Watch>,
         pending: VecDeque<Arc<Change>>,
     },
-    /// There is nothing to say but this.
+    /// This error is sent, and then the watch ends.
     Failed(Status),
     Over,
 }
@@ -188,14 +187,14 @@ impl Watching {
                 }
                 Err(status) => {
                     self.call.initial_place = None;
-                    // Phase::Over stays: an error is the last thing a watch says.
+                    // Phase::Over stays: an error ends the watch.
                     return Some(frame(self.form.media, "ERROR", &self.error_object(&status)));
                 }
             }
         }
     }
 
-    /// Finds out where to begin.
+    /// Determines where the watch begins.
     async fn start(&mut self) -> Result<(), Status> {
         let options = &self.options;
         let (initial, after) = match (options.send_initial_events, options.resource_version) {
@@ -212,8 +211,8 @@ impl Watching {
         if initial {
             let mut request = store_request(&self.call.info.namespace, &options.selector);
             request.limit = Some(INITIAL_PAGE_LEN);
-            // As since Kubernetes 1.32, a plain watch from the beginning counts as one that asked
-            // for what exists; one by the old path does not.
+            // As in Kubernetes 1.32 and later, a watch from the beginning is treated as one with
+            // sendInitialEvents; a watch by a deprecated path is not.
             let asked =
                 options.send_initial_events.is_some() || self.call.info.query.flag(params::WATCH);
             self.phase = Phase::Initial {
@@ -236,7 +235,7 @@ impl Watching {
             .await
             .map_err(|error| watch_status(&error))?;
         self.sent_revision = after;
-        // All that there was is read: the place is another's.
+        // All existing events were read, so another request may have the place.
         self.call.initial_place = None;
         self.phase = Phase::Live {
             watch,
@@ -245,7 +244,7 @@ impl Watching {
         Ok(())
     }
 
-    /// Sends a page of what exists.
+    /// Sends a page of existing events.
     async fn initial(
         &mut self,
         mut request: ListRequest,
@@ -276,7 +275,8 @@ impl Watching {
             }
         }
         let is_cut = records.len() > 0;
-        // Those that were read and not sent are read again; no more of them than it takes.
+        // Events that were read but not sent are read again, in a page that is no larger than
+        // needed.
         request.limit = Some(if is_cut {
             seen
         } else {
@@ -303,14 +303,14 @@ impl Watching {
         Ok(frames)
     }
 
-    /// Waits for changes, or for the time to tell a quiet client how far it is.
+    /// Waits for changes, or until a bookmark is due.
     async fn live(
         &mut self,
         mut watch: Box<dyn Watch>,
         mut pending: VecDeque<Arc<Change>>,
     ) -> Result<Vec<Bytes>, Status> {
         if pending.is_empty() {
-            // Either may win: changes that all concern others must not keep the bookmarks back.
+            // In random order: changes that do not match must not delay bookmarks.
             let changes = tokio::select! {
                 changes = watch.next() => Some(changes),
                 _ = self.bookmarks.tick(), if self.options.allow_bookmarks => None,
@@ -329,8 +329,8 @@ impl Watching {
         }
         let mut frames: Vec<Bytes> = Vec::new();
         let mut len = 0;
-        // All changes of a revision are sent together: a client that continues after it would miss
-        // the rest.
+        // All changes of a revision are sent together, because a client that resumes after it would
+        // miss the rest.
         while let Some(change) = pending.front()
             && (len < CHUNK_LEN || change.revision() == self.sent_revision)
             && let Some(change) = pending.pop_front()
@@ -345,7 +345,7 @@ impl Watching {
         Ok(frames)
     }
 
-    /// What a change means to this watch.
+    /// The watch event for a change; `None` if it does not match.
     fn change(&mut self, change: &Change) -> Result<Option<Bytes>, Status> {
         let selector = &self.options.selector;
         let selected =
@@ -382,7 +382,7 @@ impl Watching {
         self.server.encoded.get_or_encode(&key, encode).map(Some)
     }
 
-    /// What was there before the watch began.
+    /// An existing event, as ADDED.
     fn first_frame(&mut self, record: &Record) -> Result<Bytes, Status> {
         let rows = self.rows_to_send()?;
         let rows = rows.as_ref().map(|(rows, columns)| (rows, *columns));
@@ -390,8 +390,8 @@ impl Watching {
         event_frame(api, form, "ADDED", record, record.revision, rows)
     }
 
-    /// How to make a row, if this is a watch of tables, and whether it is the first, which names
-    /// the columns.
+    /// For a watch of Tables: how rows are made, and whether this is the first Table, which has the
+    /// columns.
     fn rows_to_send(&mut self) -> Result<Option<(Rows, bool)>, Status> {
         let Shape::Table(_) = self.form.shape else {
             return Ok(None);
@@ -400,14 +400,14 @@ impl Watching {
         Ok(Some((self.rows()?, columns)))
     }
 
-    /// Rows as of this second, so that all watchers' are alike.
+    /// Rows with ages as of this second, so that all watchers share them.
     fn rows(&self) -> Result<Rows, Status> {
         let now = self.server.clock.now();
         let second = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
         table_rows(&self.call, self.form, second)
     }
 
-    /// A BOOKMARK: an otherwise empty event that tells how far the watch has come.
+    /// A BOOKMARK: an event without content, except for the revision of the watch.
     fn bookmark(&mut self, revision: Revision, initial_events_end: bool) -> Result<Bytes, Status> {
         let mut metadata = ObjectMeta {
             resource_version: Some(revision.to_string()),
@@ -418,7 +418,7 @@ impl Watching {
                 .annotations
                 .insert("k8s.io/initial-events-end".into(), "true".into());
         }
-        // What no event is without.
+        // These two are never absent in an event.
         let event = Event {
             metadata: Some(metadata),
             involved_object: Some(ObjectReference::default()),

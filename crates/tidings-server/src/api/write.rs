@@ -42,7 +42,7 @@ pub(crate) async fn create(
     } = body::read_event(&call, options.field_validation)?;
     warnings.extend(rules::dedup_owner_references(&mut event, ""));
     let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
-    // Boxed, so that what holds this future is not longer by all of it.
+    // Boxed, to keep the handler's future small.
     let event = Box::pin(create_event(&server, &call, event, &options, &mut gate))
         .await
         .map_err(|status| status.warning(&warnings))?;
@@ -108,7 +108,7 @@ async fn replace_with(
                 let mut event = event.clone();
                 event.metadata.get_or_insert_default().resource_version = None;
                 match create_event(&server, &call, event, options, &mut gate).await {
-                    // Another request has just created it: replace that event.
+                    // Another request has just created it: replace it.
                     Err(status) if status.code() == StatusCode::CONFLICT && !options.dry_run => {
                         continue;
                     }
@@ -137,7 +137,7 @@ async fn replace_with(
     Err(Status::modified(call.api, &call.info.name))
 }
 
-/// The answer to a patch that cannot be read or applied.
+/// The Status for a patch that cannot be read or applied.
 fn refused(error: PatchError) -> Status {
     match error {
         PatchError::Malformed(why) => Status::bad_request(why),
@@ -168,13 +168,12 @@ pub(crate) async fn patch(
         let patch = patch.as_ref().map_err(|error| refused(error.clone()))?;
         let mut json = Vec::with_capacity(1024);
         codec::write_event(call.api, &stored.event, true, &mut json);
-        let mut value: Value =
-            serde_json::from_slice(&json).map_err(|error| Status::internal(error.to_string()))?;
+        let mut value: Value = serde_json::from_slice(&json).map_err(Status::internal)?;
         patch.apply(&mut value).map_err(refused)?;
         let (mut patched, reading) = read_patched(call.api, patch, &value)?;
-        // The version the patch was applied to is not one that the patch names: if another request
-        // is faster, it is applied again. A patch that does name a version is refused then, because
-        // that version is no longer the stored one.
+        // If the patch did not change the resourceVersion, it is applied again when another request
+        // is faster. A patch that names another version is refused, because that is not the stored
+        // one.
         let applied_to = stored.record.revision.to_string();
         if let Some(metadata) = &mut patched.metadata
             && metadata.resource_version() == applied_to
@@ -183,7 +182,7 @@ pub(crate) async fn patch(
         }
         let mut warnings = patch
             .heed(reading, options.field_validation)
-            .map_err(|complaint| Status::unfit_patch(patch.shown(&value), &complaint))?;
+            .map_err(|complaint| Status::invalid_patched_object(patch.shown(&value), &complaint))?;
         check_place(&call, patched.metadata.get_or_insert_default())
             .map_err(|status| status.warning(&warnings))?;
         track(&server, &call, &options, Some(&stored.event), &mut patched);
@@ -208,7 +207,7 @@ pub(crate) async fn patch(
     Err(Status::modified(call.api, &call.info.name))
 }
 
-/// Reads what a patch left behind.
+/// Reads a patched event.
 fn read_patched(api: Api, patch: &Patch, value: &Value) -> Result<(Event, Reading), Status> {
     let mut of = api;
     loop {
@@ -229,12 +228,12 @@ fn read_patched(api: Api, patch: &Patch, value: &Value) -> Result<(Event, Readin
             }
             (None, Ok((_, event))) => return Ok((event, reading)),
         };
-        return Err(Status::unfit_patch(patch.shown(value), &why));
+        return Err(Status::invalid_patched_object(patch.shown(value), &why));
     }
 }
 
 fn wrong_uid(api: Api, Key { namespace, name }: &Key, wanted: &str, found: &str) -> Status {
-    // The words of a storage error, which tell where etcd has the event, whatever the store is.
+    // A storage error of upstream, which names the key in etcd, whatever the store is.
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: /registry/events/{namespace}/{name}, ResourceVersion: 0, \
          AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
@@ -242,7 +241,7 @@ fn wrong_uid(api: Api, Key { namespace, name }: &Key, wanted: &str, found: &str)
     Status::conflict(api, name, &why)
 }
 
-/// Settles who manages what in an event to be created, or written over `live`.
+/// Updates the managed fields of an event that is created, or that replaces `live`.
 fn track(
     server: &ApiServer,
     call: &Call,

@@ -1,5 +1,5 @@
-//! The clusters that are served at the moment. They are looked up for every request, and seldom
-//! change: a change makes another table, and requests keep the one they began with.
+//! The served clusters. They are looked up for every request and rarely change: a change makes a
+//! new table, and requests keep the table they began with.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +19,7 @@ use crate::api::server::ApiServer;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterError {
-    /// Its name is no DNS label.
+    /// Its name is not a DNS label.
     #[error("{name:?} cannot be a cluster's name: {why}")]
     Name {
         /// What was given.
@@ -27,13 +27,13 @@ pub enum ClusterError {
         /// What is accepted.
         why: String,
     },
-    /// There is one of that name.
+    /// A cluster of that name is served already.
     #[error("there is a cluster {name:?} already")]
     Exists {
         /// The name.
         name: String,
     },
-    /// There are as many as there may be.
+    /// The maximum number of clusters is served already.
     #[error("an archive has at most {max} clusters")]
     TooMany {
         /// [`ApiOptions::max_clusters`](crate::ApiOptions::max_clusters).
@@ -47,7 +47,7 @@ pub enum ClusterError {
         /// Which, and why.
         why: &'static str,
     },
-    /// The kubeconfig could not be written. The cluster is served, or gone, all the same.
+    /// The kubeconfig could not be written. The cluster was added or removed anyway.
     #[error("{}: {source}", path.display())]
     Kubeconfig {
         /// Where it is.
@@ -59,14 +59,14 @@ pub enum ClusterError {
 
 /// See the module documentation.
 pub(crate) struct Clusters {
-    /// What is not about one cluster. It has no events.
-    pub(super) root: Arc<ApiServer>,
+    /// The server of the root paths. It has no events.
+    pub(crate) root: Arc<ApiServer>,
     table: RwLock<Arc<Table>>,
     /// The number of the cluster that was added last.
     last: AtomicU64,
 }
 
-/// In the order in which they were added, by their numbers, and by name.
+/// Clusters in the order in which they were added (by number), and by name.
 #[derive(Clone, Default)]
 struct Table {
     numbers: BTreeMap<String, u64>,
@@ -74,9 +74,9 @@ struct Table {
 }
 
 /// A cluster that is served.
-pub(super) struct Served {
-    pub(super) name: String,
-    pub(super) server: Arc<ApiServer>,
+pub(crate) struct Served {
+    pub(crate) name: String,
+    pub(crate) server: Arc<ApiServer>,
     pub(super) api: TowerToHyperService<Router>,
     pub(super) requests: AtomicU64,
 }
@@ -90,7 +90,7 @@ impl Clusters {
         }
     }
 
-    /// Serves a cluster from now on.
+    /// Begins to serve a cluster.
     pub(crate) fn add(&self, cluster: FollowedCluster) -> Result<(), ClusterError> {
         let name = cluster.name.clone();
         if let Some(why) = check_dns1123_label(&name).into_iter().next() {
@@ -125,8 +125,8 @@ impl Clusters {
         Ok(())
     }
 
-    /// Serves a cluster no more: its watches end, and requests that have begun are finished. False
-    /// if there is none of that name.
+    /// Stops serving a cluster: its watches end, and other open requests are finished. Returns
+    /// false if no cluster has that name.
     pub(crate) fn remove(&self, name: &str) -> bool {
         let mut current = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let mut table = Table::clone(&current);
@@ -139,13 +139,13 @@ impl Clusters {
         served.is_some()
     }
 
-    /// In the order in which they were added.
+    /// The names, in the order in which the clusters were added.
     pub(crate) fn names(&self) -> Vec<String> {
         let served = self.all().into_iter();
         served.map(|served| served.name.clone()).collect()
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Served>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Served>> {
         self.table().clusters.values().cloned().collect()
     }
 
@@ -155,7 +155,7 @@ impl Clusters {
         table.clusters.get(number).cloned()
     }
 
-    /// The cluster, if there is exactly one.
+    /// The cluster, if it is the only one.
     pub(super) fn only(&self) -> Option<Arc<Served>> {
         let table = self.table();
         let only = table.clusters.values().next().cloned();

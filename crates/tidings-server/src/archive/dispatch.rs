@@ -1,4 +1,4 @@
-//! Which cluster a request is for, by the first two steps of its path.
+//! Dispatches requests to clusters, by the first two segments of the path.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,9 +16,10 @@ use super::clusters::Clusters;
 use crate::api::chain;
 use crate::http::status::Status;
 
-/// What a cluster's paths begin with.
+/// The prefix of a cluster's paths.
 const PREFIX: &str = "/clusters/";
-/// Paths of the root, and those below them, also where a single cluster's API is there.
+/// Paths of the root, with everything below them, even if the API of a single cluster is at the
+/// root.
 const ROOT: [&str; 5] = ["/clusters", "/healthz", "/livez", "/metrics", "/readyz"];
 
 struct Dispatch {
@@ -26,7 +27,7 @@ struct Dispatch {
     root: TowerToHyperService<Router>,
 }
 
-/// Hands each request to the cluster it is for, or to the root.
+/// Passes each request to its cluster, or to the root.
 pub(super) fn router(clusters: Arc<Clusters>, root: Router) -> Router {
     let root = TowerToHyperService::new(root);
     Router::new()
@@ -72,7 +73,7 @@ fn is_roots(path: &str) -> bool {
     })
 }
 
-/// The same address without the beginning of its path.
+/// The URI without the beginning of its path.
 fn below(uri: &Uri, len: usize) -> Option<Uri> {
     let rest = uri.path_and_query()?.as_str().get(len..)?;
     let rest = match rest.as_bytes().first() {

@@ -1,5 +1,4 @@
-//! What is counted for each followed cluster, as metrics: a bounded number of series, as the number
-//! of clusters is.
+//! Metrics of each followed cluster. The number of series is bounded, as the number of clusters is.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use super::clusters::Served;
 use crate::api::followed::Following;
 use crate::metrics::Text;
 
-/// Appends the figures of these clusters.
+/// Appends the metrics of these clusters.
 pub(super) fn write(clusters: &[Arc<Served>], text: &mut Text) {
     let of = |served: &Arc<Served>| {
         let followed = served.server.followed.as_ref();
@@ -27,31 +26,31 @@ pub(super) fn write(clusters: &[Arc<Served>], text: &mut Text) {
     write(
         "tidings_archive_seconds_since_progress",
         "gauge",
-        "Time since it was last known that nothing of the cluster is missed; none before the first time.",
+        "Time since the archive was last known to be complete; missing if it never was.",
         &|it| it.since_progress.map(|since| boxed(since.as_secs_f64())),
     );
     write(
         "tidings_archive_following_well",
         "gauge",
-        "Whether the cluster is followed as it should be: 0 or 1.",
+        "Whether the cluster is followed without problems: 0 or 1.",
         &|it| Some(boxed(u8::from(it.why.is_none()))),
     );
     write(
         "tidings_archive_events",
         "gauge",
-        "Events of the cluster that are kept.",
+        "Kept events of the cluster.",
         &|it| Some(boxed(it.events)),
     );
     write(
         "tidings_archive_versions",
         "gauge",
-        "Versions of these events that are kept.",
+        "Kept versions of these events.",
         &|it| Some(boxed(it.versions)),
     );
     write(
         "tidings_archive_stored_bytes",
         "gauge",
-        "Bytes that they take on disk.",
+        "Bytes of these events and versions on disk.",
         &|it| Some(boxed(it.stored_bytes)),
     );
     write(
@@ -63,14 +62,14 @@ pub(super) fn write(clusters: &[Arc<Served>], text: &mut Text) {
     write(
         "tidings_archive_gaps",
         "gauge",
-        "Spans of time in which versions of the cluster's events may be missing.",
+        "Periods in which versions of the cluster's events may be missing.",
         &|it| Some(boxed(it.gaps)),
     );
     let name = "tidings_archive_state";
     text.metric(
         name,
         "gauge",
-        "What the following of the cluster is doing; always 1.",
+        "The current activity of the following; always 1.",
     );
     for (cluster, following) in &all {
         text.sample(name, &[("cluster", cluster), ("state", following.state)], 1);

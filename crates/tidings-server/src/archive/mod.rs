@@ -1,9 +1,9 @@
-//! The archive of several followed clusters, as one server: `/clusters/NAME/` is the whole API of a
-//! cluster's events, and the root has what is about all of them.
+//! The archive of several followed clusters, as one server: `/clusters/NAME/` is the API of a
+//! cluster's events, and the root has health, metrics and the list of clusters.
 //!
-//! Each cluster has an `ApiServer` and a router of its own, so that what is served below its
-//! prefix goes by its store and its permissions alone. The prefix is taken off before anything else
-//! looks at the path. Where there is exactly one cluster, its API is at the root, too.
+//! Each cluster has its own `ApiServer` and router, so that requests below its prefix depend only
+//! on its store and permissions. The prefix is removed before the path is used for anything else.
+//! The API of a single cluster is also served at the root.
 
 mod clusters;
 mod dispatch;
@@ -17,7 +17,7 @@ use axum::Router;
 pub use clusters::ClusterError;
 pub(crate) use clusters::Clusters;
 
-/// Everything that an archive serves.
+/// All routes of an archive.
 pub(crate) fn router(clusters: Arc<Clusters>) -> Router {
     let root = root::router(&clusters);
     dispatch::router(clusters, root)

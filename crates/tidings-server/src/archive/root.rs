@@ -1,4 +1,4 @@
-//! What is about all clusters: their list, health, version and metrics.
+//! The root of an archive: list of clusters, health, version and metrics.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::http::negotiate::Media;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
-/// The root's own paths, behind the same chain as a cluster's.
+/// The root's routes, wrapped in the same chain as a cluster's.
 pub(super) fn router(clusters: &Arc<Clusters>) -> Router {
     let mut api = Router::new()
         .route("/", any(paths))
@@ -42,7 +42,7 @@ pub(super) fn router(clusters: &Arc<Clusters>) -> Router {
         .with_state(Arc::clone(&clusters.root))
 }
 
-/// GET of all checks. One cluster's fault is not the whole's.
+/// GET of all checks. A problem of one cluster fails no check.
 async fn check_all(
     State(root): State<Arc<ApiServer>>,
     Extension(clusters): Extension<Arc<Clusters>>,
@@ -68,14 +68,15 @@ async fn check_one(
     Extension(info): Extension<Arc<RequestInfo>>,
     Path(check): Path<String>,
 ) -> Response {
-    let check = health::ours(&check);
+    let check = health::our_name(&check);
     if !health::checks(info.uri.path()).contains(&check) {
         return not_found();
     }
     health::report_one(failure(&root, &clusters, check).await)
 }
 
-/// What is wrong, if anything. The store is that of all clusters: it fails where each of them does.
+/// Why a check fails, if it does. The store is that of all clusters, so it fails if the store of
+/// any cluster does.
 async fn failure(root: &ApiServer, clusters: &Clusters, check: &str) -> Option<String> {
     if check != "store" {
         return health::failure(root, check).await;
@@ -88,7 +89,7 @@ async fn failure(root: &ApiServer, clusters: &Clusters, check: &str) -> Option<S
     first
 }
 
-/// GET of everything that is counted.
+/// GET /metrics
 async fn measure(
     State(root): State<Arc<ApiServer>>,
     Extension(clusters): Extension<Arc<Clusters>>,
@@ -98,7 +99,7 @@ async fn measure(
     metrics::answer(text)
 }
 
-/// GET /clusters: their names, in the order in which they were added.
+/// GET /clusters: the names, in the order in which the clusters were added.
 async fn list(Extension(clusters): Extension<Arc<Clusters>>) -> Response {
     let names = clusters.names();
     let list = json!({
@@ -112,7 +113,7 @@ async fn list(Extension(clusters): Extension<Arc<Clusters>>) -> Response {
     encoded(StatusCode::OK, Media::Json, json)
 }
 
-/// Any method of /: every path there is to know of.
+/// Any method of /: the served paths.
 async fn paths() -> Response {
     let paths = [
         "/clusters",

@@ -16,10 +16,10 @@ use crate::clock::Clock;
 pub(super) struct RotatedFile {
     options: AuditOptions,
     clock: Arc<dyn Clock>,
-    /// `None` for standard output, and after the file could not be opened anew.
+    /// `None` for standard output, and after the file could not be reopened.
     file: Option<File>,
     len: u64,
-    /// A write failed half-way: the next line begins on a line of its own.
+    /// A write failed halfway, so the next one begins with a line break.
     torn: bool,
 }
 
@@ -33,7 +33,7 @@ impl RotatedFile {
         Ok(opened)
     }
 
-    /// A file that is opened for its first line.
+    /// A file that is opened when its first line is written.
     pub(super) fn unopened(options: AuditOptions, clock: Arc<dyn Clock>) -> Self {
         Self {
             options,
@@ -44,7 +44,7 @@ impl RotatedFile {
         }
     }
 
-    /// Removes files that an earlier process rotated, if they are too many or too old.
+    /// Removes rotated files of earlier processes that are too many or too old.
     pub(super) fn tidy(&self) -> io::Result<()> {
         if self.options.is_standard_output() {
             return Ok(());
@@ -95,7 +95,7 @@ impl RotatedFile {
         written
     }
 
-    /// Rotates the file and removes what is too old. If it cannot be renamed, it continues to grow.
+    /// Rotates the file and removes old ones. If it cannot be renamed, it continues to grow.
     fn rotate(&mut self) -> io::Result<()> {
         self.file = None;
         self.torn = false;
@@ -105,8 +105,8 @@ impl RotatedFile {
         let renamed = std::fs::rename(&self.options.path, &path);
         self.reopen()?;
         if let Err(error) = renamed {
-            tracing::error!(%error, "the audit log cannot be put aside, and grows on");
-            // Tried again when it has grown by as much once more.
+            tracing::error!(%error, "the audit log cannot be rotated, and continues to grow");
+            // Try again when it has grown by the same size.
             self.len = 0;
             return Ok(());
         }
@@ -115,7 +115,7 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// Removes those of the rotated files, which are in order, that are too many or too old.
+    /// Removes rotated files, given in order, that are too many or too old.
     fn remove_old(&self, backups: &[PathBuf]) {
         let surplus = match self.options.backups_max {
             0 => 0,
@@ -140,14 +140,14 @@ impl RotatedFile {
         }
     }
 
-    /// When a file was rotated, according to its name.
+    /// The time at which a file was rotated, from its name.
     fn put_aside(&self, path: &Path) -> Option<Timestamp> {
         let (start, end) = self.name_parts();
         let name = path.file_name()?.to_str()?;
         parse_stamp(name.strip_prefix(&start)?.strip_suffix(&end)?)
     }
 
-    /// The beginning and the end of the name, between which rotated files have their time.
+    /// The parts of the name before and after a rotated file's time.
     fn name_parts(&self) -> (String, String) {
         let text =
             |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
@@ -164,7 +164,7 @@ impl RotatedFile {
         }
     }
 
-    /// A name that sorts after the newest one, also when the clock stands still or was set back.
+    /// A name that sorts after the newest one, even if the clock stands still or was set back.
     fn backup_path(&self, newest: Option<&PathBuf>) -> PathBuf {
         let (start, end) = self.name_parts();
         let after_newest = newest
@@ -185,7 +185,7 @@ impl RotatedFile {
             let stamp = name
                 .strip_prefix(&start)
                 .and_then(|rest| rest.strip_suffix(&end));
-            // No other files of the folder.
+            // Not other files of the folder.
             if stamp.and_then(parse_stamp).is_some() {
                 found.push(entry.path());
             }
@@ -217,7 +217,7 @@ mod tests {
         let mut options = AuditOptions::new(folder.path().join("audit.log"));
         options.bytes_max = 10;
         options.backups_max = 2;
-        // The clock stands still, and no file is written over all the same.
+        // The clock stands still, and no file is written over anyway.
         let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
         let open =
             || RotatedFile::open(options.clone(), Arc::new(Arc::new(clock.clone()))).unwrap();
@@ -269,7 +269,7 @@ mod tests {
         file.write(b"second\n").unwrap();
         clock.advance(24 * 3_600_000);
         file.write(b"third\n").unwrap();
-        assert_eq!(count(), 3, "the first was put aside a day ago, no longer");
+        assert_eq!(count(), 3, "the first was rotated a day ago, no longer");
         clock.advance(1);
         file.write(b"fourth\n").unwrap();
         assert_eq!(count(), 3, "the first is gone");

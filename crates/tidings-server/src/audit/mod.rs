@@ -1,18 +1,18 @@
-//! The audit log: who wrote, changed or deleted which event, and with which result; one JSON line
-//! of `audit.k8s.io/v1` for each.
+//! The audit log: who created, changed or deleted which event, and with which result. One JSON line
+//! of `audit.k8s.io/v1` for each write.
 //!
-//! Lines go through a queue bounded by bytes to a thread that writes them to files.
+//! A thread writes the lines to files, from a queue that is bounded by bytes.
 //!
-//! - A write by a known user that was served has its line: if there is no room for its body, the
-//!   line is written without it; if there is no room for the line, the answer waits a bounded time
-//!   for it, as do at most 4,096 others. Lines are dropped, and counted, when the disk does not
-//!   take the lines that wait before one within that time, or when more would wait.
-//! - Requests of known users that were refused before they were served, because they were not
-//!   allowed or the server was busy, cost a client next to nothing. They have a part of the queue
-//!   of their own and never wait: lines that find it full are dropped and counted.
-//! - Requests without a known user, which any client can send in any number, have files of their
-//!   own, a part of the queue of their own, and never wait: they cannot push out lines of known
-//!   users.
+//! - Served writes of known users are logged. If there is no room for a line's body, the line is
+//!   written without it; if there is no room for the line, the answer waits for it, for a bounded
+//!   time. Lines are dropped and counted if the disk is too slow for that, or if more than 4,096
+//!   would wait.
+//! - Requests of known users that were refused (forbidden, or because the server was busy) cost
+//!   their clients almost nothing. Their lines have a part of the queue of their own and never
+//!   wait; if it is full, they are dropped and counted.
+//! - Requests without a known user can be sent by any client in any number. Their lines have their
+//!   own files and their own part of the queue, and never wait, so they cannot displace lines of
+//!   known users.
 
 mod file;
 mod object;
@@ -36,16 +36,16 @@ pub(crate) use self::record::{AUDIT_ID, Entry, Notes};
 use crate::clock::Clock;
 use crate::metrics::Text;
 
-/// Dropped lines are told in the log at the first, and then at each multiple of this.
+/// Dropped lines are logged at the first, and then at each multiple of this.
 const TELL_EVERY: u64 = 1000;
-/// Entries that may be under way at once; more than there are requests.
+/// Maximum entries under way; more than there can be requests.
 const ENTRIES_MAX: u32 = u32::MAX >> 3;
 
-/// The counts of the audit log's lines, by their fate.
+/// Counts of the audit log's lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditCounts {
-    /// All lines; those in no other count wait to be written.
+    /// All lines; those in no other count are waiting to be written.
     pub offered: u64,
     /// Lines that were written.
     pub written: u64,
@@ -54,8 +54,8 @@ pub struct AuditCounts {
     /// Lines of known users whose requests were refused before they were served, and that found
     /// their part of the queue full.
     pub refused_dropped: u64,
-    /// Lines of requests without a known user that found their part of the queue full, or are not
-    /// to be written.
+    /// Lines of requests without a known user that found their part of the queue full, or that the
+    /// options exclude.
     pub unauthenticated_dropped: u64,
     /// Lines that could not be written.
     pub failed: u64,
@@ -128,7 +128,7 @@ impl AuditLog {
         let wait_max = options.wait_max;
         let (queue, waiting) = Queue::new(options.queue_bytes_max, wait_max);
         let counters = Arc::new(Counters::default());
-        // Opened once there is a line for it: most servers never see one.
+        // Opened at its first line; most servers never have one.
         let unknown = options
             .unauthenticated()
             .map(|options| RotatedFile::unopened(options, Arc::clone(&clock)));
@@ -137,7 +137,7 @@ impl AuditLog {
             unknown,
         };
         if let Some(unknown) = &files.unknown {
-            // The log's own file was tidied in the same folder just now.
+            // Old files of the log itself, in the same folder, were removed when it was opened.
             unknown.tidy()?;
         }
         let counted = Arc::clone(&counters);
@@ -155,7 +155,7 @@ impl AuditLog {
         })
     }
 
-    /// What became of its lines until now.
+    /// Counts of its lines until now.
     pub fn counts(&self) -> AuditCounts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         AuditCounts {
@@ -169,20 +169,20 @@ impl AuditLog {
         }
     }
 
-    /// Notes that an entry is under way for as long as what is returned is held; nothing once the
+    /// Registers an entry that is under way until the returned permit is dropped; `None` once the
     /// log is ending.
     fn open_entry(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.entries).try_acquire_owned().ok()
     }
 
-    /// Hands a line with a body over if there is room enough.
+    /// Queues a line with a body, if there is room.
     fn offer_with_body(&self, line: Vec<u8>, whose: Whose) -> Result<(), Full> {
         self.queue.offer_with_body(line, whose)?;
         self.counters.offered.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Hands a line without a body over, or drops and counts it.
+    /// Queues a line without a body, or drops and counts it.
     async fn push(&self, line: Vec<u8>, whose: Whose) {
         self.counters.offered.fetch_add(1, Ordering::Relaxed);
         if self.queue.push(line, whose).await.is_err() {
@@ -194,11 +194,10 @@ impl AuditLog {
         self.counters.truncated.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits for the entries that are under way as long as an answer would, and then closes the
-    /// log.
+    /// Waits for entries that are under way, as long as an answer would, and then closes the log.
     pub(crate) async fn finish(self: Arc<Self>) {
         let all = self.entries.acquire_many(ENTRIES_MAX);
-        // Held: no entry begins any more.
+        // While these are held, no entry begins.
         let all = tokio::time::timeout(self.wait_max, all).await;
         if all.is_err() {
             tracing::error!("some writes did not end in time and are not in the audit log");
@@ -210,7 +209,7 @@ impl AuditLog {
         }
     }
 
-    /// Takes no more lines and returns when all that were taken are written. It waits for the disk.
+    /// Accepts no more lines, and blocks until all accepted ones are written.
     pub fn close(&self) {
         self.queue.close();
         let writer = self

@@ -1,4 +1,4 @@
-//! A request's body as JSON, read as the API reads it and no longer than the entry may be.
+//! A request's body as JSON, decoded as the API does, of bounded length.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,7 +13,7 @@ use tidings_api::codec::json::replace_what_is_no_text;
 use tidings_api::codec::{self, Api};
 use tidings_api::yaml::first_document;
 
-/// What a body is expected to be.
+/// The expected kind of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
     /// An event of this version, or a patch.
@@ -21,7 +21,7 @@ pub(super) enum Expected {
     DeleteOptions,
 }
 
-/// A body; `None` if it is longer than this, as sent or as JSON, or cannot be read.
+/// A body; `None` if it is too long, as sent or as JSON, or cannot be read.
 pub(super) fn read(
     expected: Expected,
     headers: &HeaderMap,
@@ -31,12 +31,12 @@ pub(super) fn read(
     if body.len() > bytes_max {
         return None;
     }
-    // Should a parser panic, that costs the body and not the entry.
+    // If a parser panics, the entry is still written, without the body.
     let read = catch_unwind(AssertUnwindSafe(|| match body_media(headers) {
         Ok(Media::Protobuf) => protobuf(expected, body),
         Ok(Media::Json) => json(body),
         Ok(Media::Yaml) => yaml(body, bytes_max),
-        // What is applied is YAML, other patches are JSON.
+        // An apply is YAML, other patches are JSON.
         Err(_) => json(body).or_else(|| yaml(body, bytes_max)),
     }));
     read.unwrap_or_default()
@@ -48,8 +48,8 @@ fn json(body: &[u8]) -> Option<Value> {
         .ok()
 }
 
-/// The first document, in which the last of a key given twice counts. What its aliases stand for is
-/// counted each time.
+/// The first document; of duplicate keys the last value is used. Each use of an alias counts
+/// towards the length.
 fn yaml(body: &[u8], bytes_max: usize) -> Option<Value> {
     let options = serde_saphyr::options! {
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
@@ -75,7 +75,7 @@ fn protobuf(expected: Expected, body: &Bytes) -> Option<Value> {
     }
 }
 
-/// As JSON, what is given of them.
+/// The options that are set, as JSON.
 fn options(options: DeleteOptions) -> Value {
     let mut object = Map::new();
     let mut put = |name: &str, value: Option<Value>| {

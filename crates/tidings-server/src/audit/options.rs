@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How much is recorded of each write.
+/// The content of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuditLevel {
-    /// Who did what to which event, when, and with which result.
+    /// User, verb, event, time and result.
     #[default]
     Metadata,
     /// The same with the request's body.
@@ -21,7 +21,7 @@ pub enum AuditLevel {
 pub struct AuditOptions {
     /// The file (`--audit-log-path`); `-` is standard output.
     pub path: PathBuf,
-    /// How much is recorded of each write. Default: `Metadata`.
+    /// The content of an entry. Default: `Metadata`.
     pub level: AuditLevel,
     /// Bytes at which a file is rotated (`--audit-log-maxsize`, there in MiB). Default: 100 MiB;
     /// with 0 it never is.

@@ -1,13 +1,14 @@
-//! The lines that wait to be written, bounded by their bytes.
+//! The queue of lines to be written, bounded by bytes.
 //!
-//! - Requests of known users that were served have a part that no other request can fill. Half of
-//!   it is for lines without a body: a line with one is taken only while the other half has room.
-//! - A line that finds this part full waits a bounded time, which holds its answer back: such
-//!   requests come no faster than the disk takes their lines. A bounded number of lines waits; a
-//!   line beyond it is dropped. Once a wait was in vain, lines are dropped at once until the writer
-//!   has written another.
-//! - Lines of requests without a known user, and lines of known users' requests that were refused
-//!   before they were served, have a small part each, and never wait.
+//! - Served requests of known users have a part that no other request can fill. Half of it is
+//!   reserved for lines without a body: a line with a body is accepted only while the other half
+//!   has room.
+//! - A line that finds this part full waits for a bounded time, and its answer with it: this slows
+//!   such requests down to the speed of the disk. The number of waiting lines is bounded; more are
+//!   dropped. After a wait that was too short, lines are dropped at once until the writer has
+//!   written another.
+//! - Requests without a known user, and refused requests of known users, have a small part each,
+//!   and never wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,28 +19,28 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::text::METADATA_BYTES_MAX;
 
-/// The queue is no smaller, so that any line without a body fits into either part.
+/// Minimum size, so that any line without a body fits into each part.
 const QUEUE_BYTES_MIN: usize = 4 * METADATA_BYTES_MAX;
 
-/// Maximum of lines that wait for room; more than requests are served at once by default.
+/// Maximum waiting lines; more than the default maximum of requests in flight.
 const WAITING_MAX: usize = 4096;
 
-/// Whose request a line tells of.
+/// The kind of request that a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Of a known user, and served.
+    /// A served request of a known user.
     Known,
-    /// Of a known user, and refused before it was served: it was not allowed, say.
+    /// A request of a known user that was refused before it was served, for example as forbidden.
     Refused,
-    /// Of no user, or of an anonymous one.
+    /// A request without a user, or of an anonymous one.
     Unknown,
 }
 
-/// A line that waits.
+/// A queued line.
 pub(super) struct Line {
     pub(super) text: Vec<u8>,
     pub(super) whose: Whose,
-    /// Given back when the line is dropped.
+    /// Released when the line is dropped.
     _room: OwnedSemaphorePermit,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct Line {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// The end that lines are put into.
+/// The sending end.
 #[derive(Debug)]
 pub(super) struct Queue {
     /// `None` once it is closed.
@@ -61,7 +62,7 @@ pub(super) struct Queue {
     stalled: Arc<AtomicBool>,
 }
 
-/// The end that lines are taken from.
+/// The receiving end.
 pub(super) struct Waiting {
     receiver: Receiver<Line>,
     stalled: Arc<AtomicBool>,
@@ -73,7 +74,7 @@ impl Waiting {
         self.receiver.recv().ok()
     }
 
-    /// Lines that come from now on may wait again: the writer has written another.
+    /// The writer has written a line, so lines may wait again.
     pub(super) fn got_ahead(&self) {
         self.stalled.store(false, Ordering::Relaxed);
     }

@@ -1,8 +1,7 @@
-//! What is said of a write: `k8s.io/apiserver/pkg/apis/audit/v1`, as far as it makes sense here.
+//! The entry of a write, in the form of `k8s.io/apiserver/pkg/apis/audit/v1`.
 //!
-//! Every write has its line. What a client can make long is cut, so that a line without a body
-//! always fits; the body is left out where it does not, which an annotation says as
-//! kube-apiserver's `truncate` backend does.
+//! Every write has a line. Texts from clients are cut, so that a line without a body always fits; a
+//! body that does not fit is omitted, with the annotation of kube-apiserver's `truncate` backend.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,17 +27,17 @@ use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use tidings_api::codec::Api;
 
-/// On requests and answers alike.
+/// A header of both requests and answers.
 pub(crate) static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// The body was left out.
 const TRUNCATED: (&str, &str) = ("audit.k8s.io/truncated", "true");
-/// Nothing was to be changed.
+/// The request was a dry run.
 const DRY_RUN: (&str, &str) = ("tidings/dry-run", "All");
-/// The followed cluster whose events were written; the request's URI is that below its prefix.
+/// The followed cluster whose events were written; the URI in the entry is without its prefix.
 const CLUSTER: &str = "tidings/cluster";
 
-/// What a handler finds out about its write. It is kept also where the handler is cut off at its
-/// deadline, or panics.
+/// Facts that the handler of a write reports for its entry. It survives the handler's deadline or
+/// panic.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes(Arc<Noted>);
 
@@ -52,26 +51,26 @@ struct Noted {
 }
 
 impl Notes {
-    /// The body as read, within the request's limits of size and time.
+    /// The body, read within the request's limits of size and time.
     pub(crate) fn body(&self, body: &Bytes) {
         if self.0.wants_body {
-            // The first is the request's; there is no second.
+            // Set once for each request.
             let _ = self.0.body.set(body.clone());
         }
     }
 
-    /// The name of the event that is created: the body's, or one that was generated.
+    /// The name of the created event: that of the body, or a generated one.
     pub(crate) fn name(&self, name: &str) {
         let name = cut(name, TEXT_BYTES_MAX).into_owned();
         *self.0.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
     }
 
-    /// That the request was allowed and has its place among those that are served.
+    /// The request was authorized and has its place in flight.
     pub(crate) fn served(&self) {
         self.0.served.store(true, Ordering::Relaxed);
     }
 
-    /// That nothing is to be changed.
+    /// The request is a dry run.
     pub(crate) fn dry_run(&self) {
         self.0.dry_run.store(true, Ordering::Relaxed);
     }
@@ -143,7 +142,7 @@ struct ResponseStatus<'a> {
 #[derive(Serialize)]
 struct Empty {}
 
-/// A write of events that is under way: what is known of it before it is answered.
+/// The entry of a write that is under way.
 pub(crate) struct Entry {
     log: Arc<AuditLog>,
     api: Api,
@@ -154,14 +153,14 @@ pub(crate) struct Entry {
     headers: HeaderMap,
     peer: Option<SocketAddr>,
     notes: Notes,
-    /// Whose events these are, if an archive follows it.
+    /// The followed cluster of the events, in an archive.
     cluster: Option<String>,
-    /// Held until the line is handed over: the log is not closed before.
+    /// Held until the line is queued, because the log must not close before.
     _open: Option<OwnedSemaphorePermit>,
 }
 
 impl Entry {
-    /// The entry of a request that writes events, or tries to.
+    /// The entry of a request that writes events; `None` for other requests.
     pub(crate) fn begin(
         log: &Arc<AuditLog>,
         received: Timestamp,
@@ -201,7 +200,8 @@ impl Entry {
         })
     }
 
-    /// Writes the result of the request. If the queue has no room, it waits for a bounded time.
+    /// Writes the entry, with the result of the request. Waits for a bounded time if the queue is
+    /// full.
     pub(crate) async fn write(&self, now: Timestamp, code: StatusCode, failure: Option<&Status>) {
         let log = &*self.log;
         let whose = self.whose(code);
@@ -233,7 +233,7 @@ impl Entry {
         let served = self.notes.0.served.load(Ordering::Relaxed);
         match known {
             false => Whose::Unknown,
-            // A PUT may turn out to be a create, which takes another permission.
+            // A PUT may become a create, which needs another permission.
             true if !served || code == StatusCode::FORBIDDEN => Whose::Refused,
             true => Whose::Known,
         }
@@ -247,12 +247,12 @@ impl Entry {
     }
 
     fn is_dry_run(&self) -> bool {
-        // As a handler that was reached understands it.
+        // As the handler reports it, or, if it was not reached, from the query.
         let mut asked = self.info.query.values(params::DRY_RUN);
         self.notes.0.dry_run.load(Ordering::Relaxed) || asked.any(|it| it == "All")
     }
 
-    /// Without the body.
+    /// The record without a body.
     fn record<'a>(
         &'a self,
         now: Timestamp,

@@ -1,4 +1,4 @@
-//! What clients and authenticators chose of an entry, cut to its bounds.
+//! Texts of an entry that come from clients and authenticators, cut to their bounds.
 //!
 //! Texts are measured as JSON writes them, so that the bounds of an entry's parts add up to the
 //! bound of its line. What is cut ends with a mark, kube-apiserver's own for a User-Agent.

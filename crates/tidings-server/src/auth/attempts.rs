@@ -1,4 +1,4 @@
-//! Attempts to be let in and to do something, counted by what came of them.
+//! Metrics of authentication and authorization.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const ACCESS_DURATIONS: &[f64] = &[
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
     8.192, 16.384,
 ];
-/// Names that are said as they are; there is no telling how many others there will be
+/// User names with a label of their own; the number of other names is unbounded
 /// (`compressUsername`).
 const KNOWN_USERS: [&str; 5] = [
     "admin",
@@ -20,18 +20,18 @@ const KNOWN_USERS: [&str; 5] = [
     "system:serviceaccount:kube-system:default",
 ];
 
-/// What came of an attempt to be let in.
+/// The result of an authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt<'a> {
-    /// The user of this name was let in.
+    /// The user with this name was authenticated.
     Success(&'a str),
-    /// No user was found.
+    /// There are no valid credentials.
     Failure,
     /// It could not be checked.
     Error,
 }
 
-/// What came of an attempt to do something.
+/// The result of an authorization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permission {
     Allowed,
@@ -53,17 +53,34 @@ pub(crate) struct Attempts {
 impl Default for Attempts {
     fn default() -> Self {
         Self {
-            authentications: Counters::default(),
-            users: Counters::default(),
-            authentication_durations: Histograms::of_durations(ACCESS_DURATIONS),
-            authorizations: Counters::default(),
-            authorization_durations: Histograms::of_durations(ACCESS_DURATIONS),
+            authentications: Counters::new(
+                "authentication_attempts",
+                "Authentications, by result.",
+            ),
+            users: Counters::new(
+                "authenticated_user_requests",
+                "Authenticated requests, by user name.",
+            ),
+            authentication_durations: Histograms::of_durations(
+                "authentication_duration_seconds",
+                "Time of an authentication.",
+                ACCESS_DURATIONS,
+            ),
+            authorizations: Counters::new(
+                "authorization_attempts_total",
+                "Authorizations, by result.",
+            ),
+            authorization_durations: Histograms::of_durations(
+                "authorization_duration_seconds",
+                "Time of an authorization.",
+                ACCESS_DURATIONS,
+            ),
         }
     }
 }
 
 impl Attempts {
-    /// Counts an attempt to be let in.
+    /// Counts an authentication.
     pub(crate) fn authenticated(&self, attempt: Attempt<'_>, took: Duration) {
         let result = match attempt {
             Attempt::Success(user) => {
@@ -79,7 +96,7 @@ impl Attempts {
             .observe_duration(took);
     }
 
-    /// Counts an attempt to do something.
+    /// Counts an authorization.
     pub(crate) fn authorized(&self, permission: Permission, took: Duration) {
         let result = match permission {
             Permission::Allowed => "allowed",
@@ -93,33 +110,13 @@ impl Attempts {
             .observe_duration(took);
     }
 
-    /// Who was let in, and what was allowed.
+    /// Appends the metrics.
     pub(crate) fn write(&self, text: &mut Text) {
-        text.family(
-            "authentication_attempts",
-            "Attempts to be let in, by result.",
-            &self.authentications,
-        );
-        text.family(
-            "authenticated_user_requests",
-            "Requests that were let in, by username.",
-            &self.users,
-        );
-        text.family(
-            "authentication_duration_seconds",
-            "Time until it was known whose request it is.",
-            &self.authentication_durations,
-        );
-        text.family(
-            "authorization_attempts_total",
-            "Attempts to do something, by result.",
-            &self.authorizations,
-        );
-        text.family(
-            "authorization_duration_seconds",
-            "Time until it was known whether a request is allowed.",
-            &self.authorization_durations,
-        );
+        text.family(&self.authentications);
+        text.family(&self.users);
+        text.family(&self.authentication_durations);
+        text.family(&self.authorizations);
+        text.family(&self.authorization_durations);
     }
 }
 

@@ -1,33 +1,44 @@
-//! What a request asks for, as an authorizer sees it.
+//! The attributes of a request that an authorizer decides on.
 
 use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use crate::http::params;
 use crate::http::request::RequestInfo;
 use tidings_api::codec::Api;
 use tidings_api::selector::FieldSelector;
 
-/// One request, or one question about a request.
+/// The attributes of a request, or of a review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Attributes<'a> {
-    /// About objects.
+    /// A request for a resource.
     Resource(ResourceAttributes<'a>),
-    /// About a path that serves none.
+    /// A request for any other path.
     Path {
         verb: Cow<'a, str>,
         path: Cow<'a, str>,
     },
 }
 
-/// See [`Attributes::Resource`]. What is not given is empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// See [`Attributes::Resource`]. Missing attributes are empty. In JSON these are the
+/// `ResourceAttributes` of `authorization.k8s.io/v1`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub(crate) struct ResourceAttributes<'a> {
-    pub(crate) verb: Cow<'a, str>,
-    pub(crate) group: Cow<'a, str>,
-    pub(crate) version: Cow<'a, str>,
-    pub(crate) resource: Cow<'a, str>,
-    pub(crate) subresource: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) namespace: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(crate) verb: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(crate) group: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(crate) version: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(crate) resource: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(crate) subresource: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) name: Cow<'a, str>,
 }
 
@@ -45,7 +56,7 @@ impl<'a> Attributes<'a> {
             group: info.group.as_str().into(),
             version: info.version.as_str().into(),
             resource: info.resource.as_str().into(),
-            // Who may read an event may read what it was.
+            // Permission to read an event includes its earlier versions.
             subresource: if info.is_versions() {
                 "".into()
             } else {
@@ -72,17 +83,18 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// The list of all events of a cluster.
-    pub(crate) fn list_events() -> Self {
+    /// The list of the events of a namespace; of a whole cluster, if it is empty.
+    pub(crate) fn list_events(namespace: &'a str) -> Self {
         Self::Resource(ResourceAttributes {
             verb: "list".into(),
             version: "v1".into(),
             resource: "events".into(),
+            namespace: namespace.into(),
             ..ResourceAttributes::default()
         })
     }
 
-    /// The creation of one event, which a PUT or an apply turns out to be.
+    /// The create that a PUT or an apply may become.
     pub(crate) fn create_event(api: Api, namespace: &'a str, name: &'a str) -> Self {
         Self::Resource(ResourceAttributes {
             verb: "create".into(),
@@ -96,7 +108,8 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Who may only see one event by name may list and watch it, too.
+/// The name that a field selector selects: a user who may get only this event may also list and
+/// watch it.
 fn selected_name(info: &RequestInfo) -> String {
     let api = Api::of_group(&info.group);
     info.query

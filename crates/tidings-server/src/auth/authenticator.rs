@@ -1,6 +1,6 @@
-//! Whose request it is. A client certificate, a token this server knows, a token a cluster knows:
-//! the first valid one counts. Credentials of which none is valid are refused, also where anonymous
-//! requests are let in.
+//! Authentication: by client certificate, by a token that this server knows, or by a token that a
+//! cluster knows, in this order. Invalid credentials are refused even if anonymous requests are
+//! allowed.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,11 +17,11 @@ use super::reviewed::Room;
 use super::reviewer::{ReviewError, Reviewer};
 use super::tokens::{Token, TokenTable, token_digest};
 
-/// Open to clients without credentials, as in kube-apiserver's default policy and its aggregated
-/// servers: a probe has no credentials.
+/// Paths open to clients without credentials, such as probes; as in kube-apiserver's default
+/// policy.
 const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
-/// Knows users by their tokens and certificates.
+/// Finds users by their tokens and certificates.
 #[derive(Default)]
 pub struct Authenticator {
     known: Arc<Known>,
@@ -29,7 +29,7 @@ pub struct Authenticator {
     anonymous: bool,
 }
 
-/// Whom the server knows by itself.
+/// Users that are known without asking a cluster.
 #[derive(Default)]
 struct Known {
     tokens: RwLock<Arc<TokenTable>>,
@@ -44,57 +44,56 @@ impl std::fmt::Debug for Authenticator {
     }
 }
 
-/// What a user was known by.
+/// The credentials by which a user was found.
 #[derive(Clone, Debug)]
 pub(crate) enum KnownBy {
-    /// The lack of credentials.
+    /// No credentials.
     Nothing,
     /// A client certificate.
     Certificate,
     /// A token of the server's own.
     OwnToken,
-    /// A token that a cluster knows: the `Authorization` header that shows it again.
+    /// A token that a cluster knows, as an `Authorization` header that passes it on.
     ClusterToken(HeaderValue),
 }
 
 /// Why no user was found.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The credentials are wrong, or there are none. If there is a certificate among them, why it
-    /// is not accepted.
+    /// The credentials are invalid or missing. If there is a certificate, why it is not accepted.
     Unauthorized(Option<String>),
     /// The credentials could not be checked.
     Unchecked,
 }
 
 impl Authenticator {
-    /// Lets in those who show one of these tokens.
+    /// Accepts these tokens.
     pub fn new(tokens: Vec<Token>) -> Self {
         let authenticator = Self::default();
         authenticator.replace_tokens(tokens);
         authenticator
     }
 
-    /// Lets in those who show no credentials, as `system:anonymous` of `system:unauthenticated`.
-    /// Default: only to health and version.
+    /// Accepts requests without credentials, as `system:anonymous` of `system:unauthenticated`.
+    /// Default: only for health and version.
     #[must_use]
     pub fn anonymous(mut self, allowed: bool) -> Self {
         self.anonymous = allowed;
         self
     }
 
-    /// Asks a cluster about tokens that are not known here, at most 100 at once. Its answers are
-    /// kept for ten seconds, at most 4,096 that were good and 4,096 of any kind. Tokens that were
-    /// not good before have 75 of these places, which go round by the peer's address; one that gets
-    /// none within five seconds is refused with 503.
+    /// Asks a cluster about unknown tokens, at most 100 at once. Answers are cached for ten
+    /// seconds, at most 16,384 good ones and 4,096 of any kind. Tokens that were not good before
+    /// share 75 of the 100 places, in turns by peer address; a request that gets no place within
+    /// five seconds is refused with 503.
     #[must_use]
     pub fn ask_cluster(mut self, cluster: Arc<dyn Reviewer>) -> Self {
         self.cluster = Some(TokenReviews::new(cluster, Room::Whole));
         self
     }
 
-    /// Another one that knows whom this one knows, now and later, and asks another cluster about
-    /// the rest. It keeps a sixteenth of the answers, as there may be many of these.
+    /// An authenticator that shares the known users, now and later, but asks another cluster. Its
+    /// cache is a sixteenth of the size, as there may be many of these.
     pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>) -> Self {
         Self {
             known: Arc::clone(&self.known),
@@ -103,7 +102,7 @@ impl Authenticator {
         }
     }
 
-    /// Knows these tokens instead of the former, for requests from now on.
+    /// Replaces the tokens, for requests from now on.
     pub fn replace_tokens(&self, tokens: Vec<Token>) {
         *self
             .known
@@ -120,7 +119,7 @@ impl Authenticator {
             .unwrap_or_else(PoisonError::into_inner) = Some(authority);
     }
 
-    /// Whose request it is.
+    /// Authenticates a request.
     pub(crate) async fn authenticate(
         &self,
         request: &request::Parts,
@@ -134,7 +133,7 @@ impl Authenticator {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        // Without an authority certificates are not asked for and mean nothing.
+        // Without an authority, certificates are neither requested nor used.
         let certificate = authority
             .as_ref()
             .and_then(|_| request.extensions.get::<Arc<PeerCertificate>>());
@@ -171,7 +170,7 @@ impl Authenticator {
         let peer = peer.map(SocketAddr::ip);
         match cluster.user(shown, peer, now, counters).await {
             Ok(Some(user)) => {
-                // It was a header's value just now.
+                // This cannot fail: it comes from a header's value.
                 let mut again = HeaderValue::try_from(format!("Bearer {shown}"))
                     .map_err(|_| Refusal::Unchecked)?;
                 again.set_sensitive(true);
@@ -187,8 +186,7 @@ impl Authenticator {
     }
 }
 
-/// `Bearer`, one space, the token; what follows after another space is not looked at, as upstream
-/// has it.
+/// `Bearer`, one space, the token; anything after another space is ignored, as upstream.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let mut parts = value.trim().splitn(3, ' ');

@@ -1,6 +1,6 @@
-//! Whether a request is allowed. In this order: members of `system:masters` may do everything; what
-//! the rules of the RBAC policy allow is allowed; what they do not, a cluster is asked about, if
-//! there is one to ask; the rest is forbidden.
+//! Authorization, in this order: members of `system:masters` may do everything; then the RBAC
+//! policy may allow a request; then a cluster may allow it, if there is one to ask; everything else
+//! is forbidden.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
@@ -24,15 +24,15 @@ pub struct Authorizer {
     cluster: Option<AccessReviews>,
 }
 
-/// Every rule that applies to a user in a namespace.
+/// The rules that apply to a user in a namespace.
 pub(crate) struct Rules {
     pub(crate) rules: Vec<Rule>,
-    /// Why there may be more, if so.
+    /// Why there may be more rules, if so.
     pub(crate) incomplete: Option<&'static str>,
 }
 
 impl Authorizer {
-    /// Allows everything to all users who are let in; kube-apiserver's `AlwaysAllow`.
+    /// Allows everything to all authenticated users; kube-apiserver's `AlwaysAllow`.
     pub fn always_allow() -> Self {
         Self {
             allows_everything: true,
@@ -40,7 +40,7 @@ impl Authorizer {
         }
     }
 
-    /// Allows what the policy does.
+    /// Allows what the policy allows.
     pub fn rbac(policy: RbacPolicy) -> Self {
         Self {
             policy: Arc::new(RwLock::new(Arc::new(policy))),
@@ -48,9 +48,9 @@ impl Authorizer {
         }
     }
 
-    /// Asks a cluster about whatever the policy does not allow, as [`Authenticator::ask_cluster`]
-    /// does about tokens; places go round by user. Without an answer within ten seconds a request
-    /// is refused.
+    /// Asks a cluster about requests that the policy does not allow, as
+    /// [`Authenticator::ask_cluster`] does about tokens, in turns by user. Without an answer within
+    /// ten seconds, a request is refused.
     ///
     /// [`Authenticator::ask_cluster`]: super::Authenticator::ask_cluster
     #[must_use]
@@ -59,8 +59,8 @@ impl Authorizer {
         self
     }
 
-    /// Another one that allows what this one's policy does, now and later, and asks another cluster
-    /// about the rest. It keeps a sixteenth of the answers, as there may be many of these.
+    /// An authorizer that shares the policy, now and later, but asks another cluster. Its cache is
+    /// a sixteenth of the size, as there may be many of these.
     pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>) -> Self {
         Self {
             allows_everything: self.allows_everything,
@@ -69,12 +69,12 @@ impl Authorizer {
         }
     }
 
-    /// Puts another policy in force, for requests from now on.
+    /// Replaces the policy, for requests from now on.
     pub fn replace_policy(&self, policy: RbacPolicy) {
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
 
-    /// Whether permissions have no effect.
+    /// Whether everything is allowed.
     pub(crate) fn allows_everything(&self) -> bool {
         self.allows_everything
     }
@@ -87,7 +87,7 @@ impl Authorizer {
     }
 
     /// # Errors
-    /// The cluster that would have to be asked gives no answer. The request is not allowed then.
+    /// The cluster that has to be asked does not answer. The request is not allowed then.
     pub(crate) async fn authorize(
         &self,
         user: &User,
@@ -105,7 +105,7 @@ impl Authorizer {
         decision
     }
 
-    /// Whether a cluster would have to be asked.
+    /// Whether a cluster has to be asked.
     pub(crate) fn leaves_to_cluster(&self, user: &User, asked: &Attributes<'_>) -> bool {
         self.decide_here(user, asked).is_err()
     }
@@ -130,7 +130,19 @@ impl Authorizer {
         }
     }
 
-    /// What a user may do in a namespace, and everywhere.
+    /// The namespaces in which the policy gives a user some permission.
+    pub(crate) fn namespaces(&self, user: &User) -> Vec<String> {
+        let policy = self.policy();
+        let namespaces = policy.namespaces(user).into_iter();
+        namespaces.map(str::to_owned).collect()
+    }
+
+    /// Whether a cluster is asked about what the policy does not allow.
+    pub(crate) fn asks_cluster(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// The rules for a user in a namespace, cluster-wide ones included.
     pub(crate) fn rules(&self, user: &User, namespace: &str) -> Rules {
         if self.allows_everything {
             let all = || vec!["*".to_owned()];

@@ -1,11 +1,10 @@
 //! Client certificates: the user is the subject's common name, its groups are the organizations
 //! (`k8s.io/apiserver/pkg/authentication/request/x509`).
 //!
-//! TLS only makes sure that the client has the certificate's key. Whether the certificate is good
-//! is asked with each request, so that a bad one gets an answer, one that runs out is not good any
-//! more on an open connection either, and a replaced authority is in force at once. What was found
-//! holds for a while: a good certificate for its connection, a refused one for its authority,
-//! however often a client connects with it.
+//! The TLS handshake only checks that the client has the certificate's key. The certificate itself
+//! is checked with each request, so that a bad one gets a proper answer, an expired one is refused
+//! on an open connection, too, and a replaced authority takes effect at once. Results are cached
+//! for a while: of good certificates for their connection, of refused ones for all connections.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -30,21 +29,20 @@ use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 use super::User;
 
-/// A result of the check of a certificate is valid for this long, unless the certificate's time
-/// begins or ends before. A check costs many times what a request does, above all of a bad
-/// certificate.
+/// Time for which a result is cached, unless the certificate's validity begins or ends before. A
+/// check costs many times as much as a request, above all of a bad certificate.
 const HOLDS_FOR: SignedDuration = SignedDuration::from_secs(60);
-/// Refused certificates that are remembered for all connections.
+/// Maximum cached refused certificates.
 const REFUSED_MAX: usize = 1024;
 
-/// What is wrong with a bundle of authorities.
+/// An error in a bundle of authorities.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
-    /// It holds none.
+    /// The bundle has no certificate.
     #[error("no certificate in PEM form")]
     Empty,
-    /// It cannot be read.
+    /// The bundle cannot be read.
     #[error("not PEM: {why}")]
     Pem {
         /// What is wrong.
@@ -53,12 +51,12 @@ pub enum AuthorityError {
     /// A certificate cannot be used.
     #[error("certificate {number}: {source}")]
     Certificate {
-        /// Which one, from one.
+        /// Its number in the bundle, from 1.
         number: usize,
         /// What is wrong with it.
         source: rustls::Error,
     },
-    /// All are fine by themselves, and yet.
+    /// The certificates are valid, but cannot be used together.
     #[error("the certificates cannot be used: {why}")]
     Unusable {
         /// What is wrong.
@@ -66,23 +64,23 @@ pub enum AuthorityError {
     },
 }
 
-/// Stands for a certificate with those shown beside it.
+/// A digest of a certificate chain.
 type ChainDigest = [u8; 32];
 
-/// Whose client certificates are accepted.
+/// The authorities whose client certificates are accepted.
 #[derive(Clone)]
 pub(crate) struct ClientAuthority(Arc<Authority>);
 
 struct Authority {
     verifier: Arc<dyn ClientCertVerifier>,
-    /// Certificates that were refused. Another authority begins with none.
+    /// Refused certificates. A replaced authority begins with an empty cache.
     refused: Cache<ChainDigest, Refused>,
 }
 
 #[derive(Clone)]
 struct Refused {
     why: String,
-    /// A clock that was set back forgets it.
+    /// A range, so that it does not hold after the clock was set back.
     holds: RangeInclusive<Timestamp>,
 }
 
@@ -123,8 +121,8 @@ impl ClientAuthority {
         Self(Arc::new(Authority { verifier, refused }))
     }
 
-    /// Whose a certificate is, or why it is not accepted; and until when that holds. One that was
-    /// refused is not looked at again until then, by whichever connection it comes.
+    /// The user of a certificate, or why it is not accepted, and until when the result is valid. A
+    /// refused certificate is not checked again until then, on any connection.
     fn judge(
         &self,
         digest: &ChainDigest,
@@ -147,8 +145,8 @@ impl ClientAuthority {
         (user, until)
     }
 
-    /// For the handshake: asks for a certificate of one of these authorities, and takes any whose
-    /// key the client has.
+    /// The verifier for the handshake: requests a certificate of these authorities, and accepts any
+    /// certificate whose key the client has.
     pub(crate) fn handshake_verifier(&self) -> Arc<dyn ClientCertVerifier> {
         Arc::new(Possession {
             authorities: self.0.verifier.root_hint_subjects().to_vec(),
@@ -156,7 +154,7 @@ impl ClientAuthority {
         })
     }
 
-    /// Whose a certificate is, or why it is not accepted; and until when that holds.
+    /// The user of a certificate, or why it is not accepted, and until when the result is valid.
     fn user(
         &self,
         chain: &[CertificateDer<'static>],
@@ -193,7 +191,7 @@ impl ClientAuthority {
         intermediates: &[CertificateDer<'_>],
         now: Timestamp,
     ) -> Result<(), String> {
-        // Go takes both. Here they would be refused, too, in words that say less.
+        // Go accepts both. webpki would refuse them, too, but with less helpful words.
         if parsed.version() != X509Version::V3 {
             let version = parsed.version().0.saturating_add(1);
             return Err(format!(
@@ -227,7 +225,7 @@ impl ClientAuthority {
     }
 }
 
-/// The user by the subject.
+/// The user that the subject names.
 fn user_of(certificate: &X509Certificate<'_>) -> Result<User, String> {
     let subject = certificate.subject();
     let groups: Option<Vec<String>> = subject
@@ -239,7 +237,7 @@ fn user_of(certificate: &X509Certificate<'_>) -> Result<User, String> {
         .iter_common_name()
         .map(|name| name.as_str().ok())
         .collect();
-    // Of several the last is the name, as Go reads them.
+    // As in Go, the last of several names is used.
     let name = names
         .ok_or("a common name of its subject is no text")?
         .into_iter()
@@ -249,7 +247,7 @@ fn user_of(certificate: &X509Certificate<'_>) -> Result<User, String> {
     Ok(User::new(name, "", groups))
 }
 
-/// The certificate a client showed, and what was last found about it. One for each connection.
+/// The certificate of a connection, and the last result of its check.
 #[derive(Debug)]
 pub(crate) struct PeerCertificate {
     chain: Vec<CertificateDer<'static>>,
@@ -286,7 +284,7 @@ impl PeerCertificate {
         })
     }
 
-    /// Whose the certificate is, if the authority vouches for it now.
+    /// The user of the certificate, if the authority accepts it now.
     ///
     /// # Errors
     /// Why it is not accepted.
@@ -308,9 +306,8 @@ impl PeerCertificate {
     }
 }
 
-/// Checks that a client has the key of the certificate it shows, and nothing else. Of the
-/// certificate nothing is looked at but the key: one that webpki would not read is refused with an
-/// answer, as all others are, and not in the handshake.
+/// Checks only that a client has the certificate's key. Nothing else of the certificate is read, so
+/// that even one that webpki cannot read is refused with an answer, not in the handshake.
 #[derive(Debug)]
 struct Possession {
     authorities: Vec<DistinguishedName>,
@@ -359,7 +356,7 @@ impl ClientCertVerifier for Possession {
             .ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
         let key = public_key(certificate)?;
         let key = RawPublicKeyEntity::try_from(&key).map_err(|_| CertificateError::BadEncoding)?;
-        // TLS 1.2 does not say the curve: the algorithm is the one that is for the key.
+        // TLS 1.2 does not name the curve, so the algorithm is found by the key.
         let good = algorithms.iter().any(|algorithm| {
             key.verify_signature(*algorithm, message, signature.signature())
                 .is_ok()

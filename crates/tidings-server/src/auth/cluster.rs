@@ -1,8 +1,8 @@
-//! What a cluster is asked: whose a token is (`TokenReview`), and what a user may do
-//! (`SubjectAccessReview`), as the aggregated API servers of Kubernetes do
+//! Delegation to a cluster: authentication of tokens (`TokenReview`) and authorization
+//! (`SubjectAccessReview`), as in Kubernetes' aggregated API servers
 //! (`k8s.io/apiserver/pkg/server/options/authentication.go`, `authorization.go`).
 //!
-//! No answer is no permission. How the cluster is reached is the caller's affair: see [`Reviewer`].
+//! Without an answer there is no permission. [`Reviewer`] reaches the cluster.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -24,9 +24,10 @@ use super::tokens::token_digest;
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// Pauses before a question is asked again, if the cluster was too busy or the question was lost.
+/// Pauses before retries, if the cluster was too busy or the request was lost.
 const RETRY_AFTER: [Duration; 2] = [Duration::from_millis(500), Duration::from_millis(1500)];
-/// Maximum bytes of a token; longer ones are not valid. A service account's has some 1,200 bytes.
+/// Maximum bytes of a token; longer ones are invalid. A service account's token has about 1,200
+/// bytes.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 
 async fn ask<T: for<'a> Deserialize<'a>>(
@@ -55,7 +56,7 @@ async fn ask<T: for<'a> Deserialize<'a>>(
         })
 }
 
-/// Asks a cluster whose a token is.
+/// Token reviews of one cluster.
 pub(super) struct TokenReviews {
     cluster: Arc<dyn Reviewer>,
     answers: Reviewed<Option<User>>,
@@ -85,7 +86,7 @@ impl TokenReviews {
         }
     }
 
-    /// The user of a token that a peer shows; `None` if the token has no user.
+    /// The user of a token that a peer sent; `None` if the token has no user.
     pub(super) async fn user(
         &self,
         token: &str,
@@ -127,7 +128,7 @@ impl TokenReviews {
     }
 }
 
-/// What one client has of its addresses: all that are below its network in IPv6.
+/// The network of a peer: a host has all IPv6 addresses of a /64 network.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(peer) => Ipv6Addr::from_bits(peer.to_bits() >> 64 << 64).into(),
@@ -135,7 +136,7 @@ fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// What users may do.
+/// Access reviews of one cluster.
 pub(super) struct AccessReviews {
     cluster: Arc<dyn Reviewer>,
     answers: Reviewed<Decision>,
@@ -201,7 +202,7 @@ impl AccessReviews {
                 .inspect(|_| counters.access_reviews.add())
                 .inspect_err(|_| counters.access_review_failures.add())?;
             Ok(Decision {
-                // One that contradicts itself allows nothing.
+                // A contradictory answer allows nothing.
                 allowed: status.allowed && !status.denied,
                 denied: status.denied,
                 reason: status.reason,

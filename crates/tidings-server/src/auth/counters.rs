@@ -1,47 +1,46 @@
-//! How often a cluster was asked who a user is and what the user may do, and how often replaced
-//! files were loaded.
+//! Counters of reviews by a cluster, and of reloaded files.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::attempts::Attempts;
 use crate::metrics::Text;
 
-/// Counts since the server started. Prometheus' names for them are kube-apiserver's own, beside
-/// each.
+/// Counts since the server started, each with the name of its metric, if it is one of
+/// kube-apiserver's.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct AccessCounters {
-    /// `apiserver_delegated_authn_request_total`: tokens a cluster was asked about and gave an
-    /// answer; those from the cache are not counted.
+    /// `apiserver_delegated_authn_request_total`: token reviews that a cluster answered; cached
+    /// answers are not counted.
     pub token_reviews: Count,
-    /// Tokens a cluster was asked about and gave no usable answer.
+    /// Token reviews without a usable answer.
     pub token_review_failures: Count,
-    /// `apiserver_delegated_authz_request_total`: permissions a cluster was asked about and gave an
-    /// answer; those from the cache are not counted.
+    /// `apiserver_delegated_authz_request_total`: access reviews that a cluster answered; cached
+    /// answers are not counted.
     pub access_reviews: Count,
-    /// Permissions a cluster was asked about and gave no usable answer.
+    /// Access reviews without a usable answer.
     pub access_review_failures: Count,
-    /// Replaced files (certificates, tokens, permissions) that were taken over.
+    /// Reloads of replaced files (certificates, tokens, permissions).
     pub files_reloaded: Count,
-    /// Replaced files that were not usable; what they held before is still in force.
+    /// Replaced files that were not usable; their former content is still in force.
     pub file_reload_failures: Count,
     pub(crate) attempts: Attempts,
 }
 
 impl AccessCounters {
-    /// Who was let in and what was allowed, what a cluster was asked, and files that were replaced.
+    /// Appends the metrics.
     pub(crate) fn write(&self, text: &mut Text) {
         self.attempts.write(text);
         for (name, help, answered, failed) in [
             (
                 "apiserver_delegated_authn_request_total",
-                "Tokens a cluster was asked about.",
+                "Token reviews by a cluster.",
                 self.token_reviews.get(),
                 self.token_review_failures.get(),
             ),
             (
                 "apiserver_delegated_authz_request_total",
-                "Permissions a cluster was asked about.",
+                "Access reviews by a cluster.",
                 self.access_reviews.get(),
                 self.access_review_failures.get(),
             ),
@@ -54,7 +53,7 @@ impl AccessCounters {
         text.metric(
             name,
             "counter",
-            "Replaced files of tokens, permissions and certificates, by what came of them.",
+            "Replaced files of tokens, permissions and certificates, by result of their reload.",
         );
         text.sample(name, &[("result", "success")], self.files_reloaded.get());
         text.sample(

@@ -1,10 +1,10 @@
-//! Whether something is allowed.
+//! The decision about a request.
 
-/// What an [`Authorizer`](super::Authorizer) says of one request.
+/// The decision of an [`Authorizer`](super::Authorizer) about one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) allowed: bool,
-    /// Not allowed, and no other authorizer is to be asked.
+    /// Not allowed, even if another authorizer would allow it.
     pub(crate) denied: bool,
     /// Why; may be empty.
     pub(crate) reason: String,

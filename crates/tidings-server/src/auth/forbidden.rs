@@ -1,12 +1,12 @@
-//! How a user is told that something is forbidden.
+//! The Status of a forbidden request.
 
-use http::StatusCode;
 use tidings_core::validate::{Quoted, bounded_text};
 
 use super::attributes::Attributes;
-use crate::http::status::{Details, MESSAGE_BYTES_MAX, Status};
+use crate::http::status::{Details, FORBIDDEN, MESSAGE_BYTES_MAX, Status};
 
-/// The user may not do this (`k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go`).
+/// The answer if a user may not do something
+/// (`k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go`).
 pub(crate) fn forbidden(user: &str, asked: &Attributes<'_>, why: &str) -> Status {
     let (what, details, deed) = match asked {
         Attributes::Path { verb, path } => (
@@ -57,7 +57,7 @@ pub(crate) fn forbidden(user: &str, asked: &Attributes<'_>, why: &str) -> Status
             (what, details, deed)
         }
     };
-    // What a user chose must not look like HTML.
+    // Text from the user must not look like HTML.
     let deed = deed
         .replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -67,10 +67,5 @@ pub(crate) fn forbidden(user: &str, asked: &Attributes<'_>, why: &str) -> Status
     } else {
         format!(": {why}")
     };
-    Status::of(
-        StatusCode::FORBIDDEN,
-        "Forbidden",
-        format!("{what}: {deed}{why}"),
-    )
-    .details(details)
+    Status::of(FORBIDDEN, format!("{what}: {deed}{why}")).details(details)
 }

@@ -1,6 +1,6 @@
-//! Acting as another user (`Impersonate-User` and its kin, `kubectl --as`). The user who asks for
-//! it needs the verb `impersonate` on the name, the uid, and each group and extra of the other user
-//! (`k8s.io/apiserver/pkg/endpoints/filters/impersonation`).
+//! Acting as another user (`Impersonate-User` and related headers, `kubectl --as`). The requesting
+//! user needs the verb `impersonate` on the name, the uid, and each group and extra of the other
+//! user (`k8s.io/apiserver/pkg/endpoints/filters/impersonation`).
 
 use std::collections::BTreeMap;
 
@@ -18,21 +18,21 @@ const UID: &str = "impersonate-uid";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
-/// Maximum of permissions that one request asks about: each may be a question to a cluster.
+/// Maximum permissions that one request needs: each may be a request to a cluster.
 const NEEDED_MAX: usize = 100;
 
-/// The user a request wants to act as, and the permissions it needs for that.
+/// The user that a request wants to act as, and the permissions that it needs for that.
 #[derive(Debug)]
 pub(crate) struct Impersonation {
     pub(crate) user: User,
-    /// All of these have to be allowed.
+    /// The permissions, all of which are needed.
     pub(crate) needed: Vec<Attributes<'static>>,
 }
 
-/// What a request asks for, if it does.
+/// The impersonation that the headers request, if any.
 ///
 /// # Errors
-/// 400 for groups, uid or extras without a user, for headers that are no text, and for more than
+/// 400 for groups, uid or extras without a user, for headers that are not text, and for more than
 /// 100 of them.
 pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status> {
     if !headers
@@ -157,8 +157,8 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status
     Ok(Some(Impersonation { user, needed }))
 }
 
-/// Namespace and name of the service account a user is by its name. What could be the name of none
-/// is a user's like any other, and takes the permission for that (`SplitUsername` of
+/// Namespace and name of a service account, from its user name. An invalid one is treated as an
+/// ordinary user name, with the permission for that (`SplitUsername` of
 /// `k8s.io/apiserver/pkg/authentication/serviceaccount`).
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user

@@ -1,12 +1,12 @@
-//! Who is let in, and what they may do.
+//! Authentication and authorization.
 //!
-//! - [`authenticator`]: whose request it is (bearer tokens, client certificates, a cluster's
+//! - [`authenticator`]: the user of a request (bearer tokens, client certificates, a cluster's
 //!   `TokenReview`).
-//! - [`attributes`]: what it asks for, in the authorizer's terms.
+//! - [`attributes`]: what the request wants to do, in the authorizer's terms.
 //! - [`authorizer`]: whether that is allowed (RBAC from a file, a cluster's `SubjectAccessReview`).
 //!
-//! Whatever cannot be checked is refused. Credentials are compared and kept as digests and appear
-//! in no log, error or `Debug`.
+//! Everything that cannot be checked is refused. Credentials are compared and stored as digests,
+//! and appear in no log, error or `Debug`.
 
 pub(crate) mod attempts;
 pub(crate) mod attributes;
@@ -39,8 +39,8 @@ pub use rbac::{RbacError, RbacPolicy};
 pub use reviewer::{ReviewError, Reviewer};
 pub use tokens::{Token, TokenFileError, parse_token_file};
 
-/// Members may do everything. The limits of requests in flight apply to them, too: the only token
-/// of most servers is a member's.
+/// Members may do everything. The limits of requests in flight apply to them, too, because the only
+/// token of most servers is a member's.
 pub(crate) const MASTERS: &str = "system:masters";
 /// The group of all users with valid credentials.
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
@@ -49,28 +49,28 @@ pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The user name of clients without credentials.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
-/// A user who was let in. Cloning is cheap.
+/// An authenticated user. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User(Arc<UserInfo>);
 
-/// Whose request it is.
+/// The identity of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
-    /// The user who was let in; `None` if the request was refused.
+    /// The authenticated user; `None` if the request was refused.
     pub(crate) user: Option<User>,
-    /// The user to serve the request as instead, if impersonation was asked for and allowed.
+    /// The user to act as instead, if impersonation was requested and allowed.
     pub(crate) impersonated: Option<User>,
 }
 
-/// What is known of a [`User`]; Kubernetes' `user.Info`, serialized as `authentication.k8s.io/v1`'s
-/// `UserInfo`.
+/// The attributes of a [`User`]: Kubernetes' `user.Info`, serialized as
+/// `authentication.k8s.io/v1`'s `UserInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UserInfo {
     /// The name.
     #[serde(rename = "username", skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// A unique identifier that is never given again; may be empty.
+    /// A unique identifier that is never reused; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The groups.
@@ -82,7 +82,7 @@ pub struct UserInfo {
 }
 
 impl User {
-    /// A user of these groups, and of `system:authenticated`.
+    /// A user in these groups and in `system:authenticated`.
     ///
     /// ```
     /// let ann = tidings_server::User::new("ann", "7", ["dev".to_owned()]);
@@ -114,7 +114,7 @@ impl User {
         })
     }
 
-    /// A user of these groups and no others.
+    /// A user in exactly these groups.
     pub(crate) fn exactly(info: UserInfo) -> Self {
         Self(Arc::new(info))
     }

@@ -1,21 +1,19 @@
-//! Answers of a cluster, kept for a while.
+//! A cache of a cluster's answers to reviews, and limits for asking it.
 //!
-//! Any client can ask about any number of tokens, so answers that are known to be good are kept
-//! apart from answers that may be of any kind:
+//! Any client can send any number of tokens, so good answers are protected from others:
 //!
-//! - **What is kept.** Good answers are evicted by other good answers only, never by refusals. They
-//!   are remembered for longer than they are valid, as questions that were good before. Askers
-//!   share sixteen parts of these answers, so that an asker with many questions evicts the answers
-//!   of few others.
-//! - **Who may ask.** Of the places for open questions, some are for questions that were good
-//!   before. The others go round among the askers (a peer's address, a user): an asker with many
-//!   questions delays only its own.
-//! - **Asked once.** A caller whose question is being asked already waits for that answer.
-//! - **To the end.** A question that has its place keeps it until the cluster has answered or its
-//!   time is over, whether or not a caller waits for it: a client that disconnects at once does not
-//!   free a place for which the cluster still works.
-//! - **Failures** are kept for a second from when they were known, so that a cluster that is down
-//!   is not asked by every request that waits.
+//! - **Caching.** Good answers are evicted by other good answers only, never by refusals. They are
+//!   remembered for longer than they are valid, as questions that were good before. They have
+//!   sixteen parts, chosen by the asker (a peer's address, a user), so that an asker with many
+//!   questions evicts the answers of few others.
+//! - **Fairness.** Some places for open questions are reserved for questions that were good before.
+//!   The others are given to askers in turns, so an asker with many questions delays only its own.
+//! - **Sharing.** Concurrent callers with the same question share one answer.
+//! - **Completion.** A question keeps its place until the cluster has answered or its time is over,
+//!   even if no caller waits any more: otherwise clients that disconnect at once could keep more
+//!   questions open in the cluster than there are places.
+//! - **Failures** are cached for a second, so that a cluster that is down is not asked by every
+//!   waiting request.
 
 use std::future::Future;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -29,8 +27,7 @@ use tokio::time::{timeout, timeout_at};
 use super::reviewer::ReviewError;
 use crate::clock;
 
-/// How much room there is for answers: one cluster is asked by the whole server, or each of many
-/// has a part, so that all of them take no more memory than a few.
+/// The size of the caches: full for the one cluster of a server, smaller for each of many.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Room {
     Whole,
@@ -47,31 +44,31 @@ impl Room {
     }
 }
 
-/// Maximum answers kept, apart from good ones.
+/// Maximum answers, apart from good ones.
 const ANSWERS_MAX: usize = 4096;
-/// Parts in which good answers are kept.
+/// Parts of the cache of good answers.
 const GOOD_PARTS: usize = 16;
-/// Maximum good answers kept in each part.
+/// Maximum good answers in each part.
 const GOOD_MAX: usize = 1024;
 /// Maximum open questions.
 const QUESTIONS_MAX: usize = 100;
 /// Of these, maximum open questions that were not good before.
 const NEW_QUESTIONS_MAX: usize = 75;
-/// Groups of askers: each has one question in the line for a place. The assignment of askers to
-/// groups changes from start to start, so that no asker can be aimed at.
+/// Groups of askers: each has one question in the line for a place. Askers are assigned to groups
+/// by a hash with a random key, so that no asker can be targeted.
 const GROUPS: usize = 256;
-/// How long an answer is valid: `k8s.io/apiserver`'s default for delegated authentication and
+/// Validity of an answer: `k8s.io/apiserver`'s default for delegated authentication and
 /// authorization.
 const ANSWER_TTL: Duration = Duration::from_secs(10);
-/// How long a failure is valid.
+/// Validity of a failure.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 /// Maximum time of a question until its answer or failure; upstream's default. Also the maximum
 /// wait for an answer that another caller has asked for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum wait for a place of a question that was not good before.
-const PLACE_PATIENCE: Duration = Duration::from_secs(5);
+const PLACE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A digest of all of a question, which stands for it.
+/// A digest of a question.
 pub(super) type Question = [u8; 32];
 
 /// An answer, and when it was known.
@@ -90,7 +87,7 @@ struct Kept<V> {
 }
 
 impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
-    /// Keeps answers; `is_good` tells which of them let a user in.
+    /// An empty cache; `is_good` is true for answers that let a user in.
     pub(super) fn new(room: Room, is_good: fn(&V) -> bool) -> Self {
         let good = || Cache::new(room.of(GOOD_MAX));
         Self(Arc::new(Kept {
@@ -101,10 +98,10 @@ impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
         }))
     }
 
-    /// The answer to a question of `asker`: a kept one, or what `ask` says.
+    /// The answer to a question of `asker`: from the cache, or from `ask`.
     ///
     /// # Errors
-    /// The error of `ask`, that it took too long, or that there are too many other questions.
+    /// The error of `ask`, a timeout, or too many other questions.
     pub(super) async fn get<F>(
         &self,
         question: Question,
@@ -141,13 +138,13 @@ impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
 }
 
 impl<V> Kept<V> {
-    /// The part in which good answers to a group are kept.
+    /// The part of the good answers for a group.
     fn good(&self, group: usize) -> Option<&Cache<Question, Known<V>>> {
         self.good.get(group % GOOD_PARTS)
     }
 }
 
-/// A question that is not answered yet, in a task of its own.
+/// An open question, in a task of its own.
 struct Asking<V> {
     kept: Arc<Kept<V>>,
     question: Question,
@@ -157,8 +154,8 @@ struct Asking<V> {
 }
 
 impl<V: Clone> Asking<V> {
-    /// Asks, and sends the answer. Until the question has its place, it is given up when the other
-    /// end of `sender` is dropped.
+    /// Asks, and sends the answer. While the question waits for a place, it is given up if the
+    /// receiver of `sender` is dropped.
     async fn answer<F: Future<Output = Result<V, ReviewError>>>(
         self,
         ask: impl FnOnce() -> F,
@@ -175,7 +172,7 @@ impl<V: Clone> Asking<V> {
         });
         let found = tokio::select! {
             () = sender.closed() => return,
-            found = timeout(PATIENCE, found) => found,
+            found = timeout(ANSWER_TIMEOUT, found) => found,
         };
         let unanswered = match found {
             Ok(EntryResult::Vacant(unanswered) | EntryResult::Replaced(unanswered, _)) => {
@@ -186,7 +183,7 @@ impl<V: Clone> Asking<V> {
                 return drop(sender.send(Err(ReviewError::TimedOut)));
             }
         };
-        let end = clock::timer() + PATIENCE;
+        let end = clock::timer() + ANSWER_TIMEOUT;
         let place = kept.places.take(self.group, self.good_before);
         let place = tokio::select! {
             () = sender.closed() => return,
@@ -200,7 +197,7 @@ impl<V: Clone> Asking<V> {
             Err(_) => Err(ReviewError::TimedOut),
         };
         let took = clock::timer().saturating_duration_since(begun);
-        // Callers that waited for the answer began before it was known.
+        // The time at which the answer was known, not that at which its callers began.
         let known = (now.checked_add(took).unwrap_or(now), answer.clone());
         match &answer {
             // A question that was good before may be good again.
@@ -226,7 +223,7 @@ fn holds<V>((known, answer): &Known<V>, now: Instant) -> bool {
     now.saturating_duration_since(*known) < ttl
 }
 
-/// The places of questions that are open.
+/// The places for open questions.
 struct Places {
     all: Semaphore,
     new: Semaphore,
@@ -247,14 +244,14 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Which line an asker waits in.
+    /// The group of an asker.
     fn group(&self, asker: impl Hash) -> usize {
         self.hasher.hash_one(asker) as usize % self.turns.len()
     }
 
-    /// A place, if one is free in time. Free places go to waiting questions in order of arrival,
-    /// and at most one of each group waits here: the next of that group comes after all other
-    /// groups.
+    /// Waits for a place, for a bounded time. Free places go to waiting questions in order of
+    /// arrival, and at most one question of each group is in that line: the next of that group
+    /// comes after all other groups.
     async fn take(
         &self,
         group: usize,
@@ -269,7 +266,7 @@ impl Places {
             let new = self.new.acquire().await.ok()?;
             Some((Some(new), self.all.acquire().await.ok()?))
         };
-        timeout(PLACE_PATIENCE, place).await.ok().flatten()
+        timeout(PLACE_TIMEOUT, place).await.ok().flatten()
     }
 }
 
@@ -499,7 +496,7 @@ mod tests {
         );
         // A caller that asks as much is told to come back.
         assert!(matches!(their_own.0, Err(ReviewError::TooManyQuestions)));
-        assert_eq!(their_own.1, PLACE_PATIENCE);
+        assert_eq!(their_own.1, PLACE_TIMEOUT);
         let answered = flood.iter().filter(|(answer, _)| answer.is_ok()).count();
         let rounds = 5 * NEW_QUESTIONS_MAX - 1..=6 * NEW_QUESTIONS_MAX;
         assert!(rounds.contains(&answered), "{answered}");

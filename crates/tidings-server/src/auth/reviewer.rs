@@ -1,16 +1,16 @@
-//! How a cluster is reached that is asked for reviews.
+//! The connection to a cluster that is asked for reviews.
 
 use std::fmt::Debug;
 
 use serde_json::Value;
 use tidings_store::BoxFuture;
 
-/// Creates reviews in a cluster.
+/// Requests reviews from a cluster.
 pub trait Reviewer: Debug + Send + Sync + 'static {
-    /// POSTs the JSON of a review to a path and returns the review the cluster answers with. Need
-    /// not know a deadline: it is dropped when its answer comes too late.
+    /// POSTs the JSON of a review to a path and returns the cluster's answer. It needs no timeout:
+    /// the caller drops it at its deadline.
     ///
-    /// The body of a `TokenReview` is a secret: it must not be logged.
+    /// The body of a `TokenReview` contains a secret and must not be logged.
     fn review<'a>(
         &'a self,
         path: &'static str,
@@ -22,13 +22,13 @@ pub trait Reviewer: Debug + Send + Sync + 'static {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReviewError {
-    /// It was not reached.
+    /// The cluster cannot be reached.
     #[error("the cluster cannot be reached: {why}")]
     Unreachable {
         /// What went wrong on the way.
         why: String,
     },
-    /// It would not answer.
+    /// The cluster answered with an error.
     #[error("the cluster answered {code}: {message}")]
     Refused {
         /// The HTTP code.
@@ -36,22 +36,22 @@ pub enum ReviewError {
         /// Its message.
         message: String,
     },
-    /// It answered something else.
+    /// The answer is not a review.
     #[error("the cluster's answer is not a review: {why}")]
     Unreadable {
         /// What is wrong with it.
         why: String,
     },
-    /// It did not answer in time.
+    /// The cluster did not answer in time.
     #[error("the cluster did not answer in time")]
     TimedOut,
-    /// It was not asked: too much that is not known is being asked.
+    /// Too many other questions are open, so the cluster was not asked.
     #[error("too many questions to the cluster wait for their turn")]
     TooManyQuestions,
 }
 
 impl ReviewError {
-    /// Whether asking again may help.
+    /// Whether a retry may help.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,

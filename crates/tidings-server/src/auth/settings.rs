@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_saphyr::Spanned;
 
-/// What is wrong with a settings file, and on which line. The file's name is the caller's to say.
+/// An error in a settings file, with its line. The caller adds the name of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct SettingsError {
@@ -30,7 +30,7 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, SettingsError> 
     })
 }
 
-/// An error's text without the place, which is said once already.
+/// An error's text without its position, which is reported separately.
 fn bare(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().to_string();
     match text.rsplit_once(" at line ") {
@@ -39,7 +39,7 @@ fn bare(error: &serde_saphyr::Error) -> String {
     }
 }
 
-/// Refuses a file that is of another kind.
+/// Refuses a file of another kind.
 pub(crate) fn check_kind(
     api_version: Option<&Spanned<String>>,
     kind: Option<&Spanned<String>>,

@@ -1,5 +1,5 @@
-//! Static tokens: the file they come from, in kube-apiserver's form (lines of `token,user,uid` and,
-//! if any, `"group1,group2"`), and the table they are looked up in.
+//! Static tokens: their file, in kube-apiserver's form (lines of `token,user,uid` and optionally
+//! `"group1,group2"`), and the table in which they are looked up.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use ring::digest::{SHA256, digest};
 
 use super::User;
 
-/// A bearer token and whose it is. Its `Debug` does not show the token.
+/// A bearer token and its user. `Debug` does not show the token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     /// The secret.
     pub token: String,
-    /// The user who shows it.
+    /// The user of the token.
     pub user: User,
 }
 
@@ -52,7 +52,7 @@ impl TokenTable {
     }
 }
 
-/// What is wrong with a token file. No token is ever part of a message.
+/// An error in a token file. Messages never contain a token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenFileError {
@@ -63,7 +63,7 @@ pub enum TokenFileError {
     TooFewColumns {
         /// The line's number, from one.
         line: u64,
-        /// How many columns it has.
+        /// Its number of columns.
         columns: usize,
     },
     /// The line's token or user is empty.

@@ -1,8 +1,8 @@
-//! What happens on one connection: which requests are open, how long it has been idle, and which
-//! answers a client does not take.
+//! The activity of one connection: its open requests, its idle time, and answers that its client
+//! does not read.
 //!
-//! The connection's place is told when the first request opens and when the last one ends, under
-//! the lock of the open requests, so that it hears of both in the order in which they happen.
+//! The connection's place is notified when the first request opens and when the last one ends,
+//! under the lock of the open requests, so that both arrive in order.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,38 +15,43 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::flow::connections::Visitor;
 
-/// Maximum of answers on one HTTP/2 connection that a client without credentials has not taken. One
-/// more ends the connection.
+/// Maximum unread answers on one HTTP/2 connection of a client without credentials. One more ends
+/// the connection.
 const UNTAKEN_BY_STRANGERS_MAX: usize = 10;
-/// Maximum of requests that a client without credentials begins on one HTTP/2 connection. One more
-/// ends it: requests that are taken back at once would never be answered. As many may be open at
-/// once.
+/// Maximum requests that a client without credentials may begin on one HTTP/2 connection, and also
+/// the maximum of open ones. One more ends it, because requests that are reset at once would never
+/// be answered.
 const UNPROVEN_MAX: usize = 100;
 
-/// What happens on one connection.
+/// Marks a prepared answer that is the same for everyone, such as a file of a page. A client without
+/// credentials may leave some of these unread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prepared;
+
+/// The activity of one connection.
 pub(crate) struct Activity {
     visitor: Arc<Visitor>,
-    /// Requests that were begun.
+    /// The number of requests begun.
     begun: AtomicU64,
-    /// Requests whose answers are not sent in full, by their numbers.
+    /// Requests that are not answered completely, by number.
     open: Mutex<HashMap<u64, OpenRequest>>,
-    /// An answer was given over HTTP/2, and no request has shown good credentials.
+    /// Notifies that an answer was given over HTTP/2 while no request had valid credentials.
     answered_stranger: Notify,
-    /// There are more of these answers than such a client may leave untaken.
+    /// Notifies that such a client has too many unread answers.
     too_many_untaken: Notify,
-    /// Such a client has begun more requests than it may.
+    /// Notifies that such a client has begun too many requests.
     too_many_unproven: Notify,
 }
 
 struct OpenRequest {
-    /// When it has to be over.
+    /// Its deadline.
     end: Instant,
-    /// Whether it was answered over HTTP/2, and no request of the connection has shown good
+    /// Whether it was answered over HTTP/2 while no request of the connection had valid
     /// credentials.
     answered_stranger: bool,
 }
 
-/// Which of a connection's open requests have to be over.
+/// Whether the first or all of a connection's open requests have to be overdue.
 #[derive(Clone, Copy)]
 pub(crate) enum Overdue {
     First,
@@ -65,23 +70,23 @@ impl Activity {
         }
     }
 
-    /// Whose requests these are, as the connection's place sees it.
+    /// The connection, from its place's point of view.
     pub(crate) fn visitor(&self) -> &Arc<Visitor> {
         &self.visitor
     }
 
-    /// Resolves when a client without credentials leaves more answers untaken than it may.
+    /// Resolves when a client without credentials has too many unread answers.
     pub(crate) async fn strangers_answers_pile_up(&self) {
         self.too_many_untaken.notified().await;
     }
 
-    /// Resolves when a client without credentials has begun more requests over HTTP/2 than it may.
+    /// Resolves when a client without credentials has begun too many requests over HTTP/2.
     pub(crate) async fn too_many_unproven(&self) {
         self.too_many_unproven.notified().await;
     }
 
-    /// Resolves when the connection was idle for some time: `first` if no request ever came,
-    /// otherwise between `pause` and twice that.
+    /// Resolves when the connection was idle: for `first` if it never had a request, otherwise for
+    /// between `pause` and twice that.
     pub(crate) async fn idle(&self, first: Duration, pause: Duration) {
         let mut before = (0, 0);
         loop {
@@ -96,10 +101,10 @@ impl Activity {
         }
     }
 
-    /// Resolves when the connection has had its time without credentials: all of it, or over HTTP/2
-    /// one answer. There a hundred requests cost a client next to nothing
-    /// (`UnauthenticatedHTTP2DOSMitigation` of `k8s.io/apiserver`). So ends a connection whose
-    /// credentials are not good any more, after the answer that says so.
+    /// Resolves when the connection has to end for lack of credentials: at `until`, or over HTTP/2
+    /// after one answer, because there a hundred requests cost a client almost nothing
+    /// (`UnauthenticatedHTTP2DOSMitigation` of `k8s.io/apiserver`). Also resolves for a connection
+    /// whose credentials became invalid, after the answer that says so.
     pub(crate) async fn stranger(&self, until: Instant) {
         tokio::select! {
             () = self.answered_stranger.notified() => return,
@@ -110,15 +115,15 @@ impl Activity {
         }
     }
 
-    /// Resolves when the time of an open request, or of all of them, is over. None is over sooner
-    /// than `longest` after it began.
+    /// Resolves when an open request, or all of them, are overdue. A request lasts for at least
+    /// `longest`.
     pub(crate) async fn overdue(&self, longest: Duration, which: Overdue) {
         loop {
             let end = match which {
                 Overdue::First => self.open().values().map(|request| request.end).min(),
                 Overdue::All => self.open().values().map(|request| request.end).max(),
             };
-            // Those that end last may be over long before their time.
+            // The last requests may be answered long before their deadline.
             let look_again = clock::deadline(clock::timer(), longest);
             tokio::time::sleep_until(end.unwrap_or(look_again).min(look_again)).await;
             let now = clock::timer();
@@ -142,10 +147,10 @@ impl Activity {
     }
 }
 
-/// A request from its first byte to the last of its answer.
+/// A request, from its first byte to the last byte of its answer.
 pub(crate) struct Open {
     number: u64,
-    /// Whether requests before had shown good credentials when it began.
+    /// Whether earlier requests had valid credentials when it began.
     was_authenticated: bool,
     activity: Arc<Activity>,
 }
@@ -174,7 +179,7 @@ impl Open {
         }
     }
 
-    /// Gives the request this long from now on, but no less than it had.
+    /// Extends the request's deadline to `time` from now.
     pub(crate) fn lasts(&self, time: Duration) {
         let end = clock::deadline(clock::timer(), time);
         if let Some(request) = self.activity.open().get_mut(&self.number) {
@@ -182,17 +187,17 @@ impl Open {
         }
     }
 
-    /// The request was answered over HTTP/1.1, which ends a connection whose credentials are not
-    /// good any more: it has had its time without any.
+    /// The request was answered over HTTP/1.1. This ends a connection whose credentials became
+    /// invalid.
     pub(crate) fn answered_over_http1(&self) {
         if self.was_authenticated && !self.activity.visitor.is_authenticated() {
             self.activity.answered_stranger.notify_one();
         }
     }
 
-    /// The request was answered over HTTP/2, which ends the connection if no request on it has
-    /// shown good credentials. Watches are taken bit by bit and do not count as untaken: with
-    /// `--anonymous-auth` they may be allowed without credentials.
+    /// The request was answered over HTTP/2. This ends the connection if no request on it had valid
+    /// credentials. Watches do not count as unread, as they have no end; with `--anonymous-auth`
+    /// they may be allowed without credentials.
     pub(crate) fn answered_over_http2(&self, is_watch: bool) {
         if self.activity.visitor.is_authenticated() {
             return;

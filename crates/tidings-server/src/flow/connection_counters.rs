@@ -1,19 +1,20 @@
-//! Connections: how many there are, and why the server ended one.
+//! Metrics of connections: how many are open, and why the server ended others.
 
 use crate::metrics::{Counter, Counters, Label, Text};
 
 /// Why the server ended a connection, or refused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// All places of its peer are held by connections with credentials: it was refused.
+    /// Refused: connections with credentials hold all places of its peer.
     PeerLimit,
-    /// It had no credentials, and another needed its place.
+    /// Ended without credentials, because another connection needed its place.
     Room,
-    /// It had no credentials for too long, or over HTTP/2 got an answer without them.
+    /// Ended because it had no credentials for too long, or over HTTP/2 after an answer without
+    /// credentials.
     Unauthenticated,
-    /// Nothing was asked on it.
+    /// Ended because it was idle.
     Idle,
-    /// An answer was not taken in time.
+    /// Ended because the client did not read an answer in time.
     Untaken,
 }
 
@@ -45,8 +46,11 @@ pub(crate) struct ConnectionMetrics {
 
 impl Default for ConnectionMetrics {
     fn default() -> Self {
-        let ended = Counters::default();
-        // Each is there before the first time.
+        let ended = Counters::new(
+            "tidings_connections_ended_total",
+            "Connections that the server ended or refused, by reason.",
+        );
+        // Create all series, so that each exists before its first count.
         for ending in Ending::ALL {
             ended.of([("reason", ending.name())]);
         }
@@ -58,17 +62,17 @@ impl Default for ConnectionMetrics {
 }
 
 impl ConnectionMetrics {
-    /// The server ended a connection, or refused it.
+    /// Counts a connection that the server ended or refused.
     pub(crate) fn ended(&self, why: Ending) {
         self.ended.of([("reason", why.name())]).add(1);
     }
 
-    /// A TLS handshake failed or took too long.
+    /// Counts a TLS handshake that failed or took too long.
     pub(crate) fn handshake_failed(&self) {
         self.handshake_errors.add(1);
     }
 
-    /// `with` credentials and `without` connections are open.
+    /// Appends the metrics; the numbers are open connections with and without credentials.
     pub(crate) fn write(&self, (with, without): (usize, usize), text: &mut Text) {
         let name = "tidings_connections";
         text.metric(
@@ -78,11 +82,7 @@ impl ConnectionMetrics {
         );
         text.sample(name, &[("authenticated", "true")], with);
         text.sample(name, &[("authenticated", "false")], without);
-        text.family(
-            "tidings_connections_ended_total",
-            "Connections that the server ended or refused, by reason.",
-            &self.ended,
-        );
+        text.family(&self.ended);
         text.single(
             "apiserver_tls_handshake_errors_total",
             "counter",

@@ -1,17 +1,16 @@
-//! Places for connections, and which connection ends where there is none left.
+//! Places for connections, and which connection is ended if no place is left.
 //!
-//! A connection is a stranger until a request on it has shown good credentials. Invariants:
-//! - No more connections hold places than there are, and a connection that was told to end is not
-//!   counted twice.
-//! - A tenth of the places is kept from strangers, and a tenth from connections with credentials:
-//!   idle strangers cannot shut out clients, and clients cannot shut out a probe, which has no
+//! A connection is a stranger until a request on it has had valid credentials. Invariants:
+//! - The number of connections never exceeds the number of places; one that was told to end keeps
+//!   its place until it has ended.
+//! - Strangers may have at most nine tenths of the places, and so may connections with credentials:
+//!   idle strangers cannot shut out clients, and clients cannot shut out probes, which have no
 //!   credentials.
-//! - A new connection that finds no place gets that of a stranger of the peer with the most
-//!   strangers: the oldest without an open request, or else the oldest. So the strangers of one
-//!   peer push out each other first. A connection with credentials is never ended for another. If
-//!   all places for connections with credentials are taken, a further one remains among the
-//!   strangers.
-//! - The same holds among the connections of one peer address, if these are bounded.
+//! - If no place is left, a new connection replaces a stranger of the peer with the most strangers:
+//!   the oldest without an open request, or else the oldest. So strangers of one peer displace each
+//!   other first. A connection with credentials is never ended for another. If their places are all
+//!   taken, a further connection with credentials stays a stranger.
+//! - The same rules apply to the connections of one peer address, if these are limited.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,18 +22,16 @@ use tokio::sync::Notify;
 
 use super::connection_counters::{ConnectionMetrics, Ending};
 
-/// One place in this number is kept from connections without credentials, and one from those with
-/// credentials.
+/// One place in this number is reserved for connections with credentials, and one for strangers.
 const KEPT: usize = 10;
 
-/// Maximum of bytes of heads that wait for the credentials in them to be checked, on connections
-/// without good ones.
+/// Maximum bytes of request heads of strangers, while their credentials are being checked.
 const HEADS_BYTES_MAX: usize = 64 << 20;
-/// The same of one peer.
+/// The same for one peer.
 const PEER_HEADS_BYTES_MAX: usize = HEADS_BYTES_MAX / 4;
 
-/// Whose connections are counted together: an IPv4 address, or the 64 bits of an IPv6 address that
-/// name a network. A host has all addresses of such a network at its command.
+/// A peer: an IPv4 address, or a /64 network of IPv6, because a host can use all addresses of such
+/// a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Peer(IpAddr);
 
@@ -50,45 +47,44 @@ impl Peer {
     }
 }
 
-/// In which order connections without credentials end: those on which nothing is asked before
-/// others, then by age.
+/// The order in which strangers are ended: those without an open request first, then by age.
 type Rank = (bool, u64);
 
 /// The places.
 #[derive(Debug)]
 pub(crate) struct Connections {
     max: usize,
-    /// The maximum of connections with credentials, and of those without.
+    /// Maximum connections with credentials, and also maximum strangers.
     kind_max: usize,
     /// 0 means no limit.
     peer_max: usize,
     taken: Mutex<Taken>,
-    /// A place was given back.
+    /// Notifies that a place is free.
     left: Notify,
     pub(crate) metrics: ConnectionMetrics,
 }
 
 #[derive(Debug, Default)]
 struct Taken {
-    /// The number of the next connection.
+    /// The number of the next new connection.
     next: u64,
     /// Connections with credentials.
     authenticated: usize,
     /// Connections without credentials.
     strangers: BTreeMap<Rank, Arc<Visitor>>,
-    /// Peers with strangers, the one whose stranger ends next at the end: by their number, then by
-    /// the first to end.
+    /// Peers with strangers, sorted by their number of strangers, then by rank; the last one's
+    /// stranger is ended next.
     crowds: BTreeSet<(usize, Reverse<Rank>)>,
-    /// Connections that were told to end and hold their places yet.
+    /// Connections that were told to end and still hold their places.
     leaving: usize,
-    /// Bytes of heads whose credentials are being checked, of connections without good ones.
+    /// Bytes of strangers' request heads whose credentials are being checked.
     heads: usize,
     peers: HashMap<Peer, OfPeer>,
 }
 
 #[derive(Debug, Default)]
 struct OfPeer {
-    /// All of them.
+    /// All connections of the peer.
     count: usize,
     strangers: BTreeSet<Rank>,
     leaving: usize,
@@ -97,15 +93,14 @@ struct OfPeer {
 
 enum Entry {
     Admitted(Arc<Visitor>),
-    /// A place will be free, or one was asked for.
+    /// A place will be free: a connection was told to end.
     Wait,
-    /// All of the peer's places are held by connections with credentials.
+    /// Connections with credentials hold all of the peer's places.
     Refused,
 }
 
 impl Connections {
-    /// `max` places, of which one peer address may have `peer_max`; 0 for the latter means no
-    /// limit.
+    /// `max` places, of which one peer may have `peer_max`; 0 means no limit for a peer.
     pub(crate) fn new(max: usize, peer_max: usize) -> Self {
         let max = max.max(1);
         let kept = max.div_ceil(KEPT).min(max - 1);
@@ -119,12 +114,12 @@ impl Connections {
         }
     }
 
-    /// Waits for a place. There is one as soon as another connection has ended that was told to.
-    /// `None`: the peer has too many connections already.
+    /// Waits for a place, which is free once a connection that was told to end has ended. `None`:
+    /// the peer has too many connections already.
     pub(crate) async fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let peer = Peer::of(address);
         loop {
-            // Hears of places given back from here on.
+            // Registered before the check, so that no notification is missed.
             let left = self.left.notified();
             let entry = self.try_enter(peer);
             match entry {
@@ -179,7 +174,7 @@ impl Connections {
         Entry::Admitted(visitor)
     }
 
-    /// How many connections have credentials, and how many have none.
+    /// The number of connections with and without credentials.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let taken = self.taken();
         (taken.authenticated, taken.strangers.len() + taken.leaving)
@@ -191,14 +186,14 @@ impl Connections {
 }
 
 impl OfPeer {
-    /// How many strangers it has, and which of them ends first.
+    /// Its number of strangers, and the rank of the first one to end.
     fn crowd(&self) -> Option<(usize, Reverse<Rank>)> {
         let first = self.strangers.first()?;
         Some((self.strangers.len(), Reverse(*first)))
     }
 }
 
-fn move_in<T: Ord>(set: &mut BTreeSet<T>, from: Option<T>, to: Option<T>) {
+fn replace<T: Ord>(set: &mut BTreeSet<T>, from: Option<T>, to: Option<T>) {
     if let Some(from) = from {
         set.remove(&from);
     }
@@ -210,7 +205,7 @@ impl Taken {
         if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
             let before = of_peer.crowd();
             of_peer.strangers.insert(rank);
-            move_in(&mut self.crowds, before, of_peer.crowd());
+            replace(&mut self.crowds, before, of_peer.crowd());
         }
         self.strangers.insert(rank, Arc::clone(visitor));
     }
@@ -220,19 +215,18 @@ impl Taken {
         if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
             let before = of_peer.crowd();
             of_peer.strangers.remove(&rank);
-            move_in(&mut self.crowds, before, of_peer.crowd());
+            replace(&mut self.crowds, before, of_peer.crowd());
         }
         Some(visitor)
     }
 
-    /// Takes a connection from those without credentials, whatever its rank. `None`: it is not, or
-    /// no longer, one of them.
+    /// Removes a connection from the strangers, with either rank. `None`: it is not a stranger.
     fn take(&mut self, number: u64) -> Option<Arc<Visitor>> {
         self.remove((false, number))
             .or_else(|| self.remove((true, number)))
     }
 
-    /// Forgets a peer of whom there is nothing.
+    /// Forgets a peer without connections and heads.
     fn tidy(&mut self, peer: Peer) {
         let nothing = |of_peer: &OfPeer| of_peer.count == 0 && of_peer.heads == 0;
         if self.peers.get(&peer).is_some_and(nothing) {
@@ -240,7 +234,7 @@ impl Taken {
         }
     }
 
-    /// Tells a connection without credentials to end.
+    /// Tells a stranger to end.
     fn end(&mut self, rank: Rank) {
         if let Some(visitor) = self.remove(rank) {
             self.leaving += 1;
@@ -252,7 +246,7 @@ impl Taken {
     }
 }
 
-/// A connection's place. Dropped, it is free again.
+/// A connection's place, which is freed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place(Arc<Visitor>);
 
@@ -286,26 +280,25 @@ impl Drop for Place {
     }
 }
 
-/// A connection, as its place sees it. Outlives the place in requests that outlive their
-/// connection.
+/// A connection, from its place's point of view. It may outlive the place, in requests that outlive
+/// their connection.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     number: u64,
     peer: Peer,
     connections: Arc<Connections>,
-    /// Whether a request has shown good credentials.
+    /// Whether a request has had valid credentials.
     authenticated: AtomicBool,
-    /// Requests begun since the last good credentials.
+    /// Requests begun since the last valid credentials.
     unproven: AtomicUsize,
-    /// Whether it has one of the places for connections with credentials. Written under the lock of
-    /// `Taken`.
+    /// Whether it has a place for connections with credentials. Written under the lock of `Taken`.
     placed: AtomicBool,
     leave: Notify,
 }
 
 impl Visitor {
-    /// A request on the connection has shown good credentials. It is safe from now on, if there is
-    /// a place left for those with credentials; otherwise with a later request.
+    /// A request on the connection had valid credentials. It is safe from now on, if a place for
+    /// connections with credentials is left; otherwise a later request tries again.
     pub(crate) fn authenticate(&self) {
         self.authenticated.store(true, Ordering::Relaxed);
         self.unproven.store(0, Ordering::Relaxed);
@@ -319,8 +312,7 @@ impl Visitor {
         }
     }
 
-    /// A request on the connection has shown credentials that are not good, or not any more: it is
-    /// a stranger's again.
+    /// A request on the connection had invalid credentials, so it is a stranger again.
     pub(crate) fn forget(self: &Arc<Self>) {
         if !self.authenticated.swap(false, Ordering::Relaxed) {
             return;
@@ -336,16 +328,16 @@ impl Visitor {
         self.authenticated.load(Ordering::Relaxed)
     }
 
-    /// A request is begun: how many were since the last good credentials.
+    /// Counts a new request; returns the number of requests since the last valid credentials.
     pub(crate) fn begin_unproven(&self) -> usize {
         self.unproven
             .fetch_add(1, Ordering::Relaxed)
             .saturating_add(1)
     }
 
-    /// Room for a head while its credentials are checked. `None`: the heads of too many others are,
-    /// of all strangers or of the same peer. On a connection with good credentials there is always
-    /// room.
+    /// Reserves memory for a request's head while its credentials are checked. `None`: the heads of
+    /// all strangers, or of this peer, take too much. A connection with valid credentials always
+    /// gets it.
     pub(crate) fn room_for_head(self: &Arc<Self>, bytes: usize) -> Option<HeadRoom> {
         let mut room = HeadRoom {
             visitor: Arc::clone(self),
@@ -362,13 +354,13 @@ impl Visitor {
             return None;
         }
         taken.heads = all;
-        // The connection may have ended before its request.
+        // The connection may have ended already, and its peer be forgotten.
         taken.peers.entry(self.peer).or_default().heads = of_peer;
         room.bytes = bytes;
         Some(room)
     }
 
-    /// Whether something is asked on the connection. Calls for one connection must not overlap.
+    /// Sets whether the connection has an open request. Calls for one connection must not overlap.
     pub(crate) fn set_busy(&self, busy: bool) {
         if self.placed.load(Ordering::Relaxed) {
             return;
@@ -380,7 +372,7 @@ impl Visitor {
     }
 }
 
-/// What a head takes of the bytes that the heads of strangers have together.
+/// The reserved memory of a request's head, released when dropped.
 #[derive(Debug)]
 pub(crate) struct HeadRoom {
     visitor: Arc<Visitor>,
@@ -422,7 +414,7 @@ mod tests {
             }
         }
 
-        /// What becomes of a new connection if nothing else happens.
+        /// The result of a new connection's attempt.
         fn enter(&self, address: &str) -> Result<Place, &'static str> {
             let address = address.parse().unwrap();
             match self.connections.enter(address).now_or_never() {

@@ -1,5 +1,5 @@
-//! What happens at the same time: connections, requests in flight, and answers written no faster
-//! than they are read.
+//! Concurrency limits: connections, requests in flight, and bodies that are sent no faster than
+//! their clients read.
 
 pub(crate) mod activity;
 pub(crate) mod connection_counters;

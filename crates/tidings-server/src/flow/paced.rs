@@ -1,8 +1,8 @@
-//! Bodies that are made while they are sent, run by a task of their own until a deadline.
+//! Streamed bodies, each produced by a task of its own until a deadline.
 //!
-//! The maker of such a body holds a place and memory for as long as it lasts. If only the
-//! connection drove it, a client that stops reading would stop it for ever; the task ends it at its
-//! deadline, whether or not the client reads, and the client gets a truncated answer.
+//! A streamed body holds a place and memory until it ends. If only the connection polled it, a
+//! client that stops reading could keep these for ever. The task ends it at its deadline, even if
+//! the client does not read, and the client gets a truncated answer.
 
 use std::time::Duration;
 
@@ -11,19 +11,18 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use tokio::sync::mpsc;
 
-/// Maximum chunks made ahead of the client.
+/// Maximum chunks produced ahead of the client.
 const CHUNKS_AHEAD: usize = 1;
 
-/// What the task says to the connection.
+/// What the task sends to the connection.
 enum Piece {
     Chunk(Bytes),
     Failed(axum::Error),
     End,
 }
 
-/// Limits a body that is not complete yet to `deadline`, and holds `place` until the deadline or
-/// the end of the body. A complete body has no further cost: it is returned as it is, and the place
-/// is given back.
+/// Ends a streamed body at `deadline`, and holds `place` until then or until the end of the body. A
+/// body that is complete already is returned unchanged, and its place is released.
 pub(crate) fn pace(
     body: Body,
     place: impl Send + 'static,
@@ -41,7 +40,7 @@ pub(crate) fn pace(
             while let Some(chunk) = chunks.next().await {
                 let piece = chunk.map_or_else(Piece::Failed, Piece::Chunk);
                 let failed = matches!(piece, Piece::Failed(_));
-                // Without a receiver the client is gone.
+                // Without a receiver, the client has disconnected.
                 if sender.send(piece).await.is_err() || failed {
                     return;
                 }
@@ -69,6 +68,6 @@ pub(crate) fn pace(
     Body::from_stream(chunks)
 }
 
-/// On an answer: it may last this long from now on, whatever the timeout of requests is.
+/// Attached to an answer: it may last this long, regardless of the request timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lasting(pub(crate) Duration);

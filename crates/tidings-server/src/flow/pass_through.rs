@@ -1,7 +1,7 @@
-//! The way to a followed cluster for requests that are not about events: a client without
-//! credentials of its own, and places for what is on its way.
+//! The client that passes requests on to a followed cluster, without credentials of its own, and
+//! its limits.
 //!
-//! Nothing but what a request brings along lets it in there: the TLS configuration has no client
+//! A request is authenticated there only by its own headers: the TLS configuration has no client
 //! certificate, and no header is added.
 
 use std::error::Error;
@@ -20,19 +20,19 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How long a connection to a cluster may take to be there.
+/// Maximum time to connect to a cluster.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection that nothing is asked on is ended after this.
+/// Maximum time of an idle connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum of such connections.
+/// Maximum idle connections.
 const IDLE_MAX: usize = 8;
-/// Maximum of requests on their way at once, unless said otherwise.
+/// Default maximum of concurrent requests.
 const REQUESTS_MAX: usize = 100;
-/// Maximum of watches and followed logs on their way at once, unless said otherwise.
+/// Default maximum of concurrent watches and followed logs.
 const LONG_REQUESTS_MAX: usize = 1000;
 
-/// Where reads that are not about events go: the followed cluster's own API server. Clones share
-/// their connections and places.
+/// A client of a followed cluster's API server, for reads that are not about events. Clones share
+/// connections and limits.
 #[derive(Clone)]
 pub struct PassThrough {
     server: Uri,
@@ -45,13 +45,13 @@ pub struct PassThrough {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassThroughError {
-    /// There is no such address.
+    /// The address is not valid.
     #[error("not an address of an API server, https://host:port: {address:?}")]
     Address {
         /// What was given.
         address: String,
     },
-    /// There are no certificates to trust the cluster by.
+    /// The certificates of the authorities are not valid.
     #[error("not usable certificates of the cluster's authority: {why}")]
     Authority {
         /// What is wrong with them.
@@ -68,12 +68,12 @@ impl std::fmt::Debug for PassThrough {
 }
 
 impl PassThrough {
-    /// To an API server, `https://host:port` or with a path, that shows a certificate of these
-    /// authorities (in PEM form). At most 100 requests are on their way at once, and 1,000 watches
-    /// and logs that are followed; any more get 429.
+    /// A client of an API server at `https://host:port`, with or without a path, whose certificate
+    /// is of these authorities (in PEM form). At most 100 requests, and 1,000 watches and followed
+    /// logs, are concurrent; any more get 429.
     ///
     /// # Errors
-    /// [`PassThroughError`] for what is no such address, and what are no certificates.
+    /// [`PassThroughError`] for an invalid address or invalid certificates.
     pub fn new(server: &str, authority_pem: &[u8]) -> Result<Self, PassThroughError> {
         let address = || PassThroughError::Address {
             address: server.to_owned(),
@@ -105,8 +105,8 @@ impl PassThrough {
         })
     }
 
-    /// With other limits of the requests, and of the watches and followed logs, that are on their
-    /// way at once.
+    /// The same with other limits of concurrent requests, and of concurrent watches and followed
+    /// logs.
     #[must_use]
     pub fn limits(mut self, requests: usize, long_requests: usize) -> Self {
         self.requests = places(requests);
@@ -119,7 +119,7 @@ impl PassThrough {
         Arc::clone(&self.requests).try_acquire_owned().ok()
     }
 
-    /// A place for a watch or the like, if one is free.
+    /// A place for a watch or a followed log, if one is free.
     pub(crate) fn long_place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.long_requests).try_acquire_owned().ok()
     }
@@ -130,26 +130,34 @@ impl PassThrough {
         method: Method,
         target: &str,
         headers: HeaderMap,
-    ) -> Result<Passed, Unpassed> {
+    ) -> Result<Passed, PassError> {
         let base = self.server.path().trim_end_matches('/');
         let uri = Uri::builder()
             .scheme("https")
             .authority(self.server.authority().map_or("", |it| it.as_str()))
             .path_and_query(format!("{base}{target}"))
             .build()
-            .map_err(|_| Unpassed::Address)?;
+            .map_err(|_| PassError::Address)?;
         let mut request = Request::new(Body::empty());
         *request.method_mut() = method;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
-        self.client.request(request).await.map_err(|error| {
+        let answer = self.client.request(request).await.map_err(|error| {
             let why = chain(&error);
             if error.is_connect() {
-                Unpassed::Unreachable(why)
+                PassError::Unreachable(why)
             } else {
-                Unpassed::Broken(why)
+                PassError::Broken(why)
             }
-        })
+        })?;
+        // Nobody asked for another protocol, and none is passed on.
+        if answer.status().is_informational() {
+            return Err(PassError::Broken(format!(
+                "its code is {}",
+                answer.status()
+            )));
+        }
+        Ok(answer)
     }
 }
 
@@ -160,14 +168,14 @@ fn places(count: usize) -> Arc<Semaphore> {
 /// A cluster's answer.
 pub(crate) type Passed = Response<Incoming>;
 
-/// Why there is none.
+/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unpassed {
+pub(crate) enum PassError {
     #[error("the path cannot be below that of the cluster")]
     Address,
     #[error("the cluster cannot be reached: {0}")]
     Unreachable(String),
-    #[error("the cluster's answer is none: {0}")]
+    #[error("the cluster's answer is not valid: {0}")]
     Broken(String),
 }
 

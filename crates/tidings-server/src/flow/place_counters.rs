@@ -49,14 +49,24 @@ pub(crate) struct FlowMetrics {
 impl Default for FlowMetrics {
     fn default() -> Self {
         Self {
-            dispatched: Counters::default(),
-            rejected: Counters::default(),
-            waits: Histograms::of_durations(WAITS),
+            dispatched: Counters::new(
+                "apiserver_flowcontrol_dispatched_requests_total",
+                "Requests that got a place.",
+            ),
+            rejected: Counters::new(
+                "apiserver_flowcontrol_rejected_requests_total",
+                "Requests that got no place, by reason.",
+            ),
+            waits: Histograms::of_durations(
+                "apiserver_flowcontrol_request_wait_duration_seconds",
+                "Time that requests waited for a place.",
+                WAITS,
+            ),
         }
     }
 }
 
-/// How full a level is at the moment of asking.
+/// The current state of a level.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LevelNow {
     pub(crate) name: &'static str,
@@ -89,8 +99,8 @@ impl FlowMetrics {
 
     pub(crate) fn write(&self, levels: &[LevelNow], text: &mut Text) {
         const TAKEN: &str =
-            "Requests being served, watches aside once they have told what there is.";
-        const WAITING: &str = "Requests that wait for others to be served.";
+            "Requests being served, except watches that have sent the existing events.";
+        const WAITING: &str = "Requests that wait for a place.";
         type Gauge = fn(&LevelNow) -> usize;
         type Labels = fn(&LevelNow) -> Vec<(&'static str, &'static str)>;
         let taken: Gauge = |level| level.taken;
@@ -114,27 +124,15 @@ impl FlowMetrics {
         text.metric(
             name,
             "gauge",
-            "So many requests are served at once; missing without a limit.",
+            "Maximum concurrent requests; missing without a limit.",
         );
         for level in levels {
             if let Some(limit) = level.limit {
                 text.sample(name, &[priority(level.name)], limit);
             }
         }
-        text.family(
-            "apiserver_flowcontrol_dispatched_requests_total",
-            "Requests that got their place among those being served.",
-            &self.dispatched,
-        );
-        text.family(
-            "apiserver_flowcontrol_rejected_requests_total",
-            "Requests that got none, by reason.",
-            &self.rejected,
-        );
-        text.family(
-            "apiserver_flowcontrol_request_wait_duration_seconds",
-            "Time requests waited that found no place at once.",
-            &self.waits,
-        );
+        text.family(&self.dispatched);
+        text.family(&self.rejected);
+        text.family(&self.waits);
     }
 }

@@ -1,9 +1,9 @@
-//! Places for requests in flight, and the queue of those that wait for one.
+//! Places for requests in flight, and the queue of requests that wait for one.
 //!
-//! Reading requests, writing ones and reviews of oneself have places of their own, so that no kind
-//! takes the places of another. A request that finds all places taken waits, first come, first
-//! served: in a queue of bounded length, for a bounded time, and only while its client is
-//! connected. What waits is a request's head; its body is not read before.
+//! Reads, writes and reviews of oneself have separate places; those with a long body take a second
+//! one while they are answered. If all are taken, a request waits, first come, first served: in a
+//! queue of bounded length, for a bounded time, and only while its client is connected. While it
+//! waits, its body is not read.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,15 +16,17 @@ use tokio::time::Instant;
 use super::place_counters::{FlowMetrics, LevelNow, Rejection};
 use crate::clock;
 
-/// The level of whose places a request takes one, by kube-apiserver's `request_kind` where there is
-/// such a kind.
+/// The kinds of requests with separate places, named as kube-apiserver's `request_kind`, except for
+/// reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     ReadOnly,
     Mutating,
-    /// Reviews of oneself: a cluster may have to be asked, which may take long and must not delay
-    /// other requests.
+    /// Reviews of oneself: they may ask a cluster, which may take long and must not delay other
+    /// requests.
     Reviews,
+    /// Requests with a long body, in addition to their place among the above.
+    LongBodies,
 }
 
 impl Level {
@@ -33,6 +35,7 @@ impl Level {
             Self::ReadOnly => "readOnly",
             Self::Mutating => "mutating",
             Self::Reviews => "reviews",
+            Self::LongBodies => "longBodies",
         }
     }
 }
@@ -48,7 +51,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// `count` places, 0 for no limit, and at most `waiting_max` requests waiting for one.
+    /// `count` places, 0 for no limit, and a queue of at most `waiting_max` requests.
     pub(crate) fn new(level: Level, count: usize, waiting_max: usize) -> Self {
         let most = Semaphore::MAX_PERMITS;
         let count = if count == 0 { most } else { most.min(count) };
@@ -61,7 +64,7 @@ impl Places {
         }
     }
 
-    /// How full they are.
+    /// The current numbers.
     pub(crate) fn now(&self) -> LevelNow {
         LevelNow {
             name: self.level.name(),
@@ -71,20 +74,18 @@ impl Places {
         }
     }
 
-    /// Waits for a place until it is this request's turn. Dropping the future removes the request
-    /// from the queue.
+    /// Waits for a place in the queue. Dropping the future removes the request from the queue.
     ///
     /// # Errors
-    /// No place was free within this time, the queue is full, or `gone` resolved: the client is no
-    /// longer connected.
+    /// The wait was too long, the queue is full, or `gone` resolved: the client has disconnected.
     pub(crate) async fn take(
         &self,
         metrics: &FlowMetrics,
         within: Duration,
         gone: impl Future<Output = ()>,
     ) -> Result<OwnedSemaphorePermit, Rejection> {
-        // While requests wait, no place is free: one that is given back goes to the first of them
-        // at once.
+        // While requests wait, this cannot succeed: a released place goes to the first of them at
+        // once.
         if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
             metrics.dispatched(self.level.name());
             return Ok(place);
@@ -95,7 +96,7 @@ impl Places {
         let end = tokio::time::sleep(within);
         let place = tokio::select! {
             biased;
-            // It is never closed.
+            // The semaphore is never closed.
             place = Arc::clone(&self.free).acquire_owned() => place.map_err(|_| Rejection::TimeOut),
             () = end => Err(Rejection::TimeOut),
             () = gone => Err(Rejection::Cancelled),
@@ -110,7 +111,7 @@ struct Waiting<'a> {
     places: &'a Places,
     metrics: &'a FlowMetrics,
     since: Instant,
-    /// What is to be counted when it is over; what is dropped on the way was given up by its
+    /// The result to count at the end; a request that is dropped before was cancelled by its
     /// client.
     rejection: Option<Rejection>,
 }

@@ -1,4 +1,4 @@
-//! Bodies of requests, up to a bounded length.
+//! Reading of request bodies, up to a maximum length.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -11,11 +11,11 @@ pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Reads a body of at most `bytes_max` bytes.
 ///
-/// What came in one piece is not copied. Of several none is kept: a client chooses their number,
-/// and each would take far more memory than a byte.
+/// A body in one piece is not copied. Several pieces are copied together at once, because a client
+/// chooses their number, and each piece takes far more memory than a byte.
 ///
 /// # Errors
-/// 413 for a longer one, 400 if the client went away in the middle.
+/// 413 for a longer body, 400 if the client disconnects before its end.
 pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Status> {
     let mut body = Limited::new(body, bytes_max);
     let mut first = Bytes::new();
@@ -28,7 +28,7 @@ pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Sta
                 Status::bad_request(format!("the body could not be read: {error}"))
             }
         })?;
-        // Trailers say nothing here.
+        // Trailers are ignored.
         let Ok(piece) = frame.into_data() else {
             continue;
         };

@@ -14,12 +14,12 @@ use http::{HeaderMap, HeaderValue, header};
 
 use crate::http::status::Status;
 
-/// Answers up to this length go as they are.
+/// Answers up to this length are not compressed.
 const THRESHOLD: usize = 128 * 1024;
 
-/// Compresses what is worth it, for a client that `accepts_gzip`.
+/// Compresses a long answer, for a client that `accepts_gzip`.
 pub(crate) async fn compress(accepts_gzip: bool, response: Response) -> Response {
-    // A status gets its body on its way out.
+    // The body of a Status is made later.
     if response.extensions().get::<Status>().is_some() {
         return response;
     }
@@ -37,7 +37,7 @@ pub(crate) async fn compress(accepts_gzip: bool, response: Response) -> Response
                 len += chunk.len();
                 head.push(Ok(chunk));
             }
-            // Cut off, or short after all.
+            // The body failed, or is short after all.
             Some(Err(error)) => {
                 head.push(Err(error));
                 return Response::from_parts(parts, Body::from_stream(stream::iter(head)));
@@ -55,7 +55,7 @@ pub(crate) async fn compress(accepts_gzip: bool, response: Response) -> Response
     Response::from_parts(parts, gzip(head, chunks))
 }
 
-/// Whether an answer may be compressed.
+/// Whether the client accepts gzip.
 pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::ACCEPT_ENCODING)

@@ -17,10 +17,10 @@ pub(crate) struct Continuation {
     /// The revision of the whole list; `None` is the latest, for a list whose revision is
     /// compacted.
     pub(crate) revision: Option<Revision>,
-    /// The last key of the page before, without the namespace and the slash in a list of one
-    /// namespace.
+    /// The last key of the previous page; in a list of one namespace, without namespace and slash.
     pub(crate) after: String,
-    /// The store it is of, where there may be several; else empty, as in kube-apiserver's tokens.
+    /// The identity of the store, if there may be several; otherwise empty, as in kube-apiserver's
+    /// tokens.
     pub(crate) store: String,
 }
 
@@ -34,7 +34,7 @@ struct Token {
     store: String,
 }
 
-/// Unused bits of the last letter are ignored, as in Go.
+/// Unused bits of the last character are ignored, as in Go.
 const TOKEN: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
@@ -59,7 +59,7 @@ impl Continuation {
         TOKEN.encode(serde_json::to_vec(&token).unwrap_or_default())
     }
 
-    /// Reads a token of a store.
+    /// Reads a token that has to be of this store.
     ///
     /// # Errors
     /// 400 for a token that is not valid, 410 for one of another store.
@@ -88,7 +88,7 @@ impl Continuation {
                 DecodeError::InvalidByte(place, _) | DecodeError::InvalidLastSymbol(place, _) => {
                     place
                 }
-                // An invalid letter is reported before a superfluous one.
+                // An invalid character is reported before a wrong length, as in Go.
                 DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text
                     .bytes()
                     .position(|byte| !alphabet::URL_SAFE.as_str().as_bytes().contains(&byte))

@@ -1,10 +1,11 @@
-//! What every request and answer has: what is asked for, options of the query, negotiation of
-//! forms, bodies, gzip, continue tokens, and `Status`, the form of every error. No handler, no
-//! user.
+//! The HTTP side of requests and answers: RequestInfo, query, negotiation, bodies, gzip, continue
+//! tokens, and `Status`, the form of every error. Nothing here knows handlers or users.
 
 pub(crate) mod body;
 pub(crate) mod compress;
 pub(crate) mod continuation;
+pub(crate) mod duration;
+pub(crate) mod list_options;
 pub(crate) mod negotiate;
 pub(crate) mod params;
 pub(crate) mod present;

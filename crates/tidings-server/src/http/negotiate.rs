@@ -1,4 +1,4 @@
-//! What form a client wants an answer in, and what form it sent a body in
+//! The form in which a client wants an answer, and the form of a body that it sent
 //! (`k8s.io/apiserver/pkg/endpoints/handlers/negotiation`).
 
 use std::collections::BTreeSet;
@@ -35,18 +35,18 @@ impl Media {
     }
 }
 
-/// What an answer's objects are turned into.
+/// The kind of object that an answer is converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Shape {
     /// The event or list itself.
     Whole,
-    /// `Table`, in this version of meta.k8s.io.
+    /// `Table`, of this apiVersion.
     Table(&'static str),
-    /// `PartialObjectMetadata` or its list, in this version of meta.k8s.io.
+    /// `PartialObjectMetadata` or its list, of this apiVersion.
     Partial(&'static str),
-    /// The one of these two that does not fit what is answered, which is said once everything else
-    /// is done.
-    Misfit(&'static str),
+    /// A `PartialObjectMetadata` of a list, or a list of one object: refused with this message once
+    /// the answer is ready.
+    Mismatch(&'static str),
 }
 
 /// The form of an answer.
@@ -57,34 +57,50 @@ pub(crate) struct Form {
     pub(crate) pretty: bool,
 }
 
-/// What kind of answer is being negotiated: it decides which `as` makes sense.
+impl Form {
+    /// Only JSON is indented.
+    fn new(media: Media, shape: Shape, pretty: bool) -> Self {
+        Self {
+            media,
+            shape,
+            pretty: pretty && media == Media::Json,
+        }
+    }
+
+    /// The object itself as JSON.
+    fn json(pretty: bool) -> Self {
+        Self::new(Media::Json, Shape::Whole, pretty)
+    }
+}
+
+/// The kind of answer, which determines the valid values of `as`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Object,
     List,
-    /// A list of what was deleted: it never turns into a watch.
+    /// The list of deleted events: never a watch.
     Deleted,
     Watch,
-    /// An error, which has no other shapes.
+    /// An error, which is never converted.
     Status,
 }
 
 /// Maximum clauses of Accept that are read; further ones are ignored. Clients send a handful.
 const CLAUSES_MAX: usize = 64;
 
-/// What every document comes in.
+/// The encodings of documents.
 pub(crate) const ACCEPTED: &str =
     "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-/// What every watch comes in.
+/// The encodings of watches.
 pub(crate) const STREAMED: &str =
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// Chooses the form of an answer as kube-apiserver does, in two steps: its router wants one of the
-/// media types named, whatever else is said of it; then the first clause that can be served counts,
-/// by quality.
+/// Chooses the form of an answer as kube-apiserver does, in two steps: its router needs one of the
+/// media types, whatever their parameters; then the first clause that can be served is used, in the
+/// order of quality.
 ///
 /// # Errors
-/// 406 if there is none.
+/// 406 if no form is accepted.
 pub(crate) fn negotiate(
     headers: &HeaderMap,
     query: &Query,
@@ -101,18 +117,25 @@ pub(crate) fn negotiate(
     choose(accept, headers, query, answer).ok_or_else(|| Status::not_acceptable(ACCEPTED))
 }
 
-/// What a request for discovery is answered with.
+/// The `as`, `g` and `v` of aggregated discovery.
+const AGGREGATED_DISCOVERY: [Option<&str>; 3] = [
+    Some("APIGroupDiscoveryList"),
+    Some("apidiscovery.k8s.io"),
+    Some("v2"),
+];
+
+/// The form of an answer to a discovery request.
 pub(crate) enum Discovery {
-    /// The document of this path alone.
+    /// The document of the path.
     Plain(Form),
     /// Everything below the path at once.
     Aggregated(Media),
 }
 
-/// Chooses between the two; `routed` paths are refused by the router if they can be.
+/// Chooses between the two. For `routed` paths, the router checks the media types first.
 ///
 /// # Errors
-/// 406 if none is accepted.
+/// 406 if neither is accepted.
 pub(crate) fn negotiate_discovery(
     headers: &HeaderMap,
     query: &Query,
@@ -123,47 +146,27 @@ pub(crate) fn negotiate_discovery(
     if routed && !is_routed(accept) {
         return Err(Status::not_representable(ACCEPTED));
     }
-    let clauses = sorted(accept);
-    let aggregated = |clause: &Clause<'_>| {
-        let target = ["as", "g", "v"].map(|name| clause.parameter(name));
-        let wanted = [
-            Some("APIGroupDiscoveryList"),
-            Some("apidiscovery.k8s.io"),
-            Some("v2"),
-        ];
-        (aggregates && target == wanted)
-            .then(|| clause.fitting().next())
-            .flatten()
-    };
     let pretty = pretty(headers, query);
-    let plain = |clause: &Clause<'_>| {
-        let (media, shape) = clause.serve(Answer::Status)?;
-        Some(Discovery::Plain(Form {
-            media,
-            shape,
-            pretty: pretty && media == Media::Json,
-        }))
-    };
     if accept.is_empty() {
-        return Ok(Discovery::Plain(Form {
-            media: Media::Json,
-            shape: Shape::Whole,
-            pretty,
-        }));
+        return Ok(Discovery::Plain(Form::json(pretty)));
     }
-    clauses
+    let choose = |clause: &Clause<'_>| {
+        if aggregates && clause.target() == AGGREGATED_DISCOVERY {
+            return clause.fitting().next().map(Discovery::Aggregated);
+        }
+        let (media, shape) = clause.serve(Answer::Status)?;
+        Some(Discovery::Plain(Form::new(media, shape, pretty)))
+    };
+    sorted(accept)
         .iter()
-        .find_map(|clause| match aggregated(clause) {
-            Some(media) => Some(Discovery::Aggregated(media)),
-            None => plain(clause),
-        })
+        .find_map(choose)
         .ok_or_else(|| Status::not_acceptable(ACCEPTED))
 }
 
-/// For what comes in JSON alone, as the router sees it.
+/// The router's check for paths that are served as JSON only.
 ///
 /// # Errors
-/// 406 if that is not accepted.
+/// 406 if JSON is not accepted.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Status> {
     let json = clauses(accepted(headers)).any(|clause| {
         let media = clause
@@ -180,14 +183,10 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Status> {
     }
 }
 
-/// The form of an error: JSON where nothing else is understood.
+/// The form of an error: JSON if no form is accepted.
 pub(crate) fn negotiate_status(headers: &HeaderMap, query: &Query) -> Form {
     let accept = accepted(headers);
-    choose(accept, headers, query, Answer::Status).unwrap_or(Form {
-        media: Media::Json,
-        shape: Shape::Whole,
-        pretty: true,
-    })
+    choose(accept, headers, query, Answer::Status).unwrap_or(Form::json(true))
 }
 
 fn accepted(headers: &HeaderMap) -> &str {
@@ -197,12 +196,12 @@ fn accepted(headers: &HeaderMap) -> &str {
         .unwrap_or_default()
 }
 
-/// The clauses that are read.
+/// The clauses, up to the maximum.
 fn clauses(accept: &str) -> impl Iterator<Item = &str> {
     accept.split(',').take(CLAUSES_MAX)
 }
 
-/// Whether the router finds one of the types it can answer with (`matchesAccept` of go-restful).
+/// Whether a clause has one of the server's media types (`matchesAccept` of go-restful).
 fn is_routed(accept: &str) -> bool {
     accept.is_empty()
         || clauses(accept).any(|clause| {
@@ -215,24 +214,16 @@ fn is_routed(accept: &str) -> bool {
 fn choose(accept: &str, headers: &HeaderMap, query: &Query, answer: Answer) -> Option<Form> {
     let human = pretty(headers, query);
     if accept.is_empty() {
-        return Some(Form {
-            media: Media::Json,
-            shape: Shape::Whole,
-            pretty: human,
-        });
+        return Some(Form::json(human));
     }
     sorted(accept).iter().find_map(|clause| {
         let (media, shape) = clause.serve(answer)?;
         let pretty = human || clause.parameter("pretty") == Some("1");
-        Some(Form {
-            media,
-            shape,
-            pretty: pretty && media == Media::Json,
-        })
+        Some(Form::new(media, shape, pretty))
     })
 }
 
-/// Whether the client is a human, or asks as one (`isPrettyPrint`).
+/// Whether the answer is for a human reader (`isPrettyPrint`).
 fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     match query.get(params::PRETTY) {
         Some(value) => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
@@ -240,10 +231,10 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     }
 }
 
-/// The encoding of a request's body; without a Content-Type it is JSON.
+/// The encoding of a request's body; JSON without a Content-Type.
 ///
 /// # Errors
-/// 415 if it is not one of the encodings that the server reads.
+/// 415 for an encoding that the server does not read.
 pub(crate) fn body_media(headers: &HeaderMap) -> Result<Media, Status> {
     let content_type = headers.get(header::CONTENT_TYPE);
     let content_type = content_type
@@ -289,7 +280,7 @@ fn read_by_a_human(headers: &HeaderMap) -> bool {
         .any(|prefix| agent.starts_with(prefix))
 }
 
-/// One of the forms a client accepts.
+/// A clause of `Accept`.
 struct Clause<'a> {
     kind: &'a str,
     subtype: &'a str,
@@ -297,11 +288,11 @@ struct Clause<'a> {
     parameters: Vec<(&'a str, &'a str)>,
 }
 
-/// The clauses of `Accept` in the order they are tried, which is that of `munnerz/goautoneg`:
-/// anything that is not a clause is ignored. The order is not total (a wildcard of higher quality
-/// and a type of lower quality each come before the other), so the result depends on the sorting
-/// algorithm: insertion sort, as Go sorts lists of up to twelve. As no more than [`CLAUSES_MAX`]
-/// are read, this takes two thousand comparisons at most.
+/// The clauses of `Accept` in the order in which they are tried, that of `munnerz/goautoneg`;
+/// invalid clauses are ignored. The order is not total (a wildcard of higher quality and a type of
+/// lower quality each come before the other), so the result depends on the sorting algorithm:
+/// insertion sort, as Go sorts lists of up to twelve. As no more than [`CLAUSES_MAX`] are read,
+/// this takes two thousand comparisons at most.
 fn sorted(accept: &str) -> Vec<Clause<'_>> {
     let mut sorted: Vec<Clause<'_>> = Vec::new();
     for clause in clauses(accept).filter_map(Clause::parse) {
@@ -358,12 +349,17 @@ impl<'a> Clause<'a> {
         given.find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
+    /// The kind, group and version to which the answer is to be converted.
+    fn target(&self) -> [Option<&'a str>; 3] {
+        ["as", "g", "v"].map(|name| self.parameter(name))
+    }
+
     fn serve(&self, answer: Answer) -> Option<(Media, Shape)> {
         let mut fitting = self.fitting();
         fitting.find_map(|media| Some((media, self.shape(media, answer)?)))
     }
 
-    /// The encodings it stands for.
+    /// The encodings that match it.
     fn fitting(&self) -> impl Iterator<Item = Media> {
         Media::ALL.into_iter().filter(|media| {
             let (kind, subtype) = media.content_type().split_once('/').unwrap_or_default();
@@ -372,7 +368,7 @@ impl<'a> Clause<'a> {
         })
     }
 
-    /// What a type's parameters ask for, if that can be had of it.
+    /// The shape that the parameters ask for; `None` if it is not available.
     fn shape(&self, media: Media, answer: Answer) -> Option<Shape> {
         if let Some(stream) = self.parameter("stream")
             && (stream != "watch" || media == Media::Yaml)
@@ -384,26 +380,25 @@ impl<'a> Clause<'a> {
         {
             return None;
         }
-        let target = ["as", "g", "v"].map(|name| self.parameter(name));
-        if target == [None; 3] {
-            return Some(Shape::Whole);
-        }
-        let (kind, version) = match (answer, target) {
+        let (kind, api_version) = match (answer, self.target()) {
+            (_, [None, None, None]) => return Some(Shape::Whole),
             (Answer::Status, _) => return None,
-            (_, [Some(kind), Some("meta.k8s.io"), Some("v1")]) => (kind, "v1"),
-            (_, [Some(kind), Some("meta.k8s.io"), Some("v1beta1")]) => (kind, "v1beta1"),
+            (_, [Some(kind), Some("meta.k8s.io"), Some("v1")]) => (kind, "meta.k8s.io/v1"),
+            (_, [Some(kind), Some("meta.k8s.io"), Some("v1beta1")]) => {
+                (kind, "meta.k8s.io/v1beta1")
+            }
             _ => return None,
         };
         match (kind, answer) {
-            ("Table", _) if media != Media::Protobuf => Some(Shape::Table(version)),
+            ("Table", _) if media != Media::Protobuf => Some(Shape::Table(api_version)),
             ("PartialObjectMetadata", Answer::Object | Answer::Watch)
             | ("PartialObjectMetadataList", Answer::List | Answer::Deleted) => {
-                Some(Shape::Partial(version))
+                Some(Shape::Partial(api_version))
             }
-            ("PartialObjectMetadata", _) => Some(Shape::Misfit(
+            ("PartialObjectMetadata", _) => Some(Shape::Mismatch(
                 "you requested PartialObjectMetadata, but the requested object is a list (*core.EventList)",
             )),
-            ("PartialObjectMetadataList", _) => Some(Shape::Misfit(
+            ("PartialObjectMetadataList", _) => Some(Shape::Mismatch(
                 "you requested PartialObjectMetadataList, but the requested object is not a list (*core.Event)",
             )),
             _ => None,
@@ -434,7 +429,7 @@ mod tests {
             (
                 KUBECTL,
                 Answer::List,
-                Some((Media::Json, Shape::Table("v1"))),
+                Some((Media::Json, Shape::Table("meta.k8s.io/v1"))),
             ),
             (
                 "application/vnd.kubernetes.protobuf,application/json",
@@ -473,14 +468,14 @@ mod tests {
             (
                 "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
                 Answer::Object,
-                Some((Media::Json, Shape::Partial("v1"))),
+                Some((Media::Json, Shape::Partial("meta.k8s.io/v1"))),
             ),
             (
                 "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
                 Answer::List,
                 Some((
                     Media::Json,
-                    Shape::Misfit(
+                    Shape::Mismatch(
                         "you requested PartialObjectMetadata, but the requested object is a list (*core.EventList)",
                     ),
                 )),
@@ -488,7 +483,7 @@ mod tests {
             (
                 "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
                 Answer::List,
-                Some((Media::Json, Shape::Partial("v1"))),
+                Some((Media::Json, Shape::Partial("meta.k8s.io/v1"))),
             ),
         ] {
             assert_eq!(form(accept, answer), expected, "{accept}");

@@ -1,5 +1,5 @@
-//! The parameters of queries: each is named here, once. [`Query`](super::query::Query) reads them
-//! by these constants, and OpenAPI declares those that a verb takes.
+//! The query parameters: each is named here, once. [`Query`](super::query::Query) reads them by
+//! these constants, and OpenAPI declares those that a verb takes.
 
 /// A parameter of the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     String,
 }
 
-/// What is done to events. A list may be a watch.
+/// The verbs on events. A list may be a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -46,7 +46,8 @@ macro_rules! parameters {
     ($($constant:ident = $name:literal, $kind:ident, [$($verb:ident)*], $about:literal;)*) => {
         $(pub(crate) const $constant: Parameter = parameter!($name, $kind, [$($verb)*], $about);)*
 
-        /// All of them. The constants are not named here: one that is never read is unused.
+        /// All parameters. The constants are not used here, so that the compiler warns of one that
+        /// is never read.
         pub(crate) const PARAMETERS: &[Parameter] =
             &[$(parameter!($name, $kind, [$($verb)*], $about)),*];
     };
@@ -54,59 +55,87 @@ macro_rules! parameters {
 
 parameters! {
     ALLOW_WATCH_BOOKMARKS = "allowWatchBookmarks", Boolean, [List],
-        "Whether a watch is told from time to time how far it is.";
+        "Whether a watch gets bookmarks.";
+    BY = "by", String, [],
+        "How the rates of the timeline are split: type or reason.";
+    CLUSTER = "cluster", String, [],
+        "A cluster of the timeline; may be repeated.";
+    CODE = "code", String, [],
+        "The one-time code of a link to the timeline.";
     CONTINUE = "continue", String, [List DeleteCollection],
-        "The token of the page before.";
+        "The continue token of the previous page.";
     DRY_RUN = "dryRun", String, [Create Update Patch Delete DeleteCollection],
-        "When it is All, nothing is stored.";
+        "With All, nothing is stored.";
     EXCLUDE = "exclude", String, [],
-        "A check of health that is left out.";
+        "A health check to leave out.";
     FIELD_MANAGER = "fieldManager", String, [Create Update Patch],
-        "Who makes this change.";
+        "The name of the client that makes this change.";
     FIELD_SELECTOR = "fieldSelector", String, [List DeleteCollection],
-        "Which events, by their fields.";
+        "Selects events by their fields.";
     FIELD_VALIDATION = "fieldValidation", String, [Create Update Patch],
-        "What becomes of unknown fields: Ignore, Warn or Strict.";
+        "How unknown and duplicate fields are treated: Ignore, Warn or Strict.";
     FOLLOW = "follow", Boolean, [],
-        "Whether a log goes on, of a pod that a followed cluster has.";
+        "Whether to follow the log of a pod of a followed cluster.";
     FORCE = "force", Boolean, [Patch],
-        "An apply takes the fields that others manage.";
+        "Whether an apply takes over fields that other managers own.";
+    FORMAT = "format", String, [],
+        "The format of an export of the timeline: jsonl or perfetto.";
     FROM = "from", String, [],
-        "The event, as namespace/name, that an export begins with.";
+        "Of the timeline: its beginning, in milliseconds since 1970. Of an export: the first event, as namespace/name.";
     GRACE_PERIOD_SECONDS = "gracePeriodSeconds", Integer, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
     INCLUDE_OBJECT = "includeObject", String, [Get List],
-        "What the rows of a Table hold of their objects: None, Metadata or Object.";
+        "What the rows of a Table contain of their events: None, Metadata or Object.";
+    KIND = "kind", String, [],
+        "The kind of the timeline's objects; may be repeated.";
     LABEL_SELECTOR = "labelSelector", String, [List DeleteCollection],
-        "Which events, by their labels.";
+        "Selects events by their labels.";
     LIMIT = "limit", Integer, [List DeleteCollection],
-        "Maximum of events in a page.";
+        "Maximum number of events in a page.";
+    NAME = "name", String, [],
+        "The name of an object or event of the timeline.";
+    NAMESPACE = "namespace", String, [],
+        "A namespace of the timeline; may be repeated.";
+    OBJECT = "object", String, [],
+        "The name of an object of the timeline; may be repeated.";
     ORDER = "order", String, [List],
-        "When it is newest, the events last seen come first, in pages of up to 500.";
+        "With newest, the events last seen come first, in pages of up to 500.";
     ORPHAN_DEPENDENTS = "orphanDependents", Boolean, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
+    POSITION = "position", String, [],
+        "From where on the changes of the timeline are sent.";
     PRETTY = "pretty", String, [Get List Create Update Patch Delete DeleteCollection],
         "Whether JSON is indented.";
     PROPAGATION_POLICY = "propagationPolicy", String, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
+    REASON = "reason", String, [],
+        "A reason of the timeline's events; may be repeated.";
     RESOURCE_VERSION = "resourceVersion", String, [Get List DeleteCollection],
-        "The version that is read, or from which on changes are watched.";
+        "The version to read, or after which to watch.";
     RESOURCE_VERSION_MATCH = "resourceVersionMatch", String, [List DeleteCollection],
-        "What resourceVersion means: Exact or NotOlderThan.";
+        "How resourceVersion is applied: Exact or NotOlderThan.";
     SEND_INITIAL_EVENTS = "sendInitialEvents", Boolean, [List],
-        "Whether a watch begins with the events that exist.";
+        "Whether a watch begins with the existing events.";
     SINCE = "since", String, [List],
-        "With order=newest: only events last seen at this time or later, as 2026-03-04T05:06:07Z.";
+        "With order=newest: only events last seen at or after this time, such as 2026-03-04T05:06:07Z.";
+    SOURCE = "source", String, [],
+        "A source of the timeline's events, component or controller; may be repeated.";
+    TEXT = "text", String, [],
+        "A text in the messages of the timeline's events; if repeated, all of them.";
     TIMEOUT = "timeout", String, [Get List Create Update Patch Delete DeleteCollection],
-        "How long the client waits for the answer, as 8s.";
+        "How long the client waits for the answer, such as 8s.";
     TIMEOUT_SECONDS = "timeoutSeconds", Integer, [List DeleteCollection],
-        "How long a watch lasts.";
+        "Duration of a watch.";
+    TO = "to", Integer, [],
+        "The end of the timeline, in milliseconds since 1970.";
+    TYPE = "type", String, [],
+        "A type of the timeline's events; may be repeated.";
     UNTIL = "until", String, [List],
         "With order=newest: only events last seen before this time.";
     VERBOSE = "verbose", Boolean, [],
-        "Whether each check of health is told of.";
+        "Whether to list each health check.";
     WATCH = "watch", Boolean, [List],
-        "Whether changes are sent as they happen.";
+        "Whether to watch for changes.";
 }
 
 /// The parameters that a verb takes.

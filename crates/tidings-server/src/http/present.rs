@@ -1,4 +1,4 @@
-//! Answers of JSON in the form a client asked for.
+//! JSON answers in the requested form.
 
 use http::HeaderMap;
 use serde_json::Value;
@@ -8,15 +8,14 @@ use crate::http::query::Query;
 use crate::http::status::Status;
 use tidings_api::indent::Indenter;
 
-/// Brings JSON into the form asked for: indented, or as YAML. Protobuf never comes here.
+/// Converts JSON to the requested form: indented, or YAML. Never called for protobuf.
 pub(crate) fn present(form: Form, mut json: Vec<u8>) -> Result<(Media, Vec<u8>), Status> {
     let reparse = |json: &[u8]| -> Result<Value, Status> {
-        serde_json::from_slice(json).map_err(|error| Status::internal(error.to_string()))
+        serde_json::from_slice(json).map_err(Status::internal)
     };
     match (form.media, form.pretty) {
         (Media::Yaml, _) => {
-            let yaml = serde_saphyr::to_string(&reparse(&json)?)
-                .map_err(|error| Status::internal(error.to_string()))?;
+            let yaml = serde_saphyr::to_string(&reparse(&json)?).map_err(Status::internal)?;
             Ok((Media::Yaml, yaml.into_bytes()))
         }
         (_, true) => {
@@ -31,8 +30,8 @@ pub(crate) fn present(form: Form, mut json: Vec<u8>) -> Result<(Media, Vec<u8>),
     }
 }
 
-/// The answer in the form its client wants errors in (`ErrorNegotiated`); a success is an object as
-/// any other.
+/// A Status in the form in which its client accepts errors (`ErrorNegotiated`); a success is
+/// negotiated as any object.
 pub(crate) fn present_status(
     status: &Status,
     headers: &HeaderMap,

@@ -1,9 +1,9 @@
-//! What a request asks for, found out once from its method, path, query and Content-Type
-//! (`k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`). The authorizer, the limits, the audit
-//! log, the metrics and the handlers all go by it.
+//! RequestInfo: the classification of a request, made once from its method, path, query and
+//! Content-Type (`k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`). The authorizer, limits,
+//! audit log, metrics and handlers all use it.
 //!
-//! A path is split before it is decoded, as the router does: what is authorized is what is then
-//! served. Where the two could differ (`%2F` in a name) the path is ambiguous, and nothing is
+//! A path is split before it is decoded, as the router does, so that the served request is the
+//! authorized one. Where the two could differ (`%2F` in a name), the path is ambiguous and is not
 //! served.
 
 use std::borrow::Cow;
@@ -14,15 +14,16 @@ use percent_encoding::percent_decode_str;
 use crate::http::params;
 use crate::http::query::Query;
 
-/// See the module documentation. What a request does not name is empty.
+/// See the module documentation. Parts that a request does not have are empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestInfo {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) query: Query,
-    /// Whether it is about objects. If not, what follows is empty, but for the labels.
+    /// Whether it is about a resource. If not, the following fields are empty, except for the
+    /// labels.
     pub(crate) is_resource_request: bool,
-    /// As RBAC has it: `get`, `list`, `deletecollection` and so on.
+    /// The verb of RBAC: `get`, `list`, `deletecollection` and so on.
     pub(crate) verb: &'static str,
     pub(crate) group: String,
     pub(crate) version: String,
@@ -32,14 +33,14 @@ pub(crate) struct RequestInfo {
     pub(crate) subresource: String,
     /// Whether the path is one of the deprecated `/watch/` ones.
     pub(crate) is_watch_path: bool,
-    /// Whether a part of the path holds an escaped slash, or is no text: the router has another
-    /// path.
+    /// Whether a segment of the path has an escaped slash, or is not UTF-8: the router would read
+    /// another path.
     pub(crate) is_ambiguous: bool,
     pub(crate) labels: RequestLabels,
 }
 
 /// The labels that most of kube-apiserver's request metrics share, in its order, without
-/// `component`. All are words of the program's own, whatever a request says.
+/// `component`. All values are constants, whatever a request contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestLabels {
     pub(crate) verb: &'static str,
@@ -50,8 +51,8 @@ pub(crate) struct RequestLabels {
     pub(crate) scope: &'static str,
 }
 
-/// Paths that are not a resource's; the label is the path.
-const PATHS: [&str; 14] = [
+/// Paths that are not of a resource; the label is the path.
+const PATHS: [&str; 15] = [
     "/api",
     "/apis",
     "/clusters",
@@ -63,16 +64,19 @@ const PATHS: [&str; 14] = [
     "/metrics",
     "/openapi",
     "/readyz",
+    "/timeline",
     "/version",
     "/api/v1",
     "/apis/events.k8s.io/v1",
 ];
-/// Subresource of events: what an archive has seen of one.
+/// The subresource of events in an archive: all versions of an event.
 const VERSIONS: &str = "versions";
 /// Paths of an archive that are about all events of a cluster, of whatever namespace, or of all
 /// clusters.
 const ABOUT_ALL_EVENTS: [&str; 4] = ["/clusters", "/counts", "/coverage", "/export"];
-/// Resources beside events.
+/// The path of the timeline's changes as they happen.
+pub(crate) const TIMELINE_LIVE: &str = "/timeline/api/live";
+/// Resources other than events.
 const RESOURCES: [&str; 4] = [
     "namespaces",
     "selfsubjectaccessreviews",
@@ -105,7 +109,10 @@ impl RequestInfo {
         info.labels = match info.served().filter(|_| is_plain) {
             Some(served) => info.labels(served, headers),
             None => RequestLabels {
-                verb: plain_verb(method),
+                verb: match *method {
+                    Method::GET if uri.path() == TIMELINE_LIVE => "WATCH",
+                    _ => plain_verb(method),
+                },
                 subresource: path_label(uri.path()),
                 ..RequestLabels::default()
             },
@@ -113,8 +120,8 @@ impl RequestInfo {
         info
     }
 
-    /// Reads a path that is about objects, and leaves any other alone. Says whether its own words
-    /// are written as the router knows them; names may be escaped.
+    /// Reads the path of a resource; `None` for other paths. Returns whether its constant segments
+    /// are unescaped, as the router requires; names may be escaped.
     fn read_path(&mut self, path: &str) -> Option<bool> {
         let mut is_ambiguous = false;
         let parts = path.trim_matches('/').split('/').map(|part| {
@@ -196,13 +203,13 @@ impl RequestInfo {
         }
     }
 
-    /// Whether it is about events, of whatever version, and whatever of them.
+    /// Whether it is about events, of any version and subresource.
     pub(crate) fn is_about_events(&self) -> bool {
         let of_events = matches!(self.group.as_str(), "" | "events.k8s.io");
         self.is_resource_request && of_events && self.resource == "events"
     }
 
-    /// Whether the versions of an event are asked for, which an archive has.
+    /// Whether it is for the versions of an event in an archive.
     pub(crate) fn is_versions(&self) -> bool {
         let of_events = matches!(self.group.as_str(), "" | "events.k8s.io");
         let is_read = matches!(self.method, Method::GET | Method::HEAD) && self.verb == "get";
@@ -215,7 +222,7 @@ impl RequestInfo {
         ABOUT_ALL_EVENTS.contains(&path)
     }
 
-    /// What of this server the request is about, if it is.
+    /// The labels of the served resource that the request is about, if any.
     fn served(&self) -> Option<Served> {
         let group = one_of(GROUPS, &self.group).filter(|_| self.version == "v1")?;
         let of_events = matches!(group, "" | "events.k8s.io");
@@ -234,30 +241,32 @@ impl RequestInfo {
         }
     }
 
-    /// Whether events are watched, which lasts long.
+    /// Whether it is a watch of events, which is long-running.
     pub(crate) fn is_watch(&self) -> bool {
-        self.labels.verb == "WATCH" && self.labels.resource == "events"
+        let labels = &self.labels;
+        let of_events = labels.resource == "events" || labels.subresource == "/timeline";
+        labels.verb == "WATCH" && of_events
     }
 
-    /// Whether one event is written.
+    /// Whether it writes one event.
     pub(crate) fn writes_one(&self) -> bool {
         let verb = self.labels.verb;
         let verb = matches!(verb, "POST" | "PUT" | "PATCH" | "APPLY" | "DELETE");
         verb && self.labels.resource == "events"
     }
 
-    /// Whether events are created or changed, but for their deletion.
+    /// Whether it creates or changes events. Deletes are not included.
     pub(crate) fn changes_events(&self) -> bool {
         matches!(self.labels.verb, "POST" | "PUT" | "PATCH" | "APPLY")
             && self.labels.resource == "events"
     }
 
-    /// Whether it creates the event it names if there is none.
+    /// Whether it creates the event that it names, if that does not exist.
     pub(crate) fn may_create_by_name(&self) -> bool {
         matches!(self.labels.verb, "PUT" | "APPLY") && self.labels.resource == "events"
     }
 
-    /// Whether a user asks what it may do, or who it is.
+    /// Whether it is a review of oneself.
     pub(crate) fn is_review(&self) -> bool {
         matches!(
             self.labels.group,
@@ -265,12 +274,12 @@ impl RequestInfo {
         )
     }
 
-    /// Whether the page of metrics is asked for.
+    /// Whether it is for /metrics.
     pub(crate) fn is_metrics(&self) -> bool {
         self.labels.subresource == "/metrics"
     }
 
-    /// Whether health or version is asked for.
+    /// Whether it is for health or version.
     pub(crate) fn is_probe(&self) -> bool {
         matches!(
             self.labels.subresource,
@@ -345,6 +354,9 @@ mod tests {
             ),
             ("GET", "/readyz/ping", "GET    /readyz "),
             ("GET", "/coverage", "GET    /coverage "),
+            ("GET", "/timeline/api/view?from=1", "GET    /timeline "),
+            ("GET", "/timeline/api/live", "WATCH    /timeline "),
+            ("POST", "/timeline/login", "POST    /timeline "),
             ("GET", "/clusters/", "GET    /clusters "),
             (
                 "GET",
@@ -415,6 +427,8 @@ mod tests {
             ("/api/v1/namespaces?watch=1", false),
             ("/openapi/v3/api/v1?watch=1", false),
             ("/metrics?watch=1", false),
+            ("/timeline/api/view?watch=1", false),
+            ("/timeline/api/live", true),
         ] {
             assert_eq!(info("GET", path).is_watch(), expected, "{path}");
         }

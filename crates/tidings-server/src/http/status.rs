@@ -1,9 +1,9 @@
-//! `Status`, the one form of every error (and of a successful delete), and how the errors of what
-//! is below become one. It knows nothing of requests.
+//! `Status`, the form of every error and of a successful delete, and its making from the errors of
+//! the crates below. It knows nothing of requests.
 //!
-//! Reasons, codes and messages are those of `k8s.io/apimachinery/pkg/api/errors`. However long what
-//! is refused is, its Status is not: each of its parts has a bound, all together they take less
-//! than 64 KiB as indented JSON, and what is beyond is not made.
+//! Reasons, codes and messages are those of `k8s.io/apimachinery/pkg/api/errors`. A Status is
+//! bounded, however long the refused input is: each part has a maximum, and together they take less
+//! than 64 KiB as indented JSON.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
@@ -19,18 +19,43 @@ use tidings_api::bounded::{BoundedList, and_more, text_len};
 use tidings_api::codec::Api;
 use tidings_api::managed::Conflict;
 
-/// Longest message, in bytes of JSON as all these.
+/// Longest message. This and all other lengths here are in bytes of JSON.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 24 * 1024;
 /// Longest list of reasons within a message.
 const LIST_BYTES_MAX: usize = 20 * 1024;
 /// Longest list of causes, indented.
 const CAUSES_BYTES_MAX: usize = 24 * 1024;
-/// What a cause takes beside its texts.
+/// Bytes of a cause without its texts.
 const CAUSE_BYTES: usize = 160;
-/// Longest name, group, kind and uid of what a Status is about.
+/// Longest name, group, kind and uid in the details.
 const DETAIL_BYTES_MAX: usize = 2 * 1024;
-/// Longest continue token. Keys that are longer than this are no events'.
+/// Longest continue token. No key of an event is as long.
 const CONTINUE_BYTES_MAX: usize = 4 * 1024;
+
+/// An HTTP code and the reason that goes with it (`metav1.StatusReason`).
+pub(crate) type Reason = (StatusCode, &'static str);
+
+const BAD_REQUEST: Reason = (StatusCode::BAD_REQUEST, "BadRequest");
+pub(crate) const UNAUTHORIZED: Reason = (StatusCode::UNAUTHORIZED, "Unauthorized");
+pub(crate) const FORBIDDEN: Reason = (StatusCode::FORBIDDEN, "Forbidden");
+const NOT_FOUND: Reason = (StatusCode::NOT_FOUND, "NotFound");
+const MISDIRECTED: Reason = (StatusCode::MISDIRECTED_REQUEST, "BadRequest");
+const METHOD_NOT_ALLOWED: Reason = (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed");
+const NOT_ACCEPTABLE: Reason = (StatusCode::NOT_ACCEPTABLE, "NotAcceptable");
+const ALREADY_EXISTS: Reason = (StatusCode::CONFLICT, "AlreadyExists");
+const CONFLICT: Reason = (StatusCode::CONFLICT, "Conflict");
+const EXPIRED: Reason = (StatusCode::GONE, "Expired");
+const TOO_LARGE: Reason = (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge");
+const UNSUPPORTED_MEDIA_TYPE: Reason = (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType");
+const INVALID: Reason = (StatusCode::UNPROCESSABLE_ENTITY, "Invalid");
+const TOO_MANY_REQUESTS: Reason = (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests");
+const INTERNAL_ERROR: Reason = (StatusCode::INTERNAL_SERVER_ERROR, "InternalError");
+const UNAVAILABLE: Reason = (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable");
+const TIMEOUT: Reason = (StatusCode::GATEWAY_TIMEOUT, "Timeout");
+const NO_SPACE: Reason = (StatusCode::INSUFFICIENT_STORAGE, "InternalError");
+/// Unexpected errors of a real server have no reason.
+const UNEXPECTED: Reason = (StatusCode::INTERNAL_SERVER_ERROR, "");
+const BAD_GATEWAY: Reason = (StatusCode::BAD_GATEWAY, "");
 
 /// A Kubernetes `Status` on its way to a client.
 #[derive(Clone, Debug)]
@@ -62,7 +87,7 @@ struct Metadata {
     continue_token: String,
 }
 
-/// What a Status is about.
+/// The object that a Status is about, and more.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Details {
@@ -80,6 +105,17 @@ pub(crate) struct Details {
     pub(crate) retry_after_seconds: Option<u32>,
 }
 
+impl Details {
+    fn of_event(api: Api, name: &str) -> Self {
+        Self {
+            name: name.into(),
+            group: api.group().into(),
+            kind: "events".into(),
+            ..Self::default()
+        }
+    }
+}
+
 /// One of several reasons.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct StatusCause {
@@ -91,7 +127,7 @@ pub(crate) struct StatusCause {
 }
 
 impl Status {
-    pub(crate) fn of(code: StatusCode, reason: &'static str, message: impl Display) -> Self {
+    pub(crate) fn of((code, reason): Reason, message: impl Display) -> Self {
         Self(Box::new(Body {
             kind: "Status",
             api_version: "v1",
@@ -103,6 +139,25 @@ impl Status {
             code: Some(code.as_u16()),
             warnings: Vec::new(),
         }))
+    }
+
+    /// With details that are there and empty, as upstream's generic server responses have them.
+    fn generic(reason: Reason, message: impl Display) -> Self {
+        Self::of(reason, message).details(Details::default())
+    }
+
+    fn retry_after_seconds(mut self, seconds: u32) -> Self {
+        let details = self.0.details.get_or_insert_default();
+        details.retry_after_seconds = Some(seconds);
+        self
+    }
+
+    fn about_kind(self, kind: &str, name: &str) -> Self {
+        self.details(Details {
+            name: name.into(),
+            kind: kind.into(),
+            ..Details::default()
+        })
     }
 
     /// The same, with warnings about the request.
@@ -132,17 +187,12 @@ impl Status {
     }
 
     fn about(self, api: Api, name: &str) -> Self {
-        self.details(Details {
-            name: name.into(),
-            group: api.group().into(),
-            kind: "events".into(),
-            ..Details::default()
-        })
+        self.details(Details::of_event(api, name))
     }
 
-    /// The answer to a delete that was done.
+    /// The answer to a successful delete.
     pub(crate) fn deleted(api: Api, name: &str, uid: &str) -> Self {
-        let mut status = Self::of(StatusCode::OK, "", "").about(api, name);
+        let mut status = Self::of((StatusCode::OK, ""), "").about(api, name);
         status.0.status = "Success";
         status.0.code = None;
         if let Some(details) = &mut status.0.details {
@@ -152,164 +202,143 @@ impl Status {
     }
 
     pub(crate) fn bad_request(message: impl Display) -> Self {
-        Self::of(StatusCode::BAD_REQUEST, "BadRequest", message)
+        Self::of(BAD_REQUEST, message)
     }
 
     pub(crate) fn unauthorized() -> Self {
-        Self::of(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+        Self::of(UNAUTHORIZED, "Unauthorized")
     }
 
-    /// The cluster that has to be asked about a token or a permission does not answer. A retry may
-    /// succeed.
+    /// The cluster that has to check a token or a permission does not answer. A retry may succeed.
     pub(crate) fn cannot_check() -> Self {
-        let mut status = Self::unavailable(
-            "the credentials or permissions of this request could not be checked",
-        );
-        if let Some(details) = &mut status.0.details {
-            details.retry_after_seconds = Some(1);
-        }
-        status
+        Self::unavailable("the credentials or permissions of this request could not be checked")
     }
 
     pub(crate) fn not_found(api: Api, name: &str) -> Self {
         let message = format!("{} {} not found", api.resource(), Quoted(name));
-        Self::of(StatusCode::NOT_FOUND, "NotFound", message).about(api, name)
+        Self::of(NOT_FOUND, message).about(api, name)
     }
 
     /// The path is unknown.
     pub(crate) fn no_such_path() -> Self {
-        Self::of(
-            StatusCode::NOT_FOUND,
-            "NotFound",
+        Self::generic(
+            NOT_FOUND,
             "the server could not find the requested resource",
         )
-        .details(Details::default())
     }
 
     /// An archive follows no cluster of this name.
     pub(crate) fn no_such_cluster(name: &str) -> Self {
         let message = format!("clusters {} not found", Quoted(name));
-        Self::of(StatusCode::NOT_FOUND, "NotFound", message).details(Details {
-            name: name.into(),
-            kind: "clusters".into(),
-            ..Details::default()
-        })
+        Self::of(NOT_FOUND, message).about_kind("clusters", name)
     }
 
-    /// An archive of several clusters has no API of events but below their names.
+    /// 403: a page of another host made the request.
+    pub(crate) fn of_foreign_page() -> Self {
+        let message = "the request was not made by a page of this host: its Origin is another";
+        Self::of(FORBIDDEN, message)
+    }
+
+    /// 421: the request is for another host.
+    pub(crate) fn misdirected(message: &str) -> Self {
+        Self::of(MISDIRECTED, message)
+    }
+
+    /// 401: only the printed link gives access.
+    pub(crate) fn open_the_link() -> Self {
+        let message = "open the link that tidings printed; it is valid once";
+        Self::of(UNAUTHORIZED, message)
+    }
+
+    /// 403: the link is used or unknown.
+    pub(crate) fn link_is_used() -> Self {
+        let message =
+            "this link is no longer valid: each is valid once; start tidings again for another";
+        Self::of(FORBIDDEN, message)
+    }
+
+    /// An archive of several clusters serves events only below the clusters' names.
     pub(crate) fn name_a_cluster() -> Self {
-        Self::of(
-            StatusCode::NOT_FOUND,
-            "NotFound",
+        Self::generic(
+            NOT_FOUND,
             "the server could not find the requested resource: the API of each cluster of this archive is below \
              /clusters/NAME, and /clusters lists the names",
         )
-        .details(Details::default())
     }
 
-    /// Events of an archive are written by their cluster alone.
+    /// Only the followed cluster writes events of an archive.
     pub(crate) fn read_only(cluster: &str) -> Self {
-        Self::of(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "MethodNotAllowed",
-            format!(
+        Self::generic(
+            METHOD_NOT_ALLOWED,
+            format_args!(
                 "this is an archive of the events of cluster {}: they can be read and deleted, not written",
                 Quoted(cluster)
             ),
         )
-        .details(Details::default())
     }
 
     pub(crate) fn method_not_allowed() -> Self {
-        Self::of(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "MethodNotAllowed",
+        Self::generic(
+            METHOD_NOT_ALLOWED,
             "the server does not allow this method on the requested resource",
         )
-        .details(Details::default())
     }
 
     pub(crate) fn not_acceptable(accepted: &str) -> Self {
         let message = format!("only the following media types are accepted: {accepted}");
-        Self::of(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+        Self::of(NOT_ACCEPTABLE, message)
     }
 
-    /// No type that is accepted is one of these: said by the router below the API server, in words
-    /// of its own.
+    /// The client accepts none of these types: an answer of go-restful, the router of the API
+    /// server.
     pub(crate) fn not_representable(available: &str) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
-        Self::of(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).details(Details::default())
+        Self::generic(NOT_ACCEPTABLE, message)
     }
 
-    /// The shape asked for does not fit what is answered.
-    pub(crate) fn misfit(message: &str) -> Self {
-        Self::of(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    /// The requested `as` does not fit the kind of the answer.
+    pub(crate) fn shape_mismatch(message: &str) -> Self {
+        Self::of(NOT_ACCEPTABLE, message)
     }
 
     pub(crate) fn unsupported_media_type(accepted: &str) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {accepted}"
         );
-        Self::of(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "UnsupportedMediaType",
-            message,
-        )
+        Self::of(UNSUPPORTED_MEDIA_TYPE, message)
     }
 
-    /// A Content-Type that is no patch's: the router below the API server refuses it, in words of
-    /// its own.
+    /// The Content-Type is not a patch type: an answer of go-restful, the router of the API server.
     pub(crate) fn unsupported_patch() -> Self {
-        Self::of(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "UnsupportedMediaType",
-            "415: Unsupported Media Type",
-        )
-        .details(Details::default())
+        Self::generic(UNSUPPORTED_MEDIA_TYPE, "415: Unsupported Media Type")
     }
 
     pub(crate) fn too_large(why: impl Display) -> Self {
-        Self::of(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "RequestEntityTooLarge",
-            format_args!("Request entity too large: {why}"),
-        )
+        Self::of(TOO_LARGE, format_args!("Request entity too large: {why}"))
     }
 
     pub(crate) fn body_too_large(limit: usize) -> Self {
         Self::too_large(format_args!("limit is {limit}"))
     }
 
-    /// A single event is larger than the server takes.
+    /// An event is larger than the server accepts.
     pub(crate) fn event_too_large(len: usize, limit: usize) -> Self {
         Self::too_large(format_args!(
             "the event is {len} bytes long as stored, the limit is {limit}"
         ))
     }
 
-    /// A limit is reached. There is no Retry-After: a recorder is to drop the event.
+    /// A rate limit is reached. Without Retry-After, so that recorders drop the event.
     pub(crate) fn too_many_requests(message: &str) -> Self {
-        Self::of(
-            StatusCode::TOO_MANY_REQUESTS,
-            "TooManyRequests",
-            format!("Too many requests: {message}"),
-        )
+        Self::of(TOO_MANY_REQUESTS, format!("Too many requests: {message}"))
     }
 
     pub(crate) fn namespace_not_found(namespace: &str) -> Self {
-        Self::of(
-            StatusCode::NOT_FOUND,
-            "NotFound",
-            format!("namespaces {} not found", Quoted(namespace)),
-        )
-        .details(Details {
-            name: namespace.into(),
-            kind: "namespaces".into(),
-            ..Details::default()
-        })
+        let message = format!("namespaces {} not found", Quoted(namespace));
+        Self::of(NOT_FOUND, message).about_kind("namespaces", namespace)
     }
 
-    /// Recorders recognize this one by its cause and drop the event silently.
+    /// Recorders recognize this error by its cause and drop the event silently.
     pub(crate) fn namespace_terminating(api: Api, name: &str, namespace: &str) -> Self {
         let message = format!(
             "{} {} is forbidden: unable to create new content in namespace {namespace} because it is being \
@@ -317,38 +346,32 @@ impl Status {
             api.resource(),
             Quoted(name)
         );
-        Self::of(StatusCode::FORBIDDEN, "Forbidden", message).details(Details {
-            name: name.into(),
-            group: api.group().into(),
-            kind: "events".into(),
-            causes: vec![StatusCause {
-                reason: "NamespaceTerminating",
-                message: format!("namespace {namespace} is being terminated"),
-                field: "metadata.namespace".into(),
-            }],
-            ..Details::default()
+        let cause = StatusCause {
+            reason: "NamespaceTerminating",
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".into(),
+        };
+        Self::of(FORBIDDEN, message).details(Details {
+            causes: vec![cause],
+            ..Details::of_event(api, name)
         })
     }
 
     pub(crate) fn already_exists(api: Api, name: &str) -> Self {
         let message = format!("{} {} already exists", api.resource(), Quoted(name));
-        Self::of(StatusCode::CONFLICT, "AlreadyExists", message).about(api, name)
+        Self::of(ALREADY_EXISTS, message).about(api, name)
     }
 
-    /// The event of that name is deleted, and waits for its finalizers.
+    /// The existing event is deleted and waits for its finalizers.
     pub(crate) fn still_exists(api: Api, name: &str) -> Self {
         let mut status = Self::already_exists(api, name);
         status.0.message.insert_str(0, "object is being deleted: ");
         status
     }
 
-    /// Every name that was generated was taken: worth another try.
+    /// All generated names were taken. A retry may succeed.
     pub(crate) fn generated_name_taken(api: Api, name: &str) -> Self {
-        let mut status = Self::already_exists(api, name);
-        if let Some(details) = &mut status.0.details {
-            details.retry_after_seconds = Some(1);
-        }
-        status
+        Self::already_exists(api, name).retry_after_seconds(1)
     }
 
     pub(crate) fn conflict(api: Api, name: &str, why: &str) -> Self {
@@ -357,10 +380,10 @@ impl Status {
             api.resource(),
             Quoted(name)
         );
-        Self::of(StatusCode::CONFLICT, "Conflict", message).about(api, name)
+        Self::of(CONFLICT, message).about(api, name)
     }
 
-    /// Others manage what would be applied.
+    /// Other managers own fields that would be applied.
     pub(crate) fn apply_conflicts(conflicts: &[Conflict]) -> Self {
         let causes = conflicts.iter().map(|Conflict { manager, field }| {
             let message = ConflictWith(manager);
@@ -370,7 +393,7 @@ impl Status {
             causes: bounded_causes(causes, 0),
             ..Details::default()
         };
-        let status = |message: &dyn Display| Self::of(StatusCode::CONFLICT, "Conflict", message);
+        let status = |message: &dyn Display| Self::of(CONFLICT, message);
         if let [one] = conflicts {
             let message = format_args!(
                 "Apply failed with 1 conflict: conflict with {}: {}",
@@ -405,8 +428,8 @@ impl Status {
         )
     }
 
-    /// The object or the options break rules. `group` is empty for events: a real server says so
-    /// for both versions.
+    /// The object or the options are invalid. `group` is empty for events of both versions, as
+    /// upstream.
     pub(crate) fn invalid(kind: &str, group: &str, name: &str, errors: &FieldErrors) -> Self {
         let mut told = BTreeSet::new();
         let mut list = BoundedList::new(", ", LIST_BYTES_MAX);
@@ -429,8 +452,7 @@ impl Status {
         });
         let name_told = bounded_text(Quoted(name), DETAIL_BYTES_MAX);
         Self::of(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "Invalid",
+            INVALID,
             format_args!("{kind}{dot}{group} {name_told} is invalid: {list}"),
         )
         .details(Details {
@@ -442,39 +464,33 @@ impl Status {
         })
     }
 
-    /// A patch that leaves behind what is no object of its kind.
-    pub(crate) fn unfit_patch(patched: impl Display, why: &str) -> Self {
+    /// The patched object is not a valid object of its kind.
+    pub(crate) fn invalid_patched_object(patched: impl Display, why: &str) -> Self {
         let patched = bounded_text(patched, MESSAGE_BYTES_MAX);
         let error = FieldError::invalid("patch", &patched, why);
         Self::invalid("", "", "", &error.into())
     }
 
-    /// A patch that is well-formed but cannot be applied to this object. Why is not told.
+    /// The patch is well-formed but cannot be applied to this object. Upstream does not say why.
     pub(crate) fn unprocessable() -> Self {
-        Self::of(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "Invalid",
+        Self::generic(
+            INVALID,
             "the server rejected our request due to an error in our request",
         )
-        .details(Details::default())
     }
 
-    /// A delete whose preconditions do not hold: told of the kind, not of the resource.
+    /// The preconditions of a delete do not hold. The message names the kind, not the resource.
     pub(crate) fn precondition_failed(name: &str, why: &str) -> Self {
         let message = format!(
             "Operation cannot be fulfilled on Event {}: {why}",
             Quoted(name)
         );
-        Self::of(StatusCode::CONFLICT, "Conflict", message).details(Details {
-            name: name.into(),
-            kind: "Event".into(),
-            ..Details::default()
-        })
+        Self::of(CONFLICT, message).about_kind("Event", name)
     }
 
     /// The history no longer reaches back; `continue_token` resumes at the latest revision.
     pub(crate) fn expired(message: &str, continue_token: Option<String>) -> Self {
-        let mut status = Self::of(StatusCode::GONE, "Expired", message);
+        let mut status = Self::of(EXPIRED, message);
         status.0.metadata.continue_token = continue_token
             .filter(|token| token.len() <= CONTINUE_BYTES_MAX)
             .unwrap_or_default();
@@ -490,12 +506,7 @@ impl Status {
 
     pub(crate) fn too_large_resource_version(requested: u64, current: u64) -> Self {
         let message = format!("Too large resource version: {requested}, current: {current}");
-        Self::of(
-            StatusCode::GATEWAY_TIMEOUT,
-            "Timeout",
-            format!("Timeout: {message}"),
-        )
-        .details(Details {
+        Self::of(TIMEOUT, format!("Timeout: {message}")).details(Details {
             causes: vec![StatusCause {
                 reason: "ResourceVersionTooLarge",
                 message: "Too large resource version".into(),
@@ -505,42 +516,28 @@ impl Status {
         })
     }
 
-    /// The same in a list that comes as a watch: its client is asked to wait.
-    pub(crate) fn worth_waiting_for(mut self) -> Self {
-        if let Some(details) = &mut self.0.details {
-            details.retry_after_seconds = Some(2);
-        }
-        self
+    /// The same for a watch that begins with the existing events: its client should wait.
+    pub(crate) fn worth_waiting_for(self) -> Self {
+        self.retry_after_seconds(2)
     }
 
     pub(crate) fn timeout() -> Self {
-        Self::of(
-            StatusCode::GATEWAY_TIMEOUT,
-            "Timeout",
+        Self::generic(
+            TIMEOUT,
             "Timeout: request did not complete within the allotted timeout",
         )
-        .details(Details::default())
     }
 
-    /// A 500 without a reason, as unexpected errors of a real server are.
+    /// A 500 without a reason.
     pub(crate) fn internal(message: impl Display) -> Self {
-        Self::of(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+        Self::of(UNEXPECTED, message)
     }
 
     pub(crate) fn unavailable(message: impl Display) -> Self {
-        let mut status = Self::of(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "ServiceUnavailable",
-            message,
-        );
-        status.0.details = Some(Details {
-            retry_after_seconds: Some(1),
-            ..Details::default()
-        });
-        status
+        Self::of(UNAVAILABLE, message).retry_after_seconds(1)
     }
 
-    /// A followed cluster does not answer what was passed on to it. A retry may succeed.
+    /// A followed cluster does not answer a request that was passed on. A retry may succeed.
     pub(crate) fn cluster_unavailable(cluster: &str) -> Self {
         Self::unavailable(format_args!(
             "cluster {} cannot be reached; its kept events can be read all the same",
@@ -548,70 +545,54 @@ impl Status {
         ))
     }
 
-    /// A followed cluster answered what is no answer.
+    /// A followed cluster gave an invalid answer.
     pub(crate) fn bad_gateway(cluster: &str) -> Self {
         Self::of(
-            StatusCode::BAD_GATEWAY,
-            "",
+            BAD_GATEWAY,
             format_args!("cluster {} did not answer as it should", Quoted(cluster)),
         )
     }
 
-    /// A caller whose credentials cannot be shown to a followed cluster.
-    pub(crate) fn not_passed_on(code: StatusCode, cluster: &str, why: &str) -> Self {
-        let reason = match code {
-            StatusCode::UNAUTHORIZED => "Unauthorized",
-            _ => "Forbidden",
-        };
+    /// The caller's credentials cannot be passed on to the followed cluster.
+    pub(crate) fn not_passed_on(reason: Reason, cluster: &str, why: &str) -> Self {
         let message = format!(
-            "only events are kept here, and other requests go on to cluster {} with the caller's own token: {why}",
+            "only events are kept here, and other requests are passed on to cluster {} with the caller's own token: {why}",
             Quoted(cluster)
         );
-        Self::of(code, reason, message).details(Details::default())
+        Self::generic(reason, message)
     }
 
     fn fault(fault: &Fault) -> Self {
         match fault {
             Fault::Closed => Self::unavailable("the server is shutting down"),
-            Fault::NoSpace => Self::of(
-                StatusCode::INSUFFICIENT_STORAGE,
-                "InternalError",
-                "no space left in the event store",
-            ),
-            // As for etcd's own timeouts: the client cannot know either, and must look before it
-            // tries again.
+            Fault::NoSpace => Self::of(NO_SPACE, "no space left in the event store"),
+            // As for etcd's own timeouts: the outcome is unknown, and the client must read before
+            // it tries again.
             Fault::Unknown(_) => {
                 tracing::warn!(error = %fault, "a write was left unknown");
-                Self::of(
-                    StatusCode::GATEWAY_TIMEOUT,
-                    "Timeout",
+                Self::generic(
+                    TIMEOUT,
                     format!("Timeout: {fault}; it may have been done, read before trying again"),
                 )
-                .details(Details::default())
             }
             other => {
                 tracing::error!(error = %other, "the store failed");
-                Self::of(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "InternalError",
-                    format!("Internal error occurred: {other}"),
-                )
+                Self::of(INTERNAL_ERROR, format!("Internal error occurred: {other}"))
             }
         }
     }
 
-    /// Stored bytes that are no event.
+    /// A stored record is not an event.
     pub(crate) fn damaged(key: &[u8], why: &str) -> Self {
         let key = String::from_utf8_lossy(key);
         tracing::error!(%key, why, "a stored event cannot be read");
         Self::of(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "InternalError",
+            INTERNAL_ERROR,
             format!("Internal error occurred: the stored event {key} cannot be read: {why}"),
         )
     }
 
-    /// What a failed read answers.
+    /// The answer to a failed read.
     pub(crate) fn from_read(error: &ReadError, continue_token: Option<String>) -> Self {
         match error {
             ReadError::Compacted { .. } if continue_token.is_none() => Self::expired(
@@ -634,17 +615,13 @@ impl Status {
         }
     }
 
-    /// What a failed write answers.
+    /// The answer to a failed write.
     pub(crate) fn from_write(error: &WriteError, api: Api, name: &str) -> Self {
         match error {
             WriteError::AlreadyExists { .. } => Self::already_exists(api, name),
             WriteError::NotFound => Self::not_found(api, name),
             WriteError::Conflict { .. } => Self::modified(api, name),
-            WriteError::TooLarge { .. } => Self::of(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "RequestEntityTooLarge",
-                error.to_string(),
-            ),
+            WriteError::TooLarge { .. } => Self::of(TOO_LARGE, error.to_string()),
             WriteError::Fault(fault) => Self::fault(fault),
             other => Self::internal(other.to_string()),
         }
@@ -708,7 +685,7 @@ impl Status {
 }
 
 impl Status {
-    /// Whether it answers a delete that was done.
+    /// Whether this is the answer to a successful delete.
     pub(crate) fn is_success(&self) -> bool {
         self.0.status == "Success"
     }
@@ -718,7 +695,14 @@ impl Status {
     }
 }
 
-/// What a cause says of a conflict.
+/// For reads without a continue token.
+impl From<ReadError> for Status {
+    fn from(error: ReadError) -> Self {
+        Self::from_read(&error, None)
+    }
+}
+
+/// The message of a conflict's cause.
 struct ConflictWith<'a>(&'a str);
 
 impl Display for ConflictWith<'_> {
@@ -727,7 +711,7 @@ impl Display for ConflictWith<'_> {
     }
 }
 
-/// The causes that fit, and one that counts the others together with `more`.
+/// The causes that fit, and one that counts the rest, `more` included.
 fn bounded_causes<'a>(
     mut causes: impl Iterator<Item = (&'static str, impl Display, &'a str)>,
     mut more: usize,
@@ -760,7 +744,7 @@ fn bounded_causes<'a>(
     fitting
 }
 
-/// As JSON; a layer around all routes brings it into the form the client asked for (see `present`).
+/// As JSON; [`present`](super::present) later converts it to the form that the client accepts.
 impl IntoResponse for Status {
     fn into_response(self) -> Response {
         let mut json = self.to_json();
@@ -776,7 +760,7 @@ impl IntoResponse for Status {
                 .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         warn(&self.0.warnings, response.headers_mut());
-        // For that layer, and for the audit log.
+        // For `present` and the audit log.
         response.extensions_mut().insert(self);
         response
     }

@@ -1,4 +1,4 @@
-//! An event as the store has it.
+//! Stored events and their keys.
 
 use k8s_pb::api::core::v1::Event;
 use tidings_store::Record;
@@ -22,17 +22,17 @@ impl Stored {
     }
 }
 
-/// Whether a record holds an event that matches.
+/// Whether the event in a record matches.
 ///
 /// # Errors
-/// 500 for a record that holds no event.
+/// 500 for a record that is not an event.
 pub(crate) fn selects(selector: &Selector, record: &Record) -> Result<bool, Status> {
     selector
         .selects(&record.value, record.revision)
         .map_err(|why| Status::damaged(&record.key, &why))
 }
 
-/// Where an event is stored: `namespace/name`.
+/// The key of an event in the store: `namespace/name`.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
     pub(crate) namespace: String,
@@ -40,7 +40,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Where the event is that a request names.
+    /// The key of the event that a request names.
     pub(crate) fn of(info: &RequestInfo) -> Self {
         Self {
             namespace: info.namespace.clone(),

@@ -1,6 +1,6 @@
 //! `Warning` headers as kube-apiserver writes them
-//! (`k8s.io/apiserver/pkg/endpoints/filters/warning.go`): each text once; when all together are too
-//! long, each is truncated, and those after the limit is reached are left out.
+//! (`k8s.io/apiserver/pkg/endpoints/filters/warning.go`): each text once; if all together are too
+//! long, each is truncated, and those beyond the limit are omitted.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub(crate) fn warn<'a>(texts: impl IntoIterator<Item = &'a String>, headers: &mu
         if !fits && written >= TOTAL_LEN_MAX {
             break;
         }
-        // No header can carry control characters.
+        // Headers cannot contain control characters.
         if text.chars().any(char::is_control) {
             continue;
         }

@@ -1,9 +1,9 @@
 //! `/metrics`: kube-apiserver's names and labels where it has them, in Prometheus' text form.
 //!
-//! Everything is counted where it happens and turned into text only when the page is requested; the
-//! page is assembled by its handler, which knows the other figures on it. Labels are words of the
-//! program's own (see [`series`]), so the number of series is bounded whatever clients send. A
-//! metric that begins with `tidings_` has no counterpart upstream.
+//! Events are counted where they happen, and converted to text when the page is requested. Its
+//! handler assembles the page from the metrics of all rooms. Labels are constants (see [`series`]),
+//! so clients cannot increase the number of series. A metric that begins with `tidings_` has no
+//! counterpart upstream.
 
 mod process;
 mod series;
@@ -16,7 +16,7 @@ pub(crate) use series::{Counter, Counters, Histograms, Label, Text};
 use series::{Family, Gauge, Labels};
 use tidings_api::codec::Api;
 
-/// The code of a request whose client went away before it was answered.
+/// The code of a request whose client disconnected before it was answered.
 pub(crate) const CLIENT_GONE: u16 = 0;
 
 /// Buckets of `apiserver_request_duration_seconds`.
@@ -24,7 +24,7 @@ const DURATIONS: &[f64] = &[
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
-/// Buckets of `apiserver_request_sli_duration_seconds` and of everything else that takes long.
+/// Buckets of `apiserver_request_sli_duration_seconds` and of watch lists.
 const LONG_DURATIONS: &[f64] = &[
     0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0,
     30.0, 45.0, 60.0,
@@ -43,7 +43,7 @@ const WATCH_EVENT_SIZES: &[f64] = &[
     1024.0, 2048.0, 4096.0, 8192.0, 16_384.0, 32_768.0, 65_536.0, 131_072.0,
 ];
 
-/// The labels of a request; a metric does not have those that are `None`.
+/// The labels of a request; labels that are `None` are omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RequestSeries {
     request: RequestLabels,
@@ -104,20 +104,62 @@ pub(crate) struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         Self {
-            requests: Counters::default(),
-            durations: Histograms::of_durations(DURATIONS),
-            sli_durations: Histograms::of_durations(LONG_DURATIONS),
-            response_sizes: Histograms::of_bytes(RESPONSE_SIZES),
-            body_sizes: Histograms::of_bytes(BODY_SIZES),
-            terminations: Counters::default(),
-            aborts: Counters::default(),
-            long_running: Family::default(),
-            watch_events: Counters::default(),
-            watch_event_sizes: Histograms::of_bytes(WATCH_EVENT_SIZES),
-            watch_lists: Histograms::of_durations(LONG_DURATIONS),
-            lists: Counters::default(),
-            listed_fetched: Counters::default(),
-            listed_returned: Counters::default(),
+            requests: Counters::new(
+                "apiserver_request_total",
+                "Requests by verb, dry run, group, version, resource, scope and code.",
+            ),
+            durations: Histograms::of_durations(
+                "apiserver_request_duration_seconds",
+                "Time until the last byte of the answer.",
+                DURATIONS,
+            ),
+            sli_durations: Histograms::of_durations(
+                "apiserver_request_sli_duration_seconds",
+                "Time until the last byte of the answer, for service level indicators.",
+                LONG_DURATIONS,
+            ),
+            response_sizes: Histograms::of_bytes(
+                "apiserver_response_sizes",
+                "Bytes of the answers to reading requests.",
+                RESPONSE_SIZES,
+            ),
+            body_sizes: Histograms::of_bytes(
+                "apiserver_request_body_size_bytes",
+                "Bytes of requests' bodies.",
+                BODY_SIZES,
+            ),
+            terminations: Counters::new(
+                "apiserver_request_terminations_total",
+                "Requests turned away in self-defence.",
+            ),
+            aborts: Counters::new(
+                "apiserver_request_aborts_total",
+                "Requests that reached their deadline.",
+            ),
+            long_running: Family::new("apiserver_longrunning_requests", "Watches being served."),
+            watch_events: Counters::new("apiserver_watch_events_total", "Events sent to watchers."),
+            watch_event_sizes: Histograms::of_bytes(
+                "apiserver_watch_events_sizes",
+                "Bytes of events sent to watchers.",
+                WATCH_EVENT_SIZES,
+            ),
+            watch_lists: Histograms::of_durations(
+                "apiserver_watch_list_duration_seconds",
+                "Time until a watch has sent the existing events.",
+                LONG_DURATIONS,
+            ),
+            lists: Counters::new(
+                "apiserver_storage_list_total",
+                "Pages of lists read from the store.",
+            ),
+            listed_fetched: Counters::new(
+                "apiserver_storage_list_fetched_objects_total",
+                "Events read from the store for lists.",
+            ),
+            listed_returned: Counters::new(
+                "apiserver_storage_list_returned_objects_total",
+                "Events returned by lists.",
+            ),
         }
     }
 }
@@ -125,7 +167,7 @@ impl Default for Metrics {
 const STORED_EVENTS: [Label; 2] = [("group", ""), ("resource", "events")];
 
 impl Metrics {
-    /// A request was answered to the end, or given up.
+    /// Counts a request that was answered completely, or given up.
     pub(crate) fn request(
         &self,
         labels: RequestLabels,
@@ -151,18 +193,18 @@ impl Metrics {
         }
     }
 
-    /// A request has a body of this length.
+    /// Counts a request's body of this length.
     pub(crate) fn request_body(&self, labels: RequestLabels, len: u64) {
         let labels = [("resource", labels.resource), ("verb", labels.verb)];
         self.body_sizes.of(labels).observe_bytes(len);
     }
 
-    /// The number of watches being served changes by `by`.
+    /// Changes the number of watches being served.
     pub(crate) fn long_running(&self, labels: RequestLabels, by: i64) {
         self.long_running.of(labels.into()).add(by);
     }
 
-    /// A request was refused in self-defence.
+    /// Counts a request that was refused in self-defence.
     pub(crate) fn terminated(&self, labels: RequestLabels, code: u16) {
         let labels = RequestSeries {
             code: Some(code_label(code)),
@@ -171,7 +213,7 @@ impl Metrics {
         self.terminations.of(labels).add(1);
     }
 
-    /// A request was given up, or its answer cut off, because its time was over.
+    /// Counts a request that was given up, or whose answer was cut off, at its deadline.
     pub(crate) fn aborted(&self, labels: RequestLabels) {
         let labels = RequestSeries {
             component: None,
@@ -180,7 +222,7 @@ impl Metrics {
         self.aborts.of(labels).add(1);
     }
 
-    /// A watcher was sent events of these lengths.
+    /// Counts watch events of these lengths, sent to one watcher.
     pub(crate) fn watched(&self, api: Api, lens: impl Iterator<Item = usize>) {
         let labels = events(api);
         let sizes = self.watch_event_sizes.of(labels);
@@ -192,96 +234,40 @@ impl Metrics {
         self.watch_events.of(labels).add(count);
     }
 
-    /// A watch has sent what was there before it.
+    /// Counts a watch that has sent the existing events.
     pub(crate) fn watch_list(&self, api: Api, scope: &'static str, took: Duration) {
         let [group, version, resource] = events(api);
         let labels = [group, version, resource, ("scope", scope)];
         self.watch_lists.of(labels).observe_duration(took);
     }
 
-    /// The store was asked for a page of a list.
+    /// Counts a page of a list, read from the store.
     pub(crate) fn listed(&self, fetched: usize, returned: usize) {
         self.lists.of(STORED_EVENTS).add(1);
         self.listed_fetched.of(STORED_EVENTS).add(fetched as u64);
         self.listed_returned.of(STORED_EVENTS).add(returned as u64);
     }
 
-    /// Requests and their answers.
+    /// Appends metrics of requests.
     pub(crate) fn write_requests(&self, text: &mut Text) {
-        text.family(
-            "apiserver_request_total",
-            "Requests by verb, dry run, group, version, resource, scope and code.",
-            &self.requests,
-        );
-        text.family(
-            "apiserver_request_duration_seconds",
-            "Time until the last byte of the answer.",
-            &self.durations,
-        );
-        text.family(
-            "apiserver_request_sli_duration_seconds",
-            "The same, for service level indicators.",
-            &self.sli_durations,
-        );
-        text.family(
-            "apiserver_response_sizes",
-            "Bytes of the answers to reading requests.",
-            &self.response_sizes,
-        );
-        text.family(
-            "apiserver_request_body_size_bytes",
-            "Bytes of requests' bodies.",
-            &self.body_sizes,
-        );
+        text.family(&self.requests);
+        text.family(&self.durations);
+        text.family(&self.sli_durations);
+        text.family(&self.response_sizes);
+        text.family(&self.body_sizes);
     }
 
-    /// Watches, requests that were cut off, and what was read of the store.
+    /// Appends metrics of watches, terminated requests, and reads of the store.
     pub(crate) fn write_answers(&self, text: &mut Text) {
-        text.family(
-            "apiserver_longrunning_requests",
-            "Watches being served.",
-            &self.long_running,
-        );
-        text.family(
-            "apiserver_request_terminations_total",
-            "Requests turned away in self-defence.",
-            &self.terminations,
-        );
-        text.family(
-            "apiserver_request_aborts_total",
-            "Requests given up because their time was over.",
-            &self.aborts,
-        );
-        text.family(
-            "apiserver_watch_events_total",
-            "Events sent to watchers.",
-            &self.watch_events,
-        );
-        text.family(
-            "apiserver_watch_events_sizes",
-            "Bytes of events sent to watchers.",
-            &self.watch_event_sizes,
-        );
-        text.family(
-            "apiserver_watch_list_duration_seconds",
-            "Time until a watch has sent what was there before it.",
-            &self.watch_lists,
-        );
-        text.family(
-            "apiserver_storage_list_total",
-            "Pages of lists read from the store.",
-            &self.lists,
-        );
-        text.family(
-            "apiserver_storage_list_fetched_objects_total",
-            "Events read from the store for lists.",
-            &self.listed_fetched,
-        );
-        text.family(
-            "apiserver_storage_list_returned_objects_total",
-            "Events returned by lists.",
-            &self.listed_returned,
-        );
+        text.family(&self.long_running);
+        text.family(&self.terminations);
+        text.family(&self.aborts);
+        text.family(&self.watch_events);
+        text.family(&self.watch_event_sizes);
+        text.family(&self.watch_lists);
+        text.family(&self.lists);
+        text.family(&self.listed_fetched);
+        text.family(&self.listed_returned);
     }
 }
 
@@ -290,7 +276,7 @@ fn events(api: Api) -> [Label; 3] {
     [group, ("version", "v1"), ("resource", "events")]
 }
 
-/// The codes this server answers with.
+/// The label of a code; `other` for codes that this server does not use.
 fn code_label(code: u16) -> &'static str {
     const CODES: [(u16, &str); 22] = [
         (CLIENT_GONE, "0"),

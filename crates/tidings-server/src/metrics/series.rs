@@ -1,7 +1,7 @@
-//! Counters and histograms, and Prometheus' text form of them.
+//! Counters and histograms, and Prometheus' text format.
 //!
-//! Names and values of labels are `&'static str`: what a client sends cannot become a label, so
-//! there is no series but of what the program itself knows.
+//! Names and values of labels are `&'static str`, so nothing that a client sends can become a
+//! label.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// Counts up.
+/// A value that only goes up.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -23,7 +23,7 @@ impl Counter {
     }
 }
 
-/// Counts values by size.
+/// A distribution of values.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     bounds: &'static [f64],
@@ -31,7 +31,7 @@ pub(crate) struct Histogram {
     counts: Vec<AtomicU64>,
     /// Microseconds, or bytes.
     sum: AtomicU64,
-    /// How much of the sum is one of what the bounds are in.
+    /// Units of `sum` in one unit of the bounds.
     parts: f64,
 }
 
@@ -63,7 +63,7 @@ impl Histogram {
     }
 }
 
-/// Goes up and down.
+/// A value that goes up and down.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicI64);
 
@@ -84,10 +84,10 @@ impl<const N: usize> Labels for [(&'static str, &'static str); N] {
     }
 }
 
-/// What a sample is made of.
+/// The value of a series.
 pub(crate) trait Value {
     const KIND: &'static str;
-    /// The same, with nothing counted.
+    /// A new value of the same kind.
     fn empty(&self) -> Self;
     fn write(&self, name: &str, labels: &[(&str, &str)], text: &mut Text);
 }
@@ -128,20 +128,13 @@ impl Value for Histogram {
     }
 }
 
-/// Values that differ in their labels.
+/// A metric: one value for each combination of labels.
 #[derive(Debug)]
 pub(crate) struct Family<L, V> {
+    name: &'static str,
+    help: &'static str,
     empty: V,
     values: RwLock<BTreeMap<L, Arc<V>>>,
-}
-
-impl<L, V: Default> Default for Family<L, V> {
-    fn default() -> Self {
-        Self {
-            empty: V::default(),
-            values: RwLock::default(),
-        }
-    }
 }
 
 pub(crate) type Counters<L> = Family<L, Counter>;
@@ -150,21 +143,37 @@ pub(crate) type Histograms<L> = Family<L, Histogram>;
 /// A label's name and value.
 pub(crate) type Label = (&'static str, &'static str);
 
-impl<L> Histograms<L> {
-    /// Of durations, with bounds in seconds.
-    pub(crate) fn of_durations(bounds: &'static [f64]) -> Self {
+impl<L, V> Family<L, V> {
+    fn of_values(name: &'static str, help: &'static str, empty: V) -> Self {
         Self {
-            empty: Histogram::new(bounds, 1e6),
+            name,
+            help,
+            empty,
             values: RwLock::default(),
         }
     }
+}
+
+impl<L, V: Default> Family<L, V> {
+    /// Of counters or gauges.
+    pub(crate) fn new(name: &'static str, help: &'static str) -> Self {
+        Self::of_values(name, help, V::default())
+    }
+}
+
+impl<L> Histograms<L> {
+    /// Of durations, with bounds in seconds.
+    pub(crate) fn of_durations(
+        name: &'static str,
+        help: &'static str,
+        bounds: &'static [f64],
+    ) -> Self {
+        Self::of_values(name, help, Histogram::new(bounds, 1e6))
+    }
 
     /// Of lengths, with bounds in bytes.
-    pub(crate) fn of_bytes(bounds: &'static [f64]) -> Self {
-        Self {
-            empty: Histogram::new(bounds, 1.0),
-            values: RwLock::default(),
-        }
+    pub(crate) fn of_bytes(name: &'static str, help: &'static str, bounds: &'static [f64]) -> Self {
+        Self::of_values(name, help, Histogram::new(bounds, 1.0))
     }
 }
 
@@ -190,7 +199,7 @@ impl Text {
         self.0
     }
 
-    /// What comes before the samples of a metric.
+    /// Appends the HELP and TYPE lines of a metric.
     pub(crate) fn metric(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
@@ -246,16 +255,11 @@ impl Text {
     }
 
     /// A metric with everything of a family.
-    pub(crate) fn family<L: Labels, V: Value>(
-        &mut self,
-        name: &str,
-        help: &str,
-        family: &Family<L, V>,
-    ) {
-        self.metric(name, V::KIND, help);
+    pub(crate) fn family<L: Labels, V: Value>(&mut self, family: &Family<L, V>) {
+        self.metric(family.name, V::KIND, family.help);
         let values = family.values.read().unwrap_or_else(PoisonError::into_inner);
         for (labels, value) in values.iter() {
-            value.write(name, &labels.pairs(), self);
+            value.write(family.name, &labels.pairs(), self);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A whole server of several followed clusters' events.
+//! Starts a server of several followed clusters' events.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,26 +8,28 @@ use tidings_store::memory::MemoryStore;
 
 use super::kubeconfig::{Credentials, kubeconfig_of_clusters};
 use super::private::write_private;
+use super::serve::Served;
 use super::{Prepared, Running, StartOptions};
 use crate::api::followed::FollowedCluster;
 use crate::archive::{self, ClusterError, Clusters};
 use crate::start::error::StartError;
+use crate::timeline::{self, Entrance, Timeline};
 
-/// An archive's server that runs. Dropping it without [`shutdown`](RunningClusters::shutdown) ends
-/// the server too, but waits for nothing.
+/// A running server of an archive. Dropping it ends the server, too, but without waiting for
+/// anything; see [`shutdown`](RunningClusters::shutdown).
 #[derive(Debug)]
 pub struct RunningClusters {
     running: Running,
     written: Arc<Kubeconfig>,
 }
 
-/// The kubeconfig, and what it is made of.
+/// The kubeconfig and its parts.
 struct Kubeconfig {
     clusters: Arc<Clusters>,
     address: SocketAddr,
     credentials: Credentials,
     path: PathBuf,
-    /// Held while the file is written, so that the last that is written is of all changes.
+    /// Held while the file is written, so that the last file written has all changes.
     writing: Mutex<()>,
 }
 
@@ -68,7 +70,7 @@ impl RunningClusters {
         self.written.clusters.names()
     }
 
-    /// Serves another cluster, and adds it to the kubeconfig.
+    /// Begins to serve a cluster, and adds it to the kubeconfig.
     ///
     /// # Errors
     /// [`ClusterError`] says why it is not served.
@@ -77,8 +79,8 @@ impl RunningClusters {
         self.write().await
     }
 
-    /// Serves a cluster no more, and removes it from the kubeconfig: its watches end, and requests
-    /// that have begun are finished. Its store is not closed. False if there is none of that name.
+    /// Stops serving a cluster, and removes it from the kubeconfig: its watches end, and other open
+    /// requests are finished. Its store is not closed. Returns false if no cluster has that name.
     ///
     /// # Errors
     /// [`ClusterError::Kubeconfig`].
@@ -93,23 +95,23 @@ impl RunningClusters {
     async fn write(&self) -> Result<(), ClusterError> {
         let written = Arc::clone(&self.written);
         let task = tokio::task::spawn_blocking(move || written.write());
-        // It does not panic; without an answer the runtime is shutting down.
+        // The task does not panic; without a result, the runtime is shutting down.
         task.await.unwrap_or(Ok(()))
     }
 
-    /// Looks at once at the files of tokens, permissions and certificates; see [`Running::reload`].
+    /// Reloads the files of tokens, permissions and certificates now; see [`Running::reload`].
     pub async fn reload(&self) -> bool {
         self.running.reload().await
     }
 
     /// Stops accepting, ends watches cleanly and finishes requests in flight. The clusters' stores
-    /// are not closed: what follows the clusters may still write to them.
+    /// are not closed, because their followers may still write to them.
     pub async fn shutdown(self) {
         self.running.shutdown().await;
     }
 }
 
-/// Starts a server of followed clusters' events; it answers when this returns. Needs a tokio
+/// Starts a server of followed clusters' events, which is ready when this returns. Needs a tokio
 /// runtime.
 ///
 /// `/clusters/NAME` has the whole API of a cluster's events; with exactly one cluster, so has the
@@ -117,9 +119,8 @@ impl RunningClusters {
 /// read and deleted, not written. Connections, requests in flight, caches of encoded events, counts
 /// and the audit log are shared by all clusters.
 ///
-/// [`StartOptions::storage`] is not looked at. The options' tokens, client certificates and
-/// permissions are valid for the root and for every cluster; see
-/// [`ClusterSecurity`](crate::ClusterSecurity).
+/// [`StartOptions::storage`] is not used. The options' tokens, client certificates and permissions
+/// are valid for the root and for every cluster; see [`ClusterSecurity`](crate::ClusterSecurity).
 ///
 /// # Errors
 /// [`StartError`] says which file, address, token or cluster was wrong.
@@ -132,7 +133,7 @@ pub async fn start_clusters(
     let asked = |cluster: &FollowedCluster| {
         cluster.security.authentication.is_some() || cluster.security.authorization.is_some()
     };
-    // Those that are added later are not known yet.
+    // Clusters that are added later are not known yet.
     prepared.warn_of_closed_doors(clusters.is_empty() || clusters.iter().any(asked));
     let all = Arc::new(Clusters::new(Arc::clone(&prepared.server)));
     for cluster in clusters {
@@ -146,6 +147,11 @@ pub async fn start_clusters(
         writing: Mutex::default(),
     });
     written.write()?;
-    let running = prepared.run(archive::router(all), std::future::ready(()));
+    let timeline = prepared.has_timeline().then(|| {
+        let timeline = Timeline::of_archive(Arc::clone(&all), Entrance::Login);
+        timeline::router(Arc::new(timeline))
+    });
+    let served = Served::new(archive::router(all), timeline);
+    let running = prepared.run(served, std::future::ready(()));
     Ok(RunningClusters { running, written })
 }

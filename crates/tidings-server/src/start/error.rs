@@ -1,8 +1,8 @@
-//! Why a server does not start.
+//! Errors of a server's start.
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tidings_store::embedded::OpenError;
 
@@ -54,10 +54,10 @@ pub enum StartError {
     /// A followed cluster cannot be served.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// There is no certificate to serve with.
+    /// The server's certificate is not usable.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// Which one.
@@ -68,4 +68,12 @@ pub enum StartError {
     /// The system gave no randomness for a token.
     #[error("no random bytes for a token: {0}")]
     Random(#[from] getrandom::Error),
+}
+
+impl StartError {
+    /// Turns a system error into one about this file or folder.
+    pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        |source| Self::File { path, source }
+    }
 }

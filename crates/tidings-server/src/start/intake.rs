@@ -1,8 +1,8 @@
-//! What comes over an HTTP/1.1 connection, and how much of it is handed on to requests.
+//! Counts of bytes that an HTTP/1.1 connection receives, compared with the data of its requests.
 //!
 //! Invariants:
-//! - A body's data is most of what comes for it: a client that sends little else than chunk lengths
-//!   is refused. hyper bounds chunk extensions and trailers, but neither leading zeros nor blanks.
+//! - Most of a received body has to be data: a client that sends little but chunk headers is
+//!   refused. hyper limits chunk extensions and trailers, but not leading zeros and blanks.
 //! - A body in chunks of a byte is allowed, as it is by Go's net/http.
 
 use std::io;
@@ -14,14 +14,14 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-/// What may come beside the data of a chunk, in bytes, and for each byte of it; the values of
-/// `chunkedReader` of Go's net/http.
+/// Bytes of overhead allowed for each chunk, and for each byte of its data; as `chunkedReader` of
+/// Go's net/http.
 const OVERHEAD_OF_CHUNK: usize = 16;
 const OVERHEAD_OF_BYTE: usize = 2;
-/// Maximum of bytes beyond that; likewise.
+/// Maximum bytes of further overhead; also as in Go.
 const EXCESS_MAX: usize = 16 * 1024;
 
-/// What came over a connection.
+/// The counts of a connection.
 // The task of a connection sees the end of a body before it sees the answer, which follows from it.
 // So the order of these values needs nothing stronger.
 #[derive(Clone, Debug)]
@@ -29,16 +29,16 @@ pub(super) struct Intake(Arc<Counts>);
 
 #[derive(Debug)]
 struct Counts {
-    /// Bytes came since the last request that was read whole.
+    /// Whether bytes were received since the last request that was read completely.
     unread: AtomicBool,
-    /// Bytes that came since then, without those that were data and what is allowed beside them.
+    /// Bytes received since then, less data and its allowed overhead.
     excess: AtomicUsize,
     excess_max: usize,
 }
 
 impl Intake {
-    /// For a connection whose reader has a buffer of `buffer_max` bytes. It may be full while as
-    /// many are on their way to the request.
+    /// Counts for a connection whose reader has a buffer of `buffer_max` bytes, which may be full
+    /// while as many more are passed to the request.
     pub(super) fn new(buffer_max: usize) -> Self {
         let ahead_max = buffer_max.saturating_mul(2);
         Self(Arc::new(Counts {
@@ -48,10 +48,10 @@ impl Intake {
         }))
     }
 
-    /// Bytes came.
+    /// Counts received bytes.
     ///
     /// # Errors
-    /// Too many of those that came for a body are no data.
+    /// Too much of a body is overhead.
     pub(super) fn came(&self, bytes: usize) -> io::Result<()> {
         let counts = &self.0;
         counts.unread.store(true, Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Intake {
         self.0.excess.store(0, Ordering::Relaxed);
     }
 
-    /// A piece of a body's data was handed on.
+    /// Counts data that was passed to a request.
     fn data(&self, bytes: usize) {
         let allowed = bytes
             .saturating_mul(1 + OVERHEAD_OF_BYTE)
@@ -78,19 +78,19 @@ impl Intake {
         let _ = excess.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// All of a request was read.
+    /// A request was read completely.
     pub(super) fn request_ends(&self) {
         self.0.unread.store(false, Ordering::Relaxed);
         self.0.excess.store(0, Ordering::Relaxed);
     }
 
-    /// Whether something came of a request that was not read whole.
+    /// Whether a request was received in part and not read completely.
     pub(super) fn is_unread(&self) -> bool {
         self.0.unread.load(Ordering::Relaxed)
     }
 }
 
-/// A request's body, whose data counts as handed on when it is read.
+/// A request's body that counts its data when it is read.
 pub(super) struct Received {
     body: Incoming,
     intake: Intake,

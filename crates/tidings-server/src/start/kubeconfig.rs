@@ -5,16 +5,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use base64::Engine;
 use serde_json::Value;
 
-/// What clients trust the server by, and show it.
+/// The server's authority, and a token for clients.
 #[derive(Clone)]
 pub(super) struct Credentials {
     pub(super) authority_pem: String,
-    /// Without one the kubeconfig says where the server is and which authority it is trusted by:
-    /// clients add credentials of theirs.
+    /// Without a token, the kubeconfig has only the server's address and authority, and clients add
+    /// their own credentials.
     pub(super) token: Option<String>,
 }
 
-/// Of a server of its own events.
+/// The kubeconfig of a single server.
 pub(super) fn kubeconfig_text(address: SocketAddr, credentials: &Credentials) -> String {
     let contexts = [(
         "tidings".to_owned(),
@@ -23,7 +23,7 @@ pub(super) fn kubeconfig_text(address: SocketAddr, credentials: &Credentials) ->
     text(&contexts, credentials)
 }
 
-/// With a context for each followed cluster, of which the first is the current one.
+/// A kubeconfig with a context for each followed cluster; the first is the current one.
 pub(super) fn kubeconfig_of_clusters(
     address: SocketAddr,
     credentials: &Credentials,
@@ -35,7 +35,7 @@ pub(super) fn kubeconfig_of_clusters(
     text(&contexts, credentials)
 }
 
-/// The address that clients on the same machine reach it by.
+/// The address for clients on the same machine.
 fn reached(address: SocketAddr) -> SocketAddr {
     let host = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -45,8 +45,8 @@ fn reached(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(host, address.port())
 }
 
-/// Names and servers. A name is written as a JSON string where YAML could read it otherwise: every
-/// JSON string is a YAML string too, whatever characters it has.
+/// The text, for contexts with these names and server URLs. A name that YAML could misread is
+/// written as a JSON string, which is valid YAML.
 fn text(contexts: &[(String, String)], credentials: &Credentials) -> String {
     let authority = base64::engine::general_purpose::STANDARD.encode(&credentials.authority_pem);
     let user = match &credentials.token {

@@ -1,14 +1,14 @@
-//! The close of an HTTP/1.1 connection in stages (RFC 9112, section 9.6).
+//! A lingering close of HTTP/1.1 connections, in stages (RFC 9112, section 9.6).
 //!
-//! A request may be refused before all of it was read: a head that is too long, a body that is, or
-//! one without credentials. A socket closed while its client still sends answers with a reset, and
-//! the client, whose writes fail, may never see the refusal. So the writing side is ended first;
-//! what still comes is read and dropped until the client ends its side, or a bound is reached.
+//! A request may be refused before it was read completely: its head or body is too long, or it has
+//! no credentials. If a socket is closed while the client still sends, the client gets a reset and
+//! may never see the refusal. So the server closes its writing side first, then reads and drops the
+//! rest until the client closes its side, or a limit is reached.
 //!
 //! Invariants:
-//! - A connection whose requests were all read whole is closed at once.
-//! - No connection is held longer than [`TIME_MAX`] once its writing side is ended.
-//! - What is dropped is not decrypted, and never more than [`BYTES_MAX`].
+//! - A connection whose requests were all read completely is closed at once.
+//! - No connection is open for longer than [`TIME_MAX`] after its writing side is closed.
+//! - Dropped bytes are not decrypted, and are at most [`BYTES_MAX`].
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -23,16 +23,16 @@ use tokio_rustls::server::TlsStream;
 use crate::clock;
 use crate::start::intake::Intake;
 
-/// A client has this long to send the rest, see the answer and end its side; `rstAvoidanceDelay` of
+/// Time for a client to send the rest, read the answer and close its side; `rstAvoidanceDelay` of
 /// Go's net/http.
 const TIME_MAX: Duration = Duration::from_millis(500);
-/// Maximum of bytes that are dropped: a head as long as any server takes it. What comes then stays
-/// unread, and the client still has its time to see the answer.
+/// Maximum dropped bytes: the longest head that any server accepts. The rest stays unread, but the
+/// client still has the time to read the answer.
 const BYTES_MAX: usize = 1024 * 1024;
 /// Bytes dropped at a time.
 const PIECE: usize = 16 * 1024;
 
-/// A connection that lingers when it is shut down, if a request on it was not read whole.
+/// A connection with a lingering close, if a request was not read completely.
 pub(super) struct Lingering<IO> {
     stream: TlsStream<IO>,
     intake: Intake,
@@ -46,7 +46,7 @@ enum Closing {
 }
 
 impl<IO> Lingering<IO> {
-    /// `intake` is told here of every byte that comes, and elsewhere of what becomes of it.
+    /// `intake` counts received bytes here, and their use elsewhere.
     pub(super) fn new(stream: TlsStream<IO>, intake: Intake) -> Self {
         Self {
             stream,
@@ -56,7 +56,7 @@ impl<IO> Lingering<IO> {
     }
 }
 
-/// What is left to wait for, and to drop.
+/// The state of a lingering close.
 struct Linger {
     end: Pin<Box<Sleep>>,
     bytes: usize,
@@ -71,7 +71,7 @@ impl Linger {
         }
     }
 
-    /// Ready at the end of the input, or of the time.
+    /// Ready at the end of the input, or at the deadline.
     fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -91,8 +91,7 @@ impl Linger {
     }
 }
 
-/// Reads a piece of at most `most` bytes and drops it: how long it was, 0 at the end or if nothing
-/// can be read any more.
+/// Reads at most `most` bytes and drops them; returns their number, 0 at the end or on an error.
 fn poll_drop(
     context: &mut Context<'_>,
     input: &mut (impl AsyncRead + Unpin),
@@ -149,7 +148,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<IO> {
         if matches!(this.closing, Closing::No) {
             ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
             let (input, _) = this.stream.get_mut();
-            // What was sent ahead, and not yet asked for, is unread as well.
+            // Pipelined bytes are unread as well.
             let lingers = this.intake.is_unread()
                 || matches!(poll_drop(context, input, PIECE), Poll::Ready(1..));
             this.closing = if lingers {

@@ -1,10 +1,11 @@
-//! A whole server from a data folder: certificate, tokens, kubeconfig, listener.
+//! Starts a server from a data folder: certificate, tokens, kubeconfig, listener.
 
 pub(crate) mod clusters;
 pub(crate) mod error;
 mod intake;
 mod kubeconfig;
 mod lingering;
+pub(crate) mod loopback;
 pub(crate) mod private;
 mod repolled;
 pub(crate) mod security;
@@ -17,7 +18,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use axum::Router;
 use tidings_store::Store;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -32,40 +32,39 @@ use crate::auth::{Token, User, parse_token_file};
 use crate::clock::SystemClock;
 use crate::start::error::StartError;
 use crate::start::kubeconfig::{Credentials, kubeconfig_text};
+use crate::start::loopback::RunningTimeline;
 use crate::start::private::write_private;
 use crate::start::security::{
     AuthorizationMode, ReloadRequest, Security, SecurityOptions, Watched,
 };
-use crate::start::serve::serve_api;
+use crate::start::serve::{Served, serve_api};
 use crate::start::storage::{Storage, private_dir};
 use tls::Identity;
 
-/// Where and how a server runs.
+/// Options of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StartOptions {
-    /// Where events, certificates, tokens and the kubeconfig are kept. It is made if it is not
-    /// there.
+    /// The folder of events, certificates, tokens and the kubeconfig. Created if it does not exist.
     pub data_dir: PathBuf,
     /// The address to listen on. Default: 127.0.0.1.
     pub bind_address: IpAddr,
-    /// The port to listen on; 0 takes a free one. Default: 6443.
+    /// The port to listen on; 0 chooses a free one. Default: 6443.
     pub secure_port: u16,
-    /// Tokens in kube-apiserver's CSV form; a file without any is accepted, and lets none in.
-    /// Default: the server's own token.
+    /// A file of tokens in kube-apiserver's CSV form; a file without tokens is valid and lets no
+    /// client in. Default: the server's own token.
     pub token_auth_file: Option<PathBuf>,
-    /// Whether there is a token of the server's own, of `system:masters`, where no token file is
-    /// given. Made on first start, it is kept in the data folder and written into the kubeconfig.
-    /// If not, one that lies in the folder is not accepted either, and the kubeconfig holds no
-    /// credentials. Default: yes.
+    /// Whether the server has a token of its own, of `system:masters`, if there is no token file.
+    /// It is made on first start, kept in the data folder, and written into the kubeconfig. If not,
+    /// a token in the folder is ignored, and the kubeconfig has no credentials. Default: yes.
     pub admin_token: bool,
-    /// Who may come in and what they may do.
+    /// Authentication, authorization and TLS.
     pub security: SecurityOptions,
-    /// Where events are kept. Default: in the data folder.
+    /// The store. Default: the embedded store, in the data folder.
     pub storage: Storage,
-    /// Where writes are written down, and by whom they were. Default: nowhere.
+    /// The audit log. Default: no audit log.
     pub audit: Option<AuditOptions>,
-    /// How the API behaves.
+    /// Options of the API.
     pub api: ApiOptions,
 }
 
@@ -86,8 +85,8 @@ impl StartOptions {
     }
 }
 
-/// A server that runs. Dropping it without [`shutdown`](Running::shutdown) ends the server too, but
-/// waits for nothing.
+/// A running server. Dropping it ends the server, too, but without waiting for anything; see
+/// [`shutdown`](Running::shutdown).
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -95,6 +94,9 @@ pub struct Running {
     stop: Option<oneshot::Sender<()>>,
     reload: mpsc::Sender<ReloadRequest>,
     task: JoinHandle<()>,
+    server: Arc<ApiServer>,
+    /// Its first token.
+    token: Option<Token>,
 }
 
 impl Running {
@@ -108,9 +110,20 @@ impl Running {
         &self.kubeconfig
     }
 
-    /// Looks at once at the files of tokens, permissions and certificates, which it otherwise does
-    /// once per [`SecurityOptions::reload_interval`]. Returns whether every changed file is now in
-    /// force.
+    /// Also serves this server's timeline on the loopback interface, over plain HTTP, with a link
+    /// that gives access with the server's first token, once.
+    ///
+    /// # Errors
+    /// [`StartError`]: there is no token, or no address to listen on.
+    pub async fn start_timeline(&self) -> Result<RunningTimeline, StartError> {
+        let token = self.token.as_ref().ok_or(StartError::Options {
+            why: "the server has no token that a link could stand for",
+        })?;
+        loopback::beside(&self.server, &token.token).await
+    }
+
+    /// Reloads the files of tokens, permissions and certificates now, instead of at the next
+    /// [`SecurityOptions::reload_interval`]. Returns whether all changed files are in force.
     pub async fn reload(&self) -> bool {
         let (asked, answered) = oneshot::channel();
         self.reload.send(asked).await.is_ok() && answered.await.unwrap_or(false)
@@ -128,8 +141,8 @@ impl Running {
     }
 }
 
-/// Starts a server over the store of its options, by default the embedded one in the data folder;
-/// it answers when this returns. Needs a tokio runtime.
+/// Starts a server over the store of its options, by default the embedded one in the data folder.
+/// It is ready when this returns. Needs a tokio runtime.
 ///
 /// # Errors
 /// [`StartError`] says which file, address or token was wrong.
@@ -154,8 +167,8 @@ pub async fn start(options: StartOptions) -> Result<Running, StartError> {
     start_with_store(store, options).await
 }
 
-/// Like [`start`], over a store that is open already; [`StartOptions::storage`] is not looked at.
-/// The data folder then holds only certificates, tokens and the kubeconfig.
+/// Like [`start`], over a store that is open already; [`StartOptions::storage`] is not used. The
+/// data folder then holds only certificates, tokens and the kubeconfig.
 ///
 /// # Errors
 /// As [`start`].
@@ -168,10 +181,14 @@ pub async fn start_with_store(
     let kubeconfig = kubeconfig_text(prepared.address, &prepared.credentials());
     prepared.write_kubeconfig(&kubeconfig)?;
     let api = router(Arc::clone(&prepared.server));
-    Ok(prepared.run(api, async move { store.close().await }))
+    let timeline = prepared
+        .has_timeline()
+        .then(|| crate::timeline::timeline(Arc::clone(&prepared.server)));
+    let served = Served::new(api, timeline);
+    Ok(prepared.run(served, async move { store.close().await }))
 }
 
-/// A server that is about to be served.
+/// A server that listens, but does not serve yet.
 struct Prepared {
     server: Arc<ApiServer>,
     listener: TcpListener,
@@ -183,7 +200,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// Reads all files and listens. `store` holds the events of the server itself.
+    /// Reads all files and listens. `store` has the events of the server itself.
     async fn of(store: Arc<dyn Store>, options: StartOptions) -> Result<Self, StartError> {
         private_dir(&options.data_dir)?;
         let token_file = options.token_auth_file.as_deref();
@@ -218,9 +235,8 @@ impl Prepared {
         .with_authorizer(std::mem::take(&mut security.authorizer))
         .with_identity(identity);
         if let Some(audit) = options.audit {
-            let path = audit.path.clone();
-            let log = AuditLog::open(audit, Arc::new(SystemClock))
-                .map_err(|source| StartError::File { path, source })?;
+            let unusable = StartError::file(&audit.path);
+            let log = AuditLog::open(audit, Arc::new(SystemClock)).map_err(unusable)?;
             server = server.with_audit_log(log);
         }
         Ok(Self {
@@ -234,8 +250,8 @@ impl Prepared {
         })
     }
 
-    /// Tells in the log when no request is let in, or none is allowed. `are_asked`: whether there
-    /// are clusters to ask apart from those of the options.
+    /// Warns in the log if no client can be authenticated, or none may do anything. `are_asked`:
+    /// whether there are clusters to ask apart from those of the options.
     fn warn_of_closed_doors(&self, are_asked: bool) {
         let options = &self.options;
         if are_asked {
@@ -256,13 +272,13 @@ impl Prepared {
             && !self.tokens.iter().any(|token| token.user.is_master())
         {
             tracing::warn!(
-                "nobody may read or write events: no token is in system:masters, and no permissions are given \
+                "no user may read or write events: no token is in system:masters, and no permissions are given \
                  (--authorization-rbac-file, --authorization-kubeconfig or --authorization-mode=AlwaysAllow)"
             );
         }
     }
 
-    /// What clients come in with.
+    /// The credentials for the kubeconfig.
     fn credentials(&self) -> Credentials {
         Credentials {
             authority_pem: self.security.authority_pem.clone(),
@@ -272,24 +288,27 @@ impl Prepared {
 
     fn write_kubeconfig(&self, text: &str) -> Result<(), StartError> {
         let path = &self.kubeconfig;
-        write_private(path, text.as_bytes()).map_err(|source| StartError::File {
-            path: path.clone(),
-            source,
-        })
+        write_private(path, text.as_bytes()).map_err(StartError::file(path))
     }
 
-    /// Serves an API of the server; `closed` is waited for when nothing is served any more.
-    fn run(self, api: Router, closed: impl Future<Output = ()> + Send + 'static) -> Running {
+    fn has_timeline(&self) -> bool {
+        self.server.options.timeline.enabled
+    }
+
+    /// Serves these routes; `closed` is awaited after the last request.
+    fn run(self, served: Served, closed: impl Future<Output = ()> + Send + 'static) -> Running {
         let Self {
             server,
             listener,
             address,
             kubeconfig,
+            tokens,
             security,
             options,
-            ..
         } = self;
         let tls = security.tls.clone();
+        let token = tokens.into_iter().next();
+        let shared = Arc::clone(&server);
         let (reload, reloads) = mpsc::channel(1);
         tokio::spawn(
             security
@@ -302,9 +321,9 @@ impl Prepared {
                 // A dropped sender ends the server as well.
                 let _ = stopped.await;
             };
-            serve_api(listener, Arc::clone(&server), api, tls, stopped).await;
+            serve_api(listener, Arc::clone(&server), served, tls, stopped).await;
             closed.await;
-            // The last lines are written before the program ends.
+            // Write the last lines before the program ends.
             if let Some(audit) = &server.audit {
                 Arc::clone(audit).finish().await;
             }
@@ -315,6 +334,8 @@ impl Prepared {
             stop: Some(stop),
             reload,
             task,
+            server: shared,
+            token,
         }
     }
 }
@@ -329,18 +350,12 @@ fn parse_tokens(path: &Path, bytes: &[u8]) -> Result<Vec<Token>, StartError> {
 /// The server's own token, made on first start.
 fn own_tokens(path: &Path) -> Result<Vec<Token>, StartError> {
     if path.exists() {
-        let bytes = fs::read(path).map_err(|source| StartError::File {
-            path: path.to_owned(),
-            source,
-        })?;
+        let bytes = fs::read(path).map_err(StartError::file(path))?;
         return parse_tokens(path, &bytes);
     }
     let token = random::token()?;
     let user = User::new("admin", random::uuid()?, ["system:masters".to_owned()]);
     let line = format!("{token},{},{},\"system:masters\"\n", user.name, user.uid);
-    write_private(path, line.as_bytes()).map_err(|source| StartError::File {
-        path: path.to_owned(),
-        source,
-    })?;
+    write_private(path, line.as_bytes()).map_err(StartError::file(path))?;
     Ok(vec![Token { token, user }])
 }

@@ -1,15 +1,13 @@
-//! Who may come in and what they may do, from options and files, and those files when they are
-//! replaced.
+//! Authentication, authorization and TLS from options and files, and the reload of replaced files.
 //!
-//! Files that belong together are in force together. Whatever lies there and is not in force is
-//! tried at every look, until it is: a certificate may be there before its key is. What is missing
-//! or not usable changes nothing; the log says so and a count goes up, once for each state the
-//! files were seen in. A file without tokens or permissions is usable: it revokes those it held.
+//! Files that belong together take effect together. New content is tried at every check until it is
+//! usable: a certificate may be written before its key. A missing or unusable file changes nothing;
+//! this is logged and counted, once for each content. A file without tokens or permissions is
+//! usable: it revokes the former ones.
 //!
-//! A file is what it holds at the moment it is read. One that is renamed into place is seen whole,
-//! before or after. One that is written in place may be seen in part, until the next look: cut
-//! within a line it is not usable in most cases, cut between two lines it lacks the rest. It never
-//! gives more than one of the two does.
+//! A file that is renamed into place is always read completely. A file that is written in place may
+//! be read in part, until the next check: usually it is unusable then, or it lacks its last lines.
+//! It never grants more than the old or the new file does.
 
 use std::fs;
 use std::io::{self, Read};
@@ -25,35 +23,34 @@ use crate::auth::{Authenticator, Authorizer, RbacPolicy, Reviewer, Token, parse_
 use crate::start::error::StartError;
 use crate::start::tls::{Identity, Tls, TlsError};
 
-/// No file of certificates, tokens or permissions is longer.
+/// Maximum bytes of a file.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Who may come in and what they may do. The names are those of kube-apiserver's flags where it has
-/// one.
+/// Authentication, authorization and TLS. The names are those of kube-apiserver's flags where it
+/// has one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SecurityOptions {
-    /// Who decides (`--authorization-mode`). Default: RBAC.
+    /// The authorization mode (`--authorization-mode`). Default: RBAC.
     pub authorization_mode: AuthorizationMode,
-    /// Permissions, beside the default ones: see [`RbacPolicy::parse`]. Default: none.
+    /// A file of permissions in addition to the default ones: see [`RbacPolicy::parse`]. Default:
+    /// no file.
     pub authorization_rbac_file: Option<PathBuf>,
-    /// A cluster to ask about what RBAC does not allow (`--authorization-kubeconfig`). Default:
-    /// none.
+    /// A cluster to ask about requests that RBAC does not allow (`--authorization-kubeconfig`).
+    /// Default: no cluster.
     pub authorization_cluster: Option<Arc<dyn Reviewer>>,
-    /// A cluster to ask about tokens that are not known here (`--authentication-kubeconfig`).
-    /// Default: none.
+    /// A cluster to ask about unknown tokens (`--authentication-kubeconfig`). Default: no cluster.
     pub authentication_cluster: Option<Arc<dyn Reviewer>>,
-    /// Whether requests without credentials are let in, as `system:anonymous` (`--anonymous-auth`).
-    /// Default: no, but for health and version.
+    /// Whether requests without credentials are accepted, as `system:anonymous`
+    /// (`--anonymous-auth`). Default: only for health and version.
     pub anonymous_auth: bool,
     /// Authorities in PEM form whose client certificates are accepted (`--client-ca-file`).
-    /// Default: certificates are not asked for.
+    /// Default: client certificates are not used.
     pub client_ca_file: Option<PathBuf>,
-    /// The certificate to serve with, in PEM form, with those that vouch for it behind it
-    /// (`--tls-cert-file`), and its private key (`--tls-private-key-file`). Default: the server
-    /// makes its own.
+    /// The server's certificate in PEM form, followed by its intermediates (`--tls-cert-file`), and
+    /// its private key (`--tls-private-key-file`). Default: the server makes its own.
     pub tls_files: Option<(PathBuf, PathBuf)>,
-    /// How often files are looked at for changes. Default: every ten seconds.
+    /// Interval at which files are checked for changes. Default: ten seconds.
     pub reload_interval: Duration,
 }
 
@@ -72,19 +69,19 @@ impl Default for SecurityOptions {
     }
 }
 
-/// Who decides what a user may do.
+/// How requests are authorized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthorizationMode {
-    /// Roles and their bindings; without a file next to nothing is allowed, except to members of
+    /// By roles and bindings; without a file almost nothing is allowed, except to members of
     /// `system:masters`.
     #[default]
     Rbac,
-    /// All users who are let in may do everything.
+    /// All authenticated users may do everything.
     AlwaysAllow,
 }
 
-/// The result of the options and their files.
+/// The objects made from the options and files.
 pub(crate) struct Security {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
@@ -93,7 +90,7 @@ pub(crate) struct Security {
     files: Files,
 }
 
-/// The files, and what of them is in force.
+/// The watched files, and the settings in force.
 struct Files {
     tokens: Option<Watched>,
     permissions: Option<Watched>,
@@ -102,21 +99,21 @@ struct Files {
     certificate: Option<Watched>,
     /// The client authority in force.
     clients: Option<ClientAuthority>,
-    /// What is served with if no files say otherwise.
+    /// The server's certificate and key in force.
     identity: Identity,
 }
 
-/// Files that belong together.
+/// Files that take effect together.
 pub(crate) struct Watched {
     paths: Vec<PathBuf>,
     in_force: Vec<Vec<u8>>,
-    /// What was seen of them last and said to be of no use.
-    told: Option<Result<Vec<Vec<u8>>, String>>,
+    /// The last content that was reported as unusable.
+    reported: Option<Result<Vec<Vec<u8>>, String>>,
 }
 
 impl SecurityOptions {
     /// Reads the files. `tokens` are those in force, of the token file if there is one; `own` makes
-    /// a certificate if there is none.
+    /// a certificate if the options name none.
     pub(crate) fn load(
         &self,
         token_file: Option<Watched>,
@@ -216,7 +213,7 @@ fn parse_policy(bytes: &[u8]) -> Result<RbacPolicy, String> {
 }
 
 impl Security {
-    /// What looks after the files from now on.
+    /// The task that reloads the files from now on.
     pub(crate) fn watcher(self, server: Arc<ApiServer>) -> FileWatcher {
         FileWatcher {
             server,
@@ -226,19 +223,19 @@ impl Security {
     }
 }
 
-/// Puts replaced files in force.
+/// Reloads replaced files.
 pub(crate) struct FileWatcher {
     server: Arc<ApiServer>,
     tls: Tls,
     files: Files,
 }
 
-/// A request to look at the files now; the answer is whether all of them are usable.
+/// A request to check the files now; the answer is whether all of them are in force.
 pub(crate) type ReloadRequest = oneshot::Sender<bool>;
 
 impl FileWatcher {
-    /// Looks at the files once per `interval`, and whenever it is asked to, until all senders of
-    /// requests are dropped.
+    /// Checks the files once per `interval`, and on request, until all senders of requests are
+    /// dropped.
     pub(crate) async fn run(
         mut self,
         interval: Duration,
@@ -262,18 +259,18 @@ impl FileWatcher {
             };
             self = watcher;
             if let Some(request) = request {
-                // The requester may be gone.
+                // The receiver may have been dropped.
                 let _ = request.send(usable);
             }
         }
     }
 
-    /// Whether all that lies there is in force.
+    /// Reloads changed files; returns whether all files are in force.
     fn reload(&mut self) -> bool {
         let Self { server, tls, files } = self;
         let mut usable = true;
         if let Some(file) = &mut files.tokens {
-            usable &= file.take_over(server, |bytes| {
+            usable &= file.reload(server, |bytes| {
                 let tokens = parse_token_file(first(bytes)).map_err(|error| error.to_string())?;
                 if tokens.is_empty() {
                     tracing::warn!("the token file holds no token any more: all are revoked");
@@ -283,7 +280,7 @@ impl FileWatcher {
             });
         }
         if let Some(file) = &mut files.permissions {
-            usable &= file.take_over(server, |bytes| {
+            usable &= file.reload(server, |bytes| {
                 server
                     .authorizer
                     .replace_policy(parse_policy(first(bytes))?);
@@ -292,7 +289,7 @@ impl FileWatcher {
         }
         if let Some(file) = &mut files.client_authority {
             let (identity, clients) = (&files.identity, &mut files.clients);
-            usable &= file.take_over(server, |bytes| {
+            usable &= file.reload(server, |bytes| {
                 let new =
                     ClientAuthority::from_pem(first(bytes)).map_err(|error| error.to_string())?;
                 let config = identity
@@ -306,7 +303,7 @@ impl FileWatcher {
         }
         if let Some(pair) = &mut files.certificate {
             let (identity, clients) = (&mut files.identity, &files.clients);
-            usable &= pair.take_over(server, |bytes| {
+            usable &= pair.reload(server, |bytes| {
                 let new = parse_identity(bytes).map_err(|error| error.to_string())?;
                 let config = new
                     .config(clients.as_ref())
@@ -327,26 +324,21 @@ impl Watched {
     }
 
     fn open_all(paths: Vec<PathBuf>) -> Result<Self, StartError> {
-        let read = |path: &PathBuf| {
-            read(path).map_err(|source| StartError::File {
-                path: path.clone(),
-                source,
-            })
-        };
+        let read = |path: &PathBuf| read(path).map_err(StartError::file(path));
         Ok(Self {
             in_force: paths.iter().map(read).collect::<Result<_, _>>()?,
             paths,
-            told: None,
+            reported: None,
         })
     }
 
-    /// The bytes of the only file, or of the first.
+    /// The bytes of the first file.
     pub(crate) fn first(&self) -> &[u8] {
         first(&self.in_force)
     }
 
-    /// Has what lies there put in force, unless it is. True if it is now.
-    fn take_over(
+    /// Applies changed content; returns whether the current content is in force.
+    fn reload(
         &mut self,
         server: &ApiServer,
         apply: impl FnOnce(&[Vec<u8>]) -> Result<(), String>,
@@ -356,7 +348,7 @@ impl Watched {
         let seen: Result<Vec<_>, _> = self.paths.iter().map(read).collect();
         let outcome = match &seen {
             Ok(bytes) if *bytes == self.in_force => {
-                self.told = None;
+                self.reported = None;
                 return true;
             }
             Ok(bytes) => apply(bytes),
@@ -368,11 +360,11 @@ impl Watched {
                 server.access_counters().files_reloaded.add();
                 tracing::info!(file, "a replaced file is in force");
                 self.in_force = bytes;
-                self.told = None;
+                self.reported = None;
                 true
             }
             (outcome, seen) => {
-                if self.told.as_ref() != Some(&seen) {
+                if self.reported.as_ref() != Some(&seen) {
                     let why = outcome.err();
                     server.access_counters().file_reload_failures.add();
                     tracing::error!(
@@ -381,7 +373,7 @@ impl Watched {
                         "a replaced file is not usable; what it held before stays in force"
                     );
                 }
-                self.told = Some(seen);
+                self.reported = Some(seen);
                 false
             }
         }

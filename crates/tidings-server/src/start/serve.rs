@@ -34,7 +34,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::api::server::ApiServer;
 use crate::auth::certificate::PeerCertificate;
 use crate::clock;
-use crate::flow::activity::{Activity, Open, Overdue};
+use crate::flow::activity::{Activity, Open, Overdue, Prepared};
 use crate::flow::connection_counters::Ending;
 use crate::flow::connections::Visitor;
 use crate::flow::paced::Lasting;
@@ -43,6 +43,7 @@ use crate::start::intake::{Intake, Received};
 use crate::start::lingering::Lingering;
 use crate::start::repolled::Repolled;
 use crate::start::tls::Tls;
+use crate::timeline;
 
 /// A silent connection is probed this often, by HTTP/2 pings and by TCP, and dropped if no answer
 /// comes.
@@ -68,9 +69,32 @@ const HTTP2_ERRORS_MAX: usize = 1024;
 /// A client without credentials has about this long to end a connection once it is told to.
 const LINGER: Duration = Duration::from_secs(1);
 /// When accepting fails (no file descriptors left, say), it is tried again after this.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+pub(super) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-type Api = TowerToHyperService<Router>;
+/// What answers requests.
+#[derive(Clone)]
+pub(super) struct Served {
+    api: TowerToHyperService<Router>,
+    /// The timeline, where there is one.
+    timeline: Option<TowerToHyperService<Router>>,
+}
+
+impl Served {
+    pub(super) fn new(api: Router, timeline: Option<Router>) -> Self {
+        Self {
+            api: TowerToHyperService::new(api),
+            timeline: timeline.map(TowerToHyperService::new),
+        }
+    }
+
+    /// What answers requests for a path.
+    fn of(&self, path: &str) -> &TowerToHyperService<Router> {
+        let rest = path.strip_prefix(timeline::PREFIX);
+        let is_timeline = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let timeline = self.timeline.as_ref();
+        timeline.filter(|_| is_timeline).unwrap_or(&self.api)
+    }
+}
 
 /// Serves the API over TLS until `shutdown` resolves; then ends watches, finishes what is in flight
 /// and returns.
@@ -81,18 +105,18 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) {
     let api = router(Arc::clone(&server));
-    serve_api(listener, server, api, tls.into(), shutdown).await;
+    let served = Served::new(api, None);
+    serve_api(listener, server, served, tls.into(), shutdown).await;
 }
 
 /// Like [`serve`], an API that has the server's limits and ends with it.
 pub(super) async fn serve_api(
     listener: TcpListener,
     server: Arc<ApiServer>,
-    api: Router,
+    served: Served,
     tls: Tls,
     shutdown: impl Future<Output = ()>,
 ) {
-    let api = TowerToHyperService::new(api);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(async {
         shutdown.await;
@@ -123,14 +147,14 @@ pub(super) async fn serve_api(
             continue;
         };
         let acceptor = TlsAcceptor::from(tls.current());
-        let (server, api) = (server.clone(), api.clone());
+        let (server, served) = (server.clone(), served.clone());
         connections.spawn(async move {
             tokio::select! {
                 () = place.needed() => {
                     tracing::debug!(%peer, "a connection without credentials is ended to make room");
                     server.connections.metrics.ended(Ending::Room);
                 }
-                () = connection(stream, peer, place.visitor(), acceptor, &server, api) => {}
+                () = connection(stream, peer, place.visitor(), acceptor, &server, served) => {}
             }
         });
     }
@@ -156,7 +180,7 @@ async fn connection(
     visitor: &Arc<Visitor>,
     acceptor: TlsAcceptor,
     server: &ApiServer,
-    api: Api,
+    served: Served,
 ) {
     let options = &server.options;
     let stranger_until =
@@ -192,7 +216,7 @@ async fn connection(
     let head_bytes_max = head_bytes_max(options.header_bytes_max);
     let intake = Intake::new(head_bytes_max);
     let service = Connected {
-        api,
+        served,
         peer,
         http2,
         certificate,
@@ -307,9 +331,9 @@ async fn drive<C>(
 
 /// The API, as one connection sees it.
 struct Connected {
-    api: Api,
+    served: Served,
     certificate: Option<Arc<PeerCertificate>>,
-    /// Whose address it is, for the audit log.
+    /// The peer's address, for the audit log.
     peer: SocketAddr,
     http2: bool,
     activity: Arc<Activity>,
@@ -339,15 +363,16 @@ impl Service<Request<Incoming>> for Connected {
         request.extensions_mut().insert(visitor);
         let http2 = self.http2;
         let answered = self
-            .api
+            .served
+            .of(request.uri().path())
             .call(request.map(|body| Received::new(body, &self.intake)));
         Box::pin(async move {
             let response = answered.await?;
             let lasting = response.extensions().get();
-            if http2 {
-                open.answered_over_http2(lasting.is_some());
-            } else {
-                open.answered_over_http1();
+            match (http2, response.extensions().get()) {
+                (true, None::<&Prepared>) => open.answered_over_http2(lasting.is_some()),
+                (true, Some(Prepared)) => {}
+                (false, _) => open.answered_over_http1(),
             }
             if let Some(Lasting(time)) = lasting {
                 open.lasts(time.saturating_add(grace));

@@ -1,4 +1,4 @@
-//! Which store a server is started over: the embedded one in its data folder, or etcd.
+//! The choice of a server's store: the embedded one in its data folder, or etcd.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -82,8 +82,5 @@ pub fn describe(value: &[u8]) -> Description {
 }
 
 pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
-    create_private_dir(path).map_err(|source| StartError::File {
-        path: path.to_owned(),
-        source,
-    })
+    create_private_dir(path).map_err(StartError::file(path))
 }

@@ -68,7 +68,7 @@ impl From<Arc<ServerConfig>> for Tls {
 }
 
 impl Tls {
-    /// What the next connection is accepted with.
+    /// The configuration for the next connection.
     pub fn current(&self) -> Arc<ServerConfig> {
         self.0
             .read()

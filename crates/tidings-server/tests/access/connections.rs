@@ -473,7 +473,7 @@ async fn strangers_have_one_answer_over_http2() {
             }
         };
         let ended = tokio::time::timeout(PATIENCE, conversation).await;
-        ended.expect("the connection goes on, or the answers do not come");
+        ended.expect("the connection continues, or the answers do not come");
         assert_eq!(seen.contains(&GOAWAY), ends, "{path} {authorization}");
     }
     server.running.shutdown().await;
@@ -516,7 +516,7 @@ async fn ask_and_take_nothing(server: &Server, path: &str, authorization: &str) 
     // Sooner than a ping without an answer would end it.
     let answer = tokio::time::timeout(Duration::from_secs(25), until_the_end(&mut read))
         .await
-        .expect("the connection is held by an answer that nobody takes");
+        .expect("the connection is held by an answer that the client does not read");
     assert!(answer.len() > 60, "it was answered: {answer:?}");
 }
 
@@ -558,7 +558,7 @@ async fn strangers_leave_few_answers_untaken() {
     server.running.shutdown().await;
 }
 
-/// Frames that cost a client next to nothing are cut off by the protocol's bounds or by the
+/// Frames that cost a client almost nothing are cut off by the protocol's bounds or by the
 /// connection's time, and no other client notices them.
 #[tokio::test]
 async fn floods_of_frames_are_ended() {

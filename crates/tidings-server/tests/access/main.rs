@@ -1,6 +1,6 @@
 //! Whole servers over HTTPS, with a client of the ecosystem (kube-rs): how they start and end, who
 //! gets in and who may do what, and what a connection may cost.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod certificates;
 mod cluster;
@@ -12,3 +12,4 @@ mod queueing;
 mod refused;
 mod start;
 mod support;
+mod timeline;

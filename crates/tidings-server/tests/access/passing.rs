@@ -105,6 +105,10 @@ impl Cluster {
             .route(&format!("{PODS}/web"), any(pod))
             .route(&format!("{PODS}/web/log"), get(pods))
             .route(&format!("{PODS}/broken"), get(broken))
+            .route(
+                &format!("{PODS}/switched"),
+                get(async || http::StatusCode::SWITCHING_PROTOCOLS),
+            )
             .route(&format!("{PODS}/cut"), get(cut))
             .route(
                 &format!("{PODS}/never"),
@@ -535,13 +539,16 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
             said.contains(name) && said.contains("cannot be reached"),
             "{said}"
         );
-        // Its events are read all the same, and how is said here.
+        // Its events are read anyway, and how is said here.
         assert_eq!(names_of(&dev, EVENTS).await, ["web.1"]);
         let resources = dev.get("/api/v1").await.body;
         assert_eq!(resources["resources"][0]["name"], "events");
         assert_eq!(dev.get("/apis").await.code, 200);
     }
     let dev = archive.to_cluster("prod", &token("t-dev")).await;
+    // Another protocol is not passed on.
+    let switched = dev.get(&format!("{PODS}/switched")).await;
+    assert_eq!(switched.code, 502);
     let broken = dev.get(&format!("{PODS}/broken")).await;
     assert_eq!(broken.code, 502);
     assert_eq!(
@@ -576,6 +583,40 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
     assert_eq!((first.code, second.code), (504, 429));
     // The place is free again.
     assert_eq!(dev.get(&format!("{PODS}/web")).await.code, 200);
+    archive.running.shutdown().await;
+}
+
+#[tokio::test]
+async fn clusters_share_a_bound_of_what_is_passed_on() {
+    let cluster = Cluster::start().await;
+    let mut followed = crate::clusters::cluster("prod", &["web.1"]).await;
+    followed.security = ClusterSecurity::of_cluster(cluster.reviewer());
+    followed.pass_through = Some(cluster.way());
+    let mut other = followed.clone();
+    other.name = "other".into();
+    other.pass_through = Some(cluster.way());
+    let archive = Archive::start_with(vec![followed, other], |options| {
+        options.api.request_timeout = Duration::from_secs(2);
+        options.api.max_requests_inflight = 1;
+    })
+    .await
+    .unwrap();
+    let dev = archive.to_cluster("prod", &token("t-dev")).await;
+    let elsewhere = archive.to_cluster("other", &token("t-dev")).await;
+    assert_eq!(elsewhere.get(&format!("{PODS}/web")).await.code, 200);
+    let never = format!("{PODS}/never");
+    let (first, second) = tokio::join!(dev.get(&never), async {
+        let is_there = || {
+            let requests = cluster.seen.requests.lock().unwrap();
+            requests.iter().any(|(uri, _)| uri.ends_with("never"))
+        };
+        while !is_there() {
+            tokio::task::yield_now().await;
+        }
+        elsewhere.get(&format!("{PODS}/web")).await
+    });
+    assert_eq!((first.code, second.code), (504, 429));
+    assert_eq!(elsewhere.get(&format!("{PODS}/web")).await.code, 200);
     archive.running.shutdown().await;
 }
 

@@ -1,4 +1,4 @@
-//! The audit log: who wrote what, and what came of it.
+//! The audit log: who wrote what, and the result.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Collections deleted: which events, what is told of them, and what is written down.
+//! Collections deleted: which events, what is reported of them, and what is written down.
 
 use futures::StreamExt;
 use http::Method;

@@ -1,6 +1,6 @@
 //! The API as its clients see it: requests in, answers out, over the real router and a store: one
 //! in memory, and then (`over_etcd`) one on etcd.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod apply;
 mod audit;
@@ -20,6 +20,7 @@ mod queueing;
 mod slow;
 mod streams;
 mod support;
+mod timeline;
 mod watch_forms;
 mod watches;
 mod writes;

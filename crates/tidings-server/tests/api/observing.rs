@@ -327,7 +327,7 @@ async fn what_becomes_of_a_request_before_it_is_served_is_counted_once() {
             "tidings_oversized_events_total{outcome=\"refused\"}".into(),
             1.0,
         ),
-        // Of writes that were let in, whatever came of them.
+        // Of writes that were let in, whatever their result.
         ("apiserver_audit_event_total".into(), 5.0),
         ("apiserver_audit_error_total{plugin=\"log\"}".into(), 0.0),
         (

@@ -308,7 +308,7 @@ async fn large_events_are_refused_or_cut() {
     let shorter = json!({"message": "short"});
     let shorter = server.patch("merge", &path, &shorter).await.expect(200);
     assert_eq!(shorter["message"], "short");
-    // What is large elsewhere is refused all the same.
+    // What is large elsewhere is refused anyway.
     let labels = json!({"metadata": {"annotations": {"a": "x".repeat(5000)}}});
     server.patch("merge", &path, &labels).await.expect(413);
     assert_eq!(server.api.admission_counts().truncated, 2);

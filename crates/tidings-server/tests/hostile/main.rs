@@ -4,7 +4,7 @@
 //!
 //! `TIDINGS_HOSTILE_REQUESTS` sets how many mutated requests are sent, `TIDINGS_HOSTILE_SEED` where
 //! they begin.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod bombs;
 mod framing;

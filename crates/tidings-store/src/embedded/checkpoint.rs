@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::disk;
 use super::error::OpenError;
 use super::index::{Index, NAMES};
-use super::keys::{State, Swept};
+use super::keys::{COUNTED_MAX, State, Swept};
 use super::log::Log;
 use crate::REVISION_OF_NEW;
 
@@ -110,7 +110,8 @@ impl Checkpoint {
             let mut time = || parts.next()?.parse().ok();
             buckets.insert(bucket, (time()?, time()?));
         }
-        Some(Self {
+        let is_possible = number <= COUNTED_MAX && state.is_possible();
+        is_possible.then_some(Self {
             number,
             state,
             buckets,
@@ -180,7 +181,7 @@ mod tests {
     proptest! {
         #[test]
         fn checkpoints_round_trip(
-            numbers: [u64; 5], floor in 0..u64::MAX, buckets: BTreeMap<u64, (i64, i64, u64)>,
+            numbers in prop::array::uniform5(0..=COUNTED_MAX), floor in 0..u64::MAX, buckets: BTreeMap<u64, (i64, i64, u64)>,
         ) {
             let [number, revision, compacted, records, value_bytes] = numbers;
             let mut swept = Swept { floor, ..Swept::default() };

@@ -153,6 +153,10 @@ impl Committer {
         committer.work();
         committer.flush();
         drop(committer);
+        if let Some(engine) = &*ending.0.engine() {
+            // By now nothing is merged any more.
+            engine.index.write_sums();
+        }
         drop(ending);
     }
 
@@ -160,6 +164,10 @@ impl Committer {
         self.recall_finished();
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
+            if engine.is_behind() {
+                // What was replayed is not to be replayed again, should this process be killed, too.
+                self.flusher.set_aside(engine);
+            }
             let now = self.times();
             self.give_back(engine, now);
         }
@@ -280,7 +288,7 @@ impl Committer {
     /// Waits for room in memory, and takes back what a failed commit left. An error means that
     /// nothing can be written now.
     fn make_ready(&mut self, engine: &Arc<Engine>) -> Result<(), Fault> {
-        if engine.index.is_full() {
+        if engine.is_far_behind() {
             while !self.flusher.wait()? {}
             self.flusher.set_aside(engine);
         }

@@ -13,15 +13,25 @@ use super::codec::Codec;
 use super::error::OpenError;
 use super::flush;
 use super::folder::{INDEX, LOG};
+use super::frame::Header;
 use super::held::{Held, Moment};
 use super::index::{Index, Sizes, remove};
 use super::keys::State;
-use super::log::{self, Log};
+use super::log::{self, Extents, Log};
 use super::order::Track;
+use super::parallel;
 use super::replay;
 use super::segment::Segment;
 use super::upkeep::Upkeep;
 use crate::Fault;
+
+/// Bytes of the log behind which the index is flushed, though there be little of it: a replay reads
+/// twice as much at most.
+const BEHIND_MAX: u64 = 32 << 20;
+
+/// If it is more than this part of what is flushed otherwise, what was replayed is flushed as soon
+/// as the store is open.
+const BEHIND_PART: usize = 8;
 
 /// What readers see.
 #[derive(Clone)]
@@ -30,6 +40,13 @@ pub(crate) struct Published {
     /// The number of the last commit.
     pub(crate) number: u64,
     pub(crate) buckets: Arc<Buckets>,
+}
+
+/// A checkpoint to be reached by a flush, and how far the log's segments reach by then.
+#[derive(Clone)]
+pub(crate) struct Aside {
+    pub(crate) checkpoint: Checkpoint,
+    extents: Extents,
 }
 
 /// See the module documentation.
@@ -109,12 +126,14 @@ impl Engine {
             .as_ref()
             .map(|noted| (noted.number, noted.state.revision));
         let from_start = checkpoint.is_none();
-        let (log, newest) =
+        let (log, commits) =
             Log::open(&log_folder, reached, from_start, sizes.segment, sizes.files)?;
         let noted = noted.unwrap_or_default();
-        let newest = newest.filter(|header| header.number >= noted.number);
+        let newest = commits
+            .last()
+            .filter(|header| header.number >= noted.number);
         let (state, number) = newest.map_or((noted.state.clone(), noted.number), |header| {
-            (header.state, header.number)
+            (header.state.clone(), header.number)
         });
         if noted.is_lost(&log, &state) {
             return Err(OpenError::Damaged {
@@ -130,10 +149,10 @@ impl Engine {
             index.order.set(*bucket, track);
         }
         let mut buckets = Buckets::new();
-        for (name, segments) in log.buckets() {
-            let tree = index
-                .bucket(name)
-                .map_err(|error| unusable(&index_folder, error))?;
+        let logs: Vec<_> = log.buckets().into_iter().collect();
+        let trees = parallel::each(&logs, |(name, _)| index.bucket(*name));
+        for ((name, segments), tree) in logs.into_iter().zip(trees) {
+            let tree = tree.map_err(|error| unusable(&index_folder, error))?;
             buckets.insert(
                 name,
                 Bucket {
@@ -170,7 +189,16 @@ impl Engine {
             .opened_at
             .store(published_revision, Ordering::Release);
         let Published { state, buckets, .. } = engine.published();
-        replay::replay(&engine.index, codec, &buckets, &state, from)?;
+        // What is being made anew is not noted before it is whole.
+        let commits = checkpoint.map_or(&[][..], |_| &commits);
+        let note = |commit: &Header| {
+            let reached = engine.checkpoint_at(commit.number, commit.state.clone());
+            let synced = engine.index.sync_names();
+            let written = synced.and_then(|()| reached.write(folder));
+            written.map_err(|error| OpenError::io("write to", folder, error))
+        };
+        let log = (&*buckets, commits);
+        replay::replay(&engine.index, codec, log, &state, from, note)?;
         if checkpoint.is_none_or(|checkpoint| *checkpoint == Checkpoint::default()) {
             // From here on a missing checkpoint is damage.
             engine
@@ -260,13 +288,33 @@ impl Engine {
     /// checkpoint that one reaches.
     ///
     /// Must be called by the committer, between two commits.
-    pub(crate) fn set_aside(&self) -> Checkpoint {
-        let published = self.published();
+    pub(crate) fn set_aside(&self) -> Aside {
+        let Published { state, number, .. } = self.published();
         self.index.set_aside();
+        self.log.begin_checkpoint();
+        Aside {
+            checkpoint: self.checkpoint_at(number, state),
+            extents: self.log.extents(),
+        }
+    }
+
+    /// Whether there is so much that a killed process would leave to be replayed that it is to be
+    /// flushed: the index in memory is full, or much was written that takes little of it.
+    pub(crate) fn is_far_behind(&self) -> bool {
+        self.index.is_full(1) || self.log.behind() > BEHIND_MAX
+    }
+
+    /// Whether a good part of that is there.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.index.is_full(BEHIND_PART) || self.log.behind() > BEHIND_MAX / BEHIND_PART as u64
+    }
+
+    /// The checkpoint of a commit that the index has.
+    fn checkpoint_at(&self, number: u64, state: State) -> Checkpoint {
         // A bucket made for a commit that failed has nothing in the log, and would be missed when
         // opening.
-        let buckets = published
-            .buckets
+        let buckets = self
+            .buckets()
             .iter()
             .filter(|(_, bucket)| bucket.log.len() > 0)
             .map(|(name, _)| {
@@ -275,8 +323,8 @@ impl Engine {
             })
             .collect();
         Checkpoint {
-            number: published.number,
-            state: published.state,
+            number,
+            state,
             buckets,
         }
     }
@@ -293,24 +341,29 @@ impl Engine {
     }
 
     /// Flushes what was set aside, and then notes that.
-    pub(crate) fn flush(&self, checkpoint: &Checkpoint) -> Result<(), lsm_tree::Error> {
+    pub(crate) fn flush(&self, aside: &Aside) -> Result<(), lsm_tree::Error> {
+        let Aside {
+            checkpoint,
+            extents,
+        } = aside;
         flush::flush(&self.index, &self.buckets())?;
         self.held.fit(&self.index.memtables());
         self.index.sync_names()?;
         checkpoint.write(&self.folder)?;
-        let since = self.checkpoint.swap(checkpoint.number, Ordering::AcqRel);
+        self.checkpoint.store(checkpoint.number, Ordering::Release);
         self.indexed
             .store(checkpoint.state.revision, Ordering::Release);
-        if let Err(error) = self.log.write_idx(since) {
+        if let Err(error) = self.log.write_idx(extents) {
             tracing::warn!(%error, "failed to write where things are in the log; opening will take longer");
         }
+        self.index.write_sums();
         Ok(())
     }
 
     /// Flushes all there is, while nothing is being committed.
     pub(crate) fn write_checkpoint(&self) -> io::Result<()> {
-        let checkpoint = self.set_aside();
-        self.flush(&checkpoint).map_err(|error| match error {
+        let aside = self.set_aside();
+        self.flush(&aside).map_err(|error| match error {
             lsm_tree::Error::Io(error) => error,
             error => io::Error::other(error),
         })
@@ -335,7 +388,7 @@ impl Engine {
     }
 }
 
-/// What tells of a folder without a log and a checkpoint that it was more than a store in the
+/// What shows of a folder without a log and a checkpoint that it was more than a store in the
 /// making. A checkpoint is replaced as a whole, and never before it can be read; the time is noted,
 /// and buckets have trees, only behind the first one.
 fn trace_of_writes(folder: &Path, index: &Path) -> Option<String> {

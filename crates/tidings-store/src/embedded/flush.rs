@@ -18,7 +18,7 @@ use super::keys::{self, IndexKey, Placed, Pointer};
 use super::memtable::Memtable;
 use crate::Revision;
 
-/// What becomes of the entries of a bucket's tree. There are hundreds of thousands, so they are
+/// What happens to the entries of a bucket's tree. There are hundreds of thousands, so they are
 /// kept short.
 #[derive(Default)]
 struct Entries {

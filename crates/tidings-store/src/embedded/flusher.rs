@@ -12,14 +12,10 @@ use std::time::Duration;
 
 use lsm_tree::AbstractTree;
 
-use super::checkpoint::Checkpoint;
-use super::engine::Engine;
-use super::index::fault;
+use super::engine::{Aside, Engine};
+use super::index::{TABLES_MAX, fault};
 use super::rewrite::{self, Failure, Pass, Place};
 use crate::Fault;
-
-/// Tables side by side in one tree above which nothing is flushed before they are merged.
-const TABLES_MAX: usize = 32;
 
 /// How long after a failure it is tried again: twice as long each time, up to a limit.
 const RETRY: Duration = Duration::from_secs(1);
@@ -28,7 +24,7 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 #[derive(Default)]
 struct State {
     /// What was set aside and is not yet flushed.
-    memtable: Option<(Arc<Engine>, Checkpoint)>,
+    memtable: Option<(Arc<Engine>, Aside)>,
     /// Why flushing it failed last.
     failed: Option<Fault>,
     /// Whose tables are to be looked at, and whether the names are to be gone through whole.
@@ -178,8 +174,8 @@ impl Shared {
 
     fn flush(&self) {
         let mut wait = RETRY;
-        while let Some((engine, checkpoint)) = self.next(|state| state.memtable.clone()) {
-            let written = engine.flush(&checkpoint);
+        while let Some((engine, aside)) = self.next(|state| state.memtable.clone()) {
+            let written = engine.flush(&aside);
             if written.is_ok() {
                 // Whatever comes of it: what was set aside is flushed.
                 complain(&engine, merge_crowded(&engine, TABLES_MAX));
@@ -213,9 +209,15 @@ impl Shared {
     fn tidy(&self) {
         while let Some(task) = self.next(Task::of) {
             match task {
-                Task::Merge(engine, clean) => merge(&engine, clean),
+                Task::Merge(engine, clean) => {
+                    let _tidying = engine.index.tidying();
+                    merge(&engine, clean);
+                }
                 Task::Rewrite(engine, pass, from) => {
-                    if let Some(next) = self.rewrite(&engine, &pass, from) {
+                    let tidying = engine.index.tidying();
+                    let next = self.rewrite(&engine, &pass, from);
+                    drop(tidying);
+                    if let Some(next) = next {
                         self.state().rewrite = Some((engine, pass, next));
                     }
                 }

@@ -16,7 +16,7 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::keys::{Ends, State};
+use super::keys::{COUNTED_MAX, Ends, State};
 use super::varint::{Reader, put_varint, varint_len};
 use crate::{Fault, Revision};
 
@@ -241,6 +241,9 @@ fn read_header(body: &[u8]) -> Option<(Header, usize)> {
         parts,
         state,
     };
+    if number > COUNTED_MAX {
+        return None;
+    }
     Some((header, body.len() - reader.left().len()))
 }
 
@@ -287,7 +290,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn header() -> impl Strategy<Value = Header> {
-        any::<[u64; 9]>().prop_map(|numbers| {
+        prop::array::uniform9(0..=COUNTED_MAX).prop_map(|numbers| {
             let [
                 number,
                 first,

@@ -1,7 +1,7 @@
 //! The files of the log that are held open: all that may be added to, and of the others as many as
 //! an option says, those that were read lately. A log of months has thousands.
 //!
-//! Invariants: a [`Handle`] leads to one file for as long as it lives, whatever becomes of the
+//! Invariants: a [`Handle`] leads to one file for as long as it lives, whatever happens to the
 //! file's name. One that may be closed is opened again by that name; before the name is removed, or
 //! given to another file, the handle is [kept](Handle::keep) open for good.
 

@@ -13,10 +13,9 @@
 //! readers pass over them too.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::hash::BuildHasher;
 use std::ops::{Deref, RangeBounds};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -29,12 +28,12 @@ use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, IterGuardImpl,
     SeqNo, SequenceNumberCounter, UserKey, UserValue,
 };
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::disk;
 use super::keys::{self, Pointer, Swept};
 use super::memtable::Memtable;
 use super::order::Order;
+use super::sums::{self, Sums};
 use crate::{Fault, Revision};
 
 /// Table files held open.
@@ -42,6 +41,9 @@ const FILES_MAX: usize = 128;
 
 /// Tables flushed side by side before they are merged.
 const SIDE_BY_SIDE: u8 = 6;
+
+/// Tables side by side in one tree above which nothing is flushed before they are merged.
+pub(crate) const TABLES_MAX: usize = 32;
 
 /// Bytes of a table at most, about.
 pub(crate) const TABLE_LEN: u64 = 16 << 20;
@@ -57,7 +59,7 @@ pub(crate) const NAMES: &str = "names";
 
 /// What leads to all else in a tree's folder. Where it is missing, lsm-tree makes a new tree
 /// without a word.
-const POINTER: &str = "current";
+pub(crate) const POINTER: &str = "current";
 
 /// A file that says that the index must be rebuilt.
 const DISTRUSTED: &str = "distrusted";
@@ -98,6 +100,11 @@ impl Tree {
     /// Whether tables should be merged.
     pub(crate) fn is_crowded(&self) -> bool {
         self.inner.l0_run_count() >= usize::from(SIDE_BY_SIDE)
+    }
+
+    /// Whether they must be, before there are more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.inner.l0_run_count() > TABLES_MAX
     }
 
     /// Is told that a table was flushed, of which the tree had `before` bytes.
@@ -239,6 +246,9 @@ pub(crate) struct Index {
     snapshots: Arc<Mutex<Snapshots>>,
     /// In which order records end.
     pub(crate) order: Order,
+    sums: Sums,
+    /// Held by a thread that merges tables beside the one that flushes memtables.
+    tidying: Mutex<()>,
     hasher: RandomState,
     /// The latest revision in the log when it was opened: versions up to there may be in the trees
     /// though the memtables that have them were not flushed, not by this process.
@@ -249,6 +259,9 @@ impl Index {
     /// Opens the trees in a folder, which may be empty; those of buckets as they are asked for.
     pub(crate) fn open(folder: &Path, sizes: Sizes) -> lsm_tree::Result<Self> {
         fs::create_dir_all(folder)?;
+        if !sums::take(folder)? {
+            return Err(lsm_tree::Error::Unrecoverable);
+        }
         let cache = Arc::new(Cache::with_capacity_bytes(sizes.cache));
         let files = Arc::new(DescriptorTable::new(FILES_MAX));
         let sequence = SequenceNumberCounter::new(1);
@@ -256,7 +269,6 @@ impl Index {
         let path = folder.join(NAMES);
         let config = config(&path, &sequence, &cache, &files)
             .with_compaction_filter_factory(Some(Arc::new(SweptNames(Arc::clone(&swept)))));
-        check_contents(&path)?;
         let names = Arc::new(Tree {
             inner: config.open()?,
             folder: path,
@@ -278,6 +290,8 @@ impl Index {
             swept,
             snapshots: Arc::default(),
             order: Order::default(),
+            sums: Sums::default(),
+            tidying: Mutex::default(),
             hasher: RandomState::default(),
             opened_at: AtomicU64::new(0),
         };
@@ -296,7 +310,6 @@ impl Index {
                 bucket,
                 Arc::clone(&self.swept),
             ))));
-        check_contents(&path)?;
         let tree = Tree {
             inner: config.open()?,
             folder: path,
@@ -336,6 +349,23 @@ impl Index {
     /// Has the folders of the trees that were made stay.
     pub(crate) fn sync_names(&self) -> std::io::Result<()> {
         disk::sync_folder(&self.folder)
+    }
+
+    /// Writes down what is needed to notice damage before the trees are opened, unless tables are
+    /// being merged: what was written down before still holds then. To be called by the thread that
+    /// flushes memtables.
+    pub(crate) fn write_sums(&self) {
+        let Ok(_none_is_merged) = self.tidying.try_lock() else {
+            return;
+        };
+        if let Err(error) = self.sums.write(&self.folder) {
+            tracing::warn!(folder = %self.folder.display(), %error, "failed to write the sums of the index's files");
+        }
+    }
+
+    /// To be held while tables are merged by another thread than the one that flushes memtables.
+    pub(crate) fn tidying(&self) -> MutexGuard<'_, ()> {
+        self.tidying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// See [`Trust::note`].
@@ -385,15 +415,16 @@ impl Index {
         self.snapshots().memtables.clone()
     }
 
-    /// Whether the memtable that is added to is to be set aside.
-    pub(crate) fn is_full(&self) -> bool {
-        self.active().bytes() > self.memtable_bytes
+    /// Whether the memtable that is added to has more than a part of the memory it may take.
+    pub(crate) fn is_full(&self, part: usize) -> bool {
+        self.active().bytes() > self.memtable_bytes / part
     }
 
     /// Begins a new memtable; the one before is to be flushed.
     pub(crate) fn set_aside(&self) {
         let mut snapshots = self.snapshots();
-        let memtable = std::mem::take(&mut snapshots.memtables.active);
+        let next = Arc::new(Memtable::as_large_as(&snapshots.memtables.active));
+        let memtable = std::mem::replace(&mut snapshots.memtables.active, next);
         snapshots.memtables.aside.insert(0, memtable);
     }
 
@@ -450,63 +481,6 @@ impl Index {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The files of lsm-tree 3 are archives of the `sfa` crate, whose form is published and stable
-/// within its major version: a table of contents (mark, number of entries, entries), then a trailer
-/// (mark, version, kind of checksum, checksum of the table of contents, where that begins, its
-/// length).
-const TRAILER_LEN: usize = 38;
-const TRAILER_BEGINS: &[u8] = b"SFA!\x01\x00";
-/// Bytes of a table of contents at most; lsm-tree's have a dozen entries.
-const CONTENTS_MAX: u64 = 1 << 20;
-
-/// Looks at the checksums of the tables of contents in a tree's files before lsm-tree opens it: its
-/// reader makes room for as many entries as one says it has before it looks at the checksum. Other
-/// files, and later forms, are left to lsm-tree.
-fn check_contents(folder: &Path) -> lsm_tree::Result<()> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            check_contents(&entry.path())?;
-        } else if !has_whole_contents(&File::open(entry.path())?)? {
-            return Err(lsm_tree::Error::Unrecoverable);
-        }
-    }
-    Ok(())
-}
-
-fn has_whole_contents(file: &File) -> std::io::Result<bool> {
-    let len = file.metadata()?.len();
-    let Some(trailer_at) = len.checked_sub(TRAILER_LEN as u64) else {
-        return Ok(true);
-    };
-    let mut trailer = [0; TRAILER_LEN];
-    file.read_exact_at(&mut trailer, trailer_at)?;
-    let Some(rest) = trailer.strip_prefix(TRAILER_BEGINS) else {
-        return Ok(true);
-    };
-    let (Some((checksum, rest)), Some(contents_len)) =
-        (rest.split_first_chunk::<16>(), rest.last_chunk::<8>())
-    else {
-        return Ok(true);
-    };
-    let contents_at = rest
-        .first_chunk()
-        .map_or(len, |bytes| u64::from_le_bytes(*bytes));
-    // It fills the file up to the trailer, whatever the trailer says; of a few entries, it is
-    // short.
-    let contents_len = u64::from_le_bytes(*contents_len);
-    if contents_at.checked_add(contents_len) != Some(trailer_at) || contents_len > CONTENTS_MAX {
-        return Ok(false);
-    }
-    let mut contents = vec![0; contents_len as usize];
-    file.read_exact_at(&mut contents, contents_at)?;
-    Ok(xxh3_128(&contents).to_le_bytes() == *checksum)
 }
 
 /// Removes a folder, if it is there.
@@ -701,33 +675,5 @@ mod tests {
         ] {
             assert_eq!(first_level_tables(len, flushed), tables, "{len} {flushed}");
         }
-    }
-
-    #[test]
-    fn a_table_of_contents_that_says_it_is_huge_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let sizes = Sizes {
-            files: 2,
-            cache: 1 << 20,
-            memtable: 1 << 20,
-            segment: 64 << 10,
-        };
-        let index = Index::open(folder.path(), sizes).unwrap();
-        let mut tree = index.names.ingestion().unwrap();
-        tree.write("a", "b").unwrap();
-        tree.finish().unwrap();
-        drop(index);
-        check_contents(folder.path()).unwrap();
-        let table = fs::read_dir(folder.path().join("names/tables")).unwrap();
-        let table = table.last().unwrap().unwrap().path();
-        let mut bytes = fs::read(&table).unwrap();
-        let contents = bytes
-            .windows(4)
-            .rposition(|window| window == b"TOC!")
-            .unwrap();
-        bytes[contents + 7] = 0xff;
-        fs::write(&table, bytes).unwrap();
-        assert!(check_contents(folder.path()).is_err());
-        assert!(Index::open(folder.path(), sizes).is_err());
     }
 }

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::varint::{Reader, damaged, put_bytes, put_varint};
+use crate::limits::{INDEX_LEN_MAX, KEY_LEN_MAX, index_len};
 use crate::record::hour_of;
 use crate::{
     CountsRequest, Fault, Index, NewestRequest, ObjectSelector, Place, Revision, UnixMillis,
@@ -87,13 +88,16 @@ pub(crate) struct IndexKey {
 
 impl IndexKey {
     fn new(tag: Tag, parts: [&[u8]; 2]) -> Self {
-        let (mut bytes, mut len) = ([0; KEY_LEN], 0);
+        let mut bytes = [0; KEY_LEN];
+        let mut len = 0;
         let tag = [tag as u8];
-        let parts = [&tag[..]].into_iter().chain(parts);
-        for (to, byte) in bytes.iter_mut().zip(parts.flatten()) {
-            *to = *byte;
-            len += 1;
+        for part in [&tag[..]].into_iter().chain(parts) {
+            if let Some(to) = bytes.get_mut(len..len + part.len()) {
+                to.copy_from_slice(part);
+                len += part.len();
+            }
         }
+        let len = len as u8;
         Self { bytes, len }
     }
 
@@ -474,7 +478,7 @@ impl Pointer {
     }
 }
 
-/// A version, with what the trees are told of it.
+/// A version, with what the trees are to record of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
     pub(crate) pointer: Pointer,
@@ -611,10 +615,21 @@ fn begin_body(bytes: &[u8]) -> (Reader<'_>, bool) {
     (Reader::new(bytes, "a record's body"), has_others)
 }
 
+/// Takes the key and returns its length, which is one that a store accepts: the index takes no
+/// other.
+fn take_key(reader: &mut Reader<'_>) -> Result<usize, Fault> {
+    let len = reader.bytes()?.len();
+    if (1..=KEY_LEN_MAX).contains(&len) {
+        Ok(len)
+    } else {
+        Err(damaged("a record's key"))
+    }
+}
+
 /// The key's range in the body, the index values, and where the value starts; see [`encode_body`].
 pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index, usize), Fault> {
     let (mut reader, has_others) = begin_body(bytes);
-    let key_len = reader.bytes()?.len();
+    let key_len = take_key(&mut reader)?;
     let key_end = bytes.len() - reader.left().len();
     let mut index = Index {
         object_uid: reader.string()?,
@@ -628,6 +643,9 @@ pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index
     }
     let zigzag = reader.varint()?;
     index.last_seen = UnixMillis((zigzag >> 1).cast_signed() ^ -((zigzag & 1).cast_signed()));
+    if index_len(&index) > INDEX_LEN_MAX {
+        return Err(damaged("what a record is found by"));
+    }
     Ok((
         key_end - key_len..key_end,
         index,
@@ -639,7 +657,7 @@ pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index
 /// [`encode_body`].
 pub(crate) fn split_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, usize), Fault> {
     let (mut reader, has_others) = begin_body(bytes);
-    let key_len = reader.bytes()?.len();
+    let key_len = take_key(&mut reader)?;
     let key_end = bytes.len() - reader.left().len();
     for _ in 0..if has_others { 6 } else { 4 } {
         reader.bytes()?;
@@ -771,7 +789,23 @@ pub(crate) struct State {
     pub(crate) value_bytes: u64,
 }
 
+/// What is counted one by one never comes near this; nothing behind it could be counted.
+pub(crate) const COUNTED_MAX: u64 = 1 << 62;
+
 impl State {
+    /// Whether a store can be at it.
+    pub(crate) fn is_possible(&self) -> bool {
+        let Self {
+            revision,
+            compacted,
+            records,
+            value_bytes,
+            ..
+        } = self;
+        let counted = [revision, compacted, records, value_bytes];
+        counted.into_iter().all(|count| *count <= COUNTED_MAX)
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(48 + 12 * self.swept.marks.len());
         let Self {
@@ -811,7 +845,11 @@ impl State {
             let (bucket, revision) = (reader.varint()?, reader.varint()?);
             state.swept.set_mark(bucket, revision);
         }
-        Ok(state)
+        if state.is_possible() {
+            Ok(state)
+        } else {
+            Err(damaged("the state"))
+        }
     }
 }
 

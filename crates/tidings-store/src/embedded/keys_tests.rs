@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn state_round_trips(values: [u64; 4], floor in 0..NEVER, marks: BTreeMap<u64, Revision>) {
+    fn state_round_trips(values in prop::array::uniform4(0..=COUNTED_MAX), floor in 0..NEVER, marks: BTreeMap<u64, Revision>) {
         let [revision, compacted, records, value_bytes] = values;
         let swept = Swept { floor, marks: Arc::new(marks) };
         let state = State { revision, compacted, swept, records, value_bytes };
@@ -266,4 +266,49 @@ fn bytes_are_these() {
         encode_body(b"k", &index, b"v"),
         *b"\0\x01k\x01u\0\0\0\x01r\0\x01v"
     );
+}
+
+#[test]
+fn a_record_that_no_store_accepts_is_damaged() {
+    for (key_len, reason_len, expected) in [
+        (1, 0, true),
+        (KEY_LEN_MAX, INDEX_LEN_MAX, true),
+        (0, 0, false),
+        (KEY_LEN_MAX + 1, 0, false),
+    ] {
+        let index = Index {
+            reason: "r".repeat(reason_len),
+            ..Index::default()
+        };
+        let body = encode_body(&vec![b'k'; key_len], &index, b"value");
+        assert_eq!(decode_body(&body).is_ok(), expected, "{key_len}");
+        assert_eq!(split_body(&body).is_ok(), expected, "{key_len}");
+    }
+    let index = Index {
+        reason: "r".repeat(INDEX_LEN_MAX + 1),
+        ..Index::default()
+    };
+    assert!(decode_body(&encode_body(b"k", &index, b"value")).is_err());
+}
+
+#[test]
+fn a_state_that_no_store_reaches_is_damaged() {
+    let most = COUNTED_MAX;
+    for change in [
+        |state: &mut State| state.revision += 1,
+        |state: &mut State| state.compacted += 1,
+        |state: &mut State| state.records += 1,
+        |state: &mut State| state.value_bytes += 1,
+    ] {
+        let mut state = State {
+            revision: most,
+            compacted: most,
+            records: most,
+            value_bytes: most,
+            ..State::default()
+        };
+        assert_eq!(State::decode(&state.encode()).as_ref().ok(), Some(&state));
+        change(&mut state);
+        assert!(State::decode(&state.encode()).is_err(), "{state:?}");
+    }
 }

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::disk;
@@ -26,7 +27,8 @@ use super::error::OpenError;
 use super::frame::{Frame, Header};
 use super::handles::Handles;
 use super::keys::State;
-use super::segment::{AppendError, FoundFrame, Scratch, Segment, Walk};
+use super::parallel;
+use super::segment::{AppendError, Extent, FoundFrame, Scratch, Segment, Walk};
 use crate::{Fault, Revision};
 
 /// How the name of a segment ends that is being written to replace another.
@@ -175,12 +177,17 @@ pub(crate) struct Log {
     recent: Mutex<Vec<(Arc<Segment>, u64)>>,
     /// Held by who writes down where things are in segments that may be replaced, or replaces them.
     idx: Mutex<()>,
+    /// Bytes of the commits behind the last checkpoint, or the one that is being made.
+    behind: AtomicU64,
 }
+
+/// Segments, and how far they reached at some moment.
+pub(crate) type Extents = Vec<(Arc<Segment>, Extent)>;
 
 /// What a commit adds to the log, by bucket.
 pub(crate) type Frames = BTreeMap<u64, Frame>;
 
-/// What became of a commit.
+/// The outcome of a commit.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Nothing of it was written.
@@ -203,13 +210,16 @@ impl Log {
     /// The checkpoint is a commit's number and revision. With `from_start` all of every segment is
     /// looked at. Segments that have `segment_len` bytes or more are not added to. Of those that
     /// are not added to, `files_max` are held open.
+    ///
+    /// Returns the headers of the commits above the checkpoint, too, the last one's last; without a
+    /// checkpoint not of all.
     pub(crate) fn open(
         folder: &Path,
         checkpoint: Option<(u64, Revision)>,
         from_start: bool,
         segment_len: u64,
         files_max: usize,
-    ) -> Result<(Self, Option<Header>), OpenError> {
+    ) -> Result<(Self, Vec<Header>), OpenError> {
         let (checkpoint, reached) = checkpoint.unzip();
         let io = |what, path: &Path, error| OpenError::io(what, path, error);
         disk::make_folder(folder).map_err(|error| io("create folder", folder, error))?;
@@ -219,19 +229,27 @@ impl Log {
         let mut found = Vec::new();
         let mut tails = Vec::new();
         let mut claims = Vec::new();
-        for (bucket, first, path) in
-            segment_files(folder).map_err(|error| io("read folder", folder, error))?
-        {
-            let opened = Segment::open(
-                path.clone(),
-                bucket,
-                first,
-                checkpoint,
-                from_start,
-                &handles,
-            );
+        let mut behind = 0;
+        let files = segment_files(folder).map_err(|error| io("read folder", folder, error))?;
+        let newest: BTreeMap<_, _> = files
+            .iter()
+            .map(|(bucket, first, _)| (*bucket, *first))
+            .collect();
+        let opened = parallel::each(&files, |(bucket, first, path)| {
+            let path = path.clone();
+            let opened = Segment::open(path, *bucket, *first, checkpoint, from_start, &handles);
+            if let Ok((segment, ..)) = &opened
+                && newest.get(bucket) != Some(first)
+            {
+                segment.rest();
+            }
+            opened
+        });
+        for ((bucket, _, path), opened) in files.into_iter().zip(opened) {
             let (segment, frames, tail) = opened.map_err(|error| io("read", &path, error))?;
             let segment = Arc::new(segment);
+            let begin = frames.first().map_or(segment.len(), |frame| frame.offset);
+            behind += segment.len() - begin;
             found.extend(
                 frames
                     .into_iter()
@@ -245,15 +263,11 @@ impl Log {
                 claims.push((Arc::clone(&segment), tail.claims));
                 tails.push(Arc::clone(&segment));
             }
-            let segments = buckets.entry(bucket).or_default();
-            if let Some(before) = segments.last() {
-                before.rest();
-            }
-            segments.push(segment);
+            buckets.entry(bucket).or_default().push(segment);
         }
-        let newest = check(checkpoint, &mut found, &mut tails)?;
-        let (number, revision) = newest
-            .as_ref()
+        let commits = check(checkpoint, &mut found, &mut tails)?;
+        let (number, revision) = commits
+            .last()
             .map_or((0, 0), |header| (header.number, header.state.revision));
         let number = number.max(checkpoint.unwrap_or(0));
         let revision = revision.max(reached.unwrap_or(0));
@@ -293,8 +307,9 @@ impl Log {
             buckets: RwLock::new(buckets.collect()),
             recent: Mutex::default(),
             idx: Mutex::default(),
+            behind: AtomicU64::new(behind),
         };
-        Ok((log, newest))
+        Ok((log, commits))
     }
 
     pub(crate) fn buckets(&self) -> BTreeMap<u64, Segments> {
@@ -346,6 +361,8 @@ impl Log {
             Ok(()) => {
                 for (segment, built) in &targets {
                     segment.publish(built, number);
+                    let len = built.bytes.len() as u64;
+                    self.behind.fetch_add(len, Ordering::Relaxed);
                 }
                 self.remember(targets.into_iter().map(|(segment, _)| segment), number);
                 Ok(())
@@ -364,6 +381,16 @@ impl Log {
                 })
             }
         }
+    }
+
+    /// Bytes of the commits behind the last checkpoint, or the one that is being made.
+    pub(crate) fn behind(&self) -> u64 {
+        self.behind.load(Ordering::Relaxed)
+    }
+
+    /// A checkpoint is being made that has all commits there are.
+    pub(crate) fn begin_checkpoint(&self) {
+        self.behind.store(0, Ordering::Relaxed);
     }
 
     fn recent(&self) -> MutexGuard<'_, Vec<(Arc<Segment>, u64)>> {
@@ -443,14 +470,6 @@ impl Log {
             }
             segment.give_room_back()?;
             self.forget(|other| Arc::ptr_eq(other, &segment));
-            // Where things are in it will not change any more, unless it was sealed, and replaced
-            // meanwhile.
-            let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_newest = self.bucket(bucket).newest();
-            let is_newest = is_newest.is_some_and(|newest| Arc::ptr_eq(&newest, &segment));
-            if is_newest && let Err(error) = segment.write_idx() {
-                tracing::warn!(file = %segment.path.display(), %error, "failed to write a segment's index");
-            }
         }
         let path = self.folder.join(format!("{bucket:016x}-{first:016x}.log"));
         let segment = Arc::new(Segment::create(path, bucket, first, &self.handles)?);
@@ -548,7 +567,8 @@ impl Log {
         }
         disk::sync_folder(&self.folder)?;
         if let Some(new) = new
-            && let Err(error) = new.write_idx()
+            && let Some(extent) = new.extent()
+            && let Err(error) = new.write_idx(extent)
         {
             tracing::warn!(file = %new.path.display(), %error, "failed to write a segment's index");
         }
@@ -577,16 +597,28 @@ impl Log {
         disk::sync_folder(&self.folder)
     }
 
-    /// Writes down where things are in the segments that were added to since a commit.
-    pub(crate) fn write_idx(&self, since: u64) -> io::Result<()> {
-        let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
+    /// How far the segments reach that were added to since it was [written
+    /// down](Self::write_idx). To be called between two commits.
+    pub(crate) fn extents(&self) -> Extents {
+        let mut extents = Vec::new();
         for segments in self.buckets().values() {
-            for segment in segments
-                .all()
-                .iter()
-                .filter(|segment| segment.number() > since)
-            {
-                segment.write_idx()?;
+            for segment in segments.all() {
+                extents.extend(segment.extent().map(|extent| (segment, extent)));
+            }
+        }
+        extents
+    }
+
+    /// Writes down where things are in segments, as far as these reached at some moment.
+    pub(crate) fn write_idx(&self, extents: &Extents) -> io::Result<()> {
+        let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
+        let buckets = self.buckets();
+        for (segment, extent) in extents {
+            // It may have been replaced, or dropped with its bucket.
+            let there = buckets.get(&segment.bucket);
+            let there = there.and_then(|segments| segments.segment(segment.first));
+            if there.is_some_and(|there| Arc::ptr_eq(&there, segment)) {
+                segment.write_idx(*extent)?;
             }
         }
         Ok(())
@@ -640,16 +672,16 @@ fn segment_files(folder: &Path) -> io::Result<Vec<(u64, Revision, PathBuf)>> {
 }
 
 /// Checks that no commit above the checkpoint is missing; takes an unfinished last one back.
-/// Returns the last whole one's header, if any was found.
+/// Returns the headers of the whole ones that were found.
 fn check(
     checkpoint: Option<u64>,
     found: &mut [(Arc<Segment>, FoundFrame)],
     tails: &mut Vec<Arc<Segment>>,
-) -> Result<Option<Header>, OpenError> {
+) -> Result<Vec<Header>, OpenError> {
     found.sort_by_key(|(_, frame)| frame.header.number);
     let newest = found.last().map_or(0, |(_, frame)| frame.header.number);
     let checkpoint = checkpoint.unwrap_or(newest.saturating_sub(1));
-    let mut whole = None;
+    let mut whole = Vec::new();
     let mut next = checkpoint + 1;
     let mut at = 0;
     while let Some((segment, frame)) = found.get(at) {
@@ -679,7 +711,7 @@ fn check(
             return Ok(whole);
         }
         next = next.max(header.number + 1);
-        whole = Some(header.clone());
+        whole.push(header.clone());
         at += parts;
     }
     Ok(whole)

@@ -221,3 +221,40 @@ fn long_frames_have_no_room_behind_them() {
         );
     }
 }
+
+/// Of a log whose commits went on while a checkpoint was made, opening reads what follows the
+/// checkpoint, and nothing before it.
+#[test]
+fn what_a_checkpoint_has_is_not_read_when_opening() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(folder.path());
+    let mut unfinished = Unfinished::default();
+    // One bucket has a full segment by then, one has nothing behind the checkpoint.
+    commit_to(&log, 8, 1, 1..2, &mut unfinished).unwrap();
+    commit(&log, 2, 2..100, &mut unfinished).unwrap();
+    let extents = log.extents();
+    commit(&log, 3, 100..1000, &mut unfinished).unwrap();
+    commit(&log, 4, 1000..3000, &mut unfinished).unwrap();
+    assert_eq!(log.bucket(BUCKET).all().len(), 2);
+    log.write_idx(&extents).unwrap();
+    drop(log);
+    // Who reads the first frames finds them damaged.
+    for (bucket, first) in [(8, 1), (BUCKET, 2)] {
+        let path = folder
+            .path()
+            .join(format!("{bucket:016x}-{first:016x}.log"));
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[20] ^= 1;
+        fs::write(&path, bytes).unwrap();
+    }
+    let open = |checkpoint| Log::open(folder.path(), Some(checkpoint), false, 64 << 10, 2);
+    let (log, commits) = open((2, 99)).unwrap();
+    let numbers: Vec<_> = commits.iter().map(|commit| commit.number).collect();
+    assert_eq!(numbers, [3, 4]);
+    let len = log.bucket(BUCKET).len();
+    assert!((len / 2..len).contains(&log.behind()), "{len}");
+    assert!(
+        open((1, 1)).is_err(),
+        "it is not written down where that ends"
+    );
+}

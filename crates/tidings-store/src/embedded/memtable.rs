@@ -347,6 +347,18 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
+    /// An empty one, with room in its hash tables for as much as another has: making them longer
+    /// again and again costs more than to fill them.
+    pub(crate) fn as_large_as(other: &Self) -> Self {
+        let other = other.read();
+        let memtable = Self::default();
+        let mut inner = memtable.write();
+        inner.names.reserve(other.names.len());
+        inner.objects.reserve(other.objects.len());
+        drop(inner);
+        memtable
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -527,7 +539,7 @@ impl Memtable {
         chunks
     }
 
-    /// What became of names and versions up to a revision; what is to be done to the trees, for a
+    /// The outcome of names and versions up to a revision; what is to be done to the trees, for a
     /// memtable that nothing is added to any more.
     pub(crate) fn outcome(&self, at: Revision) -> Outcome {
         let chunks = self.chunks(at);

@@ -48,6 +48,7 @@ mod memtable;
 mod names;
 mod options;
 mod order;
+mod parallel;
 #[cfg(test)]
 mod power;
 #[cfg(test)]
@@ -65,6 +66,7 @@ mod sample;
 mod segment;
 mod shared;
 mod stored;
+mod sums;
 mod sweep;
 #[cfg(test)]
 mod sweep_tests;

@@ -1,4 +1,4 @@
-//! Power cuts, for tests: what becomes of a store's folder when the machine loses power at some
+//! Power cuts, for tests: what happens to a store's folder when the machine loses power at some
 //! change of its files.
 //!
 //! A [`Disk`] follows every [`Change`] in a folder and knows what of it is on the disk for good: a

@@ -69,7 +69,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The same, which takes what it can from the history in memory. That is told of a commit after
+    /// The same, which takes what it can from the history in memory. That hears of a commit after
     /// the engine is, and never of one that is not on disk.
     pub(crate) fn with_recent(self, recent: &'a Changes) -> Self {
         Self {

@@ -1,7 +1,10 @@
 //! What the log says and the index does not yet, put into the index while opening.
 //!
-//! It goes by the log alone, never by what it finds in the index, so it does no harm that some
-//! trees may already have some of it: in the end each entry is as the last commit left it.
+//! It uses the log alone, never what it finds in the index, so it does no harm that some trees may
+//! already have some of it: in the end each entry is as the last commit left it.
+//!
+//! Each flush of a memtable writes down how far it reaches, so a process that is killed while it
+//! replays leaves less to the next one.
 
 use std::sync::Arc;
 
@@ -9,6 +12,7 @@ use super::bucket::{Bucket, Buckets};
 use super::codec::Codec;
 use super::error::OpenError;
 use super::flush;
+use super::frame::Header;
 use super::history::{Event, Events};
 use super::index::{Index, fault};
 use super::keys::{Placed, State};
@@ -17,13 +21,16 @@ use super::segment::Scratch;
 use super::stored::{Stored, unpack};
 use crate::{Fault, Revision};
 
-/// Puts every change after a revision into the index, up to what the store is at.
+/// Puts every change after a revision into the index, up to what the store is at. `commits` are
+/// those that made the changes, as far as they are known; of a flush, `note` is told the last one
+/// that the trees have.
 pub(crate) fn replay(
     index: &Index,
     codec: &Codec,
-    buckets: &Buckets,
+    (buckets, commits): (&Buckets, &[Header]),
     state: &State,
     after: Revision,
+    note: impl Fn(&Header) -> Result<(), OpenError>,
 ) -> Result<(), OpenError> {
     let mut replay = Replay {
         index,
@@ -36,15 +43,20 @@ pub(crate) fn replay(
     let mut events = Events::new(buckets, after, state.revision)?;
     while let Some((revision, event)) = events.next()? {
         replay.apply(revision, event)?;
-        if index.is_full() {
+        if index.is_full(1) {
             flush(index, buckets)?;
             replay.memtable = index.active();
+            // More may be to come of the commit that this change is of.
+            let whole = commits.partition_point(|commit| commit.state.revision < revision);
+            if let Some(commit) = whole.checked_sub(1).and_then(|at| commits.get(at)) {
+                note(commit)?;
+            }
         }
     }
     Ok(())
 }
 
-/// Without a note: the log is to be replayed from where it was, should this be interrupted.
+/// Merges no more than it must: the flusher does that once the store is open.
 fn flush(index: &Index, buckets: &Buckets) -> Result<(), OpenError> {
     index.set_aside();
     flush::flush(index, buckets).map_err(fault)?;
@@ -53,7 +65,7 @@ fn flush(index: &Index, buckets: &Buckets) -> Result<(), OpenError> {
         .values()
         .map(|bucket| &bucket.index)
         .chain([&index.names]);
-    for tree in trees.filter(|tree| tree.is_crowded()) {
+    for tree in trees.filter(|tree| tree.is_full()) {
         tree.merge(watermark).map_err(fault)?;
     }
     Ok(())

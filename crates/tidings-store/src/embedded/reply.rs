@@ -1,4 +1,4 @@
-//! Where the committer's answers go, and what is answered if it ends before it can say what became
+//! Where the committer's answers go, and what is answered if it ends before it can say the outcome
 //! of a write.
 //!
 //! - Before a commit was begun with it, nothing of a write is on the disk: the store is closed, and
@@ -61,7 +61,7 @@ impl<T> Drop for Reply<T> {
 pub(crate) trait Decided: Send {
     /// See [`Reply::begin`].
     fn begin(&mut self);
-    /// What became of the commit.
+    /// The outcome of the commit.
     fn answer(self: Box<Self>, committed: Result<(), Fault>);
 }
 

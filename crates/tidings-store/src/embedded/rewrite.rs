@@ -6,7 +6,7 @@
 //! has. Invariants:
 //!
 //! - A version is left out if it ended at or before that revision. No reader at a revision that can
-//!   still be read has it, no watch tells of it, and what the index on disk had of it was removed,
+//!   still be read has it, no watch reports it, and what the index on disk had of it was removed,
 //!   or is passed over as swept.
 //! - What tells the end of a version is left out only if that version was swept, or is not in the
 //!   log any more and cannot come back: otherwise the version would be live again in a rebuilt
@@ -78,7 +78,7 @@ impl From<Fault> for Failure {
     }
 }
 
-/// What became of a segment.
+/// The outcome of a segment.
 enum Outcome {
     Kept,
     Replaced,
@@ -86,7 +86,7 @@ enum Outcome {
     Ended,
 }
 
-/// What a pass goes by.
+/// The inputs of a pass.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pass {
     /// What was swept at a revision that history is forgotten up to.

@@ -8,12 +8,12 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Bodies, and bytes of them, in a sample.
-const SAMPLE_LEN: usize = 1024;
+const SAMPLE_LEN: usize = 2048;
 const SAMPLE_BYTES_MAX: usize = 2 << 20;
 
 /// Every body is taken for the first sample. For each further sample the distance between two
 /// bodies taken grows by this factor, up to the maximum.
-const DISTANCE_GROWTH: u64 = 8;
+const DISTANCE_GROWTH: u64 = 4;
 const DISTANCE_MAX: u64 = 4096;
 
 /// Where writers leave bodies.
@@ -98,13 +98,13 @@ mod tests {
             sample.offer(&number.to_be_bytes());
         }
         assert_eq!(sample.take().map(|bodies| bodies.len()), Some(SAMPLE_LEN));
-        for number in 0..8 * SAMPLE_LEN as u64 {
+        for number in 0..DISTANCE_GROWTH * SAMPLE_LEN as u64 {
             sample.offer(&number.to_be_bytes());
         }
         let second = sample.take().unwrap();
         assert_eq!(
             (second.len(), &second[0]),
-            (SAMPLE_LEN, &7u64.to_be_bytes().to_vec())
+            (SAMPLE_LEN, &3u64.to_be_bytes().to_vec())
         );
         sample.close();
         assert!(sample.take().is_none());

@@ -11,9 +11,9 @@
 //! than the frame. They are taken off again before another segment is begun, so a segment that is
 //! not its bucket's last ends with its last frame.
 //!
-//! The points are written beside the file now and then (`.idx`), so that opening need not read what
-//! is before them. That is a shortcut only: without it, or if it is damaged, the file is read from
-//! the beginning.
+//! The points are written beside the file with each checkpoint (`.idx`), as of that checkpoint, so
+//! that opening need not read what is before them. That is a shortcut only: without it, or if it is
+//! damaged, the file is read from the beginning.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -92,6 +92,8 @@ pub(crate) struct Segment {
     known: RwLock<Known>,
     /// No zeros lie behind the frames further than this.
     reach: AtomicU64,
+    /// Where the frames end that the `.idx` file tells of, 0 if there is none that can be used.
+    noted: AtomicU64,
     /// Whether it must not be added to any more.
     retired: AtomicBool,
     /// How many versions that this may tell the ends of have been left out of the log since it was
@@ -144,6 +146,15 @@ impl Known {
     }
 }
 
+/// How far a segment reached at some moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    points: usize,
+    len: u64,
+    last: Revision,
+    number: u64,
+}
+
 /// The end of a segment that is no whole frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
@@ -192,6 +203,7 @@ impl Segment {
             file,
             known: RwLock::new(known),
             reach: AtomicU64::new(reach),
+            noted: AtomicU64::new(0),
             retired: AtomicBool::new(false),
             loose: AtomicU64::new(NOT_LOOKED_AT),
         }
@@ -244,14 +256,15 @@ impl Segment {
         let file = handle.get(&path)?;
         let file_len = file.metadata()?.len();
         let mut known = Known::default();
-        // That of a segment that is full is written as soon as it is, maybe before the checkpoint;
-        // what comes after the checkpoint must be looked at.
+        // Earlier versions wrote it as of some moment after the checkpoint; what comes after the
+        // checkpoint must be looked at.
         if !from_start
             && let Some(read) = read_known(&idx_path(&path))
             && checkpoint.is_none_or(|checkpoint| read.number <= checkpoint)
         {
             known = read;
         }
+        let noted = known.len;
         if known.len > file_len {
             known.len = file_len;
             let segment = Self::of(path, bucket, first, handle, known, file_len);
@@ -302,6 +315,7 @@ impl Segment {
             }),
         };
         let segment = Self::of(path, bucket, first, handle, known, file_len);
+        segment.noted.store(noted, Ordering::Relaxed);
         Ok((segment, frames, tail))
     }
 
@@ -448,27 +462,43 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// Writes down where entries are. Not synced: it has a checksum, and may be lost.
-    pub(crate) fn write_idx(&self) -> io::Result<()> {
-        let known = self.known().clone();
-        let mut bytes = Vec::with_capacity(40 + known.points.len() * 5);
-        for value in [
-            known.len,
-            known.last,
-            known.number,
-            known.points.len() as u64,
-        ] {
+    /// How far it reaches, if the `.idx` file does not reach as far.
+    pub(crate) fn extent(&self) -> Option<Extent> {
+        let known = self.known();
+        (known.len > self.noted.load(Ordering::Relaxed)).then(|| Extent {
+            points: known.points.len(),
+            len: known.len,
+            last: known.last,
+            number: known.number,
+        })
+    }
+
+    /// Writes down where entries are, as of a moment. Not synced: it has a checksum, and may be
+    /// lost.
+    pub(crate) fn write_idx(&self, extent: Extent) -> io::Result<()> {
+        let Extent {
+            points,
+            len,
+            last,
+            number,
+        } = extent;
+        let points = self.known().points.get(..points).map(<[_]>::to_vec);
+        let points = points.unwrap_or_default();
+        let mut bytes = Vec::with_capacity(40 + points.len() * 5);
+        for value in [len, last, number, points.len() as u64] {
             put_varint(&mut bytes, value);
         }
         let mut last = (0, 0);
-        for (distance, at) in &known.points {
+        for (distance, at) in points {
             put_varint(&mut bytes, u64::from(distance - last.0));
             put_varint(&mut bytes, u64::from(at - last.1));
-            last = (*distance, *at);
+            last = (distance, at);
         }
         let checksum = xxh3_64(&bytes).to_le_bytes();
         bytes.extend_from_slice(&checksum);
-        disk::write(&idx_path(&self.path), &bytes)
+        disk::write(&idx_path(&self.path), &bytes)?;
+        self.noted.store(len, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Removes what [`write_idx`](Self::write_idx) wrote.

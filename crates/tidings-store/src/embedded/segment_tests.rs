@@ -86,7 +86,12 @@ fn of_points_that_lie_close_some_are_passed_over() {
     }
     assert!(dense.points.len() > 8 * thin.points.len());
     *segment.known.write().unwrap() = dense;
-    segment.write_idx().unwrap();
+    let extent = segment.extent().unwrap();
+    segment.write_idx(extent).unwrap();
+    assert!(
+        segment.extent().is_none(),
+        "it is written down as far as it reaches"
+    );
     let path = segment.path.clone();
     drop(segment);
     let number = Some(thin.number);

@@ -255,7 +255,7 @@ impl Batch<'_> {
                 Some((revision, Found::Expired(record))) => {
                     let ended = self.next_revision();
                     versions.push(revision);
-                    // The state tells of it, so no entry of the index need be touched.
+                    // The state records it, so no entry of the index need be touched.
                     self.state.swept.set_mark(name, revision);
                     self.ended(record, name, ended, true);
                     budget.ends -= 1;

@@ -129,7 +129,7 @@ impl Kept {
         self.open();
     }
 
-    /// The history tells of one end for each life.
+    /// The history has one end for each life.
     async fn check_history(&self) {
         let last = self.store().revision();
         let mut watch = self.store().watch(Bytes::new(), 1).await.unwrap();

@@ -2,7 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use tidings_testing::copy_folder;
 
 use super::checkpoint::Checkpoint;
 use super::faults::Point;
@@ -757,4 +760,108 @@ async fn history_is_forgotten_by_age_and_by_count() {
         }
         store.close().await;
     }
+}
+
+/// What is read and put into the index after a process was killed is not done again by the next one,
+/// be it killed while it does that.
+#[tokio::test]
+async fn a_replay_that_is_interrupted_is_continued() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    store.create("first".into(), living("0", 9)).await.unwrap();
+    store.close().await;
+    let store = open(folder.path(), &clock).unwrap();
+    let mut latest = 0;
+    for number in 0..300 {
+        let key = format!("key-{}", number % 100);
+        let record = living(&format!("{number}"), 5 + number % 7);
+        latest = match number {
+            0..100 => store.create(key.into(), record).await.unwrap(),
+            _ => {
+                let found = store.get(key.clone().into()).await.unwrap().unwrap();
+                let updated = store.update(key.into(), record, found.revision);
+                updated.await.unwrap()
+            }
+        };
+    }
+    let killed = tempfile::tempdir().unwrap();
+    copy_folder(folder.path(), killed.path());
+    let before = store.list(ListRequest::default()).await.unwrap().records;
+    store.close().await;
+    let reached = || Checkpoint::read(killed.path()).unwrap().unwrap().number;
+    assert_eq!(reached(), 1);
+
+    // Nothing of it is closed, and what the last memtable has is not flushed.
+    let codec = Codec::new(dictionaries::load(killed.path()).unwrap());
+    let sizes = Sizes {
+        memtable: 16 << 10,
+        ..SIZES
+    };
+    drop(Engine::open(killed.path(), sizes, &codec).unwrap());
+    let first = reached();
+    assert!((200..300).contains(&first), "{first}");
+    let engine = Engine::open(killed.path(), sizes, &codec).unwrap();
+    assert_eq!(engine.checkpoint.load(Ordering::Relaxed), first);
+    assert_eq!(engine.published().state.revision, latest);
+    drop(engine);
+    let store = open(killed.path(), &clock).unwrap();
+    let after = store.list(ListRequest::default()).await.unwrap().records;
+    assert_eq!(after, before);
+    store.close().await;
+}
+
+/// What a process finds to be replayed it flushes when it is open: it may be killed as well.
+#[tokio::test]
+async fn what_was_replayed_is_flushed_without_being_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    store.create("first".into(), living("0", 9)).await.unwrap();
+    store.close().await;
+    let store = open(folder.path(), &clock).unwrap();
+    for number in 0..20 {
+        let key = format!("key-{number}");
+        store.create(key.into(), living("1", 9)).await.unwrap();
+    }
+    let killed = tempfile::tempdir().unwrap();
+    copy_folder(folder.path(), killed.path());
+    store.close().await;
+    let options = EmbeddedOptions {
+        clock: Arc::new(clock.clone()),
+        expire_by_itself: false,
+        index_memory_bytes: 16 << 10,
+        ..EmbeddedOptions::default()
+    };
+    let store = EmbeddedStore::open(killed.path(), options).unwrap();
+    while Checkpoint::read(killed.path()).unwrap().unwrap().number == 1 {
+        tokio::task::yield_now().await;
+    }
+    store.close().await;
+}
+
+/// Large values fill the log before they fill the index; what is to be replayed is bounded all the
+/// same.
+#[tokio::test]
+async fn a_log_of_large_values_is_not_replayed_from_far_behind() {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let folder = folder.unwrap();
+    let store = open(folder.path(), &ManualClock::at(UnixMillis(NOW))).unwrap();
+    let mut random = 1_u64;
+    for number in 0..80 {
+        let value: Vec<u8> = (0..1 << 17)
+            .flat_map(|_| {
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                random.to_le_bytes()
+            })
+            .collect();
+        let key = format!("key-{number}");
+        store
+            .create(key.into(), NewRecord::new(value))
+            .await
+            .unwrap();
+    }
+    // The last of them waited for those that were flushed first.
+    assert!(Checkpoint::read(folder.path()).unwrap().unwrap().number > 30);
+    store.close().await;
 }

@@ -285,7 +285,7 @@ impl Client {
         let answer: Result<wire::AuthenticateResponse, _> = self
             .unary(member, AUTHENTICATE, Request::new(request))
             .await;
-        // Whatever became of it, the request it is for has not been sent.
+        // Whatever happened to it, the request it is for has not been sent.
         let answer = answer.map_err(|failure| match failure.outcome {
             Outcome::Refused => failure,
             _ => failure.knowing(Outcome::NotDone),

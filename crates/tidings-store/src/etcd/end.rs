@@ -1,4 +1,4 @@
-//! When a record or a lease ends, and what becomes of that when the clock is set.
+//! When a record or a lease ends, and what happens to that when the clock is set.
 //!
 //! An end that was reckoned from the life a lease had left comes when that much steady time has
 //! passed. So it is kept with the clock's lead by which it was reckoned, and moves with a clock

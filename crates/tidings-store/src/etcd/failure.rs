@@ -1,5 +1,5 @@
 //! What a failed request means. The one question that matters about a write is whether it may have
-//! been done all the same.
+//! been done anyway.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Failure {
         }
     }
 
-    /// The same failure, where more is known of what became of the request than the failure says.
+    /// The same failure, where more is known of the outcome of the request than the failure says.
     pub(super) fn knowing(mut self, outcome: Outcome) -> Self {
         self.outcome = outcome;
         self

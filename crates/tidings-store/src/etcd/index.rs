@@ -38,7 +38,7 @@ impl Entry {
     }
 }
 
-/// A key and what became of it; `None` is deleted.
+/// A key and its outcome; `None` is deleted.
 pub(super) type Applied = (Bytes, Revision, Option<Entry>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

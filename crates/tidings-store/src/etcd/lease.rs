@@ -59,7 +59,7 @@ struct Open {
     id: i64,
     /// In Unix seconds, by the clock of its time.
     end: i64,
-    /// When etcd ends it at the earliest, whatever becomes of the clock.
+    /// When etcd ends it at the earliest, whatever happens to the clock.
     until: Instant,
     attached: u32,
 }

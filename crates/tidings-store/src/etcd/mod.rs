@@ -265,15 +265,12 @@ impl Store for EtcdStore {
         Box::pin(async move { self.shared.expire().await })
     }
 
-    /// `value_bytes` and `expiry_lag_ms` come from the local index, and are zero without it;
-    /// `disk_bytes` is the size of one member's whole database.
     fn identity(&self, new: String) -> BoxFuture<'_, Result<Option<String>, Fault>> {
-        Box::pin(async move {
-            let found = self.shared.identity(new).await;
-            Ok(found.map_err(Fault::from)?)
-        })
+        Box::pin(async move { self.shared.identity(new).await.map_err(Fault::from) })
     }
 
+    /// `value_bytes` and `expiry_lag_ms` come from the local index, and are zero without it;
+    /// `disk_bytes` is the size of one member's whole database.
     fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
         Box::pin(async move { self.read_stats().await })
     }

@@ -1,4 +1,4 @@
-//! What became of a put whose answer was lost.
+//! The outcome of a put whose answer was lost.
 //!
 //! - **Done**, if the key holds our value under our lease, from a revision later than any known
 //!   when the call began, and no other call of this process is writing the same there.

@@ -39,7 +39,7 @@ const REQUEST_OVERHEAD: usize = 4096;
 #[error("the key kept changing until the time was up")]
 struct Contended;
 
-/// What became of a transaction on one key.
+/// The outcome of a transaction on one key.
 enum Answered {
     /// Its condition held; it was done at this revision.
     Done(Revision),

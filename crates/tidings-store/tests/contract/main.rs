@@ -2,7 +2,7 @@
 //! embedded one twice: with its history in memory, and with hardly any of it there. The modules
 //! beside it hold the random histories, and what the embedded store must survive: kills, torn files
 //! and hostile folders.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod clocks;
 mod crash;

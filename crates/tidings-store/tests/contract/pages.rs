@@ -64,7 +64,7 @@ pub(crate) async fn pages_of_one_list_are_of_one_revision(mut fixture: Fixture) 
     let found = read_on(&mut fixture, ListRequest::prefix("a/").limit(3), disturb).await;
     assert_eq!(found, whole);
 
-    // A store that was opened anew knows of no list, and continues with it all the same.
+    // A store that was opened anew knows of no list, and continues with it anyway.
     let revision = fixture.store.revision();
     let whole = fixture.list(ListRequest::default().at(revision)).await;
     let request = ListRequest::default().at(revision).limit(4);

@@ -2,7 +2,7 @@
 //! does not answer.
 
 #![cfg(feature = "etcd")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod cluster;
 mod gateway;
@@ -247,7 +247,7 @@ async fn writes_of_others_move_watches_and_index_along() {
         let page = store.list(object.clone()).await.unwrap();
         assert_eq!(page.records.len(), 1);
         let waited = tokio::time::timeout(Duration::from_millis(50), watch.next()).await;
-        assert!(waited.is_err(), "nothing is told of other keys");
+        assert!(waited.is_err(), "other keys are not reported");
     }
     assert_eq!(watch.revision(), created + 5);
 }

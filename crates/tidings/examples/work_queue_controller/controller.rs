@@ -8,13 +8,12 @@ use tokio::task::JoinSet;
 
 use super::queue::WorkQueue;
 
-/// What a controller does with an object.
+/// The work of a controller.
 pub(crate) trait Work: Clone + Send + Sync + 'static {
     /// Why work fails.
     type Error: fmt::Display + Send;
 
-    /// Does the work on `name`, after so far `failures` failures. The result becomes an event's
-    /// message.
+    /// Does the work on `name`, after `failures` failures. The result is an event's message.
     fn work(
         &self,
         name: &str,
@@ -22,7 +21,7 @@ pub(crate) trait Work: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<String, Self::Error>> + Send;
 }
 
-/// Works on jobs of one namespace. Clones are the same controller.
+/// A controller for the jobs of one namespace. Clones share their state.
 #[derive(Clone)]
 pub(crate) struct Controller<W> {
     namespace: String,
@@ -72,7 +71,8 @@ impl<W: Work> Controller<W> {
         }
     }
 
-    /// The reference to a job. A controller that has the object itself passes that to the recorder.
+    /// The reference to a job. A controller that has the object itself passes that to the recorder
+    /// instead.
     fn reference(&self, name: &str) -> Reference {
         Reference::new(ReferenceFields {
             api_version: "batch/v1",

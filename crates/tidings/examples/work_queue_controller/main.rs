@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let () = ended;
 
-    // Delivers what is pending and says what became of everything.
+    // Delivers what is pending and reports all outcomes.
     println!("{}", broadcaster.shutdown(Duration::from_secs(5)).await);
     Ok(())
 }

@@ -1,6 +1,5 @@
-//! A rate-limited work queue, as client-go's `util/workqueue` has it: a key is queued once however
-//! often it is added, never worked on twice at a time, and comes back later and later while its
-//! work fails.
+//! A rate-limited work queue like client-go's `util/workqueue`: a key is queued once however often
+//! it is added, is never worked on twice at a time, and is delayed longer after each failure.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
@@ -10,16 +9,16 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// How soon a key may come back.
+/// The rate limit of keys whose work failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimit {
-    /// After the first failure; doubled with every further one.
+    /// The delay after the first failure, doubled with every further one.
     pub(crate) first: Duration,
-    /// The longest wait of a failing key.
+    /// The longest delay of a key.
     pub(crate) max: Duration,
-    /// How many keys a second may come back, all together.
+    /// Maximum keys a second, altogether.
     pub(crate) per_second: f64,
-    /// How many may do so at once.
+    /// Maximum keys at once.
     pub(crate) burst: f64,
 }
 
@@ -35,7 +34,7 @@ impl Default for RateLimit {
     }
 }
 
-/// The queue. Clones are the same queue.
+/// The queue. Clones share their state.
 #[derive(Clone)]
 pub(crate) struct WorkQueue {
     state: Arc<Mutex<State>>,
@@ -99,17 +98,17 @@ impl WorkQueue {
         self.changed.notify_one();
     }
 
-    /// How often the work on a key failed since it was last forgotten.
+    /// Failures of a key since it was last forgotten.
     pub(crate) fn failures(&self, key: &str) -> u32 {
         self.state().failures.get(key).copied().unwrap_or(0)
     }
 
-    /// The work on a key succeeded: its next failure is its first.
+    /// Forgets the failures of a key, after a success.
     pub(crate) fn forget(&self, key: &str) {
         self.state().failures.remove(key);
     }
 
-    /// The work on a key ended, well or not. If the key was added meanwhile, it is queued again.
+    /// Ends the work on a key. If the key was added meanwhile, it is queued again.
     pub(crate) fn done(&self, key: &str) {
         let mut state = self.state();
         state.processing.remove(key);
@@ -146,11 +145,11 @@ impl WorkQueue {
         }
     }
 
-    /// Gives out no more keys.
+    /// Closes the queue.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.changed.notify_waiters();
-        // For a worker that was just about to wait.
+        // Wakes a worker that was about to wait.
         self.changed.notify_one();
     }
 
@@ -182,7 +181,7 @@ impl State {
         }
     }
 
-    /// How long the bucket makes its next taker wait.
+    /// Time until the bucket has its next token.
     fn take_token(&mut self, limit: RateLimit) -> Duration {
         let now = now();
         let refill = now.duration_since(self.refilled).as_secs_f64() * limit.per_second;

@@ -5,11 +5,14 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tidings_core::ReferenceFields;
+use tidings_core::{Event, Reference, ReferenceFields};
 
 use super::*;
 use crate::EventType::{Normal, Warning};
 use crate::clock::Clock;
+use crate::config::BroadcasterOptions;
+use crate::error::ReferenceError;
+use crate::sampling::is_sampled;
 use crate::testing;
 
 fn pod() -> Pod {

@@ -1,5 +1,4 @@
-//! Whether a program may write the events it wants to write, asked of the cluster before it
-//! matters.
+//! Access checks: asks the cluster in advance whether events may be written.
 
 use http::{Method, Request, header};
 use kube::client::Body;
@@ -9,7 +8,7 @@ use tidings_core::EventApi;
 use super::KubeSink;
 use super::access_error::{AccessError, group};
 
-/// What a recorder needs to be allowed: client-go's recorders need no more.
+/// The verbs that a recorder needs, the same as client-go's.
 const VERBS: [&str; 2] = ["create", "patch"];
 
 impl KubeSink {
@@ -18,10 +17,10 @@ impl KubeSink {
     /// user may make. Of a sink of one namespace ([`KubeSink::namespace`]) that one is meant, and
     /// `namespace` is ignored.
     ///
-    /// Ask at start, when operators watch: an event that is refused later is counted and logged,
-    /// but gone. Events about cluster-scoped objects go where
+    /// Ask at start, when operators are watching: an event that is refused later is counted and
+    /// logged, but lost. Events about cluster-scoped objects go to the namespace of
     /// [`BroadcasterOptions::cluster_scoped_namespace`](crate::BroadcasterOptions::cluster_scoped_namespace)
-    /// says, which is a namespace to ask about, too.
+    /// which has to be checked, too.
     ///
     /// ```no_run
     /// # async fn start(sink: tidings::KubeSink) {

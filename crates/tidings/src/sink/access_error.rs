@@ -1,4 +1,4 @@
-//! Why a program may not write the events it wants to write, with the rule that is missing.
+//! Errors of access checks, with the missing rule.
 
 use std::fmt;
 
@@ -8,11 +8,10 @@ use tidings_core::EventApi;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// They will be refused. The message has the rule that is missing, to be pasted into a Role or
-    /// ClusterRole.
+    /// They will be refused. The message has the missing rule, for a Role or ClusterRole.
     #[error("{}", Denied { verbs, api: *api, namespace })]
     Denied {
-        /// The verbs that are not allowed, of `create` and `patch`.
+        /// The missing verbs, of `create` and `patch`.
         verbs: Vec<&'static str>,
         /// In which API group.
         api: EventApi,

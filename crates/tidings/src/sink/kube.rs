@@ -2,10 +2,10 @@
 //! client-go's two `EventSinkImpl` over `CreateWithEventNamespace`, `PatchWithEventNamespace` and
 //! `UpdateWithEventNamespace`.
 //!
-//! Invariants: one HTTP request per call, but for the one whose protobuf is not taken, and for a
-//! patch of an event whose version is not known or was another's by then; every request ends within
-//! the request timeout; an event's name and namespace never reach another path than its own; a
-//! patch undoes none that was written after it, however late it arrives.
+//! Invariants: one HTTP request per call, except if the server refuses protobuf, or if the version
+//! of the event to patch is unknown or has changed; every request ends within the request timeout;
+//! an event's name and namespace cannot lead to another path; a late patch does not undo a later
+//! one.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,42 +28,41 @@ use super::protobuf::PROTOBUF;
 use super::versions::Versions;
 use super::{Sink, response};
 
-/// How long a request may take unless [`KubeSink::request_timeout`] says otherwise.
+/// Default of [`KubeSink::request_timeout`].
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most that is read of an answer that is not about an event.
+/// Maximum bytes read of an answer that is not an event.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// Of how many events the version is known unless [`KubeSink::versions_max`] says otherwise: as
-/// many as the correlator counts.
+/// Default of [`KubeSink::versions_max`]: as many as the correlator counts.
 const VERSIONS_MAX: usize = 131_072;
 
 const JSON: &str = "application/json";
 
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
-/// What is accepted where protobuf is: a proxy may answer for the server, and an older server may
-/// not have it.
+/// The `Accept` header with protobuf; also JSON, as a proxy may answer for the server, and an old
+/// server may not have protobuf.
 const ACCEPT_PROTOBUF: &str = "application/vnd.kubernetes.protobuf, application/json";
 
-/// What need not be escaped in a segment of a path (RFC 3986's unreserved characters).
+/// Escapes all but RFC 3986's unreserved characters in a segment of a path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// Writes events to a Kubernetes API server: as core/v1, or as events.k8s.io/v1 where
-/// [`SinkOptions::events_v1`](crate::SinkOptions::events_v1) asks for it.
+/// Writes events to a Kubernetes API server: as core/v1, or as events.k8s.io/v1 with
+/// [`SinkOptions::events_v1`](crate::SinkOptions::events_v1).
 ///
-/// Each event goes to its own namespace. Requests share the client's connections, carry no field
-/// manager, and end after 30 s unless [`KubeSink::request_timeout`] says otherwise; dropping the
+/// Each event is written to its own namespace. Requests share the client's connections, have no
+/// field manager, and end after 30 s by default ([`KubeSink::request_timeout`]); dropping the
 /// future of a call cancels its request.
 ///
-/// A patch names the resourceVersion of the event it was made for, so that one which was given up
-/// and arrives after its successor is refused: the count and times of a stored event do not go back
-/// ([`KubeSink::versions_max`]). They can where a [spill](crate::SinkOptions::spill) delivers
-/// events again that an earlier process had written: that one's count is not known.
+/// A patch names the resourceVersion of the event it was made for, so that a patch that was given
+/// up and arrives after its successor is refused: count and times of a stored event do not go back
+/// ([`KubeSink::versions_max`]). They can go back if a [spill](crate::SinkOptions::spill)
+/// redelivers events that an earlier process had written, as that process's count is unknown.
 ///
 /// ```no_run
 /// use tidings::{Broadcaster, KubeSink};
@@ -82,19 +81,19 @@ pub struct KubeSink {
     namespace: Option<String>,
     request_timeout: Duration,
     protobuf: bool,
-    /// The server has refused protobuf.
+    /// Whether the server has refused protobuf.
     refuses_protobuf: Arc<AtomicBool>,
     versions: Arc<Versions>,
-    /// Where the permissions are asked for at start; empty for all namespaces.
+    /// Namespaces of the access check at start; empty for all namespaces.
     checked_namespaces: Vec<String>,
 }
 
 impl KubeSink {
     /// Writes through `client`.
     ///
-    /// Whether an answer of 429, 503 or 504 is tried again is best left to the delivery, which
-    /// knows how many events wait. A client made with kube's defaults tries again by itself as
-    /// well; [`KubeSink::from_config`] makes one that does not.
+    /// Retries after 429, 503 or 504 are best left to the delivery, which knows how many events
+    /// wait. A client with kube's defaults also retries by itself; [`KubeSink::from_config`] makes
+    /// one that does not.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -107,11 +106,11 @@ impl KubeSink {
         }
     }
 
-    /// Writes through a client made for this, which leaves trying again to the delivery.
+    /// Writes through a new client, which leaves retries to the delivery.
     ///
     /// # Errors
-    /// When no client can be made of `config` (a certificate or token that cannot be read, for
-    /// example), or there is no tokio runtime.
+    /// No client can be made from `config` (a certificate or token cannot be read, for example), or
+    /// there is no tokio runtime.
     pub fn from_config(mut config: Config) -> Result<Self, kube::Error> {
         if tokio::runtime::Handle::try_current().is_err() {
             // kube would panic.
@@ -131,34 +130,33 @@ impl KubeSink {
         self
     }
 
-    /// How long a request may take before it counts as failed (and is tried again). Default 30 s.
+    /// Timeout of a request, after which it has failed and is retried. Default 30 s.
     #[must_use]
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
     }
 
-    /// Of how many events the resourceVersion is remembered, those written last, at about 100 bytes
-    /// each; 0 for none. Default 131,072.
+    /// Maximum events whose resourceVersion is remembered, the last written ones, at about 100
+    /// bytes each; 0 for none. Default 131,072.
     ///
-    /// A patch carries it, and the server refuses a patch of an older version. Of an event whose
-    /// version is not remembered, or has been changed by another, it is first asked for with an
-    /// empty patch, which changes nothing and needs no other permission. With 0 patches name no
-    /// version, as client-go's do not (nor do those of the `client_go` presets): one that was given
-    /// up, after the request timeout for example, may then arrive after its successor and set the
-    /// stored count back, until the event is seen again.
+    /// A patch names this version, and the server refuses a patch of an older one. If the version
+    /// is not remembered, or another client has changed the event, it is requested first with an
+    /// empty patch, which changes nothing and needs no further permission. With 0, patches name no
+    /// version, as in client-go and the `client_go` presets: a patch that was given up, after the
+    /// request timeout for example, may then arrive after its successor and set the stored count
+    /// back, until the event is seen again.
     #[must_use]
     pub fn versions_max(mut self, events: usize) -> Self {
         self.versions = Arc::new(Versions::new(events));
         self
     }
 
-    /// Whether new events are sent as Kubernetes protobuf, and answers taken in it, as client-go
-    /// does for built-in types: about half the bytes, and less work for the server. Default false:
-    /// JSON. Patches are JSON in any case.
+    /// Whether to use Kubernetes protobuf for new events and answers, as client-go does for
+    /// built-in types: about half the bytes, and less work for the server. Default false: JSON.
+    /// Patches are always JSON.
     ///
-    /// A server that does not take it (415) gets JSON from then on, beginning with the event it
-    /// refused.
+    /// If the server refuses protobuf (415), JSON is used from then on, beginning with that event.
     #[must_use]
     pub fn protobuf(mut self, protobuf: bool) -> Self {
         self.protobuf = protobuf;
@@ -166,11 +164,11 @@ impl KubeSink {
     }
 
     /// Asks at start whether events may be created and patched in these namespaces (in all of them,
-    /// if one is empty), as [`KubeSink::check_access`] does. What is missing is logged as one
-    /// error, with the rule to add. A server that does not answer is asked again. Nothing waits for
-    /// the answer, unless the API group is left to the server
+    /// if one is empty), as [`KubeSink::check_access`] does. A missing permission is logged as one
+    /// error, with the rule to add. A server that does not answer is asked again. Writes do not
+    /// wait for the answer, unless the server decides the API group
     /// ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)): then
-    /// core/v1 is written where only that is allowed. Default none: nothing is asked.
+    /// core/v1 is written if only that is allowed. Default none: nothing is asked.
     ///
     /// Of a sink of one namespace ([`KubeSink::namespace`]) that one is meant, whatever is named
     /// here.
@@ -198,7 +196,7 @@ impl KubeSink {
         self.namespace.as_deref()
     }
 
-    /// Asks the cluster something other than to write an event, within the request timeout.
+    /// Sends a request other than a write of an event, within the request timeout.
     pub(super) async fn ask<T: DeserializeOwned>(
         &self,
         request: Request<Body>,
@@ -490,8 +488,7 @@ fn event_path(occurrence: &Occurrence) -> Result<String, WriteError> {
     Ok(format!("{events}/{name}"))
 }
 
-/// `text` as one segment of a path. What apimachinery's `IsValidPathSegmentName` refuses is
-/// refused.
+/// `text` as one segment of a path, under the rules of apimachinery's `IsValidPathSegmentName`.
 fn segment(what: &str, text: &str) -> Result<String, WriteError> {
     let refused = match text {
         "" => Some("be empty"),

@@ -61,7 +61,7 @@ struct State {
     resource_version: u64,
 }
 
-/// What is asked of a sink.
+/// A call of a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SinkVerb {
     /// [`Sink::create`].
@@ -75,7 +75,7 @@ pub enum SinkVerb {
 /// One call of a [`MemorySink`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkCall {
-    /// What was asked.
+    /// The kind of call.
     pub verb: SinkVerb,
     /// The event's namespace.
     pub namespace: String,
@@ -85,14 +85,14 @@ pub struct SinkCall {
     pub body: Vec<u8>,
 }
 
-/// How a [`MemorySink`] answers one call.
+/// The answer of a [`MemorySink`] to one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkAnswer {
-    /// As an API server would.
+    /// Answers as an API server would.
     Serve,
-    /// With this failure, and nothing is changed.
+    /// Fails, and changes nothing.
     Fail(WriteError),
-    /// With this failure, although it is done: the answer was lost on the way.
+    /// Fails although the write was done: the answer was lost.
     Lose(WriteError),
 }
 

@@ -28,7 +28,7 @@ pub use self::access_error::{AccessError, rules_for};
 pub use self::kube::KubeSink;
 pub use self::memory::{Held, MemorySink, SinkAnswer, SinkCall, SinkVerb};
 
-/// Something that events can be written to: client-go's `EventSink`.
+/// A destination of events: client-go's `EventSink`.
 ///
 /// ```
 /// use tidings::{Occurrence, Sink, WriteError};
@@ -63,9 +63,9 @@ pub trait Sink: Send + Sync + 'static {
     /// Changes an event that was written before: [`Occurrence::patch_body`], a strategic merge
     /// patch.
     ///
-    /// A call may be given up and its write be done all the same, later than the next one for the
-    /// same event: the delivery cannot know. Where that can happen it is for the sink to have such
-    /// a write refused, as `KubeSink` does ([`Occurrence::patch_body_of_version`]).
+    /// A call may be given up and its write be done anyway, later than the next one for the same
+    /// event: the delivery cannot know. Where that can happen it is for the sink to have such a
+    /// write refused, as `KubeSink` does ([`Occurrence::patch_body_of_version`]).
     fn patch(&self, occurrence: &Occurrence)
     -> impl Future<Output = Result<(), WriteError>> + Send;
 
@@ -79,15 +79,14 @@ pub trait Sink: Send + Sync + 'static {
         std::future::ready(Ok(true))
     }
 
-    /// What would keep events from being written as `api`. Asked at start, beside the writing; the
-    /// answer is logged, and changes nothing, but that where the choice is left to the sink
-    /// ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)) core/v1 is
-    /// written if only that can be. It is then asked before the first write.
+    /// Checks that events can be written as `api`. Called at start, while events are written, and
+    /// an error is only logged. If the sink decides the API group
+    /// ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)), this is
+    /// called before the first write, and core/v1 is written if only that is possible.
     ///
     /// # Errors
-    /// [`WriteError::invalid`] with what would be refused and what is to be done about it; any
-    /// other means that it cannot be said now, and is asked again. Unless a sink has its own:
-    /// never.
+    /// [`WriteError::invalid`] with the problem and its remedy. After any other error the check is
+    /// repeated. The default implementation returns none.
     fn check(&self, _api: EventApi) -> impl Future<Output = Result<(), WriteError>> + Send {
         std::future::ready(Ok(()))
     }

@@ -12,7 +12,7 @@ use super::said::Said;
 /// The media type.
 pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// What the `Status` in `body` says, if it is one in protobuf.
+/// The relevant parts of the `Status` in `body`, if it is one in protobuf.
 pub(super) fn status(body: &[u8]) -> Option<Said> {
     let unknown = body.strip_prefix(MAGIC)?;
     let type_meta = fields(unknown).find_map(|field| field.bytes(1))?;

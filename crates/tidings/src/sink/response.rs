@@ -1,4 +1,4 @@
-//! What an API server's answer says about a write. Only as much of it is read as decides something.
+//! The outcome of a write, from the API server's answer, of which only the relevant part is read.
 
 use std::error::Error;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use tidings_core::{StatusFailure, WriteError};
 use super::protobuf;
 use super::said::Said;
 
-/// The most that is read of the body of an error answer: a Status object is a few hundred bytes.
+/// Maximum bytes read from the body of an error: a Status object is a few hundred bytes.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// The most that is read of the event that comes back with success, for its version; reading to the
-/// end keeps the connection usable, too.
+/// Maximum bytes read from the event in a successful answer, for its version. Reading to the end
+/// also keeps the connection usable.
 const EVENT_BODY_BYTES_MAX: usize = 2 << 20;
 
 /// How long the rest of a success is waited for: it follows at once, or the connection is of no
@@ -91,7 +91,8 @@ pub(super) fn failure(error: &kube::Error) -> WriteError {
     }
 }
 
-/// What was written is cut where it cannot be read: then nothing is known of it.
+/// The version in the body of an answer; `None` if it cannot be read, for example because it was
+/// cut.
 fn resource_version(body: &[u8]) -> Option<String> {
     let in_json = || serde_json::from_slice::<Written>(body).ok();
     protobuf::resource_version(body)
@@ -159,7 +160,7 @@ fn http_date(text: &str) -> Option<Timestamp> {
     rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
 }
 
-/// An error and what it came of: kube's own say little without that.
+/// An error and its cause: kube's own say little without that.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,8 +1,8 @@
-//! What a `Status` says that decides something.
+//! The relevant parts of a `Status`.
 
 use kube::core::Status;
 
-/// What a `Status` says that decides something, whatever it is written in.
+/// The relevant parts of a `Status`, in JSON or protobuf.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) message: String,

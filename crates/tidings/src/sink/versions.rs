@@ -1,4 +1,4 @@
-//! Which version of its events a sink saw last, so that a patch can name the one it is made for.
+//! A cache of events' resourceVersions, so that a patch can name the version it is made for.
 //!
 //! Invariant: an entry is what an answer said, and is taken away when it turns out to be another's
 //! by now. Two events that share an entry, by a chance of one in 2^64, cost a request more.

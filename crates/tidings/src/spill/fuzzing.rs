@@ -1,4 +1,4 @@
-//! What the spill reads from disk, for the fuzz targets: built with `--cfg fuzzing` only.
+//! The spill's readers, for the fuzz targets: built with `--cfg fuzzing` only.
 
 use std::fs;
 use std::io;

@@ -1,11 +1,11 @@
-//! What the spill hands on.
+//! Events that the spill returns.
 
 use tidings_core::Event;
 
 /// An event and its place in the spill.
 pub(crate) struct Kept {
     pub(crate) event: Event,
-    /// `None`: there was no room for it.
+    /// `None` if there was no room for it.
     pub(crate) sequence: Option<u64>,
     /// Whether an earlier process may have written it.
     pub(crate) recovered: bool,

@@ -1,6 +1,6 @@
 //! The files of a spill: events in order, in files of an eighth of the bound or 8 MiB, each with a
-//! second file of marks beside it. Plain blocking I/O. Events are made into bytes, and written,
-//! about a megabyte at a time.
+//! second file of marks beside it. Blocking I/O. Events are encoded and written about a megabyte at
+//! a time.
 //!
 //! ```text
 //!   0000000000000001.events  0000000000000001.done    oldest
@@ -9,16 +9,15 @@
 //!   lock                                              held as long as this exists
 //! ```
 //!
-//! Invariants: a place (`sequence`) is never given twice, and grows along the files; a file is
-//! removed when it is not appended to any more and everything in it is done, its marks last, so
-//! that nothing that is done is found without its mark. Marks that outlive their file are removed
-//! at the next start, and no file gets a number that has marks. With `sync` this holds for the
-//! death of the machine, too: the folder is synced before an append to a new file counts, and
-//! before marks are removed.
+//! Invariants: sequence numbers are unique and increase along the files. A file is removed when it
+//! is no longer appended to and all its events are done. Its marks are removed last, so that a done
+//! event is never found without its mark. Marks without a file are removed at the next start, and
+//! no file gets a number that has marks. With `sync` this also holds if the machine dies: the
+//! folder is synced before an append to a new file counts, and before marks are removed.
 //!
-//! What is damaged costs the events it is in, and no others: reading continues at the next record
-//! that is whole. A file that is gone costs what was in it. One that cannot be read is tried again
-//! for a minute, and then left for the next process.
+//! Damage costs only the events it is in: reading continues at the next intact record. A missing
+//! file costs its events. A file that cannot be read is tried again for a minute, and then left for
+//! the next process.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -32,26 +31,29 @@ use super::options::{SpillError, SpillOptions};
 use super::record::{self, Found};
 use crate::sampling::is_sampled;
 
-/// The most that a file has before another is begun, and what a process reads at once when it opens
+/// Maximum bytes of a file before the next begins; a process reads as much at once when it opens
 /// one.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
-/// How many bytes are written at a time, and one event more.
+/// Bytes written at a time, plus at most one event.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// How much is read of a file at a time.
+/// Bytes read from a file at a time.
 const READ_BYTES: usize = 256 << 10;
 
-/// How often a file is read in vain before it is left for the next process.
+/// Failed reads of a file before it is left for the next process.
 pub(super) const READ_TRIES_MAX: u32 = 12;
 
-/// More places than a file has.
+/// The highest number of a file; a file with a higher one was not made by a spill.
+const NUMBER_MAX: u64 = u64::MAX >> 1;
+
+/// More sequence numbers than a file can have.
 const PLACES_OF_A_FILE: u64 = 1 << 32;
 
 struct Segment {
     number: u64,
     bytes: u64,
-    /// Events in it that are not done.
+    /// The number of its events that are not done.
     unsettled: usize,
 }
 
@@ -60,17 +62,17 @@ struct Segment {
 struct Cursor {
     number: u64,
     offset: u64,
-    /// Everything below was read, or need not be.
+    /// Events below this were read, or need not be.
     sequence: u64,
 }
 
-/// What reading came to.
+/// The result of reading.
 #[derive(Default)]
 pub(super) struct Taken {
     pub(super) kept: Vec<Kept>,
-    /// The places of events that are damaged.
+    /// The sequence numbers of damaged events.
     pub(super) lost: Vec<u64>,
-    /// The disk gave no answer: what lies there is to be read later.
+    /// Reading failed, and is to be tried again later.
     pub(super) failed: bool,
 }
 
@@ -81,18 +83,18 @@ pub(super) struct Log {
     /// In order; the last is appended to.
     segments: VecDeque<Segment>,
     active: File,
-    /// A write to that failed: there may be part of a record at its end.
+    /// A write to the active file failed: it may end with part of a record.
     torn: bool,
-    /// A file was made since the folder was synced.
+    /// A file was created since the folder was synced.
     folder_changed: bool,
     cursor: Cursor,
-    /// How often reading failed there.
+    /// Failed reads at the cursor.
     read_tries: u32,
-    /// Found when it was opened: the places of events that are damaged. They are not done yet.
+    /// The sequence numbers of events found damaged at opening. They are not done yet.
     damaged: Vec<u64>,
-    /// Which file each event that is not done lies in.
+    /// The file of each event that is not done, by sequence number.
     unsettled: HashMap<u64, u64>,
-    /// Those below this were appended by an earlier process.
+    /// Events below this were appended by an earlier process.
     recovered_below: u64,
     next_sequence: u64,
     refused: u64,
@@ -188,17 +190,17 @@ impl Log {
         Ok(log)
     }
 
-    /// How many events are not done.
+    /// The number of events that are not done.
     pub(super) fn unsettled(&self) -> usize {
         self.unsettled.len()
     }
 
-    /// What was being written may lie there in part: the next append begins a new file.
+    /// The last write may be incomplete: the next append begins a new file.
     pub(super) fn start_over(&mut self) {
         self.torn = true;
     }
 
-    /// The places of events that were found to be damaged when this was opened, once.
+    /// The sequence numbers of events found damaged at opening; none from the second call on.
     pub(super) fn take_damaged(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.damaged)
     }
@@ -207,13 +209,13 @@ impl Log {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// Whether half of the room is taken.
+    /// Whether half of the room is used.
     pub(super) fn is_filling(&self) -> bool {
         self.bytes() > self.bytes_max / 2
     }
 
-    /// Appends `events` up to the first that finds no room or cannot be written: what comes after
-    /// it would overtake it.
+    /// Appends `events` up to the first for which there is no room or whose write fails: later ones
+    /// would overtake it.
     pub(super) fn append(&mut self, events: Vec<Event>) -> Vec<Kept> {
         let mut kept = in_memory(events);
         let (mut rest, mut on_disk) = (kept.as_mut_slice(), 0);
@@ -235,7 +237,7 @@ impl Log {
             else {
                 break;
             };
-            // Used up whatever happens: a torn write may have left some of them.
+            // Never used again, even if the write fails: it may have left some of them.
             self.next_sequence += number as u64;
             let file = match self.write(&bytes) {
                 Ok(file) => file,
@@ -270,11 +272,11 @@ impl Log {
         kept
     }
 
-    /// Writes `bytes` to the file in turn, or to a new one if that is full or a write to it failed.
-    /// Returns its number.
+    /// Writes `bytes` to the active file, or to a new one if that is full or a write to it failed.
+    /// Returns the number of the file.
     fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
         let full = (self.bytes_max / 8).min(FILE_BYTES_MAX);
-        // What follows a torn record would not be found.
+        // Records behind a torn one would not be found.
         if self.torn || self.segments.back().is_none_or(|last| last.bytes >= full) {
             self.rotate()?;
         }
@@ -292,8 +294,8 @@ impl Log {
         let last = self.segments.back_mut().ok_or(io::ErrorKind::NotFound)?;
         if let Err(error) = synced {
             self.torn = true;
-            // What is written of them would be found by the next process, which is not to write
-            // what this one has in memory.
+            // The next process would find the written part, and write the events that this one
+            // writes from memory.
             let path = events_path(&self.folder, last.number);
             let file = OpenOptions::new().write(true).open(path);
             if let Err(error) = file.and_then(|file| file.set_len(last.bytes)) {
@@ -305,7 +307,7 @@ impl Log {
         Ok(last.number)
     }
 
-    /// Has the folder keep what files are in it.
+    /// Makes the names of the folder's files durable.
     fn sync_folder(&mut self) -> io::Result<()> {
         sync_folder(&self.folder)?;
         self.folder_changed = false;
@@ -330,7 +332,7 @@ impl Log {
         Ok(())
     }
 
-    /// What was appended so far needs no reading: it is in memory.
+    /// Skips reading everything appended so far: it is in memory.
     pub(super) fn skip_read(&mut self) {
         if let Some(last) = self.segments.back() {
             self.cursor = Cursor {
@@ -342,12 +344,12 @@ impl Log {
     }
 
     /// The next events that are not done: up to `events_max` of them, and about `bytes_max` bytes,
-    /// but one at least, if there is one.
+    /// but at least one, if any is left.
     pub(super) fn read_next(&mut self, events_max: usize, bytes_max: usize) -> Taken {
         let mut read = Taken::default();
         while read.kept.is_empty() {
             let Cursor { number, offset, .. } = self.cursor;
-            // It may have been removed since, with all before it.
+            // The file may have been removed since, with all before it.
             let Some(segment) = self
                 .segments
                 .iter()
@@ -407,8 +409,8 @@ impl Log {
             .is_some_and(|last| last.number == number)
     }
 
-    /// Reads events of one file from `offset`, or finds the first one behind what is damaged there.
-    /// Returns where to continue.
+    /// Reads events of one file from `offset`, or finds the first one behind damage. Returns the
+    /// offset at which to continue.
     fn read_on(
         &mut self,
         number: u64,
@@ -431,7 +433,7 @@ impl Log {
         Ok(next.map_or(end, |(at, _)| offset + at as u64))
     }
 
-    /// Gives up what was not read yet of a file, below this place.
+    /// Gives up the events of a file that were not read yet, with sequence numbers below `below`.
     fn lose(&mut self, number: u64, below: u64, why: &str, lost: &mut Vec<u64>) {
         let before = lost.len();
         let places = self.cursor.sequence..below;
@@ -446,7 +448,7 @@ impl Log {
         );
     }
 
-    /// Reads events of one file from `offset`; returns how many bytes they took.
+    /// Reads events of one file from `offset`. Returns the number of bytes read.
     fn read_from(
         &mut self,
         number: u64,
@@ -475,7 +477,7 @@ impl Log {
                             sequence: Some(sequence),
                             recovered: sequence < self.recovered_below,
                         }),
-                        // Whole, and yet no event.
+                        // The record is intact, but contains no event.
                         None if self.unsettled.contains_key(&sequence) => into.lost.push(sequence),
                         None => {}
                     }
@@ -530,7 +532,7 @@ impl Log {
         }
     }
 
-    /// Removes the files in which everything is done, but the last.
+    /// Removes the files whose events are all done, except the last.
     fn remove_done(&mut self) {
         let last = self.segments.back().map(|last| last.number);
         let (gone, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.segments)
@@ -559,7 +561,7 @@ impl Log {
         }
     }
 
-    /// Has the next append fail.
+    /// Makes the next append fail.
     #[cfg(test)]
     pub(super) fn fail_appends(&mut self) {
         let last = self.segments.back().unwrap().number;
@@ -583,11 +585,13 @@ fn done_path(folder: &Path, number: u64) -> PathBuf {
 }
 
 fn create(folder: &Path, number: u64) -> io::Result<File> {
+    if number > NUMBER_MAX {
+        return Err(io::Error::other("the numbers of files are used up"));
+    }
     File::create_new(events_path(folder, number))
 }
 
-/// Makes the folder and those it is in. `sync`: each is known to the one above it before this
-/// returns.
+/// Creates the folder and its parents. With `sync`, the parent of each new one is synced.
 fn make_folder(folder: &Path, sync: bool) -> io::Result<()> {
     let missing = folder.ancestors().take_while(|folder| !folder.exists());
     let missing: Vec<&Path> = missing.collect();
@@ -603,7 +607,7 @@ fn make_folder(folder: &Path, sync: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until the names of a folder's files are on the disk.
+/// Makes the names of a folder's files durable.
 #[cfg(unix)]
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
@@ -615,7 +619,7 @@ fn sync_folder(_folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Appends behind the last mark that is whole: behind a torn one they would not be found.
+/// Appends behind the last complete mark: behind a torn one they would not be found.
 fn append_marks(mut file: File, marks: &[u8]) -> io::Result<()> {
     let bytes = file.metadata()?.len();
     let torn = bytes % record::MARK_BYTES as u64;
@@ -632,22 +636,23 @@ fn numbers(folder: &Path, extension: &str) -> io::Result<Vec<u64>> {
         let path = PathBuf::from(entry?.file_name());
         if path.extension().is_some_and(|other| other == extension) {
             let stem = path.file_stem().and_then(|stem| stem.to_str());
-            numbers.extend(stem.and_then(|stem| u64::from_str_radix(stem, 16).ok()));
+            let number = stem.and_then(|stem| u64::from_str_radix(stem, 16).ok());
+            numbers.extend(number.filter(|number| *number <= NUMBER_MAX));
         }
     }
     numbers.sort_unstable();
     Ok(numbers)
 }
 
-/// What a file has.
+/// The contents of a file.
 struct Recovered {
-    /// Up to what is torn.
+    /// Bytes before a torn end.
     bytes: u64,
-    /// The last place in it.
+    /// The last sequence number in it.
     last: Option<u64>,
-    /// The places that are not done.
+    /// The sequence numbers of events that are not done.
     unsettled: Vec<u64>,
-    /// Those among them whose events are damaged.
+    /// Those among them that are damaged.
     damaged: Vec<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! The spill: events on disk until it is known what became of them, so that an outage that is
-//! longer than the memory allows, or the death of the program, loses none of them.
+//! The spill: keeps events on disk until their outcome is known, so that none is lost in an outage
+//! longer than memory allows, or when the program dies.
 //!
 //! ```text
 //!   queue ──▶ append ──┬─ room in memory ────▶ correlate, deliver ──▶ settled: marked as done
@@ -7,23 +7,23 @@
 //!                      └─ no room on disk either ──▶ held; nothing more is taken from the queue
 //! ```
 //!
-//! Invariants: an event is appended before anything is done with it; events are handed on in the
-//! order they were taken from the queue, wherever they wait; a file goes when every event in it is
-//! done. An event that the spill has no room for, or cannot write, is counted, and delivered from
-//! memory, unless there is room on disk before its turn has come.
+//! Invariants: an event is appended before it is used; events leave in the order in which they were
+//! taken from the queue, wherever they wait; a file is removed when every event in it is done. An
+//! event that the spill has no room for, or cannot write, is counted. It is delivered from memory,
+//! unless the disk has room again before its turn.
 //!
-//! What an earlier process left in a folder that could not be opened at start, or in a file that
-//! could not be read, comes out of order: later.
+//! Events that an earlier process left in a folder that could not be opened at start, or in a file
+//! that could not be read, follow later, out of order.
 //!
 //! A limit on the rate of all events (EventRateLimit of kind Server, Namespace or User) is waited
-//! out like an outage. Events about a few objects that have limits of their own are given up after
-//! a few tries, and lie here no longer.
+//! out like an outage. Events about single objects with limits of their own are given up after a
+//! few tries, and removed.
 //!
-//! Delivery is at least once: what was written to the API server but not marked as done when the
-//! program died is written again at the next start. A create is recognised by its name; a repeat is
-//! counted once more. Counts begin at one in each process: where the create of an event is
-//! delivered again, later ones of the same are counted from there, and the stored count goes back
-//! to that, until as many are seen.
+//! Delivery is at least once: an event that was written to the API server, but not marked as done
+//! when the program died, is written again at the next start. A create is recognised by its name; a
+//! repeat is counted once more. Counts begin at one in each process: if the create of an event is
+//! delivered again, its repeats are counted from there, and the stored count is lower until as many
+//! have been seen again.
 
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -49,49 +49,47 @@ pub use self::options::{SpillError, SpillOptions};
 use crate::metrics::SpillMetrics;
 use crate::sampling::is_sampled;
 
-/// How many marks wait for company before they are written, unless there is nothing else to do.
+/// Marks that are written together, unless there is nothing else to do.
 const MARKS_MAX: usize = 256;
 
-/// How many events are read back at a time.
+/// Maximum events that are read back at a time.
 const READ_EVENTS: usize = 1024;
 
-/// How long until a folder that could not be used, or read, is tried again.
+/// Wait before a folder that could not be opened or read is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// The spill of one sink's task. Files are read and written on tokio's threads for blocking work,
 /// one step at a time.
 pub(crate) struct Spill {
     options: SpillOptions,
-    /// When the folder is to be opened; `None` once it was.
+    /// When the folder is to be opened; `None` once it is open.
     open_at: Option<Monotonic>,
     open_failures: u64,
-    /// `None` until the folder is open, while it is at work, and after a step was lost with its
-    /// runtime.
+    /// `None` until the folder is open, during a step, and after a step was lost with its runtime.
     log: Option<Box<Log>>,
-    /// Found when it was opened, and not asked for yet.
+    /// Events found at opening, until [`Spill::take_recovered`].
     recovered: u64,
-    /// Found to be damaged or gone, and not asked for yet.
+    /// Events found to be damaged or missing, until [`Spill::take_lost`].
     lost: u64,
-    /// The disk gave no answer: not read before this.
+    /// Reading failed: not tried again before this.
     read_again: Option<Monotonic>,
-    /// Found no room on disk when there was none in memory, or others were before them on disk.
-    /// Never more than was once taken from the queue.
+    /// Events for which there was no room on disk, and either none in memory or others before them
+    /// on disk. Never more than are taken from the queue at once.
     held: VecDeque<Event>,
-    /// How many bytes lay on disk when it had no room for these.
+    /// Bytes on disk when it had no room for these.
     held_at: u64,
     done: Vec<u64>,
-    /// Whether events lie on disk that are not in memory.
+    /// Whether some events are on disk only.
     behind: bool,
-    /// Those who wait for events that lie on disk only, by their places.
+    /// Contexts with a waiting caller, of events that are on disk only, by sequence number.
     awaited: BTreeMap<u64, Arc<dyn EventContext>>,
-    /// Where to say at the end how many events are left on disk.
+    /// Receives the number of events left on disk at the end.
     left: Arc<AtomicU64>,
     metrics: SpillMetrics,
 }
 
 impl Spill {
-    /// A spill whose folder is yet to be opened. Until it is, events are in memory only, which is
-    /// counted.
+    /// A spill whose folder is not open yet. Until it is, events are in memory only, and counted.
     pub(crate) fn new(options: SpillOptions) -> Self {
         Self {
             options,
@@ -111,8 +109,8 @@ impl Spill {
         }
     }
 
-    /// The same, which says there how many events it leaves on disk; `u64::MAX` if that is not
-    /// known.
+    /// The same, which at the end sets `left` to the number of events on disk; `u64::MAX` if that
+    /// is not known.
     pub(crate) fn leaving(mut self, left: Arc<AtomicU64>) -> Self {
         self.left = left;
         self
@@ -130,9 +128,8 @@ impl Spill {
         self.open_at.or(self.read_again)
     }
 
-    /// Does what is due: reads again where the disk gave no answer, or tries to open the folder.
-    /// Where that fails it is tried again later, as another process may be about to end, or a disk
-    /// about to be there.
+    /// Allows reading again after a failure, or tries to open the folder. If that fails it is tried
+    /// again later: another process may be about to end, or a disk about to be mounted.
     pub(crate) async fn handle_timeout(&mut self, now: Monotonic) {
         self.read_again = self.read_again.filter(|at| *at > now);
         if self.open_at.is_none_or(|at| at > now) {
@@ -149,7 +146,7 @@ impl Spill {
                 self.open_failures += 1;
                 self.open_at = Some(now.saturating_add(TRY_AGAIN));
             }
-            // The runtime is going down, and this task with it.
+            // The runtime ends, and this task with it.
             Err(_) => self.open_at = None,
         }
     }
@@ -173,39 +170,39 @@ impl Spill {
         self.log = Some(log);
     }
 
-    /// How many events an earlier process left, once.
+    /// The number of events that an earlier process left; 0 from the second call on.
     pub(crate) fn take_recovered(&mut self) -> u64 {
         std::mem::take(&mut self.recovered)
     }
 
-    /// How many events were found to be damaged or gone since the last call.
+    /// The number of events found to be damaged or missing since the last call.
     pub(crate) fn take_lost(&mut self) -> u64 {
         std::mem::take(&mut self.lost)
     }
 
-    /// Whether events wait here for their turn: on disk, or for those that do.
+    /// Whether events wait for their turn: on disk, or in memory behind those.
     pub(crate) fn is_behind(&self) -> bool {
         self.behind || self.holds()
     }
 
-    /// Whether events wait in memory for the turn of those on disk: what is still in the queue
-    /// comes after them.
+    /// Whether events wait in memory behind those on disk. Events still in the queue come after
+    /// them.
     pub(crate) fn holds(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Whether what waits can be read now.
+    /// Whether waiting events can be read now.
     pub(crate) fn may_read(&self) -> bool {
         self.is_behind() && self.read_again.is_none()
     }
 
-    /// Whether half of the room on disk is taken.
+    /// Whether half of the room on disk is used.
     pub(crate) fn is_filling(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.is_filling())
     }
 
-    /// Appends events. Returns those to continue with now: all of them, or, if others wait before
-    /// them or there is no room in memory, none.
+    /// Appends events. Returns those to continue with now: all of them, or none if others wait
+    /// before them or there is no room in memory.
     pub(crate) async fn append(&mut self, events: Vec<Event>, has_room: bool) -> Vec<Kept> {
         if self.holds() {
             self.held.extend(events);
@@ -223,7 +220,7 @@ impl Spill {
         Vec::new()
     }
 
-    /// Appends what is held, if there is room on disk for it by now.
+    /// Appends the held events, if there is room on disk by now.
     pub(crate) async fn append_held(&mut self) {
         let has_room = self
             .log
@@ -236,7 +233,7 @@ impl Spill {
         }
     }
 
-    /// Writes events to disk, up to the first that it has no room for.
+    /// Writes events to disk, up to the first for which there is no room.
     async fn write(&mut self, events: Vec<Event>, direct: bool) -> Vec<Kept> {
         if self.log.is_none() {
             return in_memory(events);
@@ -250,14 +247,14 @@ impl Spill {
             kept
         });
         let kept = step.await;
-        // Whatever became of the step, these are delivered.
+        // Whatever the result of the step, these are delivered.
         let kept = kept.unwrap_or_else(|| in_memory(events));
         let on_disk = kept.iter().filter(|kept| kept.sequence.is_some()).count();
         self.metrics.spilled.increment(on_disk as u64);
         kept
     }
 
-    /// Has events wait for their turn where they are.
+    /// Keeps events waiting where they are, on disk or held.
     fn put_by(&mut self, kept: Vec<Kept>) {
         for kept in kept {
             let Some(place) = kept.sequence else {
@@ -273,9 +270,8 @@ impl Spill {
         self.held_at = self.log.as_ref().map_or(0, |log| log.bytes());
     }
 
-    /// The next events that wait, and not many more than there is room for: those on disk, then
-    /// those that found no room there. None if the disk gives no answer: it is asked again after a
-    /// while.
+    /// The next waiting events, and not many more than there is room for: those on disk, then the
+    /// held ones. None if the disk cannot be read; it is tried again later.
     pub(crate) async fn read(
         &mut self,
         now: Monotonic,
@@ -299,7 +295,7 @@ impl Spill {
         in_memory(self.held.drain(..fits).collect())
     }
 
-    /// The next events that lie on disk and are not in memory.
+    /// The next events that are on disk only.
     async fn read_disk(
         &mut self,
         now: Monotonic,
@@ -318,11 +314,11 @@ impl Spill {
             return kept;
         }
         let Some(last) = kept.last().and_then(|kept| kept.sequence) else {
-            // Nothing more lies there.
+            // Nothing is left on disk.
             self.awaited.clear();
             return kept;
         };
-        // Who waits for what is before these and was not read waits for nothing.
+        // Earlier events that were not read are lost: their callers wait no longer.
         let later = self.awaited.split_off(&(last + 1));
         let mut awaited = std::mem::replace(&mut self.awaited, later);
         kept.into_iter()
@@ -338,12 +334,12 @@ impl Spill {
             .collect()
     }
 
-    /// Notes that it is known what became of these.
+    /// Records that the outcome of these events is known.
     pub(crate) fn settled(&mut self, sequences: Vec<u64>) {
         self.done.extend(sequences);
     }
 
-    /// Whether marks should be written: there are many, or nothing else is to do.
+    /// Whether to write the marks now: there are many, or nothing else to do.
     pub(crate) fn wants_marking(&self, idle: bool) -> bool {
         self.done.len() >= MARKS_MAX || (idle && !self.done.is_empty())
     }
@@ -353,8 +349,8 @@ impl Spill {
         self.step(|_| ()).await;
     }
 
-    /// Writes the marks and does `work`, off this thread. `None`: there is nothing to do it with,
-    /// or it panicked.
+    /// Writes the marks and runs `work` on another thread. `None` if there is no log, or it
+    /// panicked.
     async fn step<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Log) -> T + Send + 'static,
@@ -363,7 +359,7 @@ impl Spill {
         let done = std::mem::take(&mut self.done);
         let before = log.bytes();
         let step = tokio::task::spawn_blocking(move || {
-            // The files outlive a panic, and what was to be done is done in memory.
+            // The files survive a panic, and the events are delivered from memory.
             let result = catch_unwind(AssertUnwindSafe(|| {
                 log.mark_done(&done);
                 work(&mut log)

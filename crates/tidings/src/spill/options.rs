@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// The least bound: a file must hold some events.
 const BYTES_MAX_LEAST: u64 = 1 << 20;
 
-/// Where a sink keeps events until it is known what became of them: see
+/// Where a sink keeps events until their outcome is known: see
 /// [`SinkOptions::spill`](crate::SinkOptions::spill).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]

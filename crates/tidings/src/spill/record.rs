@@ -27,6 +27,10 @@ const MARK_SEED: u64 = 0x7469_6469_6e67_7321;
 /// The most that a record may take: more than an API server takes of an event.
 pub(super) const RECORD_BYTES_MAX: usize = 4 << 20;
 
+/// The highest place of an event: a record with a higher one was not written by a spill. Behind it
+/// there is room for sums.
+const PLACE_MAX: u64 = u64::MAX >> 1;
+
 /// A buffer of bounded length.
 struct Bounded<'a> {
     out: &'a mut Vec<u8>,
@@ -57,7 +61,7 @@ pub(super) fn write(out: &mut Vec<u8>, sequence: u64, event: &Event, room: usize
         bytes_max: start.saturating_add(room.min(RECORD_BYTES_MAX)),
         out,
     };
-    let written = serde_json::to_writer(bounded, &event.to_wire()).is_ok();
+    let written = sequence <= PLACE_MAX && serde_json::to_writer(bounded, &event.to_wire()).is_ok();
     let body = out.get(start + HEAD_BYTES..).unwrap_or_default();
     let length = u32::try_from(body.len()).ok().filter(|_| written);
     let Some(length) = length else {
@@ -97,7 +101,7 @@ pub(super) fn read(bytes: &[u8], wanted: impl Fn(u64) -> bool) -> Found {
     };
     let length = u32::from_le_bytes(*length);
     let size = usize::try_from(length).unwrap_or(usize::MAX);
-    if size < PLACE_BYTES {
+    if !(PLACE_BYTES..=RECORD_BYTES_MAX).contains(&size) {
         return Found::Torn;
     }
     let whole = HEAD_BYTES.saturating_add(size);
@@ -114,6 +118,9 @@ pub(super) fn read(bytes: &[u8], wanted: impl Fn(u64) -> bool) -> Found {
         return Found::Torn;
     };
     let sequence = u64::from_le_bytes(*place);
+    if sequence > PLACE_MAX {
+        return Found::Torn;
+    }
     let event = if wanted(sequence) {
         let wire: Option<v1::Event> = serde_json::from_slice(json).ok();
         wire.map(|wire| Box::new(Event::from_wire(wire)))

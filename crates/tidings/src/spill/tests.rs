@@ -350,7 +350,7 @@ fn what_is_damaged_is_no_more_than_there_is() {
     let mut bytes = vec![b'x'; 100];
     assert!(record::write(
         &mut bytes,
-        u64::MAX,
+        u64::MAX >> 1,
         &event(0, "m"),
         usize::MAX
     ));
@@ -363,12 +363,43 @@ fn what_is_damaged_is_no_more_than_there_is() {
     bytes.extend([b'x'; 100]);
     assert!(record::write(
         &mut bytes,
-        u64::MAX,
+        u64::MAX >> 1,
         &event(1, "m"),
         usize::MAX
     ));
     fs::write(folder.path().join("0000000000000001.events"), bytes).unwrap();
     assert_eq!(open(folder.path()).take_damaged().len(), 100);
+}
+
+/// Checksums do not say who wrote a file.
+#[test]
+fn numbers_that_no_spill_gives_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let highest = u64::MAX >> 1;
+    let mut records = Vec::new();
+    assert!(record::write(
+        &mut records,
+        highest,
+        &event(0, "m"),
+        usize::MAX
+    ));
+    let file = |number: u64| folder.path().join(format!("{number:016x}.events"));
+    for number in [1, u64::MAX] {
+        fs::write(file(number), &records).unwrap();
+    }
+    let mut log = open(folder.path());
+    assert_eq!(read_all(&mut log), ["web.0"]);
+    // No place is left, so there is none on disk.
+    assert_eq!(log.append(vec![event(1, "m")])[0].sequence, None);
+    log.mark_done(&[highest]);
+    drop(log);
+    assert!(file(u64::MAX).is_file());
+
+    fs::write(file(highest), &records).unwrap();
+    let refused = Log::open(&SpillOptions::new(folder.path()));
+    assert!(
+        matches!(refused.err(), Some(SpillError::Io { message, .. }) if message.contains("numbers"))
+    );
 }
 
 #[test]

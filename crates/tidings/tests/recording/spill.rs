@@ -1,5 +1,5 @@
-//! Events on disk until it is known what became of them: long outages, shutdowns that had no time,
-//! and processes that were killed.
+//! Events on disk until their outcome is known: long outages, shutdowns that had no time, and
+//! processes that were killed.
 
 use std::fs;
 use std::path::Path;
@@ -404,7 +404,7 @@ async fn a_spill_that_cannot_be_used_is_said_at_start() {
     ));
 }
 
-/// A start that has no error to return records all the same, and to disk once the folder is free.
+/// A start that has no error to return records anyway, and to disk once the folder is free.
 #[tokio::test]
 async fn a_spill_that_cannot_be_used_does_not_end_recording() {
     let folder = tempfile::tempdir().unwrap();
@@ -484,7 +484,7 @@ async fn a_killed_process_loses_nothing_of_what_was_spilled() {
             assert_eq!(
                 child.try_wait().unwrap(),
                 None,
-                "it goes on until it is killed"
+                "it continues until it is killed"
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -1,4 +1,4 @@
-//! Waiting for what becomes of one event, and the span an event was recorded in.
+//! Waiting for the outcome of one event, and the span an event was recorded in.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};

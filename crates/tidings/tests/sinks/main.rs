@@ -2,7 +2,7 @@
 //! Event API server, and through outages.
 #![cfg_attr(
     feature = "kube",
-    expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")
+    expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")
 )]
 
 #[cfg(feature = "kube")]

@@ -1,7 +1,7 @@
-//! JSON as Kubernetes reads it. What is written is [`tidings_core::wire`]'s.
+//! JSON as Kubernetes reads it. Writing is in [`tidings_core::wire`].
 //!
-//! Reading `null` leaves the zero value, an unknown or repeated field is noted rather than refused
-//! (the last one wins), and what is of another kind than it has to be is told in Go's words.
+//! `null` is the zero value; unknown and duplicate fields are noted rather than refused (the last
+//! value is used); and a value of the wrong type is an error in Go's words.
 
 mod read;
 mod reading;

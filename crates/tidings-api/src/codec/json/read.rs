@@ -1,4 +1,4 @@
-//! Objects from JSON, by the tables of their fields.
+//! Decoding of objects from JSON, by the tables of their fields.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::reading::{Reading, Step};
 use crate::codec::objects::{List, Object, ObjectPlace, Place};
 use crate::codec::time::{parse_micro_time, parse_time};
 
-/// `apiVersion` and `kind`, as far as they were given.
+/// `apiVersion` and `kind`, if they are present.
 #[derive(Default, Debug, Clone, PartialEq, Eq)]
 pub struct TypeMeta {
     /// `apiVersion`.
@@ -111,8 +111,8 @@ fn read_value<'de, D: Deserializer<'de>>(
                     list: items,
                     reading,
                 })?;
-                // Of managedFields alone: an empty list is a request to forget them, as is one
-                // empty entry. It becomes that.
+                // Only for managedFields: an empty list, like one empty entry, is a request to
+                // forget them, so it is read as one empty entry.
                 if given && key.is_none() && list.len() == 0 {
                     list.push();
                 }
@@ -139,7 +139,7 @@ fn read_text<'de, D: Deserializer<'de>>(
     })
 }
 
-/// An integer of a Go type; a number outside it is shown.
+/// An integer of a Go type; the error for other numbers contains the number.
 fn integer<'de, D: Deserializer<'de>>(
     value: D,
     reading: &mut Reading,
@@ -168,7 +168,7 @@ impl<'de> DeserializeSeed<'de> for ValueSeed<'_, '_> {
     }
 }
 
-/// Where an object that is read goes.
+/// Where to put a decoded object.
 enum Target<'a> {
     Place(&'a mut dyn ObjectPlace),
     Object(&'a mut dyn Object),
@@ -181,9 +181,9 @@ struct ObjectVisitor<'a> {
     type_meta: Option<&'a mut TypeMeta>,
 }
 
-/// What a visitor does with values of kinds that are not its own: it notes them, and reads on.
-macro_rules! others {
-    ($($kind:ident),*) => { $(others!(@$kind);)* };
+/// The methods of a visitor for values of the wrong type: they record the mismatch and continue.
+macro_rules! wrong_types {
+    ($($kind:ident),*) => { $(wrong_types!(@$kind);)* };
     (@bool) => {
         fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
             Ok(self.other("bool"))
@@ -237,7 +237,7 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
         Ok(())
     }
 
-    others!(bool, number, string, array);
+    wrong_types!(bool, number, string, array);
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Self {
@@ -247,7 +247,7 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
             target,
         } = self;
         let object = match target {
-            Target::Place(place) => place.fresh(),
+            Target::Place(place) => place.set_empty(),
             Target::Object(object) => object,
         };
         let mut seen = 0_u64;
@@ -334,13 +334,13 @@ impl Visitor<'_> for KeySeed {
     }
 }
 
-/// A list that is read.
+/// The list to which items are appended.
 enum Items<'a> {
     Texts(&'a mut Vec<String>),
     Objects(&'a mut dyn List, &'static Type),
 }
 
-/// Reads a list, and answers whether there was one.
+/// Reads a list, and returns whether there was one.
 struct ListVisitor<'a> {
     list: Items<'a>,
     reading: &'a mut Reading,
@@ -368,7 +368,7 @@ impl<'de> Visitor<'de> for ListVisitor<'_> {
         Ok(false)
     }
 
-    others!(bool, number, string, object);
+    wrong_types!(bool, number, string, object);
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<bool, A::Error> {
         for index in 0.. {
@@ -425,7 +425,7 @@ impl<'de> Visitor<'de> for MapVisitor<'_> {
         Ok(BTreeMap::new())
     }
 
-    others!(bool, number, string, array);
+    wrong_types!(bool, number, string, array);
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = BTreeMap::new();
@@ -442,12 +442,12 @@ impl<'de> Visitor<'de> for MapVisitor<'_> {
     }
 }
 
-/// A value that is neither list nor object, or which of them it is.
+/// A scalar, or the mere fact that there is a list or object.
 enum Scalar {
     Null,
     Bool(bool),
     Integer(i64),
-    /// Any other number, as it is printed.
+    /// Any other number, as text.
     Number(String),
     Text(String),
     Array,
@@ -455,7 +455,7 @@ enum Scalar {
 }
 
 impl Scalar {
-    /// What Go calls it.
+    /// The type in Go's words.
     fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -468,7 +468,7 @@ impl Scalar {
     }
 }
 
-/// Reads a value that ought to be a scalar.
+/// Reads a value that should be a scalar.
 fn read_scalar<'de, D: Deserializer<'de>>(value: D) -> Result<Scalar, D::Error> {
     value.deserialize_any(ScalarVisitor)
 }
@@ -497,8 +497,7 @@ impl<'de> Visitor<'de> for ScalarVisitor {
         )
     }
     fn visit_f64<E: Error>(self, value: f64) -> Result<Scalar, E> {
-        // As it was most likely written; of what is larger it cannot be told whether it had a
-        // point.
+        // As it was most likely written; for larger numbers it is unknown whether they had a point.
         let shown = if value.abs() < 1e16 {
             format!("{value:?}")
         } else {

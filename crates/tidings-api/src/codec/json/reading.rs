@@ -1,40 +1,39 @@
-//! What is noted on the way through JSON: where the reader is, which fields were unknown or given
-//! twice.
+//! The state of decoding JSON: the path so far, and notes on unknown and duplicate fields.
 
 use serde::de::Error;
 
 use crate::go::{Notes, cannot_unmarshal, unstructured_mismatch};
 
-/// What a decoder notes in addition to the value: where it is, which fields were unknown or given
-/// twice, and what was of another kind than it has to be, all in Go's words.
+/// What a decoder records in addition to the value: its path, unknown and duplicate fields, and
+/// values of the wrong type, all in Go's words.
 #[derive(Default, Debug)]
 pub struct Reading {
     pub(super) path: Vec<Step>,
-    /// Which fields were unknown or given twice.
+    /// Unknown and duplicate fields.
     pub notes: Notes,
-    /// The first value of a wrong kind. Go reads on, and tells of it at the end.
+    /// The first value of a wrong type. Go continues, and reports it at the end.
     mismatch: Option<String>,
-    /// A value that ended the reading at once.
+    /// An error that ended the decoding at once.
     fatal: Option<String>,
-    /// Why it cannot be told what it is that is read.
+    /// Why the kind of the document cannot be read.
     uninterpretable: Option<String>,
-    /// Whether what is read comes from a map in memory, of which Go speaks otherwise.
+    /// Whether the source is a map in memory, for which Go has other words.
     unstructured: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    /// A field of a Go struct of that name.
+    /// The Go struct and its field.
     Field(&'static str, &'static str),
     Index(usize),
 }
 
-/// What Go first reads of every document.
+/// The Go type that every document is first decoded to.
 const TYPE_META: &str = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
     \"json:\\\"kind,omitempty\\\"\" }";
 
 impl Reading {
-    /// For what a strategic merge patch made (`runtime.DefaultUnstructuredConverter`).
+    /// For the result of a strategic merge patch (`runtime.DefaultUnstructuredConverter`).
     pub(crate) fn of_unstructured() -> Self {
         Self {
             unstructured: true,
@@ -68,20 +67,20 @@ impl Reading {
         text
     }
 
-    /// Paths are as long as a name and the few steps to it.
+    /// Notes a field. Its path is short: the name, and a few steps to it.
     pub(super) fn note(&mut self, what: &str, name: &str) {
         let path = self.path(Some(name));
         self.notes.note(what, &path);
     }
 
-    /// Ends the reading, as an error of a Go type's own decoder does.
+    /// Ends the decoding, as an error of a Go type's own decoder does.
     pub(crate) fn fail<E: Error>(&mut self, message: String) -> E {
         let error = E::custom(&message);
         self.fatal.get_or_insert(message);
         error
     }
 
-    /// Ends the reading because a time is no text.
+    /// Ends the decoding because a time is not text.
     pub(crate) fn fail_time<E: Error>(&mut self, found: &str) -> E {
         let place = match self.within() {
             Some(place) if !self.unstructured => format!("struct field {place}"),
@@ -90,7 +89,7 @@ impl Reading {
         self.fail(cannot_unmarshal(found, &format!("{place} of type string")))
     }
 
-    /// Where the reading is: the innermost struct, and the names down to it.
+    /// The current place: the innermost struct, and the names that lead to it.
     fn within(&self) -> Option<String> {
         let names = self.path.iter().filter_map(|step| match step {
             Step::Field(of, name) => Some((*of, *name)),
@@ -100,7 +99,7 @@ impl Reading {
         Some(format!("{}.{}", structs.last()?, names.join(".")))
     }
 
-    /// Notes that something else stands where a value of a Go type has to.
+    /// Records a value that is not of the expected Go type.
     pub(crate) fn mismatch(&mut self, found: &str, expected: &str) {
         if self.mismatch.is_some() {
             return;
@@ -135,7 +134,7 @@ impl Reading {
         self.uninterpretable.get_or_insert(why);
     }
 
-    /// The integer that a number with a point is to Go, where it comes from a map in memory.
+    /// The integer that Go makes of a whole float from a map in memory.
     pub(crate) fn whole(&self, number: &str) -> Option<i64> {
         if !self.unstructured {
             return None;
@@ -143,12 +142,12 @@ impl Reading {
         number.strip_suffix(".0")?.parse().ok()
     }
 
-    /// Why it cannot be told what was read, if it cannot.
+    /// Why the kind of the document could not be read, if so.
     pub fn uninterpretable(&self) -> Option<&str> {
         self.uninterpretable.as_deref()
     }
 
-    /// Why what was read does not count, if it does not.
+    /// Why the document is refused, if so.
     pub fn complaint(&self) -> Option<&str> {
         self.fatal.as_deref().or(self.mismatch.as_deref())
     }

@@ -1,5 +1,4 @@
-//! Stored bytes as something to write: the same text as from the decoded event, with no tree
-//! between.
+//! Stored bytes as a source to write from, without decoding the event.
 
 use tidings_core::fields::{Field, Kind};
 use tidings_core::wire::{Sink, Source};
@@ -10,11 +9,11 @@ use super::wire::Message;
 /// A message of an event, in the bytes of its record.
 pub(super) struct Part<'b, 'a> {
     message: &'b Message<'a>,
-    /// What stands in the place of the metadata's resourceVersion, which is not in the bytes.
+    /// The resourceVersion of the metadata, which is not in the bytes.
     version: Option<&'b str>,
 }
 
-/// An event and the version it is written with.
+/// An event and its resourceVersion.
 pub(super) struct Versioned<'b, 'a> {
     pub(super) event: &'b Message<'a>,
     pub(super) metadata: &'b Message<'a>,
@@ -47,7 +46,7 @@ impl Source for Part<'_, '_> {
     fn give<K: Sink>(&self, field: &Field, sink: &mut K) -> Option<()> {
         let number = field.stored as usize;
         match field.kind {
-            // Looking for items would be a walk over the message.
+            // Skip the search for items, which would walk over the whole message.
             Kind::List(..) | Kind::Set | Kind::Map if !self.message.has(number) => {}
             Kind::Text => match self.version {
                 Some(version) if number == meta::RESOURCE_VERSION => sink.text(version),
@@ -72,7 +71,7 @@ impl Source for Part<'_, '_> {
                 }
             }
             Kind::Map => self.give_map(number, sink)?,
-            // Of managedFields alone, with which no event is opened.
+            // Only managedFields has such a field, and events with managedFields are not opened.
             Kind::Json => return None,
         }
         Some(())
@@ -98,8 +97,7 @@ impl<'b, 'a> Part<'b, 'a> {
         }
     }
 
-    /// Maps are written sorted by every API server; one that is not has to be sorted by the full
-    /// decoder.
+    /// Every API server writes maps in order; others are left to the full decoder.
     fn give_map<K: Sink>(&self, number: usize, sink: &mut K) -> Option<()> {
         let mut last = None;
         for entry in self.message.each(number) {

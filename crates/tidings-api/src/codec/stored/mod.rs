@@ -1,19 +1,20 @@
-//! Events as they lie in the store, served from their bytes: listed, watched and selected without
-//! being decoded.
+//! Stored events, served directly from their bytes: listed, watched and selected without decoding.
 //!
-//! Decoding an event takes some thirty allocations and encoding it again walks all of them; a list
-//! of thousands does nothing else. Here JSON is written from the bytes, and protobuf is the bytes
-//! themselves with the resource version put in. Every method answers `None` for bytes that are not
-//! in the form every API server writes; the caller then takes the long way by
-//! [`decode_stored`](super::decode_stored), which also says what is wrong, if something is. Both
-//! ways give the same answer, which a property test holds them to.
+//! Decoding an event takes about thirty allocations, and encoding visits all of them again; a long
+//! list does little else. Here JSON is written from the bytes, and protobuf is the bytes themselves
+//! with the resourceVersion inserted. Every method returns `None` for bytes that are not in the
+//! usual form, the one that every API server writes; the caller then uses
+//! [`decode_stored`](super::decode_stored), which also reports damage. A property test checks that
+//! both ways give the same answer.
 
+mod brief;
 mod in_place;
 mod numbers;
 mod wire;
 
 use std::collections::BTreeMap;
 
+pub use brief::Brief;
 use in_place::Versioned;
 pub(crate) use numbers::{field, meta};
 use tidings_core::fields::{core_v1, events_v1};
@@ -29,25 +30,25 @@ use super::{Api, write_type};
 /// `TypeMeta{apiVersion: "v1", kind: "Event"}` as the envelope's first field.
 const TYPE_OF_STORED: &[u8] = b"\x0a\x02v1\x12\x05Event";
 
-/// An event in the bytes of its record. See the module documentation for what `None` means
-/// everywhere.
+/// An event in its stored bytes. All methods return `None` for bytes that are not in the usual
+/// form.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredEvent<'a> {
-    event: Message<'a>,
-    metadata: Message<'a>,
+    pub(super) event: Message<'a>,
+    pub(super) metadata: Message<'a>,
     revision: u64,
 }
 
 impl<'a> StoredEvent<'a> {
-    /// Looks at a record's value that was written at a revision.
+    /// Opens a record's value that was written at this revision.
     pub fn open(value: &'a [u8], revision: u64) -> Option<Self> {
         let envelope = Message::read(value.strip_prefix(MAGIC)?)?;
         let plain = envelope.get(1)??.bytes()? == TYPE_OF_STORED && envelope.text(3)?.is_empty();
-        // Nothing is made of its content type, but one that is no text is refused.
+        // The content type is ignored, but it has to be text.
         envelope.text(4)?;
         let event = Message::read(envelope.get(2)??.bytes()?).filter(|_| plain)?;
         let metadata = event.message(field::METADATA)?.unwrap_or(Message::EMPTY);
-        // The one field that is not read here, as another is put in its place.
+        // This field is replaced when writing, but it has to be valid.
         metadata.text(meta::RESOURCE_VERSION)?;
         (!metadata.has(meta::MANAGED_FIELDS)).then_some(Self {
             event,
@@ -90,7 +91,7 @@ impl<'a> StoredEvent<'a> {
         written
     }
 
-    /// With the revision as its resourceVersion.
+    /// Calls `write` with the revision as resourceVersion.
     fn versioned<T>(&self, write: impl FnOnce(&Versioned<'_, 'a>) -> T) -> T {
         let mut version = itoa::Buffer::new();
         write(&Versioned {
@@ -150,27 +151,6 @@ impl<'a> StoredEvent<'a> {
         Some(())
     }
 
-    /// A text of the event itself.
-    pub(crate) fn text(&self, number: usize) -> Option<&'a str> {
-        self.event.text(number)
-    }
-
-    /// A text of a message in the event; empty without the message.
-    pub(crate) fn text_of(&self, message: usize, number: usize) -> Option<&'a str> {
-        match message {
-            field::METADATA => self.metadata.text(number),
-            _ => match self.event.message(message)? {
-                Some(message) => message.text(number),
-                None => Some(""),
-            },
-        }
-    }
-
-    /// `metadata.name`; empty if there is none.
-    pub(crate) fn name(&self) -> Option<&'a str> {
-        self.metadata.text(meta::NAME)
-    }
-
     /// `metadata.labels`.
     pub fn labels(&self) -> Option<BTreeMap<String, String>> {
         self.metadata
@@ -180,20 +160,6 @@ impl<'a> StoredEvent<'a> {
                 Some((entry.text(1)?.to_owned(), entry.text(2)?.to_owned()))
             })
             .collect()
-    }
-
-    /// The time in the field of this number; `Some(None)` if it is not set.
-    #[expect(
-        clippy::option_option,
-        reason = "the outer None is the unusual, the inner one a time that is not set"
-    )]
-    pub(crate) fn time(&self, number: usize) -> Option<Option<Moment>> {
-        self.event.time(number)
-    }
-
-    /// `count`; 0 if it is not set.
-    pub(crate) fn count(&self) -> Option<i32> {
-        Some(self.event.number(field::COUNT)? as i32)
     }
 
     /// Count and last time of the series, if there is one.

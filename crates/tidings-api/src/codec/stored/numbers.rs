@@ -1,4 +1,4 @@
-//! Numbers of the fields that are looked at in place, from the table.
+//! Field numbers, from the table, as constants.
 
 /// Names the numbers of a type's fields.
 macro_rules! numbers {
@@ -28,6 +28,7 @@ pub(crate) mod field {
         SERIES "series";
         REPORTING_COMPONENT "reportingComponent";
         REPORTING_INSTANCE "reportingInstance";
+        ACTION "action";
     }
 }
 
@@ -38,8 +39,33 @@ pub(crate) mod meta {
     numbers! { OBJECT_META;
         NAME "name";
         NAMESPACE "namespace";
+        UID "uid";
+        CREATION_TIMESTAMP "creationTimestamp";
         RESOURCE_VERSION "resourceVersion";
         LABELS "labels";
         MANAGED_FIELDS "managedFields";
+    }
+}
+
+/// Numbers of ObjectReference's fields.
+pub(crate) mod reference {
+    use tidings_core::fields::core_v1::OBJECT_REFERENCE;
+
+    numbers! { OBJECT_REFERENCE;
+        KIND "kind";
+        NAMESPACE "namespace";
+        NAME "name";
+        UID "uid";
+        FIELD_PATH "fieldPath";
+    }
+}
+
+/// Numbers of EventSource's fields.
+pub(crate) mod source {
+    use tidings_core::fields::core_v1::EVENT_SOURCE;
+
+    numbers! { EVENT_SOURCE;
+        COMPONENT "component";
+        HOST "host";
     }
 }

@@ -1,7 +1,7 @@
-//! Protobuf messages looked at in place: fields by number, borrowed from the bytes.
+//! A protobuf reader without allocation: fields by number, borrowed from the bytes.
 //!
-//! It reads what an API server writes. Anything else that protobuf allows (groups, fixed-width
-//! numbers, a message in two parts) is [`None`], for which the caller has the full decoder.
+//! It reads what an API server writes. For anything else that protobuf allows (groups, fixed-width
+//! numbers, a message in two parts) it returns [`None`], and the caller uses the full decoder.
 #![expect(
     clippy::option_option,
     reason = "the outer None is the unusual, the inner one a field that is not set"
@@ -9,7 +9,7 @@
 
 use tidings_core::wire::{Moment, moment, put_varint, varint};
 
-/// No message that events are made of has a field of a greater number than this.
+/// The greatest field number of an event's messages.
 const NUMBER_MAX: usize = 17;
 
 /// The value of a field.
@@ -39,19 +39,19 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The fields of a message, each at most once unless it is asked for as repeated.
+/// The fields of a message.
 ///
-/// A list makes about ten of these for each event, so they are kept small.
+/// A list creates about ten of these for each event, so they are small.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     bytes: &'a [u8],
     /// A number, or offset and length in `bytes`.
     values: [u64; NUMBER_MAX + 1],
-    /// A bit for each field number that is there,
+    /// A bit for each field number that is present,
     present: u32,
     /// that is a number,
     numbers: u32,
-    /// and that is there more than once.
+    /// and that is present more than once.
     repeated: u32,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Message<'a> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let (number, value) = next_field(&mut rest)?;
-            // Fields of later releases are passed over, as any decoder does.
+            // Fields of later releases are skipped, as in any decoder.
             let Some(place) = message.values.get_mut(number) else {
                 continue;
             };
@@ -91,11 +91,11 @@ impl<'a> Message<'a> {
                 }
             };
         }
-        // Lengths above 4 GiB would not have been told apart from their offsets.
+        // Offsets and lengths have 32 bits each.
         u32::try_from(bytes.len()).ok().map(|_| message)
     }
 
-    /// The value of a field that must not be repeated; the outer `None` is the unusual.
+    /// The value of a field that must not be repeated.
     pub(crate) fn get(&self, number: usize) -> Option<Option<Value<'a>>> {
         let has = |mask: u32| mask & 1 << number != 0;
         if has(self.repeated) {
@@ -176,7 +176,7 @@ fn fields(mut bytes: &[u8]) -> impl Iterator<Item = Option<(usize, Value<'_>)>> 
         }
         let field = next_field(&mut bytes);
         if field.is_none() {
-            // What follows cannot be told apart any more.
+            // The rest cannot be read.
             bytes = &[];
         }
         Some(field)
@@ -184,7 +184,7 @@ fn fields(mut bytes: &[u8]) -> impl Iterator<Item = Option<(usize, Value<'_>)>> 
 }
 
 fn next_field<'a>(bytes: &mut &'a [u8]) -> Option<(usize, Value<'a>)> {
-    // Decoders refuse what is beyond 32 bits, and a field without a number.
+    // Decoders refuse tags of more than 32 bits, and the number 0.
     let tag = u32::try_from(varint(bytes)?).ok()?;
     let number = Some(tag as usize >> 3).filter(|number| *number > 0)?;
     let value = match tag & 7 {

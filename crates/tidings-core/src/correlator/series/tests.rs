@@ -118,8 +118,8 @@ fn a_series_is_written_seldom_and_is_never_long_behind() {
     assert_eq!(bench.see("web", 800), [(CREATE, 1, 1)]);
 }
 
-/// A series is open for half an hour: what it counts on meanwhile is told of what becomes of it,
-/// and holds nothing else in memory.
+/// A series is open for half an hour: what it counts on meanwhile gets the outcome, and holds
+/// nothing else in memory.
 #[test]
 fn a_count_that_waits_keeps_what_must_be_told_and_nothing_else() {
     struct Sent {

@@ -10,11 +10,11 @@ use crate::auth::settings::{self, SettingsError};
 
 const PLUGIN: &str = "EventRateLimit";
 
-/// Why the limits of events cannot be read.
+/// Why the rate limits cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigurationError {
-    /// The file is not what it should be.
+    /// The file is invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// An AdmissionConfiguration names a file that cannot be read.
@@ -25,7 +25,7 @@ pub enum ConfigurationError {
         /// Why.
         source: std::io::Error,
     },
-    /// The file that an AdmissionConfiguration names is not what it should be.
+    /// The file that an AdmissionConfiguration names is invalid.
     #[error("{}: {source}", path.display())]
     Named {
         /// Which one.
@@ -121,7 +121,7 @@ impl EventRateLimitOptions {
             (Some(value), _) => {
                 let configuration = serde_json::from_value(value.clone())
                     .map_err(|error| SettingsError::at(&plugin, error.to_string()))?;
-                // The lines within are not known.
+                // Lines within the embedded value are unknown.
                 let at_plugin = |error: SettingsError| SettingsError::at(&plugin, error.message);
                 Ok(limits(&configuration).map_err(at_plugin)?)
             }
@@ -144,8 +144,7 @@ impl EventRateLimitOptions {
     }
 }
 
-/// The limits, if they are as upstream's `ValidateConfiguration` wants them. All that is wrong is
-/// said at once.
+/// The limits, checked as upstream's `ValidateConfiguration` does. The error has all problems.
 fn limits(configuration: &Configuration) -> Result<EventRateLimitOptions, SettingsError> {
     settings::check_kind(
         configuration.api_version.as_ref(),

@@ -1,4 +1,4 @@
-//! The documents of discovery as protobuf messages, made from their JSON.
+//! Discovery documents as protobuf messages, made from their JSON.
 
 use k8s_pb::api::apidiscovery::v2::{
     APIGroupDiscovery, APIGroupDiscoveryList, APIResourceDiscovery, APIVersionDiscovery,
@@ -40,7 +40,7 @@ fn all<T>(values: &Value, read: impl Fn(&Value) -> T) -> Vec<T> {
     values.as_array().into_iter().flatten().map(read).collect()
 }
 
-/// What is not given is sent as an empty text.
+/// A missing value is an empty text.
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }

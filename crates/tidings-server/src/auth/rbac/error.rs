@@ -1,6 +1,6 @@
-//! Why a file of permissions is refused.
+//! Errors of a file of permissions.
 
-/// What is wrong with a file of permissions.
+/// An error in a file of permissions.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RbacError {
@@ -24,7 +24,7 @@ pub enum RbacError {
         /// Kind, namespace and name.
         object: String,
     },
-    /// A binding grants a role that is not there.
+    /// A binding names a role that does not exist.
     #[error("{binding}: there is no {role}")]
     NoSuchRole {
         /// Kind, namespace and name of the binding.

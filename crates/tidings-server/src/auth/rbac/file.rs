@@ -1,7 +1,7 @@
-//! The file: documents in YAML or JSON, each a Role, ClusterRole, RoleBinding, ClusterRoleBinding,
-//! or a List of them, as `kubectl get -o yaml` prints them. Rules are those of
-//! `k8s.io/kubernetes/pkg/apis/rbac/validation`; a field that is not known is an error, because a
-//! misspelt one would grant or deny something else than was meant.
+//! The file of permissions: documents in YAML or JSON, each a Role, ClusterRole, RoleBinding,
+//! ClusterRoleBinding, or a List of them, as `kubectl get -o yaml` prints them. They are validated
+//! as `k8s.io/kubernetes/pkg/apis/rbac/validation` does. An unknown field is an error, because a
+//! misspelt one would grant or deny something unintended.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) struct Role {
     pub(super) name: String,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) rules: Vec<Rule>,
-    /// The rules are those of the ClusterRoles one of these matches.
+    /// The rules are those of the ClusterRoles that match one of these.
     pub(super) aggregated: Option<Vec<LabelSelector>>,
 }
 
@@ -49,8 +49,7 @@ pub(super) enum Subject {
     ServiceAccount { namespace: String, name: String },
 }
 
-/// What may be done. In a rule about objects the URLs are empty, in one about URLs everything but
-/// the verbs is.
+/// A policy rule. A rule about resources has no URLs; a rule about URLs has only these and verbs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Rule {
@@ -75,7 +74,7 @@ struct Document {
     items: Option<Vec<Value>>,
 }
 
-/// As the API gives it: much of it is of no concern here.
+/// Other fields of the metadata are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Metadata {
@@ -236,7 +235,7 @@ fn is_kind(kind: &str) -> bool {
     )
 }
 
-/// Everything that is wrong with one object.
+/// The problems of one object.
 #[derive(Default)]
 struct Problems(Vec<String>);
 
@@ -310,7 +309,7 @@ fn read_object(document: Document, problems: &mut Problems) -> Object {
     problems.forbid("rules", document.rules.as_ref(), kind);
     problems.forbid("aggregationRule", document.aggregation_rule.as_ref(), kind);
     let role = document.role_ref.unwrap_or_default();
-    // kube-apiserver, too, takes an empty group for its own.
+    // As in kube-apiserver, an empty group is valid.
     if !role.api_group.is_empty() && role.api_group != GROUP {
         unsupported(problems, "roleRef.apiGroup", &role.api_group, &[GROUP]);
     }
@@ -409,7 +408,7 @@ fn read_subject(
             if !group.is_empty() {
                 unsupported(problems, &format!("{field}.apiGroup"), group, &[""]);
             }
-            // Within a namespace the account is of that one if it names none.
+            // In a RoleBinding, the default namespace is the binding's.
             let namespace = if subject.namespace.is_empty() {
                 binding_namespace.unwrap_or_default().to_owned()
             } else {

@@ -1,10 +1,9 @@
 //! Permissions from a file, evaluated as kube-apiserver's RBAC does
-//! (`k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac`): whatever no rule allows is not allowed,
-//! and no rule forbids.
+//! (`k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac`): there are only rules that allow, and
+//! everything else is forbidden.
 //!
-//! Roles and bindings are resolved once, when the file is read: a question costs a look at the
-//! grants of one user and of its groups. A binding to a role that is not there is an error, not a
-//! grant of nothing.
+//! Roles and bindings are resolved once, when the file is read, so that a decision reads only the
+//! grants of one user and its groups. A binding to a role that does not exist is an error.
 
 mod error;
 mod file;
@@ -19,20 +18,20 @@ use file::{Binding, Object, Role, Subject};
 use super::User;
 use super::attributes::{Attributes, ResourceAttributes};
 
-/// What all clients may do, and the roles that can be bound without a definition.
+/// The default permissions of all clients, and the roles that can be bound without a definition.
 const DEFAULTS: &str = include_str!("defaults.yaml");
 
-/// Who may do what. See [`RbacPolicy::parse`].
+/// Permissions from a file; see [`RbacPolicy::parse`].
 #[derive(Debug)]
 pub struct RbacPolicy {
     users: HashMap<String, Vec<Grant>>,
     groups: HashMap<String, Vec<Grant>>,
 }
 
-/// One role, given to one subject.
+/// The rules of a role, granted to one subject.
 #[derive(Clone, Debug)]
 struct Grant {
-    /// Where it applies; without a namespace, everywhere.
+    /// The namespace where it applies; `None` for everywhere.
     namespace: Option<String>,
     rules: Arc<[Rule]>,
     /// The reason given for a request that it allows.
@@ -105,7 +104,7 @@ impl RbacPolicy {
             users: HashMap::new(),
             groups: HashMap::new(),
         };
-        // Without a namespace first: what holds everywhere is looked at first, as upstream does.
+        // Cluster-wide grants come first, as upstream.
         for (_, binding) in bindings {
             let namespace = binding.namespace.as_deref();
             let role_namespace = namespace.filter(|_| !binding.to_cluster_role);
@@ -168,10 +167,23 @@ impl RbacPolicy {
             .map(|grant| grant.reason.as_str())
     }
 
-    /// Every rule that holds for a user in a namespace.
+    /// The rules that apply to a user in a namespace.
     pub(crate) fn rules(&self, user: &User, namespace: &str) -> Vec<&Rule> {
         self.grants(user, namespace)
             .flat_map(|grant| grant.rules.iter())
+            .collect()
+    }
+
+    /// The namespaces in which a user has some permission, in no order.
+    pub(crate) fn namespaces(&self, user: &User) -> HashSet<&str> {
+        let of_groups = user
+            .groups
+            .iter()
+            .filter_map(|group| self.groups.get(group));
+        let grants = self.users.get(&user.name).into_iter().chain(of_groups);
+        let grants = grants.flatten();
+        grants
+            .filter_map(|grant| grant.namespace.as_deref())
             .collect()
     }
 
@@ -224,11 +236,10 @@ fn rules_of(role: &Role, roles: &BTreeMap<Place, Role>) -> Vec<Rule> {
     rules
 }
 
-/// What is granted without a file.
+/// The default permissions.
 impl Default for RbacPolicy {
     fn default() -> Self {
-        // The built-in policy is valid, which a test makes sure of; were it not, nothing would be
-        // granted.
+        // A test checks that the built-in policy is valid; otherwise nothing would be granted.
         Self::parse("").unwrap_or_else(|_| Self {
             users: HashMap::new(),
             groups: HashMap::new(),

@@ -1,10 +1,10 @@
 //! `tidings archive`: follows clusters, keeps their events, and serves them, until a signal ends
 //! it.
 
-mod clusters;
+pub(super) mod clusters;
 mod import;
 mod kubeconfigs;
-mod past;
+pub(super) mod past;
 mod source;
 
 use std::collections::BTreeMap;
@@ -24,6 +24,7 @@ use tidings_store::{Fault, WriteError};
 use super::serve::audit::AuditFlags;
 use super::serve::limits::LimitFlags;
 use super::serve::security::SecurityFlags;
+use super::serve::timeline::TimelineFlags;
 use super::serve::{self, LogFormat, Signals, files, values};
 use clusters::{ClusterSetting, Defaults};
 use kubeconfigs::Kubeconfigs;
@@ -168,6 +169,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     audit: AuditFlags,
     #[command(flatten)]
+    timeline: TimelineFlags,
+    #[command(flatten)]
     limits: LimitFlags,
 }
 
@@ -193,7 +196,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
     }
 }
 
-fn hint(error: &(dyn Error + 'static)) -> &'static str {
+pub(super) fn hint(error: &(dyn Error + 'static)) -> &'static str {
     if let Some(error) = error.downcast_ref() {
         return serve::hint(error);
     }
@@ -306,6 +309,8 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     options.admin_token = !args.security.no_admin_token;
     options.security = args.security.options().await?;
     args.limits.apply(&mut options.api);
+    args.timeline.apply(&mut options.api);
+    let is_shown = options.api.timeline.enabled;
     options.audit = args.audit.options();
     let many = settings.len();
     let mut followed = BTreeMap::new();
@@ -324,7 +329,9 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         followed,
     };
     let clusters = archive.followed.len();
-    tracing::info!(address = %archive.server.address(), clusters, "serving");
+    let address = archive.server.address();
+    serve::tell_of_timeline(is_shown, address);
+    tracing::info!(%address, clusters, "serving");
     // A missing reader of the path is no reason not to serve.
     let _ = writeln!(
         std::io::stdout(),
@@ -370,7 +377,7 @@ async fn open(
 }
 
 /// The same of several, some at a time.
-async fn open_all(
+pub(super) async fn open_all(
     data_dir: &Path,
     defaults: &Defaults,
     settings: Vec<ClusterSetting>,
@@ -390,7 +397,7 @@ async fn open_all(
 }
 
 impl Archive {
-    /// Follows and serves further clusters. Those that cannot be followed are told of.
+    /// Follows and serves further clusters. Those that cannot be followed are reported.
     async fn add(&mut self, settings: Vec<ClusterSetting>, clusters: usize) {
         for (setting, opened) in open_all(&self.data_dir, &self.defaults, settings, clusters).await
         {

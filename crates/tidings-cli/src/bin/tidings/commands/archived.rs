@@ -1,4 +1,4 @@
-//! What an archive knows beside events: its clusters, their coverage, and the versions of an event.
+//! Requests to an archive: its clusters, their coverage, and the versions of an event.
 
 use http::Request;
 use jiff::Timestamp;

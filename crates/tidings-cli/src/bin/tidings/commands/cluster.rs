@@ -1,5 +1,5 @@
-//! Which cluster is meant, and a client for it: kubectl's flags, its kubeconfig and its rules of
-//! which comes first.
+//! The selected cluster and a client for it: kubectl's flags, its kubeconfig and its rules of which
+//! comes first.
 
 use std::error::Error;
 use std::fmt;
@@ -13,9 +13,9 @@ use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// Everything was done.
+/// Success.
 pub(crate) const DONE: u8 = 0;
-/// The server said no, or something was not as asked for.
+/// The server refused, or the result was not the requested one.
 pub(crate) const FAILED: u8 = 1;
 /// A wrong command line, kubeconfig or file name; clap's own code.
 pub(crate) const USAGE: u8 = 2;
@@ -25,7 +25,7 @@ pub(crate) const UNREACHABLE: u8 = 3;
 /// Stands for every cluster of an archive.
 const ALL: &str = "all";
 
-/// Waits before a request that was turned away is made again; each is twice the one before.
+/// Pauses before retries of a request; each is twice the previous one.
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(250);
 const ASK_AGAIN_LAST: Duration = Duration::from_secs(2);
 
@@ -91,7 +91,7 @@ pub(crate) struct NamespaceFlags {
     pub(crate) all_namespaces: bool,
 }
 
-/// kubectl takes a number without a unit as seconds.
+/// As in kubectl, a number without a unit is in seconds.
 fn request_timeout(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),
@@ -108,7 +108,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Waits for an answer until the timeout.
+    /// Waits for an answer, up to the timeout.
     pub(crate) async fn in_time<T>(
         &self,
         answer: impl Future<Output = kube::Result<T>>,
@@ -124,11 +124,11 @@ impl Server {
         }
     }
 
-    /// Asks, and asks again what a server that is busy or starting turns away: five times in four
+    /// Sends a request, and retries it while the server is busy or starting: five times in four
     /// seconds.
     ///
     /// # Errors
-    /// Of the last time, and at once what is no such answer.
+    /// The error of the last try, or at once any other error.
     pub(crate) async fn ask<T, A>(&self, mut ask: impl FnMut() -> A) -> kube::Result<T>
     where
         A: Future<Output = kube::Result<T>>,
@@ -168,14 +168,14 @@ pub(crate) enum CommandError {
     Refused {
         what: String,
         status: Box<kube::core::Status>,
-        /// A way to find out what permissions are needed.
+        /// How to find the needed permissions.
         rbac: &'static str,
     },
     #[error("{what}: the server sent an unexpected answer: {why}")]
     Unreadable { what: String, why: String },
     #[error("sort the events: there are more than {max}")]
     TooMany { max: usize },
-    /// Something was not as asked for.
+    /// The result was not the requested one.
     #[error("{0}")]
     Failed(String),
     #[error("write the output: {0}")]
@@ -183,7 +183,7 @@ pub(crate) enum CommandError {
 }
 
 impl CommandError {
-    /// The error of a request that was to do something: `what` fits after "failed to".
+    /// The error of a request; `what` fits after "failed to".
     pub(crate) fn request(what: impl Into<String>, rbac: &'static str, error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) if status.code == 401 => Self::Unauthorized(status),
@@ -230,7 +230,7 @@ impl CommandError {
         matches!(self, Self::Refused { status, .. } if status.code == 403)
     }
 
-    /// Whether the server does not have what was asked for.
+    /// Whether the server does not have the requested object.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if status.code == 404)
     }
@@ -270,11 +270,11 @@ pub(crate) fn permissions_hint(uses: &str) -> String {
     format!("tidings rbac {uses} prints the permissions this needs")
 }
 
-/// The exit code of a verb, after saying what went wrong.
+/// The exit code of a verb, after printing the error.
 pub(crate) fn finish(result: Result<u8, CommandError>) -> ExitCode {
     let error = match result {
         Ok(code) => return ExitCode::from(code),
-        // The reader has read enough: head, less.
+        // The reader has closed the pipe, as head and less do.
         Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             return ExitCode::from(DONE);
         }
@@ -285,7 +285,7 @@ pub(crate) fn finish(result: Result<u8, CommandError>) -> ExitCode {
 }
 
 impl ClusterFlags {
-    /// Of a context, with nothing else said.
+    /// The flags for a context, with defaults.
     pub(crate) fn of_context(kubeconfig: Option<PathBuf>, context: Option<String>) -> Self {
         Self {
             kubeconfig,
@@ -309,7 +309,7 @@ impl ClusterFlags {
         })
     }
 
-    /// Whether every cluster of an archive is meant.
+    /// Whether every cluster of an archive is selected.
     pub(crate) fn is_of_all(&self) -> bool {
         self.cluster.as_deref() == Some(ALL)
     }
@@ -319,7 +319,7 @@ impl ClusterFlags {
         self.cluster.is_some()
     }
 
-    /// The same flags for the root of the archive that they lead to.
+    /// The same flags for the root of the selected archive.
     pub(crate) async fn root(&self) -> Result<Self, CommandError> {
         let mut root = self.clone();
         root.cluster = root.cluster.filter(|name| name != ALL);
@@ -332,7 +332,7 @@ impl ClusterFlags {
         Ok(root)
     }
 
-    /// The same flags for a cluster of the archive whose root these lead to.
+    /// The same flags for a cluster of the selected archive.
     pub(crate) fn below(&self, name: &str) -> Result<Self, CommandError> {
         let mut below = self.clone();
         let root = self
@@ -347,14 +347,14 @@ impl ClusterFlags {
         Ok(below)
     }
 
-    /// How to reach the cluster.
+    /// Flags that select and reach the cluster.
     pub(crate) async fn config(&self) -> Result<Config, CommandError> {
         if self.is_of_all() {
             let why = "--cluster all is for tidings events, top and coverage: name one cluster";
             return Err(CommandError::Usage(why.to_owned()));
         }
-        // Another dependency may bring a second provider; rustls then wants to be told. Told twice
-        // is no harm.
+        // Another dependency may add a second provider, and then rustls needs a default. Setting it
+        // twice does no harm.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (mut config, proxy) = self.named().await.map_err(CommandError::Config)?;
         if let Some(server) = &self.server {
@@ -385,13 +385,13 @@ impl ClusterFlags {
             }
         }
         .map_err(CommandError::Config)?;
-        // What is asked again, and how often, is for each request to say: a watch, for one, tells
-        // that it was cut off.
+        // Each request decides about its own retries: a watch, for example, reports that it was cut
+        // off.
         config.default_retry = false;
         Ok(config)
     }
 
-    /// The configuration that is meant, and the proxy it names.
+    /// The selected configuration, and the proxy that it names.
     async fn named(&self) -> Result<(Config, Option<String>), String> {
         let options = KubeConfigOptions {
             context: self.context.clone(),
@@ -422,7 +422,7 @@ impl ClusterFlags {
         if let Ok(config) = Config::incluster() {
             return Ok((config, None));
         }
-        // Enough is known without one, as kubectl has it.
+        // As in kubectl, the flags may be enough without a kubeconfig.
         match &self.server {
             Some(server) => Ok((Config::new(with_scheme(server)?), None)),
             None => Err(with_sources(&error)),
@@ -430,7 +430,7 @@ impl ClusterFlags {
     }
 }
 
-/// The proxy the kubeconfig names for the cluster that is meant.
+/// The proxy in the kubeconfig for the selected cluster.
 fn proxy(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
     let current = options
         .context
@@ -449,8 +449,7 @@ fn proxy(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<String>
     proxy.filter(|proxy| !proxy.is_empty())
 }
 
-/// kubectl takes an address without a scheme for one of plain HTTP; a token would travel in the
-/// clear.
+/// kubectl uses plain HTTP for an address without a scheme, which would send a token unencrypted.
 fn with_scheme(server: &http::Uri) -> Result<http::Uri, String> {
     if server.scheme().is_some() {
         return Ok(server.clone());
@@ -471,7 +470,7 @@ fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     }
 }
 
-/// Says what could not be done, and what to do about it.
+/// Prints an error, and advice.
 pub(crate) fn complain(error: &dyn fmt::Display, hint: Option<&str>) {
     tell(&format!("error: failed to {error}"));
     if let Some(hint) = hint {
@@ -479,7 +478,7 @@ pub(crate) fn complain(error: &dyn fmt::Display, hint: Option<&str>) {
     }
 }
 
-/// An error of a client says little without those it was caused by.
+/// An error of a client says little without its causes.
 pub(crate) fn with_sources(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -493,13 +492,13 @@ pub(crate) fn with_sources(error: &dyn Error) -> String {
     one_line(&text)
 }
 
-/// Says something on standard error that is not what was asked for.
+/// Prints a note on standard error.
 pub(crate) fn tell(text: &str) {
-    // A missing reader is no reason to stop, and the exit code says the same.
+    // A closed pipe is no reason to stop, and the exit code has the same information.
     let _ = writeln!(std::io::stderr(), "{}", one_line(text));
 }
 
-/// Text of others on one line, with nothing in it a terminal would act on.
+/// Text from outside on one line, without control characters for a terminal.
 pub(crate) fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }

@@ -1,4 +1,4 @@
-//! `tidings completions`: what a shell is told about the command, made of the command itself.
+//! `tidings completions`: completions for a shell, generated from the command.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

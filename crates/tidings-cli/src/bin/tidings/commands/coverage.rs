@@ -172,7 +172,7 @@ fn number(value: &Value) -> Cell {
     Cell::new(&value.to_string())
 }
 
-/// A number of bytes as people say it.
+/// A number of bytes for people.
 fn bytes(bytes: u64) -> Cell {
     let text = match bytes {
         0..=9_999 => format!("{bytes} B"),

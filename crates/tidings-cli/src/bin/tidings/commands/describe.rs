@@ -1,4 +1,4 @@
-//! `tidings describe`: the events of one object, as kubectl ends a description with them.
+//! `tidings describe`: the events of one object, as at the end of `kubectl describe`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

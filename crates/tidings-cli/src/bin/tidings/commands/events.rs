@@ -131,7 +131,7 @@ async fn show(args: Args) -> Result<u8, CommandError> {
         printer.some(&events, clock::now(), &mut out)?;
         out.flush()?;
         drop(events);
-        // All watches are of this task: one of them prints at a time.
+        // All watches run in this task, so only one prints at a time.
         let printed = RefCell::new((printer, out));
         let watches = sources.iter().zip(&revisions).map(|(source, revision)| {
             source.reader.watch(revision, |watched| match watched {
@@ -167,7 +167,7 @@ async fn show(args: Args) -> Result<u8, CommandError> {
     Ok(DONE)
 }
 
-/// Where events are read from.
+/// A source of events.
 struct Source {
     /// The cluster of an archive, if there are several.
     name: Option<String>,
@@ -175,7 +175,7 @@ struct Source {
 }
 
 impl Source {
-    /// Notes on events which cluster they are from.
+    /// Sets the cluster of events.
     fn name(&self, events: &mut [Event]) {
         for event in events {
             if let Some(name) = &self.name {
@@ -184,7 +184,7 @@ impl Source {
         }
     }
 
-    /// The versions of an event that are wanted.
+    /// The event whose versions to show.
     async fn versions(&self, name: &str) -> Result<Listed, CommandError> {
         let namespace = match self.reader.namespace.as_str() {
             "" => {

@@ -1,9 +1,9 @@
 //! `tidings export`: events of a cluster into a file that `tidings import` reads, page by page, so
 //! that memory does not grow with them.
 //!
-//! The file is written under another name until it is whole. A list comes in the order of keys
-//! (namespace/name), so the last key written says where to continue after an interruption; what was
-//! asked for is noted beside the file, so that nothing else is added to it.
+//! The file has another name until it is complete. A list is in the order of keys (namespace/name),
+//! so an interrupted export continues after the last key written; a note beside the file has the
+//! parameters, so that no other export is added to it.
 
 mod file;
 mod versions;
@@ -101,7 +101,7 @@ async fn export(args: Args) -> Result<u8, CommandError> {
         as_of: clock::now(),
     };
     let (mut target, found) = Target::open(&args.file, form, args.resume, &what)?;
-    // Two hours ago is what it was when the export began, also where that was interrupted.
+    // Relative times refer to the beginning of the export, even after an interruption.
     args.selection.as_of(found.as_of, &mut reader)?;
     let progress = progress(&args);
     progress.set_message(format!("{} events", found.count));
@@ -188,14 +188,13 @@ async fn write(
     Ok(count)
 }
 
-/// Drawn on a terminal and nowhere else.
+/// Drawn only on a terminal.
 fn progress(args: &Args) -> ProgressBar {
     if args.quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(0);
-    // The template is a constant: an error here would be one of this file, and the default looks
-    // well enough.
+    // The template is a constant, so this cannot fail; the default would be good enough.
     bar.with_style(
         ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),

@@ -1,8 +1,7 @@
-//! `tidings import`: events other programs printed, into a cluster.
+//! `tidings import`: creates the events of files in a cluster.
 //!
-//! One thread reads, as the text comes in; the events are created sixteen at a time. Between the
-//! two is a short queue, so that memory does not grow with the input. Whatever is read ends in
-//! exactly one count of the summary.
+//! A thread reads the input, and sixteen events are created at a time. A short queue between the
+//! two keeps memory bounded. Every record is in exactly one count of the summary.
 
 mod create;
 
@@ -25,15 +24,15 @@ use tokio::sync::mpsc;
 use self::create::{Creator, Stop};
 use super::cluster::{ClusterFlags, CommandError, complain, permissions_hint, tell, with_sources};
 
-/// Everything was created or is already there.
+/// Everything was created or exists already.
 const ALL_IN: u8 = 0;
 /// Something was refused or unreadable.
 const SOME_REFUSED: u8 = 1;
-/// The command line names something that is not there.
+/// The command line names a file that does not exist.
 const USAGE: u8 = 2;
-/// The server cannot be reached or does not let us in.
+/// The server cannot be reached or refuses the credentials.
 const UNREACHABLE: u8 = 3;
-/// Interrupted, as a shell says it.
+/// Interrupted, with a shell's exit code.
 const INTERRUPTED: u8 = 130;
 
 /// Events created at a time.
@@ -71,15 +70,15 @@ pub(crate) struct Args {
     cluster: ClusterFlags,
 }
 
-/// One input: what it is called and what it says.
+/// An input: its name and its reader.
 struct Input {
     name: Arc<str>,
     reader: Box<dyn Read + Send>,
-    /// Bytes, where that is known beforehand.
+    /// Its length in bytes, if known.
     length: Option<u64>,
 }
 
-/// What the reading thread found.
+/// A result of the reading thread.
 enum Found {
     Record(Record),
     Failed(io::Error),
@@ -140,7 +139,7 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
     progress.finish_and_clear();
 
     let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
-    // Without a reader the exit code is left to tell.
+    // If the output is closed, there is still the exit code.
     for text in report.lines().filter(|_| !args.verbose) {
         let _ = writeln!(stderr, "{text}");
     }
@@ -160,17 +159,17 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
     })
 }
 
-/// On Ctrl-C nothing more is sent, and the report still comes.
+/// Ctrl-C stops sending, and the report is still printed.
 async fn interrupt(creator: &Creator) -> Infallible {
-    // Without a handler the process ends at once, as if this were not here.
+    // Without a handler, the process would end at once.
     if tokio::signal::ctrl_c().await.is_ok() {
         creator.stop(Stop::Interrupted);
     }
     std::future::pending().await
 }
 
-/// Opens every input before anything is sent, so that a misspelt name does not leave an import half
-/// done.
+/// Opens every input before anything is sent, so that a misspelt name does not cause a partial
+/// import.
 fn open(files: &[PathBuf]) -> Result<Vec<Input>, StartError> {
     let mut inputs: Vec<Input> = Vec::new();
     for path in files {
@@ -209,11 +208,11 @@ async fn client(args: &Args) -> Result<Client, StartError> {
         .map_err(|error| CommandError::Config(with_sources(&error)).into())
 }
 
-/// What is in an input, also where it is compressed: gzip is told by its first bytes.
+/// The decompressed content of an input: gzip is detected by its first bytes.
 fn decompressed(input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
     const GZIP: [u8; 2] = [0x1f, 0x8b];
     let mut input = BufReader::new(input);
-    // A read may bring one byte alone; a second tells, without taking either.
+    // A read may return a single byte; this waits for a second one without consuming either.
     let mut beginning = [0; 2];
     let mut length = 0;
     while let Some(rest) = beginning.get_mut(length..).filter(|rest| !rest.is_empty()) {
@@ -233,15 +232,14 @@ fn decompressed(input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
     })
 }
 
-/// Drawn on a terminal and nowhere else; of the bytes to read where their number is known.
+/// Drawn only on a terminal; of bytes, if their number is known.
 fn progress(inputs: &[Input]) -> ProgressBar {
     let total: Option<u64> = inputs.iter().map(|input| input.length).sum();
     let (bar, template) = match total {
         Some(total) => (ProgressBar::new(total), "{wide_bar} {percent:>3} %  {msg}"),
         None => (ProgressBar::new_spinner(), "{spinner} {msg}"),
     };
-    // The templates are constants: an error here would be one of this file, and the default looks
-    // well enough.
+    // The templates are constants, so this cannot fail; the default would be good enough.
     bar.with_style(
         ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
     )
@@ -283,7 +281,7 @@ async fn create_all(
     verbose: bool,
 ) -> Report {
     let mut report = Report::default();
-    // Once nothing more will be sent nothing more is read; what was read already is counted as not
+    // After sending has stopped, reading stops, too; records that were read already count as not
     // sent.
     let found = futures::stream::unfold(found, |mut found| async move {
         if creator.stopped().is_some() {
@@ -292,7 +290,7 @@ async fn create_all(
         let next = tokio::select! {
             biased;
             next = found.recv() => next,
-            // Standard input may have nothing to say for long.
+            // Standard input may be silent for a long time.
             () = creator.told_to_stop() => {
                 found.close();
                 found.recv().await

@@ -19,6 +19,7 @@ mod record;
 mod selection;
 mod serve;
 mod terminal;
+mod timeline;
 mod top;
 
 use std::ffi::OsString;
@@ -38,6 +39,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
     after_help = "Examples:
   tidings events -A --types=Warning --limit 20 -w       # the last warnings, then new ones
   tidings events --for deploy/web --tree --since 2h     # a deployment and everything it owns
+  tidings timeline                                      # what happens, in the browser
   tidings top -A                                        # the reasons and objects with the most events
   tidings record job/backup --reason Done -m '42 GiB'
   tidings demo                                          # a server, a controller and its events, in 20 s
@@ -60,6 +62,7 @@ enum Verb {
     Import(Box<import::Args>),
     Rbac(rbac::Args),
     Record(Box<record::Args>),
+    Timeline(Box<timeline::Args>),
     Top(Box<top::Args>),
     Completions(completions::Args),
     Man(man::Args),
@@ -105,6 +108,7 @@ pub(crate) async fn run(command: Command) -> ExitCode {
         Verb::Import(args) => import::run(*args).await,
         Verb::Rbac(args) => rbac::run(&args),
         Verb::Record(args) => record::run(*args).await,
+        Verb::Timeline(args) => timeline::run(*args).await,
         Verb::Top(args) => top::run(*args).await,
         Verb::Completions(args) => completions::run(&args, Command::command()),
         Verb::Man(args) => man::run(&args, Command::command()),

@@ -1,5 +1,4 @@
-//! Which proxy leads to a server: kubectl's rules, which are those of Go's
-//! `http.ProxyFromEnvironment`.
+//! The proxy for a server: kubectl's rules, which are those of Go's `http.ProxyFromEnvironment`.
 //!
 //! Invariant: a proxy of the environment is used for a server only if `NO_PROXY` does not name the
 //! server. (kube looks for the proxy's own name there.) A kubeconfig's `proxy-url` is meant for its

@@ -9,11 +9,12 @@ pub(super) mod policies;
 pub(super) mod security;
 #[cfg(feature = "etcd")]
 mod storage;
+pub(super) mod timeline;
 pub(super) mod values;
 
 use std::error::Error;
 use std::io::{IsTerminal, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use tidings_server::{ManagedFields, StartError, StartOptions};
 use tracing_subscriber::EnvFilter;
 
 /// What is logged without `RUST_LOG`. The index's own files are of no interest to the operator of a
-/// server, and what a client of a cluster meets is told of where it matters.
+/// server, and problems of a cluster's clients are reported where they matter.
 const DEFAULT_FILTER: &str = "info,lsm_tree=warn,kube_client=off";
 
 /// The server ran and was ended by a signal.
@@ -96,6 +97,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     audit: audit::AuditFlags,
     #[command(flatten)]
+    timeline: timeline::TimelineFlags,
+    #[command(flatten)]
     limits: limits::LimitFlags,
     #[cfg(feature = "etcd")]
     #[command(flatten)]
@@ -126,8 +129,7 @@ pub(super) enum LogFormat {
 }
 
 pub(super) fn start_logging(format: LogFormat) {
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let filter = filter(DEFAULT_FILTER);
     let logging = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
@@ -136,6 +138,19 @@ pub(super) fn start_logging(format: LogFormat) {
         LogFormat::Text => logging.init(),
         LogFormat::Json => logging.json().flatten_event(true).init(),
     }
+}
+
+/// Plain log lines of a program that a person looks at.
+pub(super) fn start_logging_of(default: &str) {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_env_filter(filter(default))
+        .init();
+}
+
+fn filter(default: &str) -> EnvFilter {
+    EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default))
 }
 
 /// Runs the server.
@@ -169,12 +184,15 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     options.api.managed_fields = args.managed_fields.into();
     args.policies.apply(&mut options.api)?;
     args.limits.apply(&mut options.api);
+    args.timeline.apply(&mut options.api);
+    let is_shown = options.api.timeline.enabled;
     options.audit = args.audit.options();
     #[cfg(feature = "etcd")]
     {
         options.storage = args.storage.storage()?;
     }
     let server = tidings_server::start(options).await?;
+    tell_of_timeline(is_shown, server.address());
     tracing::info!(address = %server.address(), "serving");
     // A missing reader of the path is no reason not to serve.
     let _ = writeln!(std::io::stdout(), "{}", server.kubeconfig().display());
@@ -187,6 +205,13 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
             let _ = writeln!(std::io::stderr(), "error: a second signal stopped the server at once");
             std::process::exit(FAILED.into())
         }
+    }
+}
+
+/// Tells where the timeline is, if it is served.
+pub(super) fn tell_of_timeline(is_shown: bool, address: SocketAddr) {
+    if is_shown {
+        tracing::info!("the timeline is at https://{address}/timeline");
     }
 }
 

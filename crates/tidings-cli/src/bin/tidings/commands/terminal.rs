@@ -1,4 +1,4 @@
-//! What standard output is: a terminal with a width and perhaps colours, or a pipe.
+//! Standard output: a terminal with a width and perhaps colours, or a pipe.
 
 use std::io::IsTerminal;
 
@@ -30,7 +30,7 @@ pub(crate) struct ColorFlag {
 }
 
 impl ColorFlag {
-    /// What is printed to.
+    /// The output.
     pub(crate) fn screen(&self) -> Screen {
         let is_terminal = std::io::stdout().is_terminal();
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());

@@ -22,7 +22,7 @@ const NAME_LEN_MAX: usize = 63;
 
 /// Why a cluster is not followed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ClusterError {
+pub(in crate::commands) enum ClusterError {
     #[error("cluster {name:?}: {why}")]
     Config { name: String, why: String },
     #[error("cluster {name:?}: {source}")]
@@ -38,28 +38,28 @@ pub(super) enum ClusterError {
 
 /// What holds for a cluster of which nothing else is said.
 #[derive(Default)]
-pub(super) struct Defaults {
-    pub(super) kubeconfig: Option<PathBuf>,
-    pub(super) namespaces: Vec<String>,
-    pub(super) field_selector: Option<String>,
-    pub(super) label_selector: Option<String>,
-    pub(super) event_ttl: Duration,
-    pub(super) retention: Retention,
-    pub(super) quota: Option<usize>,
-    pub(super) mirror_deletions: bool,
-    pub(super) pass_through: bool,
-    pub(super) cluster_access: bool,
+pub(in crate::commands) struct Defaults {
+    pub(in crate::commands) kubeconfig: Option<PathBuf>,
+    pub(in crate::commands) namespaces: Vec<String>,
+    pub(in crate::commands) field_selector: Option<String>,
+    pub(in crate::commands) label_selector: Option<String>,
+    pub(in crate::commands) event_ttl: Duration,
+    pub(in crate::commands) retention: Retention,
+    pub(in crate::commands) quota: Option<usize>,
+    pub(in crate::commands) mirror_deletions: bool,
+    pub(in crate::commands) pass_through: bool,
+    pub(in crate::commands) cluster_access: bool,
     /// Of all clusters together.
-    pub(super) memory: usize,
+    pub(in crate::commands) memory: usize,
     /// Nothing is followed.
-    pub(super) no_follow: bool,
+    pub(in crate::commands) no_follow: bool,
 }
 
 /// A cluster to follow, as the file has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct ClusterSetting {
-    pub(super) name: String,
+pub(in crate::commands) struct ClusterSetting {
+    pub(in crate::commands) name: String,
     kubeconfig: Option<PathBuf>,
     context: Option<String>,
     namespaces: Option<Vec<String>>,
@@ -80,7 +80,7 @@ struct File {
 }
 
 /// A number of days, or a duration as Go writes it, of a second at least.
-pub(super) fn days(text: &str) -> Result<Duration, String> {
+pub(in crate::commands) fn days(text: &str) -> Result<Duration, String> {
     parse_days(text)
         .filter(|time| *time >= Duration::from_secs(1))
         .ok_or_else(|| "expected a duration of at least 1s, such as 90d, 36h or 1d12h".into())
@@ -88,14 +88,14 @@ pub(super) fn days(text: &str) -> Result<Duration, String> {
 
 /// Rules, and the text they were read from.
 #[derive(Default)]
-pub(super) struct Retention {
+pub(in crate::commands) struct Retention {
     rules: RetentionRules,
     text: String,
 }
 
 impl Retention {
     /// The rules of a file.
-    pub(super) fn read(path: Option<&Path>) -> Result<Self, ClusterError> {
+    pub(in crate::commands) fn read(path: Option<&Path>) -> Result<Self, ClusterError> {
         match path {
             None => Ok(Self::default()),
             Some(path) => read_retention(path),
@@ -114,7 +114,7 @@ fn read_retention(path: &Path) -> Result<Retention, ClusterError> {
 }
 
 /// The clusters of a file.
-pub(super) fn read(path: &Path) -> Result<Vec<ClusterSetting>, ClusterError> {
+pub(in crate::commands) fn read(path: &Path) -> Result<Vec<ClusterSetting>, ClusterError> {
     let wrong = |why| ClusterError::File {
         path: path.to_owned(),
         why,
@@ -164,7 +164,7 @@ pub(super) fn kept(data_dir: &Path) -> Result<Vec<ClusterSetting>, ClusterError>
 }
 
 /// Where what is kept of a cluster lies.
-pub(super) fn folder(data_dir: &Path, name: &str) -> Result<PathBuf, ClusterError> {
+pub(in crate::commands) fn folder(data_dir: &Path, name: &str) -> Result<PathBuf, ClusterError> {
     check_name(name)?;
     Ok(data_dir.join("clusters").join(name))
 }
@@ -204,7 +204,7 @@ fn name_of_context(context: &str) -> String {
 
 impl Defaults {
     /// The clusters of some contexts, or of the current one.
-    pub(super) fn of_contexts(
+    pub(in crate::commands) fn of_contexts(
         &self,
         contexts: &[String],
         name: Option<&str>,
@@ -264,7 +264,10 @@ impl ClusterSetting {
     }
 
     /// The way to the cluster. Whether it is there is found out by following it.
-    pub(super) async fn connect(&self, defaults: &Defaults) -> Result<Source, ClusterError> {
+    pub(in crate::commands) async fn connect(
+        &self,
+        defaults: &Defaults,
+    ) -> Result<Source, ClusterError> {
         let wrong = |why| ClusterError::Config {
             name: self.name.clone(),
             why,
@@ -285,7 +288,7 @@ impl ClusterSetting {
     }
 
     /// How the cluster is followed beside others, of this number together.
-    pub(super) fn options(
+    pub(in crate::commands) fn options(
         &self,
         defaults: &Defaults,
         clusters: usize,

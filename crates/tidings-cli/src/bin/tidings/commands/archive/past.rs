@@ -18,7 +18,7 @@ use super::source::Source;
 const MEASURE: Duration = Duration::from_secs(30);
 
 /// A cluster's past, as the server asks for it.
-pub(super) struct Served {
+pub(in crate::commands) struct Served {
     name: String,
     past: Past,
     measured: Arc<Mutex<Measured>>,
@@ -39,7 +39,7 @@ impl Served {
     ///
     /// # Errors
     /// The cluster's address or authority cannot be passed requests to.
-    pub(super) async fn of(
+    pub(in crate::commands) async fn of(
         cluster: &Cluster,
         source: Option<&Source>,
     ) -> Result<FollowedCluster, PassThroughError> {

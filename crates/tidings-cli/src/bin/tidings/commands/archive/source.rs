@@ -7,20 +7,24 @@ use tidings_server::{PassThrough, PassThroughError};
 use crate::commands::serve::cluster::Cluster as Reviewing;
 
 /// See the module documentation.
-pub(super) struct Source {
-    pub(super) client: Client,
+pub(in crate::commands) struct Source {
+    pub(in crate::commands) client: Client,
     address: String,
     /// Certificates of its authority, in PEM.
     authority: Option<String>,
     /// Whether requests for other things than events are passed to it.
-    pub(super) passes: bool,
+    pub(in crate::commands) passes: bool,
     /// Whether it is asked about tokens and permissions.
-    pub(super) is_asked: bool,
+    pub(in crate::commands) is_asked: bool,
 }
 
 impl Source {
     /// Of a configuration that is whole.
-    pub(super) fn new(config: Config, passes: bool, is_asked: bool) -> Result<Self, kube::Error> {
+    pub(in crate::commands) fn new(
+        config: Config,
+        passes: bool,
+        is_asked: bool,
+    ) -> Result<Self, kube::Error> {
         let authority = config.root_cert.as_ref().map(|certificates| {
             let certificates = certificates.iter().map(|certificate| pem(certificate));
             certificates.collect::<String>()
@@ -34,11 +38,13 @@ impl Source {
         })
     }
 
-    pub(super) fn reviewer(&self) -> Reviewing {
+    pub(in crate::commands) fn reviewer(&self) -> Reviewing {
         Reviewing::of(self.client.clone(), self.address.clone())
     }
 
-    pub(super) fn pass_through(&self) -> Result<Option<PassThrough>, PassThroughError> {
+    pub(in crate::commands) fn pass_through(
+        &self,
+    ) -> Result<Option<PassThrough>, PassThroughError> {
         if !self.passes {
             return Ok(None);
         }

@@ -4,8 +4,8 @@
 mod screen;
 mod shop;
 
-// The controller is the library's own example of one, by a link that a published package has the
-// file in place of.
+// The controller is the library's example, by a symbolic link; a published package has the file
+// itself.
 mod controller;
 mod queue;
 
@@ -33,7 +33,7 @@ const FAILED: u8 = 1;
 
 /// Where the objects of the demo live.
 const NAMESPACE: &str = "shop";
-/// What is left when the time is up has this long to be delivered.
+/// Time to deliver the remaining events at the end.
 const FLUSH: Duration = Duration::from_secs(10);
 
 /// Run a server and a failing controller, and show the events.
@@ -95,7 +95,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn demo(args: &Args, screen: &Screen) -> Result<(), DemoError> {
-    // Before there is anything to clean up.
+    // Early, before there is anything to clean up.
     let mut signals = Signals::new()?;
     let folder = tempfile::Builder::new().prefix("tidings-demo-").tempdir()?;
     let mut options = tidings_server::StartOptions::new(folder.path());
@@ -119,8 +119,14 @@ async fn demo(args: &Args, screen: &Screen) -> Result<(), DemoError> {
             screen.say(format_args!("interrupted"));
         }
         Some(Ok(())) if args.keep => {
+            let timeline = server.start_timeline().await?;
+            let link = timeline.link();
+            screen.say(format_args!(
+                "\nTo see the events, open this link, which can be used once:\n  {link}"
+            ));
             screen.say(format_args!("\nThe server runs until Ctrl-C."));
             signals.wait().await;
+            timeline.shutdown().await;
         }
         Some(_) => {}
     }
@@ -243,7 +249,7 @@ async fn config(kubeconfig: &Path) -> Result<kube::Config, DemoError> {
     Ok(config.map_err(Box::new)?)
 }
 
-/// The table that kubectl asks for.
+/// The table that kubectl would print.
 async fn events(client: &Client) -> Result<Table, DemoError> {
     const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
     let uri = format!("/api/v1/namespaces/{NAMESPACE}/events?includeObject=Object");

@@ -1,4 +1,4 @@
-//! What the demo shows: log lines and a progress bar on standard error, results on standard output.
+//! The demo's output: log lines and a progress bar on standard error, results on standard output.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write};
 use indicatif::{ProgressBar, ProgressStyle};
 use tidings::Event;
 
-/// Where the demo is shown. Clones are the same screen.
+/// The demo's screen. Clones share their state.
 #[derive(Clone)]
 pub(super) struct Screen {
     bar: Option<ProgressBar>,
@@ -39,7 +39,7 @@ impl Screen {
         );
         match &self.bar {
             Some(bar) => bar.println(line),
-            // The terminal is gone: nothing to be done about it.
+            // Nothing can be done if the terminal is gone.
             None => drop(writeln!(std::io::stderr(), "{line}")),
         }
     }
@@ -52,19 +52,19 @@ impl Screen {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 
-    /// Says a line on standard output.
+    /// Prints a line on standard output.
     pub(super) fn say(&self, line: fmt::Arguments<'_>) {
         self.print(&format!("{line}\n"));
     }
 
-    /// Prints text as it is on standard output.
+    /// Prints text on standard output.
     pub(super) fn print(&self, text: &str) {
         let print = || drop(std::io::stdout().write_all(text.as_bytes()));
         match &self.bar {
@@ -73,7 +73,7 @@ impl Screen {
         }
     }
 
-    /// Says what went wrong.
+    /// Prints an error.
     pub(super) fn fail(&self, error: &dyn std::error::Error) {
         self.finish();
         drop(writeln!(std::io::stderr(), "tidings demo: {error}"));

@@ -1,5 +1,5 @@
 //! The work of the demo: a job for each order of a shop. Most of their pods are created at once;
-//! some fail a few times, and some again and again.
+//! some fail a few times, and some repeatedly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ enum Fate {
     Bumpy,
     /// Fails with a different message each time: combined from the tenth.
     Wordy,
-    /// Fails again and again with one message: more often than the spam filter admits.
+    /// Fails repeatedly with one message: more often than the spam filter admits.
     Stuck,
 }
 

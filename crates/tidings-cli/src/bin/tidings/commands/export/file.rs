@@ -1,7 +1,8 @@
-//! The file an export is written to: its form, its compression, and what an interrupted one left.
+//! The output file of an export: its format, its compression, and the continuation of an
+//! interrupted export.
 //!
-//! Invariants: the file under its own name is whole, or not there. What is in FILE.part is of what
-//! FILE.part.of says.
+//! Invariants: FILE is complete or does not exist. FILE.part belongs to the export that
+//! FILE.part.of describes.
 
 use std::fmt;
 use std::fs::File;
@@ -17,7 +18,7 @@ use tidings_cli::text::Escaping;
 
 use super::super::cluster::CommandError;
 
-/// How events are written.
+/// The format of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Json,
@@ -39,7 +40,7 @@ impl std::str::FromStr for Form {
 }
 
 impl Form {
-    /// What the file's name says, or JSON Lines.
+    /// The format by the file's name; otherwise JSON Lines.
     pub(super) fn of(path: &Path) -> Self {
         let inner = if is_gzip(path) {
             path.with_extension("")
@@ -58,12 +59,12 @@ fn is_gzip(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
 }
 
-/// What is exported.
+/// The parameters of an export.
 #[derive(Clone, Debug)]
 pub(super) struct What {
-    /// From where, and which events, as the command line says it.
+    /// Source and conditions, as on the command line.
     pub(super) words: String,
-    /// When the times in these words were counted from.
+    /// The time to which relative times in these words refer.
     pub(super) as_of: Timestamp,
 }
 
@@ -74,7 +75,7 @@ impl fmt::Display for What {
 }
 
 impl What {
-    /// What a note says.
+    /// The content of a note.
     fn noted(note: &str) -> Option<Self> {
         let (words, as_of) = note.trim_end().rsplit_once("\nas of ")?;
         Some(Self {
@@ -84,13 +85,13 @@ impl What {
     }
 }
 
-/// What an interrupted export left, or nothing.
+/// The rest of an interrupted export, or nothing.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) count: u64,
     /// The last line.
     pub(super) last: Option<Value>,
-    /// When the times in the words of the export are counted from.
+    /// The time to which relative times of the export refer.
     pub(super) as_of: Timestamp,
 }
 
@@ -104,7 +105,7 @@ impl Found {
     }
 }
 
-/// The bytes on their way.
+/// The output stream.
 enum Sink {
     Plain(BufWriter<Box<dyn Write>>),
     Gzip(Box<GzEncoder<BufWriter<Box<dyn Write>>>>),
@@ -135,8 +136,7 @@ impl Sink {
     }
 }
 
-/// The names of the file: its own, the one it has until it is whole, and that of a note what it is
-/// of.
+/// The names of the file, of the incomplete file, and of the note.
 #[derive(Debug)]
 struct Names {
     whole: PathBuf,
@@ -182,7 +182,7 @@ impl Names {
     }
 }
 
-/// Where events are written to.
+/// The output of an export.
 pub(super) struct Target {
     form: Form,
     sink: Sink,
@@ -191,8 +191,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Opens the file for an export of what `what` says, with what an interrupted one left if that
-    /// is wanted.
+    /// Opens the file for this export, and continues an interrupted one if requested.
     pub(super) fn open(
         path: &Path,
         form: Form,
@@ -201,7 +200,7 @@ impl Target {
     ) -> Result<(Self, Found), CommandError> {
         if path.as_os_str() == "-" {
             let stdout = io::stdout();
-            // What others wrote is no command to a terminal.
+            // Escape text from outside for a terminal.
             let stdout: Box<dyn Write> = if stdout.is_terminal() {
                 Box::new(Escaping::new(stdout))
             } else {
@@ -212,8 +211,8 @@ impl Target {
         }
         let names = Names::new(path);
         let previous = if resume { names.previous(what)? } else { None };
-        // What was left is copied as far as it is whole, so that the new file is whole at every
-        // line.
+        // Copy the complete lines of the interrupted export, so that the new file ends with a
+        // complete line.
         let fresh = with_suffix(path, ".part.new");
         let file = File::create(&fresh).map_err(|error| failed(&fresh, &error))?;
         let mut target = Self::started(form, Sink::new(Box::new(file), is_gzip(path)), None)?;
@@ -223,7 +222,7 @@ impl Target {
             copy(previous, is_gzip(path), &mut found, target.sink.out())
                 .map_err(|error| failed(&fresh, &error))?;
         } else {
-            // Never is there a part of another export beside the note.
+            // Remove the part of another export before writing the note.
             remove(&names.part).map_err(|error| failed(&names.part, &error))?;
             std::fs::write(&names.note, what.to_string())
                 .map_err(|error| failed(&names.note, &error))?;
@@ -274,19 +273,19 @@ impl Target {
         out.write_all(b"\n")
     }
 
-    /// Hands over what was written so far.
+    /// Flushes the output.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.sink.out().flush()
     }
 
-    /// The place from which a failed export can continue, if it can.
+    /// The file from which a failed export can continue, if it can.
     pub(super) fn keep(self) -> Option<PathBuf> {
         let names = self.names?;
         self.sink.finish().ok()?;
         (self.form == Form::JsonLines).then_some(names.part)
     }
 
-    /// Ends the file and gives it its name.
+    /// Completes the file and renames it.
     pub(super) fn finish(mut self) -> Result<(), CommandError> {
         if self.form == Form::Json {
             self.sink.out().write_all(b"\n]}\n")?;
@@ -305,7 +304,7 @@ fn failed(path: &Path, error: &io::Error) -> CommandError {
     CommandError::Usage(format!("write {}: {error}", path.display()))
 }
 
-/// Removes a file, if it is there.
+/// Removes a file, if it exists.
 fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -319,8 +318,8 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Copies whole lines up to the first incomplete one: the end, a line that was cut off, a damaged
-/// block of compression.
+/// Copies complete lines up to the end, or up to a line that was cut off or a damaged compressed
+/// block.
 fn copy(previous: File, gzip: bool, found: &mut Found, out: &mut dyn Write) -> io::Result<()> {
     let previous: Box<dyn Read> = if gzip {
         Box::new(MultiGzDecoder::new(previous))

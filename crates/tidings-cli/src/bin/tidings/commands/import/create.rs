@@ -1,8 +1,8 @@
-//! Creating events at a Kubernetes API server, with patience for one that is busy or restarting.
+//! Creation of events in a cluster, with retries while the server is busy or restarting.
 //!
-//! What is tried again, and when, is [`RetryPolicy`]'s to say. Once the server has not answered for
-//! all tries of one event, or has refused the credentials, nothing is sent any more: what is left
-//! would take as long each, to no other end.
+//! [`RetryPolicy`] decides about retries. Once all tries of one event had no answer, or the
+//! credentials were refused, nothing more is sent, because each of the remaining events would take
+//! as long and fail, too.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -22,19 +22,18 @@ use tokio::sync::watch;
 const TRIES: u32 = 8;
 /// Tries of a request with credentials that were refused; they may be renewed meanwhile.
 const UNAUTHORIZED_TRIES: u32 = 3;
-/// Tries to reach the server at the very beginning, when the user waits to hear of a wrong
-/// address.
+/// Tries to reach the server at the beginning, when a wrong address should be reported soon.
 const FIRST_TRIES: u32 = 3;
-/// How the server's managedFields name the writer.
+/// The field manager.
 const FIELD_MANAGER: &str = "tidings-import";
 
-/// Why nothing more is sent.
+/// The reason to stop sending.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Stop {
-    /// The server gave no answer at all.
+    /// The server did not answer.
     #[error("reach the server: {0}")]
     NoAnswer(String),
-    /// An answer that no other request would get a better one than.
+    /// An answer that every other request would get, too.
     #[error("authenticate to the server: {0}")]
     Unauthorized(String),
     /// The receiver wants no more.
@@ -43,7 +42,7 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
-    /// What to do about it.
+    /// Advice.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NoAnswer(_) => Some(UNREACHABLE_HINT),
@@ -53,7 +52,7 @@ impl Stop {
     }
 }
 
-/// A client with the time limits of this file, and whose repetitions are this file's.
+/// A client with the timeouts of this file and without retries of its own.
 pub(crate) fn client(
     mut config: kube::Config,
     request_timeout: Option<Duration>,
@@ -64,7 +63,7 @@ pub(crate) fn client(
     Client::try_from(config)
 }
 
-/// Creates events until the server is gone or it is told to stop.
+/// Creates events until it stops.
 pub(crate) struct Creator {
     client: Client,
     retries: RetryPolicy,
@@ -72,7 +71,7 @@ pub(crate) struct Creator {
 }
 
 impl Creator {
-    /// Makes sure there is a server and it knows us, before anything is sent.
+    /// Checks that the server can be reached and accepts the credentials, before anything is sent.
     pub(crate) async fn connect(client: Client) -> Result<Self, Stop> {
         let retries = retries();
         let mut tries = 0;
@@ -82,7 +81,7 @@ impl Creator {
                 Err(kube::Error::Api(status)) if status.code == 401 => {
                     return Err(Stop::Unauthorized(one_line(&status.message)));
                 }
-                // Any other answer is one of a server: what it says to events is theirs to say.
+                // Any other answer shows that there is a server; events get their own answers.
                 Ok(_) | Err(kube::Error::Api(_) | kube::Error::SerdeError(_)) => break,
                 Err(error) => error,
             };
@@ -98,10 +97,10 @@ impl Creator {
         })
     }
 
-    /// Ends sending: every event from then on, and every one without an answer yet, is
+    /// Stops sending: all further events, and those without an answer yet, are
     /// [`Outcome::NotSent`].
     pub(crate) fn stop(&self, reason: Stop) {
-        // The first reason is the one that counts.
+        // Only the first reason is kept.
         self.stop.send_if_modified(|stop| {
             let is_first = stop.is_none();
             stop.get_or_insert(reason);
@@ -111,7 +110,7 @@ impl Creator {
 
     /// Waits until it stops.
     pub(crate) async fn told_to_stop(&self) {
-        // The sender lives as long as this, so it cannot fail.
+        // This cannot fail: the sender lives as long as `self`.
         let _ = self.stop.subscribe().wait_for(Option::is_some).await;
     }
 
@@ -120,7 +119,7 @@ impl Creator {
         self.stop.borrow().clone()
     }
 
-    /// Creates one event. Never fails: what happened is the outcome.
+    /// Creates one event. Errors are part of the outcome.
     pub(crate) async fn create(&self, event: Event) -> Outcome {
         let mut stop = self.stop.subscribe();
         tokio::select! {

@@ -1,4 +1,4 @@
-//! How many files may be open: every connection is one.
+//! The limit of open files, as every connection is one.
 
 /// What the store, the listener and the log may need beside connections.
 const OTHER_FILES: u64 = 1000;

@@ -1,4 +1,4 @@
-//! What the values of flags look like.
+//! Parsers of flag values.
 
 use std::time::Duration;
 

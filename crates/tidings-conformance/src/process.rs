@@ -11,10 +11,10 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(10);
 
 /// A process that is measured.
-pub(super) struct Process(u32);
+pub(crate) struct Process(u32);
 
 /// Processor time at some moment.
-pub(super) struct Spent {
+pub(crate) struct Spent {
     /// Of each thread that lives, to the nanosecond.
     threads: HashMap<String, Duration>,
     /// Of all there ever were, in ticks.
@@ -22,7 +22,7 @@ pub(super) struct Spent {
 }
 
 impl Process {
-    pub(super) fn new(id: u32) -> Self {
+    pub(crate) fn new(id: u32) -> Self {
         Self(id)
     }
 
@@ -30,7 +30,7 @@ impl Process {
         PathBuf::from(format!("/proc/{}/{name}", self.0))
     }
 
-    pub(super) fn spent(&self) -> io::Result<Spent> {
+    pub(crate) fn spent(&self) -> io::Result<Spent> {
         let mut threads = HashMap::new();
         for thread in fs::read_dir(self.path("task"))? {
             let thread = thread?;
@@ -59,7 +59,7 @@ impl Process {
 
     /// Resident memory now, and the most there was since [`forget_peak`](Self::forget_peak), in
     /// bytes.
-    pub(super) fn memory(&self) -> io::Result<(u64, u64)> {
+    pub(crate) fn memory(&self) -> io::Result<(u64, u64)> {
         let status = fs::read_to_string(self.path("status"))?;
         let kilobytes = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -74,14 +74,14 @@ impl Process {
     }
 
     /// The most memory it had is what it has.
-    pub(super) fn forget_peak(&self) -> io::Result<()> {
+    pub(crate) fn forget_peak(&self) -> io::Result<()> {
         fs::write(self.path("clear_refs"), "5")
     }
 }
 
 impl Spent {
     /// What was spent since.
-    pub(super) fn since(&self, earlier: &Self) -> Duration {
+    pub(crate) fn since(&self, earlier: &Self) -> Duration {
         let threads = self.threads.iter().map(|(thread, spent)| {
             spent.saturating_sub(earlier.threads.get(thread).copied().unwrap_or_default())
         });

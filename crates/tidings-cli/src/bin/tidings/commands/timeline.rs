@@ -1,0 +1,194 @@
+//! `tidings timeline`: follows clusters into a folder that is removed at the end, and opens the
+//! browser on what it sees.
+
+use std::error::Error;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use tidings_archive::Cluster;
+use tidings_server::ApiOptions;
+
+use super::archive::clusters::{self, Defaults};
+use super::archive::past::Served;
+use super::archive::{hint, open_all};
+use super::serve::{Signals, start_logging_of};
+
+/// It ran, and was ended by a signal.
+const ENDED: u8 = 0;
+/// It could not start.
+const FAILED: u8 = 1;
+
+/// Memory for the indexes and caches of all clusters together, in bytes.
+const MEMORY: usize = 64 << 20;
+/// How long what is followed is kept, where it is kept.
+const EVENT_TTL: Duration = Duration::from_secs(90 * 24 * 3600);
+/// How often it is looked whether the clusters can be followed.
+const LOOK: Duration = Duration::from_secs(2);
+/// Programs that open a link, or a file, as the user does it.
+#[cfg(target_os = "macos")]
+const OPENERS: &[&[&str]] = &[&["open"]];
+#[cfg(windows)]
+const OPENERS: &[&[&str]] = &[&["cmd", "/c", "start", ""]];
+#[cfg(not(any(target_os = "macos", windows)))]
+const OPENERS: &[&[&str]] = &[&["xdg-open"]];
+
+/// Show in the browser what happens in a cluster, and what it remembers.
+///
+/// The clusters are followed as tidings archive does it, and nothing is changed in them. What is
+/// followed is in a temporary folder that is removed at the end, unless --keep names one. The page
+/// is served on 127.0.0.1 alone, and the link that is printed is the only way in. It can be used
+/// once.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes:
+  0    ended by Ctrl-C or another signal
+  1    could not start
+  2    wrong arguments
+
+Examples:
+  tidings timeline                                # the cluster of the current context
+  tidings timeline --context prod --context staging
+  tidings timeline --namespace shop --keep ./events   # continue there the next time")]
+pub(crate) struct Args {
+    /// Kubeconfig of the clusters [default: $KUBECONFIG, ~/.kube/config, or the cluster this runs
+    /// in]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of a cluster to follow; may be repeated [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    context: Vec<String>,
+    /// Namespace to follow; may be repeated [default: all]
+    #[arg(long, short, value_name = "NAME")]
+    namespace: Vec<String>,
+    /// Folder to keep what is followed in, for 90 days. tidings archive --data-dir continues with
+    /// the same folder
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Port to listen on; 0 means any free port
+    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    port: u16,
+    /// Print the link and open no browser
+    #[arg(long)]
+    no_open: bool,
+}
+
+/// Follows and serves until a signal ends it.
+pub(crate) async fn run(args: Args) -> ExitCode {
+    // What goes wrong with the clusters is told in the page, and here in a line.
+    start_logging_of("error,kube_client=off,tidings_archive=off");
+    match timeline(args).await {
+        Ok(()) => ExitCode::from(ENDED),
+        Err(error) => {
+            let hint = hint(&*error);
+            say(format_args!(
+                "error: cannot show the timeline: {error}\nhint: {hint}"
+            ));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Nowhere is left to say it if standard error is gone.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
+    // Signals are caught from here on, so that what is temporary is removed.
+    let mut signals = Signals::new()?;
+    let temporary = tempfile::Builder::new()
+        .prefix("tidings-timeline-")
+        .tempdir()?;
+    let data_dir = args.keep.as_deref().unwrap_or(temporary.path());
+    let defaults = Defaults {
+        kubeconfig: args.kubeconfig,
+        namespaces: args.namespace,
+        field_selector: None,
+        label_selector: None,
+        event_ttl: EVENT_TTL,
+        retention: clusters::Retention::default(),
+        quota: None,
+        mirror_deletions: false,
+        pass_through: false,
+        cluster_access: false,
+        memory: MEMORY,
+        no_follow: false,
+    };
+    let settings = defaults.of_contexts(&args.context, None)?;
+    let many = settings.len();
+    let mut followed = Vec::with_capacity(many);
+    let mut served = Vec::with_capacity(many);
+    for (_, opened) in open_all(data_dir, &defaults, settings, many).await {
+        let (source, cluster) = opened?;
+        served.push(Served::of(&cluster, source.as_ref()).await?);
+        followed.push(cluster);
+    }
+    let page = tidings_server::start_timeline(args.port, served, ApiOptions::default()).await?;
+    let link = page.link();
+    // A missing reader of the link is no reason not to serve.
+    let _ = writeln!(std::io::stdout(), "{link}");
+    if !args.no_open && std::io::stdout().is_terminal() {
+        open(&link, temporary.path());
+    }
+    let what = match &args.keep {
+        Some(folder) => format!("what is followed is kept in {}", folder.display()),
+        None => "what is followed is removed then".to_owned(),
+    };
+    say(format_args!("Ctrl-C ends it; {what}."));
+    tokio::select! {
+        () = signals.wait() => {}
+        () = complain(&followed) => {}
+    }
+    page.shutdown().await;
+    for cluster in followed {
+        cluster.close().await;
+    }
+    Ok(())
+}
+
+/// Tells what is wrong with a cluster, whenever it is something else.
+async fn complain(clusters: &[Cluster]) {
+    let mut told: Vec<Option<String>> = vec![None; clusters.len()];
+    loop {
+        tokio::time::sleep(LOOK).await;
+        for (cluster, told) in clusters.iter().zip(&mut told) {
+            let why = cluster.past().following().why;
+            if why != *told {
+                match &why {
+                    Some(why) => say(format_args!("cluster {}: {why}", cluster.name())),
+                    None => say(format_args!("cluster {}: followed again", cluster.name())),
+                }
+                *told = why;
+            }
+        }
+    }
+}
+
+/// Opens the browser, if there is one. It is led to the link by a file that only the user can read:
+/// the arguments of a program can be read by everyone on the machine.
+fn open(link: &str, folder: &Path) {
+    let path = folder.join("timeline.html");
+    let page = format!(
+        "<!doctype html><meta charset=\"utf-8\"><title>tidings timeline</title>\
+         <meta http-equiv=\"refresh\" content=\"0; url={link}\"><a href=\"{link}\">timeline</a>\n"
+    );
+    if std::fs::write(&path, page).is_err() {
+        return;
+    }
+    for opener in OPENERS {
+        let Some((program, arguments)) = opener.split_first() else {
+            continue;
+        };
+        let started = std::process::Command::new(program)
+            .args(arguments.iter())
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        if started.is_ok() {
+            return;
+        }
+    }
+}

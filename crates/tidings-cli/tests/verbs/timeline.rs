@@ -1,0 +1,88 @@
+//! `tidings timeline` as a process of its own: it shows a cluster to who has its link, and leaves
+//! nothing behind.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use tidings_testing::process::Process;
+
+use super::support::{Cluster, event};
+
+/// What a slow machine may need for anything here.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The answer to a GET over plain HTTP, with these headers.
+fn get(address: &str, path: &str, headers: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
+    stream
+        .write_all(format!("{head}{headers}\r\n").as_bytes())
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Address and path of a link.
+fn parts(link: &str) -> (&str, String) {
+    let rest = link.strip_prefix("http://").unwrap();
+    let (address, path) = rest.split_once('/').unwrap();
+    (address, format!("/{path}"))
+}
+
+/// Comes in by a link, and returns the cookie.
+fn enter(link: &str) -> String {
+    let (address, path) = parts(link);
+    let answer = get(address, &path, "");
+    let (_, cookie) = answer.split_once("set-cookie: ").unwrap();
+    let (cookie, _) = cookie.split_once(';').unwrap();
+    format!("cookie: {cookie}\r\n")
+}
+
+fn entries(folder: &Path) -> usize {
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it is waited for what another program does"
+)]
+async fn a_timeline_shows_a_cluster_and_leaves_nothing_behind() {
+    let cluster = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 60)]).await;
+    let kept = tempfile::tempdir().unwrap();
+    let keep = kept.path().join("events");
+    for arguments in [vec![], vec!["--keep", keep.to_str().unwrap()]] {
+        let temporary = tempfile::tempdir().unwrap();
+        let mut command = cluster.command(&["timeline", "--no-open"]);
+        command
+            .args(&arguments)
+            .env("TMPDIR", temporary.path())
+            .stderr(Stdio::piped());
+        let (mut process, link) = Process::start_and_hear(&mut command).unwrap();
+        assert_eq!(entries(temporary.path()), 1);
+        let (address, _) = parts(&link);
+        assert!(address.starts_with("127.0.0.1:"), "{link}");
+        let refused = get(address, "/timeline/api/overview", "");
+        assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
+        let cookie = enter(&link);
+        let began = Instant::now();
+        loop {
+            let found = get(address, "/timeline/api/events?from=0", &cookie);
+            if found.contains("web.1") {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "{found}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        process.signal("INT");
+        let errors = process.errors();
+        assert!(errors.contains("Ctrl-C ends it"), "{errors}");
+        assert_eq!(process.wait().code(), Some(0), "{errors}");
+        assert_eq!(entries(temporary.path()), 0);
+        assert_eq!(keep.join("clusters").is_dir(), !arguments.is_empty());
+    }
+}

@@ -1,0 +1,207 @@
+//! An OpenTelemetry collector that follows the same source: its k8sobjects receiver watches events,
+//! its file exporter writes them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::archived::Kept;
+use super::error::ArchiveError;
+use super::program::Program;
+use super::stage::Followed;
+use super::writer::Writer;
+use crate::http::Client;
+
+/// It is started again so soon after it ended by itself.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+/// Events until one of them has to be written.
+const PROBES: usize = 240;
+const BETWEEN_PROBES: Duration = Duration::from_millis(500);
+/// It has written what it will write when nothing more comes for so long.
+const QUIET: Duration = Duration::from_secs(10);
+/// It is not waited for longer.
+const QUIETS: usize = 12;
+
+/// See the module documentation.
+pub(super) struct Collector {
+    pub(super) program: Program,
+    file: PathBuf,
+    /// How often it ended by itself.
+    pub(super) ends: u64,
+}
+
+impl Collector {
+    /// Follows the source as the archive does.
+    pub(super) fn start(
+        program: &Path,
+        folder: &Path,
+        followed: Followed<'_>,
+    ) -> Result<Self, ArchiveError> {
+        let kubeconfig = folder.join("collector-source.yaml");
+        std::fs::write(&kubeconfig, Followed::kubeconfig(&[followed]))?;
+        let (settings, file) = (folder.join("collector.yaml"), folder.join("collected.json"));
+        // With a rotation that never happens the exporter writes at once, and continues the file
+        // that is there.
+        let text = format!(
+            "receivers:\n  k8sobjects:\n    auth_type: kubeConfig\n    objects:\n    \
+             - {{name: events, mode: watch, exclude_watch_type: [DELETED]}}\n\
+             exporters:\n  file: {{path: '{}', rotation: {{max_megabytes: 100000}}}}\n\
+             service:\n  telemetry: {{metrics: {{level: none}}}}\n  \
+             pipelines:\n    logs: {{receivers: [k8sobjects], exporters: [file]}}\n",
+            file.display()
+        );
+        std::fs::write(&settings, text)?;
+        let arguments = vec!["--config".into(), settings.to_string_lossy().into_owned()];
+        let program = Program::new(program, arguments, folder, "collector");
+        let mut collector = Self {
+            program: program.with("KUBECONFIG", &kubeconfig),
+            file,
+            ends: 0,
+        };
+        collector.program.start()?;
+        Ok(collector)
+    }
+
+    /// Writes events until it has one of them.
+    pub(super) async fn begun(
+        &mut self,
+        source: &Client,
+        random: &mut fastrand::Rng,
+    ) -> Result<Writer, ArchiveError> {
+        let mut writer = Writer::new(source, "probe", random.fork());
+        for _ in 0..PROBES {
+            writer.create().await;
+            sleep(BETWEEN_PROBES).await;
+            self.restart_if_ended()?;
+            if self.written()? > 0 {
+                return Ok(writer);
+            }
+        }
+        Err(ArchiveError::NothingCollected)
+    }
+
+    fn written(&self) -> std::io::Result<u64> {
+        match std::fs::metadata(&self.file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            data => Ok(data?.len()),
+        }
+    }
+
+    /// It ends by itself when the source is away at its start; what runs it starts it again.
+    fn restart_if_ended(&mut self) -> Result<(), ArchiveError> {
+        if self.program.check().is_err() {
+            self.ends += 1;
+            self.program.start()?;
+        }
+        Ok(())
+    }
+
+    /// Starts it again whenever it ends by itself, for so long.
+    pub(super) async fn look_after(&mut self, time: Duration) -> Result<(), ArchiveError> {
+        let until = super::clock::steady() + time;
+        loop {
+            let left = until.saturating_duration_since(super::clock::steady());
+            if left.is_zero() {
+                return Ok(());
+            }
+            sleep(left.min(BETWEEN_LOOKS)).await;
+            self.restart_if_ended()?;
+        }
+    }
+
+    /// Waits until nothing more comes.
+    pub(super) async fn settle(&mut self) -> Result<(), ArchiveError> {
+        let mut written = self.written()?;
+        for _ in 0..QUIETS {
+            self.look_after(QUIET).await?;
+            if self.written()? == written {
+                break;
+            }
+            written = self.written()?;
+        }
+        Ok(())
+    }
+
+    /// Every version that it wrote. A line that a kill tore is not one.
+    pub(super) fn versions(&self) -> Result<Vec<Kept>, ArchiveError> {
+        let text = std::fs::read(&self.file)?;
+        let mut kept = Vec::new();
+        for line in text.split(|byte| *byte == b'\n') {
+            let line: Value = serde_json::from_slice(line).unwrap_or_default();
+            for record in items(&line, ["resourceLogs", "scopeLogs", "logRecords"]) {
+                kept.push(version(member(&record["body"], "object")));
+            }
+        }
+        Ok(kept)
+    }
+}
+
+/// The items of the innermost of nested lists.
+fn items<'a>(value: &'a Value, names: [&str; 3]) -> Vec<&'a Value> {
+    names.iter().fold(vec![value], |values, name| {
+        let lists = values.into_iter().map(|value| &value[*name]);
+        lists.filter_map(Value::as_array).flatten().collect()
+    })
+}
+
+/// A member of a map, in the form that OTLP gives both.
+fn member<'a>(value: &'a Value, name: &str) -> &'a Value {
+    let members = value["kvlistValue"]["values"].as_array();
+    let found = members
+        .into_iter()
+        .flatten()
+        .find(|member| member["key"] == name);
+    found.map_or(&Value::Null, |member| &member["value"])
+}
+
+fn version(event: &Value) -> Kept {
+    let metadata = member(event, "metadata");
+    let text = |name: &str| {
+        let value = &member(metadata, name)["stringValue"];
+        value.as_str().unwrap_or_default()
+    };
+    let count = member(event, "count");
+    let double = count["doubleValue"].as_f64().map(|count| count as i64);
+    Kept {
+        uid: text("uid").to_owned(),
+        name: format!("{}/{}", text("namespace"), text("name")),
+        version: text("resourceVersion").parse().unwrap_or_default(),
+        count: match count["intValue"].as_str() {
+            Some(count) => count.parse().unwrap_or_default(),
+            None => count["intValue"].as_i64().or(double).unwrap_or_default(),
+        },
+        // It is a log: what is in it is in the order in which it came.
+        is_in_order: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_from_a_line_of_the_file_exporter() {
+        let line = r#"{"resourceLogs":[{"resource":{},"scopeLogs":[{"scope":{},"logRecords":[
+            {"body":{"kvlistValue":{"values":[
+                {"key":"object","value":{"kvlistValue":{"values":[
+                    {"key":"count","value":{"intValue":"3"}},
+                    {"key":"metadata","value":{"kvlistValue":{"values":[
+                        {"key":"name","value":{"stringValue":"a"}},
+                        {"key":"namespace","value":{"stringValue":"default"}},
+                        {"key":"resourceVersion","value":{"stringValue":"17"}},
+                        {"key":"uid","value":{"stringValue":"u"}}]}}}]}}},
+                {"key":"type","value":{"stringValue":"ADDED"}}]}}}]}]}]}"#;
+        let line: Value = serde_json::from_str(line).unwrap();
+        let records = items(&line, ["resourceLogs", "scopeLogs", "logRecords"]);
+        let [record] = records[..] else {
+            panic!("{records:?}");
+        };
+        let kept = version(member(&record["body"], "object"));
+        assert_eq!(
+            (&*kept.uid, &*kept.name, kept.version, kept.count),
+            ("u", "default/a", 17, 3)
+        );
+    }
+}

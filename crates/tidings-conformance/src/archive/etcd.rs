@@ -1,0 +1,94 @@
+//! An etcd on one port and one folder for all its lives.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tidings_testing::free_port;
+use tokio::time::sleep;
+
+use super::error::ArchiveError;
+use super::program::Program;
+use crate::http::{HttpError, send_plainly};
+
+/// What a slow machine may need to start one.
+const TRIES: usize = 600;
+const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+
+/// See the module documentation.
+pub(super) struct Etcd {
+    pub(super) program: Program,
+    pub(super) url: String,
+    pub(super) data: PathBuf,
+    address: String,
+}
+
+impl Etcd {
+    pub(super) async fn start(etcd: &Path, folder: &Path) -> Result<Self, ArchiveError> {
+        let data = folder.join("etcd");
+        let address = format!("127.0.0.1:{}", free_port());
+        let (url, peers) = (
+            format!("http://{address}"),
+            format!("http://127.0.0.1:{}", free_port()),
+        );
+        let arguments = [
+            "--data-dir",
+            &data.to_string_lossy(),
+            "--listen-client-urls",
+            &url,
+            "--advertise-client-urls",
+            &url,
+            "--listen-peer-urls",
+            &peers,
+            "--initial-advertise-peer-urls",
+            &peers,
+            "--initial-cluster",
+            &format!("default={peers}"),
+        ];
+        let arguments = arguments.map(str::to_owned).to_vec();
+        let mut etcd = Self {
+            program: Program::new(etcd, arguments, folder, "etcd"),
+            url,
+            data,
+            address,
+        };
+        etcd.be_ready().await?;
+        Ok(etcd)
+    }
+
+    /// Starts it if it does not run, and waits until it answers.
+    pub(super) async fn be_ready(&mut self) -> Result<(), ArchiveError> {
+        self.program.be_started().await?;
+        for _ in 0..TRIES {
+            self.program.check()?;
+            if self.ask("/v3/maintenance/status", &json!({})).await.is_ok() {
+                return Ok(());
+            }
+            sleep(BETWEEN_TRIES).await;
+        }
+        Err(ArchiveError::Etcd("it did not become ready".into()))
+    }
+
+    async fn ask(&self, path: &str, body: &Value) -> Result<Value, ArchiveError> {
+        let body = Bytes::from(body.to_string());
+        let request = Request::post(path).body(Full::new(body));
+        let request = request.map_err(HttpError::from)?;
+        let answer = send_plainly(&self.address, request).await?;
+        Ok(serde_json::from_slice(&answer.body().await?).unwrap_or_default())
+    }
+
+    /// Forgets what was before now.
+    pub(super) async fn compact(&self) -> Result<(), ArchiveError> {
+        let status = self.ask("/v3/maintenance/status", &json!({})).await?;
+        let revision = &status["header"]["revision"];
+        let body = json!({"revision": revision, "physical": true});
+        let answer = self.ask("/v3/kv/compaction", &body).await?;
+        match answer["error"].as_str() {
+            None => Ok(()),
+            Some(error) => Err(ArchiveError::Etcd(error.to_owned())),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What following costs: memory with a number of events that live at the source, the time of the
+//! first list, processor time for each version that is followed, and how far behind it falls. A
+//! collector follows the same source afterwards, by itself.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::archived::CLUSTER;
+use super::clock;
+use super::collector::Collector;
+use super::error::ArchiveError;
+use super::program::Program;
+use super::source::{Programs, Source};
+use super::stage::{Archive, Followed};
+use super::writer::{Writer, Writers};
+use crate::http::Client;
+use crate::process::Process;
+
+/// What is measured.
+pub(super) struct Plan {
+    /// Numbers of events that live at the source.
+    pub(super) live: Vec<u64>,
+    /// Versions written while it is measured, and for how long.
+    pub(super) per_second: u64,
+    pub(super) time: Duration,
+    pub(super) collector: Option<PathBuf>,
+}
+
+/// Who fills the source, beside each other.
+const FILLERS: u64 = 16;
+/// After the first list, before memory counts as what following takes.
+const REST: Duration = Duration::from_secs(5);
+
+/// What one of them took.
+struct Figures {
+    name: &'static str,
+    /// Until it has what was there; a collector takes nothing of it.
+    first: Option<Duration>,
+    /// Resident bytes: the most at the beginning, and after the versions were followed.
+    peak: u64,
+    after: u64,
+    /// For each version.
+    processor: Duration,
+    /// Versions per second that were written.
+    rate: f64,
+    /// Until the last version was there, after it was written.
+    behind: Option<Duration>,
+}
+
+/// Measures, and prints a table.
+pub(super) async fn run(
+    programs: &Programs,
+    plan: &Plan,
+    random: &mut fastrand::Rng,
+    out: &mut impl Write,
+) -> Result<(), ArchiveError> {
+    writeln!(
+        out,
+        "| live events | | first list | MiB at most, meanwhile | MiB, following | versions/s | µs each | behind |"
+    )?;
+    writeln!(out, "|---:|---|---:|---:|---:|---:|---:|---:|")?;
+    for live in &plan.live {
+        let folder = tempfile::tempdir()?;
+        let source = Source::start_of(programs, folder.path(), &[]).await?;
+        let followed = || Followed {
+            name: CLUSTER,
+            address: &source.address,
+            trusted: &source.certificate,
+            token: "admin-token",
+        };
+        fill(&source.client, *live, random).await?;
+        // What is written now is at the source before it is listed.
+        let mut last = Writer::new(&source.client, "filled", random.fork());
+        last.create().await;
+
+        let begun = clock::steady();
+        let mut archive = Archive::start(&programs.tidings, folder.path(), &[followed()]).await?;
+        archive.level(CLUSTER, last.ledger.latest()).await?;
+        let mut figures = Figures::begun("`tidings archive`", &archive.program)?;
+        figures.first = Some(begun.elapsed());
+        sleep(REST).await;
+        let before = Process::new(id(&archive.program)).spent()?;
+        let writers = Writers::named("archive", &source.client, plan.per_second, random);
+        sleep(plan.time).await;
+        let ledger = writers.end().await?;
+        let written = clock::steady();
+        archive.level(CLUSTER, ledger.latest()).await?;
+        figures.behind = Some(written.elapsed());
+        figures.end(&archive.program, &before, ledger.entries.len(), plan.time)?;
+        archive.program.kill().await?;
+
+        let mut collected = None;
+        if let Some(program) = &plan.collector {
+            let mut collector = Collector::start(program, folder.path(), followed())?;
+            collector.begun(&source.client, random).await?;
+            let mut figures = Figures::begun("OpenTelemetry collector", &collector.program)?;
+            sleep(REST).await;
+            let before = Process::new(id(&collector.program)).spent()?;
+            let writers = Writers::named("collector", &source.client, plan.per_second, random);
+            sleep(plan.time).await;
+            let ledger = writers.end().await?;
+            collector.settle().await?;
+            figures.end(&collector.program, &before, ledger.entries.len(), plan.time)?;
+            collected = Some(figures);
+        }
+        figures.write(*live, out)?;
+        if let Some(collected) = collected {
+            collected.write(*live, out)?;
+            figures.beside(&collected, *live, out)?;
+        }
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn id(program: &Program) -> u32 {
+    program.id().unwrap_or_default()
+}
+
+impl Figures {
+    fn begun(name: &'static str, program: &Program) -> std::io::Result<Self> {
+        Ok(Self {
+            name,
+            first: None,
+            peak: Process::new(id(program)).memory()?.1,
+            after: 0,
+            processor: Duration::ZERO,
+            rate: 0.0,
+            behind: None,
+        })
+    }
+
+    fn end(
+        &mut self,
+        program: &Program,
+        before: &crate::process::Spent,
+        versions: usize,
+        time: Duration,
+    ) -> std::io::Result<()> {
+        let process = Process::new(id(program));
+        let spent = process.spent()?.since(before);
+        self.processor = spent / u32::try_from(versions.max(1)).unwrap_or(u32::MAX);
+        self.rate = versions as f64 / time.as_secs_f64();
+        self.after = process.memory()?.0;
+        Ok(())
+    }
+
+    fn write(&self, live: u64, out: &mut impl Write) -> std::io::Result<()> {
+        let seconds = |time: Option<Duration>| {
+            time.map_or_else(|| "–".into(), |time| format!("{:.2} s", time.as_secs_f64()))
+        };
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        writeln!(
+            out,
+            "| {live} | {} | {} | {:.0} | {:.0} | {:.0} | {:.0} | {} |",
+            self.name,
+            seconds(self.first),
+            mib(self.peak),
+            mib(self.after),
+            self.rate,
+            self.processor.as_secs_f64() * 1e6,
+            seconds(self.behind)
+        )
+    }
+
+    /// The collector's memory and time as multiples of the archive's.
+    fn beside(&self, other: &Self, live: u64, out: &mut impl Write) -> std::io::Result<()> {
+        let ratio = |theirs: f64, ours: f64| theirs / ours.max(f64::EPSILON);
+        writeln!(
+            out,
+            "| {live} | collector ÷ archive | | {:.1} | {:.1} | | {:.1} | |",
+            ratio(other.peak as f64, self.peak as f64),
+            ratio(other.after as f64, self.after as f64),
+            ratio(other.processor.as_secs_f64(), self.processor.as_secs_f64()),
+        )
+    }
+}
+
+/// Creates a number of events.
+async fn fill(
+    client: &Client,
+    events: u64,
+    random: &mut fastrand::Rng,
+) -> Result<(), ArchiveError> {
+    let mut fillers = JoinSet::new();
+    for filler in 0..FILLERS {
+        let mut writer = Writer::new(client, &format!("live{filler}"), random.fork());
+        let count = events / FILLERS + u64::from(filler < events % FILLERS);
+        fillers.spawn(async move {
+            for _ in 0..count {
+                writer.create().await;
+            }
+            writer.ledger.creates == count
+        });
+    }
+    while let Some(is_filled) = fillers.join_next().await {
+        if !is_filled? {
+            return Err(ArchiveError::NotWritten);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Several sources followed by one archive for a long time: its memory stays flat, seconds since
+//! progress are true, also of a source that is frozen for a while, and every version is kept once.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::archived;
+use super::clock;
+use super::error::ArchiveError;
+use super::faults::signal;
+use super::source::{Programs, Source};
+use super::stage::{Archive, Followed};
+use super::writer::Writers;
+use crate::process::Process;
+
+/// How much, and for how long.
+pub(super) struct Plan {
+    pub(super) time: Duration,
+    pub(super) sources: usize,
+    /// To all of them.
+    pub(super) per_second: u64,
+}
+
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+/// A frozen source is let go after so long at most.
+const FROZEN_MAX: Duration = Duration::from_secs(120);
+/// Seconds since progress may be so much more or less than the truth: the last events were read a
+/// little before the source stopped, and the look itself takes time.
+const TOLERANCE: f64 = 5.0;
+/// A source is asked every 30 seconds how far it is, and is heard of within a minute.
+const PROGRESS_MAX: f64 = 60.0;
+/// Memory is flat if the most of the last quarter is at most so much more than that of the second:
+/// a part, and a number of bytes.
+const GROWTH_MAX: (f64, f64) = (1.1, 4e6);
+
+/// What was seen over the time.
+struct Seen {
+    /// When, as a part of the whole time, and resident memory in bytes.
+    memory: Vec<(f64, f64)>,
+    /// The most seconds without progress of those that are well.
+    well: f64,
+    /// The most that seconds since progress of the frozen one were wrong.
+    wrong: f64,
+    /// The most seconds since progress of the frozen one.
+    frozen: f64,
+}
+
+impl Seen {
+    /// The most memory between two parts of the time.
+    fn most(&self, from: f64, to: f64) -> f64 {
+        let within = self
+            .memory
+            .iter()
+            .filter(|(at, _)| (from..=to).contains(at));
+        within.map(|(_, bytes)| *bytes).fold(0.0, f64::max)
+    }
+}
+
+/// Runs it; whether all was as it should be.
+pub(super) async fn run(
+    programs: &Programs,
+    plan: &Plan,
+    random: &mut fastrand::Rng,
+    out: &mut impl Write,
+) -> Result<bool, ArchiveError> {
+    let mut sources: Vec<(String, Source, TempDir)> = Vec::new();
+    for number in 0..plan.sources.max(1) {
+        let folder = tempfile::tempdir()?;
+        let source = Source::start_of(programs, folder.path(), &[]).await?;
+        sources.push((format!("source-{number}"), source, folder));
+    }
+    let folder = tempfile::tempdir()?;
+    let followed: Vec<Followed<'_>> = sources
+        .iter()
+        .map(|(name, source, _)| Followed {
+            name,
+            address: &source.address,
+            trusted: &source.certificate,
+            token: "admin-token",
+        })
+        .collect();
+    let mut archive = Archive::start(&programs.tidings, folder.path(), &followed).await?;
+    let each = plan.per_second / sources.len() as u64;
+    let writers: Vec<Writers> = sources
+        .iter()
+        .map(|(_, source, _)| Writers::start(&source.client, each, random))
+        .collect();
+
+    let names: Vec<&str> = sources.iter().map(|(name, ..)| &**name).collect();
+    let watched = watch(&mut archive, &names, &sources[0].1, plan, out).await;
+    // Whatever came of it, none stays frozen.
+    signal(&sources[0].1.program, "-CONT").await?;
+    let seen = watched?;
+
+    let mut is_right = true;
+    for (name, writers) in names.iter().zip(writers) {
+        let ledger = writers.end().await?;
+        let coverage = archive.level(name, ledger.latest()).await?;
+        let kept = archived::versions(&archive.client, name).await?;
+        let verdict = ledger.judge(&kept, &coverage);
+        writeln!(out, "{name}: {verdict}")?;
+        is_right &= verdict.is_right() && coverage.gaps.is_empty();
+    }
+    let (early, late) = (seen.most(0.25, 0.5), seen.most(0.75, 1.0));
+    let mut judge = |is_so: bool, what: String| {
+        is_right &= is_so;
+        let word = if is_so { "ok" } else { "wrong" };
+        writeln!(out, "{word}: {what}")
+    };
+    let (mib, (part, bytes)) = (f64::from(1 << 20), GROWTH_MAX);
+    judge(
+        late <= early * part + bytes,
+        format!(
+            "resident at most {:.1} MiB in the second quarter, {:.1} MiB in the last",
+            early / mib,
+            late / mib
+        ),
+    )?;
+    judge(
+        seen.well <= PROGRESS_MAX,
+        format!("at most {:.1} s without progress", seen.well),
+    )?;
+    judge(
+        seen.wrong <= TOLERANCE && seen.frozen > 0.0,
+        format!(
+            "the frozen source was {:.1} s without progress, wrong by at most {:.1} s",
+            seen.frozen, seen.wrong
+        ),
+    )?;
+    Ok(is_right)
+}
+
+/// Looks at the archive all the time, while the first source is frozen in the middle of it.
+async fn watch(
+    archive: &mut Archive,
+    names: &[&str],
+    first: &Source,
+    plan: &Plan,
+    out: &mut impl Write,
+) -> Result<Seen, ArchiveError> {
+    let process = Process::new(archive.program.id().unwrap_or_default());
+    let begun = clock::steady();
+    let freeze_at = begun + plan.time / 2;
+    let thaw_at = freeze_at + FROZEN_MAX.min(plan.time / 4);
+    let mut frozen_since: Option<Instant> = None;
+    let mut was_thawed = false;
+    let mut seen = Seen {
+        memory: Vec::new(),
+        well: 0.0,
+        wrong: 0.0,
+        frozen: 0.0,
+    };
+    let mut ticks = interval(BETWEEN_LOOKS);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut minutes = 0;
+    while begun.elapsed() < plan.time {
+        ticks.tick().await;
+        archive.program.check()?;
+        let now = clock::steady();
+        if frozen_since.is_none() && !was_thawed && now >= freeze_at {
+            signal(&first.program, "-STOP").await?;
+            frozen_since = Some(clock::steady());
+        }
+        if frozen_since.is_some() && now >= thaw_at {
+            signal(&first.program, "-CONT").await?;
+            (frozen_since, was_thawed) = (None, true);
+            // It is heard of by the next look but one.
+            ticks.tick().await;
+            continue;
+        }
+        for (number, name) in names.iter().enumerate() {
+            let said = archived::health(&mut archive.caller, name).await?;
+            match frozen_since.filter(|_| number == 0) {
+                Some(since) => {
+                    let truth = since.elapsed().as_secs_f64();
+                    seen.frozen = seen.frozen.max(said.since_progress);
+                    seen.wrong = seen.wrong.max((said.since_progress - truth).abs());
+                }
+                // What is not known is no progress.
+                None => seen.well = seen.well.max(not_a_number_is_much(said.since_progress)),
+            }
+        }
+        let (resident, _) = process.memory()?;
+        let at = begun.elapsed().as_secs_f64() / plan.time.as_secs_f64();
+        seen.memory.push((at, resident as f64));
+        if begun.elapsed().as_secs() / 60 > minutes {
+            minutes += 1;
+            let mib = resident as f64 / f64::from(1 << 20);
+            writeln!(out, "minute {minutes}: {mib:.1} MiB resident")?;
+            out.flush()?;
+        }
+    }
+    Ok(seen)
+}
+
+fn not_a_number_is_much(seconds: f64) -> f64 {
+    if seconds.is_nan() {
+        f64::INFINITY
+    } else {
+        seconds
+    }
+}

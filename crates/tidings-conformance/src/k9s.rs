@@ -1,0 +1,96 @@
+//! k9s, unmodified, in a terminal: its view of events lists what an archive has, and shows what
+//! comes to the archive's source.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::sleep;
+
+use crate::kube_rs::{KubeRsError, Recorded};
+
+const NAMESPACE: &str = "k9s";
+/// A slow machine has drawn it by then.
+const TRIES: usize = 300;
+const BETWEEN_TRIES: Duration = Duration::from_millis(200);
+
+/// A terminal with k9s in it. It ends when this is dropped.
+struct Terminal {
+    tmux: PathBuf,
+    /// Of a tmux server of its own.
+    socket: PathBuf,
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let mut end = std::process::Command::new(&self.tmux);
+        end.arg("-S").arg(&self.socket).arg("kill-server");
+        // It may have ended with what ran in it.
+        let _ = end.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
+impl Terminal {
+    async fn tmux(&self, words: &[&str]) -> std::io::Result<Output> {
+        let mut tmux = Command::new(&self.tmux);
+        tmux.arg("-S").arg(&self.socket).args(words);
+        tmux.stdin(Stdio::null()).output().await
+    }
+
+    async fn screen(&self) -> std::io::Result<String> {
+        let output = self.tmux(&["capture-pane", "-p"]).await?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Waits until it shows all of these; the screen if it does not.
+    async fn shows(&self, texts: &[&str]) -> std::io::Result<Result<String, String>> {
+        let mut screen = String::new();
+        for _ in 0..TRIES {
+            screen = self.screen().await?;
+            if texts.iter().all(|text| screen.contains(text)) {
+                return Ok(Ok(screen));
+            }
+            sleep(BETWEEN_TRIES).await;
+        }
+        Ok(Err(screen))
+    }
+}
+
+/// The last screen, or what is wrong with it.
+pub(crate) async fn judge(
+    k9s: &Path,
+    source: &Path,
+    archive: &Path,
+    folder: &Path,
+) -> Result<Result<String, String>, KubeRsError> {
+    let recorded = Recorded::at(source, NAMESPACE).await?;
+    recorded.create("first").await?;
+    let terminal = Terminal {
+        tmux: PathBuf::from("tmux"),
+        socket: folder.join("tmux"),
+    };
+    // It would ask whether there is a newer k9s.
+    let settings = "k9s:\n  skipLatestRevCheck: true\n";
+    std::fs::write(folder.join("config.yaml"), settings)?;
+    let quoted = |path: &Path| format!("'{}'", path.display());
+    let command = format!(
+        "HOME={0} K9S_CONFIG_DIR={0} K9S_LOGS_DIR={0} {1} --kubeconfig {2} --namespace {NAMESPACE} --command events --headless",
+        quoted(folder),
+        quoted(k9s),
+        quoted(archive),
+    );
+    let size = ["-x", "160", "-y", "24"];
+    let start = ["new-session", "-d", size[0], size[1], size[2], size[3]];
+    let words: Vec<&str> = start.into_iter().chain([&*command]).collect();
+    let started = terminal.tmux(&words).await?;
+    if !started.status.success() {
+        return Ok(Err(String::from_utf8_lossy(&started.stderr).into_owned()));
+    }
+    if let Err(screen) = terminal.shows(&["first", "Tested"]).await? {
+        return Ok(Err(format!("it does not list:\n{screen}")));
+    }
+    recorded.create("second").await?;
+    let followed = terminal.shows(&["first", "second"]).await?;
+    Ok(followed.map_err(|screen| format!("it does not follow:\n{screen}")))
+}

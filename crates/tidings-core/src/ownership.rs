@@ -1,0 +1,226 @@
+//! Which object made which other, as far as names and events tell.
+//!
+//! Objects that are gone are known only to events. Controllers name what they make after
+//! themselves, with a suffix of a known form, and say in their events what they made and deleted.
+//! An object that is found by its name may in truth belong to another one with such a name; that is
+//! the price of finding what is gone.
+
+/// What an event of a controller says about an object it owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told<'a> {
+    /// The owned object's kind.
+    pub kind: &'static str,
+    /// The owned object's name.
+    pub name: &'a str,
+    /// Whether it was deleted, as opposed to made or changed.
+    pub deleted: bool,
+}
+
+/// Maximum of owners that a name is tried for: the parts of a claim's name.
+const OWNERS_MAX: usize = 8;
+
+/// Kinds and names of the objects that an object may have been made by, directly or through others,
+/// the nearest first.
+///
+/// ```
+/// use tidings_core::possible_owners;
+///
+/// let owners: Vec<_> = possible_owners("Pod", "web-5d4f8c7b9-x7k2p").collect();
+/// assert_eq!(owners[0], ("ReplicaSet", "web-5d4f8c7b9"));
+/// assert!(owners.contains(&("Deployment", "web")));
+/// ```
+pub fn possible_owners<'a>(
+    kind: &str,
+    name: &'a str,
+) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let (first, last) = name.rsplit_once('-').unwrap_or_default();
+    let (second, middle) = first.rsplit_once('-').unwrap_or_default();
+    let (random, hash, ordinal) = (is_random(last), is_hash(middle), is_ordinal(middle));
+    let pod = kind == "Pod";
+    let found = [
+        (pod && random, "ReplicaSet", first),
+        (pod && random, "ReplicationController", first),
+        (pod && random, "DaemonSet", first),
+        (pod && random, "Job", first),
+        (pod && is_ordinal(last), "StatefulSet", first),
+        // Of an indexed job: job-0-x7k2p.
+        (pod && random && ordinal, "Job", second),
+        (pod && random && hash, "Deployment", second),
+        (pod && random && ordinal, "CronJob", second),
+        (kind == "ReplicaSet" && is_hash(last), "Deployment", first),
+        (kind == "Job" && is_ordinal(last), "CronJob", first),
+    ];
+    // A claim is called after its template first: data-web-0.
+    let is_claim = kind == "PersistentVolumeClaim" && is_ordinal(last);
+    let claim = first.match_indices('-').filter(move |_| is_claim);
+    let claim = claim.take(OWNERS_MAX).filter_map(move |(at, _)| {
+        let owner = first.get(at + 1..)?;
+        Some((true, "StatefulSet", owner))
+    });
+    found
+        .into_iter()
+        .chain(claim)
+        .filter(|(fits, _, owner)| *fits && !owner.is_empty())
+        .map(|(_, kind, owner)| (kind, owner))
+}
+
+/// Whether an object of this kind and name is called as one would be that `owner_kind/owner` made,
+/// directly or through others.
+pub fn is_named_after(owner_kind: &str, owner: &str, kind: &str, name: &str) -> bool {
+    possible_owners(kind, name).any(|found| found == (owner_kind, owner))
+}
+
+/// What an event says about an object that the one it is about owns: the messages of the
+/// controllers of `k8s.io/kubernetes/pkg/controller`.
+pub fn told_of<'a>(kind: &str, reason: &str, message: &'a str) -> Option<Told<'a>> {
+    let word_after = |text: &str| {
+        let rest = message.get(message.find(text)? + text.len()..)?;
+        let end = rest.find(|character: char| character.is_whitespace() || character == ',');
+        let word = rest.get(..end.unwrap_or(rest.len()))?;
+        (!word.is_empty()).then_some(word)
+    };
+    let deleted = reason == "SuccessfulDelete";
+    let (kind, name) = match (kind, reason) {
+        ("Deployment", "ScalingReplicaSet") => ("ReplicaSet", word_after("replica set ")?),
+        (
+            "ReplicaSet" | "ReplicationController" | "DaemonSet" | "Job",
+            "SuccessfulCreate" | "SuccessfulDelete",
+        ) => ("Pod", word_after(" pod: ")?),
+        ("StatefulSet", "SuccessfulCreate" | "SuccessfulDelete") => match word_after(" Claim ") {
+            Some(claim) => ("PersistentVolumeClaim", claim),
+            None => ("Pod", word_after(" Pod ")?),
+        },
+        ("CronJob", "SuccessfulCreate" | "SuccessfulDelete") => ("Job", word_after(" job ")?),
+        _ => return None,
+    };
+    Some(Told {
+        kind,
+        name,
+        deleted,
+    })
+}
+
+/// The letters and digits of `k8s.io/apimachinery/pkg/util/rand`: no vowels, nothing that is read
+/// as another.
+fn is_safe(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte))
+}
+
+/// The five characters at the end of a generated name.
+fn is_random(text: &str) -> bool {
+    text.len() == 5 && is_safe(text)
+}
+
+/// A pod template's hash, a 32-bit number written with safe characters.
+fn is_hash(text: &str) -> bool {
+    (1..=10).contains(&text.len()) && is_safe(text)
+}
+
+fn is_ordinal(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_are_gone_are_known_by_their_names() {
+        for (owner, member, expected) in [
+            ("Deployment/web", "ReplicaSet/web-5d4f8c7b9", true),
+            ("Deployment/web", "Pod/web-5d4f8c7b9-x7k2p", true),
+            ("Deployment/web", "Pod/web-api-5d4f8c7b9-x7k2p", false),
+            ("Deployment/web", "ReplicaSet/web-api", false),
+            ("Deployment/web", "Pod/web-0", false),
+            ("Deployment/web", "Pod/website-5d4f8c7b9-x7k2p", false),
+            ("ReplicaSet/web-5d4f8c7b9", "Pod/web-5d4f8c7b9-x7k2p", true),
+            ("StatefulSet/db", "Pod/db-12", true),
+            ("StatefulSet/db", "Pod/db-x7k2p", false),
+            ("StatefulSet/db", "PersistentVolumeClaim/data-db-0", true),
+            (
+                "StatefulSet/my-db",
+                "PersistentVolumeClaim/data-my-db-0",
+                true,
+            ),
+            ("StatefulSet/db", "PersistentVolumeClaim/data-mydb-0", false),
+            ("StatefulSet/db", "PersistentVolumeClaim/db-0", false),
+            ("DaemonSet/agent", "Pod/agent-x7k2p", true),
+            ("Job/once", "Pod/once-x7k2p", true),
+            ("Job/once", "Pod/once-3-x7k2p", true),
+            ("CronJob/nightly", "Job/nightly-29388960", true),
+            ("CronJob/nightly", "Pod/nightly-29388960-x7k2p", true),
+            ("Service/web", "Pod/web-0", false),
+            ("Deployment/", "ReplicaSet/-5d4f8c7b9", false),
+        ] {
+            let parts = |text: &'static str| text.split_once('/').unwrap();
+            let ((owner_kind, owner_name), (kind, name)) = (parts(owner), parts(member));
+            assert_eq!(
+                is_named_after(owner_kind, owner_name, kind, name),
+                expected,
+                "{owner} {member}"
+            );
+        }
+    }
+
+    #[test]
+    fn controllers_say_what_they_made_and_deleted() {
+        let told = |kind, name, deleted| {
+            Some(Told {
+                kind,
+                name,
+                deleted,
+            })
+        };
+        for (kind, reason, message, expected) in [
+            (
+                "Deployment",
+                "ScalingReplicaSet",
+                "Scaled up replica set px-5d567cc74c to 1",
+                told("ReplicaSet", "px-5d567cc74c", false),
+            ),
+            (
+                "Deployment",
+                "ScalingReplicaSet",
+                "Scaled down replica set px-5d567cc74c from 1 to 0",
+                told("ReplicaSet", "px-5d567cc74c", false),
+            ),
+            (
+                "ReplicaSet",
+                "SuccessfulCreate",
+                "Created pod: px-5d567cc74c-s4ckh",
+                told("Pod", "px-5d567cc74c-s4ckh", false),
+            ),
+            (
+                "ReplicaSet",
+                "SuccessfulDelete",
+                "Deleted pod: px-5d567cc74c-s4ckh",
+                told("Pod", "px-5d567cc74c-s4ckh", true),
+            ),
+            (
+                "StatefulSet",
+                "SuccessfulCreate",
+                "create Pod db-0 in StatefulSet db successful",
+                told("Pod", "db-0", false),
+            ),
+            (
+                "StatefulSet",
+                "SuccessfulCreate",
+                "create Claim data-db-0 Pod db-0 in StatefulSet db success",
+                told("PersistentVolumeClaim", "data-db-0", false),
+            ),
+            (
+                "CronJob",
+                "SuccessfulCreate",
+                "Created job nightly-29388960",
+                told("Job", "nightly-29388960", false),
+            ),
+            ("Pod", "SuccessfulCreate", "Created pod: a", None),
+            ("ReplicaSet", "FailedCreate", "Error creating: a", None),
+            ("Job", "SuccessfulCreate", "Created pod: ", None),
+            ("Job", "SuccessfulCreate", "", None),
+        ] {
+            assert_eq!(told_of(kind, reason, message), expected, "{message}");
+        }
+    }
+}

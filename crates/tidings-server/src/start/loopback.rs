@@ -1,0 +1,187 @@
+//! The timeline of a person at their own machine: on the loopback interface, over plain HTTP, and
+//! with no other way in than a link that is good once.
+//!
+//! A browser that is led to this address by another name, or asks without the cookie that the link
+//! gave it, gets nothing of any event.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::Router;
+use http::HeaderValue;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tidings_store::memory::MemoryStore;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::StartError;
+use crate::api::followed::FollowedCluster;
+use crate::api::options::ApiOptions;
+use crate::api::random;
+use crate::api::server::ApiServer;
+use crate::archive::Clusters;
+use crate::auth::{Authenticator, MASTERS, Token, User};
+use crate::clock::SystemClock;
+use crate::timeline::{self, Entrance, PREFIX, Timeline};
+
+/// Whom the link lets in.
+const USER: &str = "timeline";
+
+/// A timeline that is served on the loopback interface. Dropping it without
+/// [`shutdown`](RunningTimeline::shutdown) ends it too, but waits for nothing.
+pub struct RunningTimeline {
+    address: SocketAddr,
+    code: String,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+/// Without the code.
+impl std::fmt::Debug for RunningTimeline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunningTimeline")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RunningTimeline {
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The link that lets in a browser, once. Who has it sees all events that are served here.
+    pub fn link(&self) -> String {
+        format!("http://{}{PREFIX}/enter?code={}", self.address, self.code)
+    }
+
+    /// Ends all connections.
+    pub async fn shutdown(mut self) {
+        if let Some(stop) = self.stop.take() {
+            // An error means the task is over already.
+            let _ = stop.send(());
+        }
+        if let Err(error) = (&mut self.task).await {
+            tracing::error!(%error, "the timeline ended abnormally");
+        }
+    }
+}
+
+/// Starts the timeline of followed clusters on the loopback interface; a port of 0 takes a free
+/// one. Nothing else is served, and [`RunningTimeline::link`] is the only way in. Needs a tokio
+/// runtime.
+///
+/// # Errors
+/// [`StartError`] says which address or cluster was wrong.
+pub async fn start_timeline(
+    port: u16,
+    clusters: Vec<FollowedCluster>,
+    options: ApiOptions,
+) -> Result<RunningTimeline, StartError> {
+    // Only this process knows it.
+    let token = random::token()?;
+    let user = User::new(USER, "", [MASTERS.to_owned()]);
+    let credentials = bearer(&token)?;
+    let authenticator = Authenticator::new(vec![Token { token, user }]);
+    // The root has no events.
+    let store = Arc::new(MemoryStore::default());
+    let server = ApiServer::new(store, Arc::new(SystemClock), authenticator, options);
+    let all = Arc::new(Clusters::new(Arc::new(server)));
+    for cluster in clusters {
+        all.add(cluster)?;
+    }
+    let root = Arc::clone(&all.root);
+    let make = |entrance| Timeline::of_archive(all, entrance);
+    start(port, root, credentials, make).await
+}
+
+/// Serves a server's timeline on the loopback interface to the owner of these credentials.
+pub(super) async fn beside(
+    server: &Arc<ApiServer>,
+    token: &str,
+) -> Result<RunningTimeline, StartError> {
+    let make = |entrance| Timeline::of_server(Arc::clone(server), entrance);
+    start(0, Arc::clone(server), bearer(token)?, make).await
+}
+
+async fn start(
+    port: u16,
+    server: Arc<ApiServer>,
+    credentials: HeaderValue,
+    make: impl FnOnce(Entrance) -> Timeline,
+) -> Result<RunningTimeline, StartError> {
+    let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let listening = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(listening)?;
+    let address = listener.local_addr().map_err(listening)?;
+    let hosts = ["127.0.0.1", "localhost"].map(|host| format!("{host}:{}", address.port()));
+    let timeline = make(Entrance::Link {
+        hosts: hosts.into(),
+    });
+    let code = timeline.make_code(credentials)?;
+    let router = timeline::router(Arc::new(timeline));
+    let (stop, stopped) = oneshot::channel();
+    let task = tokio::spawn(serve(listener, server, router, stopped));
+    Ok(RunningTimeline {
+        address,
+        code,
+        stop: Some(stop),
+        task,
+    })
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, StartError> {
+    let header = HeaderValue::try_from(format!("Bearer {token}"));
+    let mut header = header.map_err(|_| StartError::Options {
+        why: "the token has characters that no header can have",
+    })?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+/// Accepts and serves until it is stopped.
+async fn serve(
+    listener: TcpListener,
+    server: Arc<ApiServer>,
+    router: Router,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let service = TowerToHyperService::new(router);
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            // A dropped sender ends it as well.
+            _ = &mut stopped => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, peer)) = accepted else {
+            tokio::time::sleep(super::serve::ACCEPT_RETRY).await;
+            continue;
+        };
+        let Some(place) = server.connections.enter(peer.ip()).await else {
+            continue;
+        };
+        let (service, server) = (service.clone(), Arc::clone(&server));
+        connections.spawn(async move {
+            tokio::select! {
+                () = place.needed() => {}
+                () = connection(stream, service, &server) => {}
+            }
+        });
+    }
+    connections.shutdown().await;
+}
+
+async fn connection(stream: TcpStream, service: TowerToHyperService<Router>, server: &ApiServer) {
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(server.options.idle_timeout)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "connection ended with an error");
+    }
+}

@@ -1,0 +1,273 @@
+//! One event: all of it, its versions, a sentence, and what changed before it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::response::Response;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tidings_api::codec::Api;
+use tidings_api::codec::stored::{Brief, StoredEvent};
+use tidings_store::{NewestRequest, Record, UnixMillis};
+
+use super::super::query::required;
+use super::super::read::{self, brief};
+use super::super::rules::before::{before, host};
+use super::super::rules::seen::Seen;
+use super::super::rules::sentence;
+use super::super::state::Timeline;
+use super::super::visible::{Caller, Visible};
+use super::item::{Item, item};
+use super::object::{about, only};
+use crate::http::params;
+use crate::http::request::RequestInfo;
+use crate::http::status::Status;
+use crate::http::stored::Key;
+
+/// Maximum of versions.
+const VERSIONS_MAX: usize = 500;
+/// How long before an event its neighbours are looked for, in milliseconds.
+const BEFORE: i64 = 2 * 3_600_000;
+/// Maximum of events of the namespace that are looked at for neighbours.
+const NEIGHBOURS_MAX: usize = 1000;
+/// Maximum of events of the object itself, and of its node.
+const OWN_MAX: usize = 200;
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    item: Item<'a>,
+    raw: Value,
+    sentence: String,
+    versions: Vec<Version>,
+    #[serde(rename = "versionsMore")]
+    versions_more: bool,
+    before: Vec<Before<'a>>,
+    commands: Value,
+}
+
+#[derive(Serialize)]
+struct Version {
+    observed: Option<i64>,
+    last: i64,
+    count: u64,
+    /// Where it is another than that of the version before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(rename = "resourceVersion")]
+    number: String,
+}
+
+#[derive(Serialize)]
+struct Before<'a> {
+    item: Item<'a>,
+    why: String,
+}
+
+/// GET /timeline/api/event
+pub(in super::super) async fn event(
+    Extension(timeline): Extension<Arc<Timeline>>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Result<Response, Status> {
+    let now = timeline.sources.root().clock.now().as_millisecond();
+    let key = Key {
+        namespace: required(&info.query, params::NAMESPACE)?.to_owned(),
+        name: required(&info.query, params::NAME)?.to_owned(),
+    };
+    let visible = only(&caller)?;
+    let not_found = || Status::not_found(Api::Core, &key.name);
+    if !visible.shows(&key.namespace) {
+        return Err(not_found());
+    }
+    let found = visible.source.server.store.get(key.bytes()).await;
+    let found = found.map_err(|error| Status::from_read(&error, None))?;
+    let record = read::plain(found.ok_or_else(not_found)?)?;
+    let its = brief(&record).ok_or_else(not_found)?;
+    let others = neighbours(visible, &its).await?;
+    let event = Seen {
+        cluster: 0,
+        brief: its,
+    };
+    let others: Vec<Seen<'_>> = others
+        .iter()
+        .filter_map(|record| {
+            Some(Seen {
+                cluster: 0,
+                brief: brief(record)?,
+            })
+        })
+        .collect();
+    let ranked = before(&event, &others);
+    let cause = ranked
+        .iter()
+        .find(|neighbour| neighbour.near)
+        .and_then(|cause| others.get(cause.event));
+    let cluster = &visible.source.name;
+    let (versions, versions_more) = versions(visible, &key, &record).await?;
+    super::json::json(&Answer {
+        item: item(cluster, &its),
+        raw: raw(&record),
+        sentence: sentence::of_event(&event, cause, now),
+        versions,
+        versions_more,
+        before: ranked
+            .into_iter()
+            .filter_map(|neighbour| {
+                let other = others.get(neighbour.event)?;
+                Some(Before {
+                    item: item(cluster, &other.brief),
+                    why: neighbour.why,
+                })
+            })
+            .collect(),
+        commands: commands(cluster, &its),
+    })
+}
+
+/// The whole event, as the API has it.
+fn raw(record: &Record) -> Value {
+    let mut json = Vec::new();
+    let written = StoredEvent::open(&record.value, record.revision)
+        .and_then(|event| event.write_json(Api::Core, true, &mut json));
+    let read = written.and_then(|()| serde_json::from_slice(&json).ok());
+    read.unwrap_or_default()
+}
+
+/// The visible events that may have to do with an event: those of its object, of its node, and the
+/// others of its namespace just before it began.
+async fn neighbours(visible: &Visible, event: &Brief<'_>) -> Result<Vec<Record>, Status> {
+    let store = &*visible.source.server.store;
+    let range = (
+        event.first.saturating_sub(BEFORE),
+        event.first.saturating_add(1),
+    );
+    let object = (event.kind, event.object_namespace, event.object);
+    let mut found = about(visible, object, range, OWN_MAX).await?;
+    let node = |brief: Brief<'_>| {
+        let seen = Seen { cluster: 0, brief };
+        host(&seen).map(str::to_owned)
+    };
+    let node = node(*event).or_else(|| found.iter().filter_map(brief).find_map(node));
+    if let Some(node) = node {
+        found.extend(about(visible, ("Node", "", &node), range, OWN_MAX).await?);
+    }
+    let mut part = read::Part {
+        request: NewestRequest {
+            prefix: format!("{}/", event.namespace).into(),
+            since: Some(UnixMillis(range.0)),
+            until: Some(UnixMillis(range.1)),
+            ..NewestRequest::default()
+        },
+        done: false,
+    };
+    found.extend(part.read(store, NEIGHBOURS_MAX).await?);
+    Ok(found)
+}
+
+/// The versions of an event, newest first, and whether there are more.
+async fn versions(
+    visible: &Visible,
+    key: &Key,
+    record: &Record,
+) -> Result<(Vec<Version>, bool), Status> {
+    let observed = match &visible.source.server.followed {
+        Some(followed) => {
+            let versions = followed
+                .past
+                .versions(key.bytes(), None, VERSIONS_MAX)
+                .await;
+            versions.map_err(|error| Status::from_read(&error, None))?
+        }
+        None => None,
+    };
+    let Some(observed) = observed else {
+        let brief = brief(record);
+        let only = brief.map(|brief| Version {
+            observed: None,
+            last: brief.last,
+            count: brief.count,
+            message: Some(brief.message.to_owned()),
+            number: record.revision.to_string(),
+        });
+        return Ok((only.into_iter().collect(), false));
+    };
+    let mut versions = Vec::with_capacity(observed.versions.len());
+    let mut message_before: Option<String> = None;
+    // From the oldest, to tell where the message became another.
+    for version in observed.versions.into_iter().rev() {
+        let record = read::plain(Record {
+            key: key.bytes(),
+            value: version.value,
+            revision: 0,
+            expires_at: None,
+        })?;
+        let Some(brief) = brief(&record) else {
+            continue;
+        };
+        let is_same = message_before.as_deref() == Some(brief.message);
+        versions.push(Version {
+            observed: Some(version.observed_at.0),
+            last: brief.last,
+            count: brief.count,
+            message: (!is_same).then(|| brief.message.to_owned()),
+            number: version.source_version,
+        });
+        if !is_same {
+            message_before = Some(brief.message.to_owned());
+        }
+    }
+    versions.reverse();
+    Ok((versions, observed.more.is_some()))
+}
+
+/// Commands that show the events of the same object.
+fn commands(cluster: &str, event: &Brief<'_>) -> Value {
+    let namespace = quoted(event.namespace);
+    let object = format!("{}/{}", event.kind.to_lowercase(), event.object);
+    let of_cluster = match cluster {
+        "" => String::new(),
+        cluster => format!(" --cluster {}", quoted(cluster)),
+    };
+    let selector = format!(
+        "involvedObject.kind={},involvedObject.name={}",
+        event.kind, event.object
+    );
+    json!({
+        "tidings": format!("tidings events -n {namespace} --for {}{of_cluster}", quoted(&object)),
+        "kubectl": format!(
+            "kubectl get events -n {namespace} --field-selector {}",
+            quoted(&selector)
+        ),
+    })
+}
+
+/// A text as a shell takes it for one word, whatever is in it.
+fn quoted(text: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=,:@".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        return text.into();
+    }
+    // What a terminal would act on when it is pasted.
+    let text: String = text.chars().filter(|it| !it.is_control()).collect();
+    format!("'{}'", text.replace('\'', r"'\''")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_an_event_is_a_command() {
+        for (text, expected) in [
+            ("pod/web-0", "pod/web-0"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("$(reboot)", "'$(reboot)'"),
+            ("a';reboot;'", r"'a'\'';reboot;'\'''"),
+            ("a\nreboot\n", "'areboot'"),
+        ] {
+            assert_eq!(quoted(text), expected);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The events of a range of time in pages, the last seen first.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::response::Response;
+use serde::Serialize;
+
+use super::super::merged::{Found, Merged};
+use super::super::query::range;
+use super::super::read::brief;
+use super::super::state::Timeline;
+use super::super::visible::Caller;
+use super::item::{Item, item};
+use super::json::json;
+use crate::http::params;
+use crate::http::query::Query;
+use crate::http::request::RequestInfo;
+use crate::http::status::Status;
+
+/// Events of a page that asks for no number.
+const LIMIT: usize = 100;
+/// Maximum of events of a page.
+const LIMIT_MAX: usize = 500;
+
+#[derive(Serialize)]
+struct Page<'a> {
+    items: Vec<Item<'a>>,
+    r#continue: Option<String>,
+    complete: bool,
+}
+
+/// GET /timeline/api/events
+pub(in super::super) async fn events(
+    Extension(timeline): Extension<Arc<Timeline>>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Result<Response, Status> {
+    let root = timeline.sources.root();
+    let (from, mut to) = range(&info.query, root.clock.now().as_millisecond())?;
+    let limit = limit(&info.query)?;
+    // How many of those last seen just before the end were in pages before.
+    let (mut skip, mut behind) = (0, 0);
+    if let Some(token) = info.query.get(params::CONTINUE) {
+        let (last, skipped) = token
+            .split_once('.')
+            .and_then(|(last, skip)| Some((last.parse::<i64>().ok()?, skip.parse().ok()?)))
+            .ok_or_else(|| Status::bad_request("the continue token is not one of events"))?;
+        to = to.min(last.saturating_add(1));
+        (skip, behind) = (skipped, skipped);
+    }
+    let budget = root.options.timeline.read_limit;
+    let mut merged = Merged::of(&caller.clusters, &caller.filters, (from, to), budget);
+    let mut found: Vec<Found> = Vec::new();
+    let mut is_more = false;
+    'pages: while let Some(page) = merged.next().await? {
+        for event in page {
+            if skip > 0 && event.last + 1 >= to {
+                skip -= 1;
+            } else if found.len() < limit {
+                found.push(event);
+            } else {
+                is_more = true;
+                break 'pages;
+            }
+        }
+    }
+    let next = match (merged.cut, found.last()) {
+        (None, Some(last)) if is_more => {
+            let same = found.iter().filter(|event| event.last == last.last).count();
+            // Those of the page before, if all of this one are of the same moment.
+            let before = if last.last + 1 == to { behind } else { 0 };
+            Some(format!("{}.{}", last.last, same + before))
+        }
+        // As long as it is one step further.
+        (Some(reached), _) if reached + 1 < to => Some(format!("{reached}.0")),
+        _ => None,
+    };
+    let items = found.iter().filter_map(|event| {
+        let cluster = caller.clusters.get(event.cluster)?;
+        Some(item(&cluster.source.name, &brief(&event.record)?))
+    });
+    json(&Page {
+        items: items.collect(),
+        complete: merged.cut.is_none(),
+        r#continue: next,
+    })
+}
+
+fn limit(query: &Query) -> Result<usize, Status> {
+    let Some(text) = query.get(params::LIMIT) else {
+        return Ok(LIMIT);
+    };
+    let limit: Result<usize, _> = text.parse();
+    limit
+        .map(|limit| limit.clamp(1, LIMIT_MAX))
+        .map_err(|_| Status::bad_request(format!("limit {text:?} is no number")))
+}

@@ -1,0 +1,148 @@
+//! The events of a range as a file: JSON Lines, as `tidings import` reads them, or the JSON of
+//! Perfetto. It is made while it is sent. One that would be longer than it may be says so at its
+//! end.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::stream;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::json;
+use tidings_api::codec::Api;
+use tidings_api::codec::stored::StoredEvent;
+
+use super::super::merged::{Found, Merged};
+use super::super::query::range;
+use super::super::read::brief;
+use super::super::state::Timeline;
+use super::super::visible::Caller;
+use super::perfetto::{HEAD, TAIL, Tracks};
+use crate::http::params;
+use crate::http::request::RequestInfo;
+use crate::http::status::Status;
+
+/// Maximum of events that are read for an export.
+const EVENTS_MAX: usize = 200_000;
+
+/// The form of a file, and what is remembered of what is in it.
+enum Form {
+    Lines,
+    Perfetto { tracks: Tracks, first: bool },
+}
+
+/// GET /timeline/api/export
+pub(in super::super) async fn export(
+    Extension(timeline): Extension<Arc<Timeline>>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Result<Response, Status> {
+    let now = timeline.sources.root().clock.now().as_millisecond();
+    let range = range(&info.query, now)?;
+    let (form, content_type, name) = match info.query.get(params::FORMAT) {
+        None | Some("jsonl") => (
+            Form::Lines,
+            "application/x-ndjson",
+            "attachment; filename=\"events.jsonl\"",
+        ),
+        Some("perfetto") => (
+            Form::Perfetto {
+                tracks: Tracks::default(),
+                first: true,
+            },
+            "application/json",
+            "attachment; filename=\"events.perfetto.json\"",
+        ),
+        Some(other) => {
+            let why = format!("format {other:?} is neither jsonl nor perfetto");
+            return Err(Status::bad_request(why));
+        }
+    };
+    let merged = Merged::of(&caller.clusters, &caller.filters, range, EVENTS_MAX);
+    let head = match form {
+        Form::Lines => Bytes::new(),
+        Form::Perfetto { .. } => Bytes::from_static(HEAD.as_bytes()),
+    };
+    let state = Some((merged, form, caller));
+    let chunks = stream::try_unfold((state, head), |(state, head)| async move {
+        let Some((mut merged, mut form, caller)) = state else {
+            return Ok(None);
+        };
+        let mut chunk = head.to_vec();
+        let found = merged.next().await;
+        let found = found.map_err(|status| std::io::Error::other(status.message().to_owned()))?;
+        let state = if let Some(found) = found {
+            form.write(&caller, &found, &mut chunk);
+            Some((merged, form, caller))
+        } else {
+            form.end(merged.cut.is_some(), &mut chunk);
+            None
+        };
+        Ok::<_, std::io::Error>(Some((Bytes::from(chunk), (state, Bytes::new()))))
+    });
+    let headers = [
+        (header::CONTENT_TYPE, content_type),
+        (header::CONTENT_DISPOSITION, name),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    Ok((StatusCode::OK, headers, Body::from_stream(chunks)).into_response())
+}
+
+impl Form {
+    fn write(&mut self, caller: &Caller, found: &[Found], out: &mut Vec<u8>) {
+        for event in found {
+            match self {
+                Self::Lines => {
+                    let event = &event.record;
+                    let stored = StoredEvent::open(&event.value, event.revision);
+                    let before = out.len();
+                    match stored.and_then(|event| event.write_json(Api::Core, true, out)) {
+                        Some(()) => out.push(b'\n'),
+                        None => out.truncate(before),
+                    }
+                }
+                Self::Perfetto { tracks, first } => {
+                    let cluster = caller.clusters.get(event.cluster);
+                    let cluster = cluster.map_or("", |cluster| &cluster.source.name);
+                    let Some(brief) = brief(&event.record) else {
+                        continue;
+                    };
+                    for event in tracks.events((event.cluster, cluster), &brief) {
+                        let comma = if std::mem::take(first) { "\n" } else { ",\n" };
+                        out.extend_from_slice(comma.as_bytes());
+                        // Values can be written.
+                        _ = serde_json::to_writer(&mut *out, &event);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the file, and says so if it is not whole.
+    fn end(&mut self, is_cut: bool, out: &mut Vec<u8>) {
+        let why = format!("cut: an export is made of {EVENTS_MAX} events at most");
+        match self {
+            Self::Lines if is_cut => {
+                out.extend_from_slice(
+                    json!({"kind": "Status", "message": why})
+                        .to_string()
+                        .as_bytes(),
+                );
+                out.push(b'\n');
+            }
+            Self::Lines => {}
+            Self::Perfetto { first, .. } => {
+                if is_cut {
+                    let comma = if *first { "\n" } else { ",\n" };
+                    out.extend_from_slice(comma.as_bytes());
+                    let name = json!({"name": why, "ph": "i", "s": "g", "ts": 0, "pid": 0});
+                    out.extend_from_slice(name.to_string().as_bytes());
+                }
+                out.extend_from_slice(TAIL.as_bytes());
+            }
+        }
+    }
+}

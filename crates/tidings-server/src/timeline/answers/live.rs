@@ -1,0 +1,294 @@
+//! Changes as they happen, as server-sent events: a few messages a second at most, each with a
+//! bounded number of events, whatever happens.
+//!
+//! A client that reads slowly delays its own stream and no other. The stream ends with the session,
+//! with the time of a watch, and with the server; the browser then begins another one.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::stream::{self, FuturesUnordered};
+use futures::{FutureExt, StreamExt};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use tidings_store::{BoxFuture, Change, Record, Revision, Watch, WatchError};
+use tokio::time::Instant;
+
+use super::super::query::Filters;
+use super::super::read::{brief, plain};
+use super::super::state::Timeline;
+use super::super::visible::{Caller, Visible};
+use super::item::{Item, item};
+use crate::api::random;
+use crate::clock;
+use crate::flow::paced::Lasting;
+use crate::http::params;
+use crate::http::request::RequestInfo;
+use crate::http::status::Status;
+
+/// Changes are collected for so long before they are sent.
+const COLLECT: Duration = Duration::from_millis(400);
+/// Maximum of events of a message; what is beyond is counted.
+const ITEMS_MAX: usize = 100;
+/// How often a client that hears nothing is told that the stream continues.
+const PING: Duration = Duration::from_secs(15);
+
+/// How far the stores of clusters are: where a live stream continues.
+pub(super) fn position(clusters: &[Visible]) -> String {
+    let position = clusters.iter().map(|visible| {
+        let revision = visible.source.server.store.revision();
+        format!("{}={revision}", visible.source.name)
+    });
+    position.collect::<Vec<_>>().join(",")
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    position: String,
+    items: Vec<Item<'a>>,
+    more: u64,
+    gone: u64,
+}
+
+/// GET /timeline/api/live
+pub(in super::super) async fn live(
+    Extension(timeline): Extension<Arc<Timeline>>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Result<Response, Status> {
+    let root = timeline.sources.root();
+    let least = root.options.min_request_timeout;
+    let mut time = least.mul_f64(1.0 + random::fraction());
+    if let Some(session) = &caller.session {
+        let left = session.ends() - root.clock.now().as_millisecond();
+        time = time.min(Duration::from_millis(u64::try_from(left).unwrap_or(0)));
+    }
+    let position = info.query.get(params::POSITION);
+    let after = position.map(positions).unwrap_or_default();
+    let mut following = Following {
+        caller: Arc::clone(&caller),
+        reached: HashMap::new(),
+        watches: FuturesUnordered::new(),
+        restart: false,
+        latest: HashMap::new(),
+        gone: 0,
+        more: 0,
+    };
+    for (number, visible) in caller.clusters.iter().enumerate() {
+        let store = &visible.source.server.store;
+        // One that was added meanwhile is new to the page.
+        let known = after.get(visible.source.name.as_str()).copied();
+        following.restart |= position.is_some() && known.is_none();
+        let after = known.unwrap_or_else(|| store.revision());
+        following.reached.insert(number, after);
+        let prefix = match visible.namespaces.as_deref() {
+            Some([only]) => format!("{only}/"),
+            _ => String::new(),
+        };
+        match store.watch(prefix.into(), after).await {
+            Ok(watch) => following.watches.push(next(number, watch)),
+            Err(_) => following.restart = true,
+        }
+    }
+    let session = caller.session.clone();
+    let stopped: Vec<_> = caller
+        .clusters
+        .iter()
+        .map(|it| it.source.server.stopped())
+        .collect();
+    let ended = async move {
+        let over = async {
+            match session {
+                Some(session) => session.over().await,
+                None => std::future::pending().await,
+            }
+        };
+        let stopped = futures::future::select_all(stopped);
+        tokio::select! {
+            () = tokio::time::sleep(time) => {}
+            () = over => {}
+            _ = stopped => {}
+        }
+    };
+    let messages = stream::unfold(Some(following), |following| async move {
+        let mut following = following?;
+        let message = following.next().await;
+        let next = message.is_some().then_some(following);
+        message.map(|message| (Ok::<_, Infallible>(message), next))
+    });
+    // At once, so that the browser knows that the stream has begun.
+    let hello = stream::iter([Ok(Bytes::from_static(b": live\n\n"))]);
+    let messages = hello.chain(messages).take_until(ended.boxed());
+    let headers = [
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/event-stream"),
+        ),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    let lasting = Extension(Lasting(time));
+    let body = Body::from_stream(messages);
+    Ok((StatusCode::OK, headers, lasting, body).into_response())
+}
+
+/// The revisions that a position names.
+fn positions(position: &str) -> HashMap<&str, Revision> {
+    let parts = position.split(',');
+    let parts = parts.filter_map(|part| {
+        let (name, revision) = part.rsplit_once('=')?;
+        Some((name, revision.parse().ok()?))
+    });
+    parts.collect()
+}
+
+/// What a watch says next, and the watch itself.
+type Next = (usize, Box<dyn Watch>, Result<Vec<Arc<Change>>, WatchError>);
+
+fn next(number: usize, mut watch: Box<dyn Watch>) -> BoxFuture<'static, Next> {
+    Box::pin(async move {
+        let changes = watch.next().await;
+        (number, watch, changes)
+    })
+}
+
+/// One stream.
+struct Following {
+    caller: Arc<Caller>,
+    /// How far each cluster was followed.
+    reached: HashMap<usize, Revision>,
+    watches: FuturesUnordered<BoxFuture<'static, Next>>,
+    /// Whether changes are missed, so that the page has to begin anew.
+    restart: bool,
+    /// The last states of events since the last message: a bounded number.
+    latest: HashMap<(usize, Bytes), Record>,
+    gone: u64,
+    more: u64,
+}
+
+impl Following {
+    /// The next message; `None` behind the last.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.restart {
+            // It is the last that is said: nothing is followed any more.
+            let over = std::mem::take(&mut self.watches);
+            self.restart = false;
+            self.reached.clear();
+            drop(over);
+            return Some(Bytes::from_static(b"event: restart\ndata: {}\n\n"));
+        }
+        if self.watches.is_empty() {
+            return None;
+        }
+        let ping = clock::deadline(clock::timer(), PING);
+        let mut until = ping;
+        loop {
+            let said = tokio::time::timeout_at(until, self.watches.next()).await;
+            let Ok(said) = said else {
+                if self.is_empty() {
+                    return Some(Bytes::from_static(b":\n\n"));
+                }
+                return self.message();
+            };
+            let (number, watch, changes) = said?;
+            match changes {
+                Ok(changes) => {
+                    self.add(number, &changes);
+                    self.watches.push(next(number, watch));
+                }
+                Err(WatchError::Fault(tidings_store::Fault::Closed)) => return None,
+                Err(_) => {
+                    self.restart = true;
+                    return Box::pin(self.next()).await;
+                }
+            }
+            if until == ping && !self.is_empty() {
+                until = soon(ping);
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.latest.is_empty() && self.gone == 0 && self.more == 0
+    }
+
+    fn add(&mut self, number: usize, changes: &[Arc<Change>]) {
+        let caller = Arc::clone(&self.caller);
+        let Some(visible) = caller.clusters.get(number) else {
+            return;
+        };
+        for change in changes {
+            self.reached.insert(number, change.revision());
+            let record = match &**change {
+                Change::Put { record, .. } => record,
+                Change::Delete { previous, .. } => previous,
+            };
+            let Ok(record) = plain(record.clone()) else {
+                continue;
+            };
+            if !is_shown(visible, &caller.filters, &record) {
+                continue;
+            }
+            let key = (number, record.key.clone());
+            if matches!(**change, Change::Delete { .. }) {
+                self.latest.remove(&key);
+                self.gone += 1;
+            } else if self.latest.len() < ITEMS_MAX || self.latest.contains_key(&key) {
+                self.latest.insert(key, record);
+            } else {
+                self.more += 1;
+            }
+        }
+    }
+
+    fn message(&mut self) -> Option<Bytes> {
+        let caller = Arc::clone(&self.caller);
+        let latest = std::mem::take(&mut self.latest);
+        let items = latest.iter().filter_map(|((number, _), record)| {
+            let visible = caller.clusters.get(*number)?;
+            Some(item(&visible.source.name, &brief(record)?))
+        });
+        let mut items: Vec<_> = items.collect();
+        items.sort_unstable_by_key(|item| std::cmp::Reverse(item.last));
+        let position = caller.clusters.iter().enumerate().map(|(number, visible)| {
+            let revision = self.reached.get(&number).copied().unwrap_or_default();
+            format!("{}={revision}", visible.source.name)
+        });
+        let message = Message {
+            position: position.collect::<Vec<_>>().join(","),
+            items,
+            more: std::mem::take(&mut self.more),
+            gone: std::mem::take(&mut self.gone),
+        };
+        let mut text = b"event: change\ndata: ".to_vec();
+        serde_json::to_writer(&mut text, &message).ok()?;
+        text.extend_from_slice(b"\n\n");
+        Some(text.into())
+    }
+}
+
+/// When what was collected is sent.
+fn soon(latest: Instant) -> Instant {
+    clock::deadline(clock::timer(), COLLECT).min(latest)
+}
+
+fn is_shown(visible: &Visible, filters: &Filters, record: &Record) -> bool {
+    let brief = brief(record);
+    brief.is_some_and(|brief| visible.shows(brief.namespace) && filters.selects(&brief))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_read_back() {
+        let found = positions("=12,prod=7,x,staging=a");
+        assert_eq!(found, HashMap::from([("", 12), ("prod", 7)]));
+    }
+}

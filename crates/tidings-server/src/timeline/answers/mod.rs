@@ -1,0 +1,14 @@
+//! What the page asks for, one file for each path.
+
+mod bounds;
+pub(super) mod event;
+pub(super) mod events;
+pub(super) mod export;
+mod item;
+mod json;
+pub(super) mod live;
+pub(super) mod object;
+pub(super) mod overview;
+mod perfetto;
+mod totals;
+pub(super) mod view;

@@ -1,0 +1,175 @@
+//! What went on with one object: its events, its family, and a sentence.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::response::Response;
+use serde::Serialize;
+use tidings_core::{possible_owners, told_of};
+use tidings_store::{NewestRequest, ObjectSelector, Record, UnixMillis};
+
+use super::super::query::{range, required};
+use super::super::read::{self, brief};
+use super::super::rules::seen::Seen;
+use super::super::rules::sentence;
+use super::super::state::Timeline;
+use super::super::visible::{Caller, Visible};
+use super::item::{Item, item};
+use super::json::json;
+use crate::http::params;
+use crate::http::request::RequestInfo;
+use crate::http::status::Status;
+
+/// Maximum of events of one object.
+const EVENTS_MAX: usize = 100;
+/// Maximum of objects that are asked what they own, and of what they own in all.
+const FAMILY_MAX: usize = 50;
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    sentence: String,
+    family: Vec<Member>,
+    items: Vec<Item<'a>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+struct Member {
+    kind: String,
+    namespace: String,
+    name: String,
+    relation: &'static str,
+}
+
+/// GET /timeline/api/object
+pub(in super::super) async fn object(
+    Extension(timeline): Extension<Arc<Timeline>>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Result<Response, Status> {
+    let now = timeline.sources.root().clock.now().as_millisecond();
+    let range = range(&info.query, now)?;
+    let kind = required(&info.query, params::KIND)?;
+    let name = required(&info.query, params::NAME)?;
+    let namespace = info.query.get(params::NAMESPACE).unwrap_or_default();
+    let visible = only(&caller)?;
+    let records = about(visible, (kind, namespace, name), range, EVENTS_MAX).await?;
+    let mut family = owners(visible, (kind, namespace, name)).await?;
+    family.reverse();
+    family.push(member(kind, namespace, name, "self"));
+    family.extend(owned(visible, (kind, namespace, name), range).await?);
+    let seen = records.iter().filter_map(|record| {
+        Some(Seen {
+            cluster: 0,
+            brief: brief(record)?,
+        })
+    });
+    let seen: Vec<_> = seen.collect();
+    json(&Answer {
+        sentence: sentence::of_object(name, &seen, now),
+        family,
+        items: seen
+            .iter()
+            .map(|seen| item(&visible.source.name, &seen.brief))
+            .collect(),
+    })
+}
+
+/// The cluster that a request names, or the only one.
+///
+/// # Errors
+/// 400 if it could be several.
+pub(super) fn only(caller: &Caller) -> Result<&Visible, Status> {
+    match caller.clusters.as_slice() {
+        [only] => Ok(only),
+        _ => Err(Status::bad_request("cluster is required")),
+    }
+}
+
+/// The visible events about an object that were last seen in a range, or began in it: the latest.
+pub(super) async fn about(
+    visible: &Visible,
+    (kind, namespace, name): (&str, &str, &str),
+    (from, to): (i64, i64),
+    limit: usize,
+) -> Result<Vec<Record>, Status> {
+    let mut part = read::Part {
+        request: NewestRequest {
+            object: Some(ObjectSelector::Name {
+                name: name.to_owned(),
+                kind: Some(kind.to_owned()),
+                namespace: Some(namespace.to_owned()),
+            }),
+            since: Some(UnixMillis(from)),
+            ..NewestRequest::default()
+        },
+        done: false,
+    };
+    let mut records = Vec::new();
+    let mut left = limit.saturating_mul(4);
+    while !part.done && left > 0 && records.len() < limit {
+        let page = part.read(&*visible.source.server.store, limit).await?;
+        left = left.saturating_sub(page.len().max(1));
+        records.extend(page.into_iter().filter(|record| {
+            let brief = brief(record);
+            brief.is_some_and(|brief| brief.first < to && visible.shows(brief.namespace))
+        }));
+    }
+    records.truncate(limit);
+    Ok(records)
+}
+
+fn member(kind: &str, namespace: &str, name: &str, relation: &'static str) -> Member {
+    Member {
+        kind: kind.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        relation,
+    }
+}
+
+/// The owners that an object may have by its name, and that have events, the nearest first.
+async fn owners(
+    visible: &Visible,
+    (kind, namespace, name): (&str, &str, &str),
+) -> Result<Vec<Member>, Status> {
+    let mut owners = Vec::new();
+    for (kind, name) in possible_owners(kind, name) {
+        let found = about(visible, (kind, namespace, name), (i64::MIN, i64::MAX), 1).await?;
+        if !found.is_empty() {
+            owners.push(member(kind, namespace, name, "owner"));
+        }
+    }
+    Ok(owners)
+}
+
+/// What an object made, directly or through others, as its events say.
+async fn owned(
+    visible: &Visible,
+    (kind, namespace, name): (&str, &str, &str),
+    range: (i64, i64),
+) -> Result<Vec<Member>, Status> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    let mut waiting = vec![(kind.to_owned(), name.to_owned())];
+    let mut asked = 0;
+    while let Some((kind, name)) = waiting.pop() {
+        asked += 1;
+        if asked > FAMILY_MAX {
+            break;
+        }
+        let about = about(visible, (&kind, namespace, &name), range, EVENTS_MAX).await?;
+        for brief in about.iter().filter_map(brief) {
+            let told = told_of(brief.kind, brief.reason, brief.message);
+            let Some(told) = told else { continue };
+            let owned = member(told.kind, namespace, told.name, "owned");
+            if found.len() < FAMILY_MAX && seen.insert(owned.clone()) {
+                if told.kind != "Pod" && told.kind != "PersistentVolumeClaim" {
+                    waiting.push((owned.kind.clone(), owned.name.clone()));
+                }
+                found.push(owned);
+            }
+        }
+    }
+    Ok(found)
+}

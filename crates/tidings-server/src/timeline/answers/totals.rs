@@ -1,0 +1,130 @@
+//! How many events there are in a range of time, from the counts that stores keep by hour and
+//! reason: what was not read is counted all the same.
+
+use std::collections::{HashMap, HashSet};
+
+use tidings_store::{Count, CountsRequest, HOUR_MILLIS, NewestRequest, UnixMillis};
+
+use super::super::read;
+use super::super::rules::seen::Seen;
+use super::super::visible::Caller;
+use crate::http::status::Status;
+
+/// Counts read at once.
+const PAGE: usize = 10_000;
+/// Maximum of pages of one cluster.
+const PAGES_MAX: usize = 10;
+/// Maximum of reasons whose type is looked up.
+const LOOKUPS_MAX: usize = 100;
+
+/// The counts of a range, in whole hours, if they count what is asked for: all namespaces, and
+/// whatever events there are but for their reasons.
+pub(super) async fn hours(
+    caller: &Caller,
+    (from, to): (i64, i64),
+) -> Result<Option<Vec<Count>>, Status> {
+    let is_all = |namespaces: &Option<_>| namespaces.is_none();
+    let clusters = &caller.clusters;
+    if caller.filters.look_into_events() || !clusters.iter().all(|it| is_all(&it.namespaces)) {
+        return Ok(None);
+    }
+    let mut counts = Vec::new();
+    for visible in clusters {
+        let mut request = CountsRequest {
+            since: Some(UnixMillis(from)),
+            until: Some(UnixMillis(to)),
+            limit: PAGE,
+            ..CountsRequest::default()
+        };
+        for page in 1..=PAGES_MAX {
+            let found = visible.source.server.store.counts(request.clone()).await;
+            let found = found.map_err(|error| Status::from_read(&error, None))?;
+            let last = found.counts.last();
+            request.after = last.map(|last| (last.hour, last.reason.clone()));
+            counts.extend(found.counts);
+            if !found.more {
+                break;
+            }
+            if page == PAGES_MAX {
+                return Ok(None);
+            }
+        }
+    }
+    let wanted = &caller.filters.reasons;
+    counts.retain(|count| wanted.is_empty() || wanted.contains(&count.reason));
+    Ok(Some(counts))
+}
+
+/// How many events are counted in a range: those of an hour that is not wholly in it for their
+/// part, as if they were even.
+pub(super) fn total(counts: &[Count], (from, to): (i64, i64)) -> u64 {
+    let part = |count: &Count| {
+        let hour = count.hour.0;
+        let within = (hour + HOUR_MILLIS).min(to) - hour.max(from);
+        count.records as f64 * (within as f64 / HOUR_MILLIS as f64).clamp(0.0, 1.0)
+    };
+    counts.iter().map(part).sum::<f64>().round() as u64
+}
+
+/// The type of each reason that is counted: that of its events which were read, or else of its
+/// latest event. A reason is of one type, as a rule.
+pub(super) async fn types(
+    caller: &Caller,
+    counts: &[Count],
+    events: &[Seen<'_>],
+) -> Result<HashMap<String, String>, Status> {
+    let mut types = HashMap::new();
+    for event in events {
+        let brief = &event.brief;
+        if !types.contains_key(brief.reason) {
+            types.insert(brief.reason.to_owned(), brief.event_type.to_owned());
+        }
+    }
+    let reasons = counts.iter().map(|count| count.reason.as_str());
+    let unknown: HashSet<&str> = reasons
+        .filter(|reason| !reason.is_empty() && !types.contains_key(*reason))
+        .collect();
+    for reason in unknown.into_iter().take(LOOKUPS_MAX) {
+        for visible in &caller.clusters {
+            let request = NewestRequest {
+                reason: Some(reason.to_owned()),
+                limit: 1,
+                ..NewestRequest::default()
+            };
+            let page = visible.source.server.store.newest(request).await;
+            let page = page.map_err(|error| Status::from_read(&error, None))?;
+            let Some(record) = page.records.into_iter().next() else {
+                continue;
+            };
+            let record = read::plain(record)?;
+            if let Some(brief) = read::brief(&record) {
+                types.insert(reason.to_owned(), brief.event_type.to_owned());
+                break;
+            }
+        }
+    }
+    Ok(types)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_hour_counts_for_the_part_that_is_in_the_range() {
+        let count = |hour: i64, records| Count {
+            hour: UnixMillis(hour * HOUR_MILLIS),
+            reason: String::new(),
+            records,
+        };
+        let counts = [count(2, 100), count(1, 100), count(0, 100)];
+        for (range, expected) in [
+            ((0, 3 * HOUR_MILLIS), 300),
+            ((HOUR_MILLIS / 2, 2 * HOUR_MILLIS), 150),
+            ((HOUR_MILLIS / 4, HOUR_MILLIS / 2), 25),
+            ((5 * HOUR_MILLIS, 6 * HOUR_MILLIS), 0),
+        ] {
+            assert_eq!(total(&counts, range), expected);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The picture of a range of time: rates, lanes and marks.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::response::Response;
+use serde::Serialize;
+
+use super::super::gaps::Gap;
+use super::super::query::range;
+use super::super::read;
+use super::super::rules::lanes::{Lane, lanes};
+use super::super::rules::marks::{Mark, marks};
+use super::super::rules::rates::{Rates, rates, step};
+use super::super::rules::seen::Seen;
+use super::super::state::Timeline;
+use super::super::visible::Caller;
+use super::bounds::{LANES_MAX, MARKS_MAX};
+use super::json::json;
+use super::{live, totals};
+use crate::http::params;
+use crate::http::request::RequestInfo;
+use crate::http::status::Status;
+
+/// The least step of rates that are counted by hours.
+const HOUR: i64 = 3_600_000;
+
+#[derive(Serialize)]
+struct View<'a> {
+    from: i64,
+    to: i64,
+    now: i64,
+    position: String,
+    read: usize,
+    complete: bool,
+    total: Option<u64>,
+    rates: Rates,
+    gaps: Vec<Gap>,
+    lanes: Vec<Drawn<'a>>,
+    marks: Vec<Mark>,
+    reasons: Vec<&'a str>,
+    events: Vec<Name<'a>>,
+    more: More,
+}
+
+#[derive(Serialize)]
+struct Drawn<'a> {
+    cluster: &'a str,
+    namespace: &'a str,
+    kind: &'a str,
+    name: &'a str,
+    uid: Option<&'a str>,
+    parent: i64,
+    depth: usize,
+    gone: bool,
+    events: u64,
+    warnings: u64,
+    first: i64,
+    last: i64,
+}
+
+#[derive(Serialize)]
+struct Name<'a> {
+    namespace: &'a str,
+    name: &'a str,
+}
+
+#[derive(Serialize)]
+struct More {
+    lanes: usize,
+    events: u64,
+}
+
+/// GET /timeline/api/view
+pub(in super::super) async fn view(
+    Extension(timeline): Extension<Arc<Timeline>>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Result<Response, Status> {
+    let root = timeline.sources.root();
+    let now = root.clock.now().as_millisecond();
+    let range = range(&info.query, now)?;
+    let by_reason = match info.query.get(params::BY) {
+        None | Some("type") => false,
+        Some("reason") => true,
+        Some(other) => {
+            let why = format!("rates are by type or reason, not by {other:?}");
+            return Err(Status::bad_request(why));
+        }
+    };
+    // Before anything is read: what comes meanwhile is sent again, and not missed.
+    let position = live::position(&caller.clusters);
+    let limit = root.options.timeline.read_limit;
+    let read = read::range(&caller.clusters, &caller.filters, range, limit).await?;
+    let gaps = timeline.gaps.within(&caller.clusters, range, now).await?;
+    let events = read.seen(&caller.filters, range);
+    let last_within = |event: &&Seen<'_>| event.brief.last < range.1;
+    let (rates, total) = if read.complete {
+        let total = events.iter().filter(last_within).count();
+        (rates_of(&events, range, by_reason), Some(total as u64))
+    } else if let Some(counts) = totals::hours(&caller, range).await? {
+        let types = totals::types(&caller, &counts, &events).await?;
+        let counted = counts.iter().map(|count| {
+            let reason = count.reason.as_str();
+            let by = if by_reason {
+                reason
+            } else {
+                types.get(reason).map_or("", |it| it)
+            };
+            (by, count.hour.0.max(range.0), count.records)
+        });
+        let rates = rates(counted, range, step(range, HOUR));
+        (rates, Some(totals::total(&counts, range)))
+    } else {
+        (rates_of(&events, range, by_reason), None)
+    };
+    let found = lanes(&events, LANES_MAX);
+    let marked = marks(&events, &found.of_events, range, MARKS_MAX);
+    let mut names = Vec::new();
+    let mut drawn = marked.drawn;
+    for mark in &mut drawn {
+        let event = mark.event.take().and_then(|at| events.get(at));
+        mark.event = event.map(|event| {
+            names.push(Name {
+                namespace: event.brief.namespace,
+                name: event.brief.name,
+            });
+            names.len() - 1
+        });
+    }
+    json(&View {
+        from: range.0,
+        to: range.1,
+        now,
+        position,
+        read: events.len(),
+        complete: read.complete,
+        total,
+        rates,
+        gaps,
+        lanes: found.drawn.iter().map(|lane| draw(&caller, lane)).collect(),
+        marks: drawn,
+        reasons: marked.reasons,
+        events: names,
+        more: More {
+            lanes: found.more,
+            events: marked.more,
+        },
+    })
+}
+
+fn rates_of(events: &[Seen<'_>], range: (i64, i64), by_reason: bool) -> Rates {
+    let counted = events.iter().map(|event| {
+        let brief = &event.brief;
+        let by = if by_reason {
+            brief.reason
+        } else {
+            brief.event_type
+        };
+        (by, brief.last, 1)
+    });
+    rates(
+        counted.filter(|(_, at, _)| *at < range.1),
+        range,
+        step(range, 0),
+    )
+}
+
+fn draw<'a>(caller: &'a Caller, lane: &Lane<'a>) -> Drawn<'a> {
+    let cluster = caller.clusters.get(lane.object.cluster);
+    Drawn {
+        cluster: cluster.map_or("", |cluster| &cluster.source.name),
+        namespace: lane.object.namespace,
+        kind: lane.object.kind,
+        name: lane.object.name,
+        uid: Some(lane.uid).filter(|uid| !uid.is_empty()),
+        parent: lane
+            .parent
+            .and_then(|at| i64::try_from(at).ok())
+            .unwrap_or(-1),
+        depth: lane.depth,
+        gone: lane.gone,
+        events: lane.events,
+        warnings: lane.warnings,
+        first: lane.first,
+        last: lane.last,
+    }
+}

@@ -1,0 +1,132 @@
+//! What a browser's request says about itself, and what it has to say: the Host it asks, the Origin
+//! of the page it is made by, and its cookie.
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// What the cookie's name begins with; the port follows, as cookies are of all ports of a host.
+const COOKIE: &str = "tidings-timeline";
+/// Where the cookie is sent.
+const COOKIE_PATH: &str = "/timeline";
+/// Whether a request was made by a page of this host, of another one, or by the user.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// On a request: what its cookie names, which is taken off it.
+#[derive(Clone)]
+pub(crate) struct Id(pub(crate) String);
+
+/// The host a request asks, with the port.
+pub(crate) fn host(request: &Parts) -> Option<&str> {
+    match request.uri.authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => request.headers.get(header::HOST)?.to_str().ok(),
+    }
+}
+
+/// Whether a request that changes something is made by a page of the host that it asks.
+pub(crate) fn is_of_own_page(headers: &HeaderMap, scheme: &str, host: &str) -> bool {
+    let origin = headers.get(header::ORIGIN);
+    let origin = origin.and_then(|origin| origin.to_str().ok());
+    let own = origin
+        .and_then(|origin| origin.strip_prefix(scheme))
+        .and_then(|rest| rest.strip_prefix("://"));
+    own.is_some_and(|own| own.eq_ignore_ascii_case(host))
+}
+
+/// Whether a browser says that a page of another host made the request.
+pub(crate) fn is_of_foreign_page(headers: &HeaderMap) -> bool {
+    let site = headers.get(SEC_FETCH_SITE);
+    site.is_some_and(|site| site != "same-origin" && site != "none")
+}
+
+/// The name of the cookie for a host.
+fn cookie_name(host: &str) -> String {
+    match host.rsplit_once(':') {
+        Some((_, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{COOKIE}-{port}")
+        }
+        _ => COOKIE.to_owned(),
+    }
+}
+
+/// The session that a request's cookie names.
+pub(crate) fn session<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
+    let name = cookie_name(host);
+    let cookies = headers.get_all(header::COOKIE).iter();
+    let mut cookies = cookies
+        .filter_map(|cookies| cookies.to_str().ok())
+        .flat_map(|cookies| cookies.split(';'))
+        .filter_map(|cookie| cookie.trim().split_once('='));
+    let (_, id) = cookies.find(|(found, _)| *found == name)?;
+    Some(id)
+}
+
+/// The cookie that names a session for some seconds; zero ends it.
+pub(crate) fn cookie(host: &str, id: &str, seconds: u64, secure: bool) -> Option<HeaderValue> {
+    let name = cookie_name(host);
+    let secure = if secure { "; Secure" } else { "" };
+    let cookie = format!(
+        "{name}={id}; Path={COOKIE_PATH}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    );
+    let mut cookie = HeaderValue::try_from(cookie).ok()?;
+    cookie.set_sensitive(true);
+    Some(cookie)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: HeaderName, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn only_a_page_of_the_host_may_change_something() {
+        for (origin, expected) in [
+            ("https://archive.example:6444", true),
+            ("https://Archive.Example:6444", true),
+            ("http://archive.example:6444", false),
+            ("https://archive.example", false),
+            ("https://archive.example:6444.evil.example", false),
+            ("https://evil.example", false),
+            ("null", false),
+            ("", false),
+        ] {
+            let headers = headers(header::ORIGIN, origin);
+            let found = is_of_own_page(&headers, "https", "archive.example:6444");
+            assert_eq!(found, expected, "{origin}");
+        }
+        assert!(!is_of_own_page(&HeaderMap::new(), "https", "a"));
+        for (site, expected) in [
+            ("same-origin", false),
+            ("none", false),
+            ("same-site", true),
+            ("cross-site", true),
+        ] {
+            assert_eq!(is_of_foreign_page(&headers(SEC_FETCH_SITE, site)), expected);
+        }
+        assert!(!is_of_foreign_page(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_cookie_is_of_one_port() {
+        let cookies = "a=b; tidings-timeline=1; tidings-timeline-6444=2;tidings-timeline-80= 3";
+        let headers = headers(header::COOKIE, cookies);
+        for (host, expected) in [
+            ("archive.example", Some("1")),
+            ("archive.example:6444", Some("2")),
+            ("[::1]:6444", Some("2")),
+            ("archive.example:7", None),
+        ] {
+            assert_eq!(session(&headers, host), expected, "{host}");
+        }
+        let made = cookie("127.0.0.1:8080", "abc", 60, true).unwrap();
+        assert_eq!(
+            made,
+            "tidings-timeline-8080=abc; Path=/timeline; Max-Age=60; HttpOnly; SameSite=Strict; Secure"
+        );
+        assert!(cookie("a:b\n", "abc", 60, false).is_some());
+        assert!(cookie("a", "b\n", 60, false).is_none());
+    }
+}

@@ -1,0 +1,280 @@
+//! Who a request of the timeline is from, and what it may see: found out before the request has its
+//! place in flight, as a cluster may have to be asked.
+//!
+//! The page itself is for everyone. Everything below `/timeline/api` takes the credentials of any
+//! request of the server, or the cookie of a session, which stands for such credentials. These are
+//! shown to the server or archive itself and to one followed cluster at most: the one the session
+//! was begun for, or the only one that is asked for. Whom only a cluster knows sees only that
+//! cluster.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use futures::future::try_join_all;
+use http::request::Parts;
+use http::{HeaderName, header};
+
+use super::doors;
+use super::query::Filters;
+use super::sessions::Session;
+use super::state::{Entrance, Timeline};
+use super::visible::{Caller, Visible};
+use crate::api::access;
+use crate::api::chain::Entered;
+use crate::api::server::ApiServer;
+use crate::auth::User;
+use crate::auth::authenticator::KnownBy;
+use crate::http::query::Query;
+use crate::http::status::Status;
+use tidings_store::ListRequest;
+
+/// What needs credentials.
+const API: &str = "/timeline/api/";
+/// Maximum of namespaces of a cluster that it is asked about, where a user may not see all and
+/// names none.
+const NAMESPACES_MAX: usize = 100;
+const IMPERSONATE: HeaderName = HeaderName::from_static("impersonate-user");
+const OTHER_HOST: &str = "this is served at the address of its link, and at no other";
+
+/// See the module documentation.
+pub(super) async fn enter(
+    State(timeline): State<Arc<Timeline>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let host = doors::host(&parts).unwrap_or_default();
+    let id = doors::session(&parts.headers, host);
+    if let Some(id) = id.map(|id| doors::Id(id.to_owned())) {
+        parts.extensions.insert(id);
+    }
+    let caller = entered(&timeline, &mut parts).await;
+    parts.headers.remove(header::AUTHORIZATION);
+    parts.headers.remove(header::COOKIE);
+    let user = match caller {
+        Ok(Some(caller)) => {
+            let user = caller.user.clone();
+            parts.extensions.insert(Arc::new(caller));
+            Ok(user)
+        }
+        Ok(None) => Ok(User::anonymous()),
+        Err(status) => Err(status),
+    };
+    parts.extensions.insert(Entered(user));
+    next.run(Request::from_parts(parts, body)).await
+}
+
+/// The caller of the API; `None` where anyone may come.
+async fn entered(timeline: &Timeline, parts: &mut Parts) -> Result<Option<Caller>, Status> {
+    let host = doors::host(parts).unwrap_or_default().to_owned();
+    if let Entrance::Link { hosts } = &timeline.entrance {
+        // A page of another name that leads to this address is another's.
+        if !hosts.contains(&host) {
+            return Err(Status::misdirected(OTHER_HOST));
+        }
+        parts.headers.remove(header::AUTHORIZATION);
+    }
+    if !parts.uri.path().starts_with(API) {
+        return Ok(None);
+    }
+    if parts.headers.contains_key(IMPERSONATE) {
+        return Err(Status::bad_request(
+            "the timeline is not shown on behalf of another user",
+        ));
+    }
+    let filters = Filters::of(&Query::parse(parts.uri.query()))?;
+    let session = if parts.headers.contains_key(header::AUTHORIZATION) {
+        None
+    } else {
+        session(timeline, parts, &host)
+    };
+    if let Some(session) = &session {
+        if doors::is_of_foreign_page(&parts.headers) {
+            return Err(Status::of_foreign_page());
+        }
+        let credentials = session.credentials.clone();
+        parts.headers.insert(header::AUTHORIZATION, credentials);
+    }
+    let asked = match (&session, filters.clusters.as_slice()) {
+        (Some(session), _) => match &session.cluster {
+            Some(cluster) => Asked::Cluster(cluster),
+            None => Asked::Server,
+        },
+        (None, [only]) => Asked::ServerOr(only),
+        (None, _) => Asked::ServerOrOnly,
+    };
+    let known = match known(timeline, parts, asked).await {
+        Err(_) if session.is_none() && matches!(timeline.entrance, Entrance::Link { .. }) => {
+            return Err(Status::open_the_link());
+        }
+        known => known?,
+    };
+    let clusters = visible(timeline, &known, &filters).await?;
+    if clusters.is_empty() {
+        return Err(access::forbidden_to_list(&known.user));
+    }
+    Ok(Some(Caller {
+        user: known.user,
+        filters,
+        clusters,
+        session,
+    }))
+}
+
+/// The session that the request's cookie names.
+fn session(timeline: &Timeline, parts: &Parts, host: &str) -> Option<Arc<Session>> {
+    let now = timeline.sources.root().clock.now().as_millisecond();
+    let doors::Id(id) = parts.extensions.get()?;
+    timeline.sessions.find(id, host, now)
+}
+
+/// A user, and who knew it.
+pub(super) struct Known {
+    pub(super) user: User,
+    by: KnownBy,
+    /// The server that knew it.
+    server: Arc<ApiServer>,
+    /// The cluster that knew it, if it is not the server itself.
+    pub(super) cluster: Option<String>,
+}
+
+impl Known {
+    /// Whether the user is the same to another server.
+    fn is_known_to(&self, server: &ApiServer) -> bool {
+        match self.by {
+            KnownBy::ClusterToken(_) => {
+                Arc::ptr_eq(&self.server.authenticator, &server.authenticator)
+            }
+            KnownBy::Nothing | KnownBy::Certificate | KnownBy::OwnToken => true,
+        }
+    }
+}
+
+/// Who is asked whose credentials these are.
+#[derive(Clone, Copy)]
+pub(super) enum Asked<'a> {
+    Server,
+    /// This cluster, which knows whom the server itself knows, too.
+    Cluster(&'a str),
+    /// The server, or else this cluster.
+    ServerOr(&'a str),
+    /// The server, or else the only cluster there is.
+    ServerOrOnly,
+}
+
+/// Whom the credentials of a request show.
+///
+/// # Errors
+/// 401 for an unknown user, 503 if the credentials cannot be checked.
+pub(super) async fn known(
+    timeline: &Timeline,
+    parts: &Parts,
+    asked: Asked<'_>,
+) -> Result<Known, Status> {
+    let root = timeline.sources.root();
+    let mut refused = Status::unauthorized();
+    if !matches!(asked, Asked::Cluster(_)) {
+        match access::identify(root, parts).await {
+            Ok((user, by)) => {
+                return Ok(Known {
+                    user,
+                    by,
+                    server: Arc::clone(root),
+                    cluster: None,
+                });
+            }
+            Err(status) => refused = status,
+        }
+    }
+    let sources = timeline.sources.all();
+    let source = match (asked, sources.as_slice()) {
+        (Asked::Cluster(name) | Asked::ServerOr(name), all) => {
+            all.iter().find(|source| source.name == name)
+        }
+        (Asked::ServerOrOnly, [only]) => Some(only),
+        (Asked::Server | Asked::ServerOrOnly, _) => None,
+    };
+    let other = source.filter(|it| !Arc::ptr_eq(&it.server.authenticator, &root.authenticator));
+    let Some(source) = other else {
+        return Err(refused);
+    };
+    let (user, by) = access::identify(&source.server, parts).await?;
+    Ok(Known {
+        user,
+        by,
+        server: Arc::clone(&source.server),
+        cluster: Some(source.name.clone()),
+    })
+}
+
+/// What a user may see of what is asked for.
+async fn visible(
+    timeline: &Timeline,
+    known: &Known,
+    filters: &Filters,
+) -> Result<Vec<Visible>, Status> {
+    let mut sources = timeline.sources.all();
+    sources.retain(|source| {
+        let wanted = &filters.clusters;
+        (wanted.is_empty() || wanted.contains(&source.name)) && known.is_known_to(&source.server)
+    });
+    let found = sources.into_iter().map(|source| async {
+        let namespaces = namespaces(&source.server, &known.user, &filters.namespaces).await?;
+        Ok::<_, Status>(namespaces.map(|namespaces| Visible { source, namespaces }))
+    });
+    let found = try_join_all(found).await?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// The namespaces that a user may see, of those that are wanted; `Some(None)` is all there are, and
+/// `None` nothing at all.
+async fn namespaces(
+    server: &ApiServer,
+    user: &User,
+    wanted: &[String],
+) -> Result<Option<Option<Vec<String>>>, Status> {
+    if access::may_list(server, user, "").await? {
+        let wanted = wanted.to_vec();
+        return Ok(Some(Some(wanted).filter(|wanted| !wanted.is_empty())));
+    }
+    let candidates = if wanted.is_empty() {
+        let mut candidates = server.authorizer.namespaces(user);
+        if server.authorizer.asks_cluster() {
+            candidates.extend(stored_namespaces(server).await?);
+            candidates.sort_unstable();
+            candidates.dedup();
+        }
+        candidates
+    } else {
+        wanted.to_vec()
+    };
+    let asked = candidates.into_iter().map(|namespace| async {
+        let may = access::may_list(server, user, &namespace).await?;
+        Ok::<_, Status>(may.then_some(namespace))
+    });
+    let mut allowed: Vec<String> = try_join_all(asked).await?.into_iter().flatten().collect();
+    allowed.sort_unstable();
+    Ok((!allowed.is_empty()).then_some(Some(allowed)))
+}
+
+/// The namespaces that have events, in order, up to a number.
+async fn stored_namespaces(server: &ApiServer) -> Result<Vec<String>, Status> {
+    let mut namespaces: Vec<String> = Vec::new();
+    let mut after: Option<String> = None;
+    while namespaces.len() < NAMESPACES_MAX {
+        let mut request = ListRequest::default().limit(1);
+        request.after = after.take().map(Into::into);
+        let page = server.store.list(request).await;
+        let page = page.map_err(|error| Status::from_read(&error, None))?;
+        let key = page.records.first().map(|record| record.key.clone());
+        let Some(key) = key else { break };
+        let key = String::from_utf8_lossy(&key);
+        let (namespace, _) = key.split_once('/').unwrap_or_default();
+        // The byte behind a slash: after all keys of the namespace.
+        after = Some(format!("{namespace}0"));
+        namespaces.push(namespace.to_owned());
+    }
+    Ok(namespaces)
+}

@@ -1,0 +1,97 @@
+//! When versions of a followed cluster's events may be missing. What an archive tells of a cluster
+//! takes a while to count, so that it is kept for some seconds.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::visible::Visible;
+use crate::http::status::Status;
+
+/// How long gaps are kept, in milliseconds.
+const KEPT: i64 = 15_000;
+/// Maximum of gaps in an answer.
+const GAPS_MAX: usize = 500;
+
+/// A span of time of a cluster, and why versions may be missing in it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Gap {
+    cluster: String,
+    from: i64,
+    to: i64,
+    cause: String,
+    /// Empty: of the whole cluster.
+    namespace: String,
+}
+
+/// Gaps, and when they were read.
+type ReadAt = (i64, Arc<Vec<Gap>>);
+
+/// The gaps of each cluster. There are as many entries as clusters were served.
+#[derive(Default)]
+pub(super) struct Gaps(Mutex<HashMap<u64, ReadAt>>);
+
+impl Gaps {
+    /// The gaps of clusters in a range that concern what may be seen: the latest ones.
+    pub(super) async fn within(
+        &self,
+        clusters: &[Visible],
+        (from, to): (i64, i64),
+        now: i64,
+    ) -> Result<Vec<Gap>, Status> {
+        let mut found = Vec::new();
+        for visible in clusters {
+            let gaps = self.of(visible, now).await?;
+            let is_shown = |gap: &&Gap| {
+                gap.from < to
+                    && gap.to >= from
+                    && (gap.namespace.is_empty() || visible.shows(&gap.namespace))
+            };
+            found.extend(gaps.iter().filter(is_shown).cloned());
+        }
+        found.sort_by_key(|gap| gap.from);
+        Ok(found.split_off(found.len().saturating_sub(GAPS_MAX)))
+    }
+
+    async fn of(&self, visible: &Visible, now: i64) -> Result<Arc<Vec<Gap>>, Status> {
+        let Some(followed) = &visible.source.server.followed else {
+            return Ok(Arc::default());
+        };
+        let table = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = table().get(&followed.number).cloned();
+        if let Some((at, gaps)) = kept
+            && (0..KEPT).contains(&now.saturating_sub(at))
+        {
+            return Ok(gaps);
+        }
+        let coverage = followed.past.coverage().await;
+        let coverage = coverage.map_err(|error| Status::from_read(&error, None))?;
+        let gaps = coverage.get("gaps").and_then(Value::as_array);
+        let gaps = gaps.map(Vec::as_slice).unwrap_or_default().iter();
+        let gaps = gaps.filter_map(|gap| read(&visible.source.name, gap));
+        let gaps: Arc<Vec<Gap>> = Arc::new(gaps.collect());
+        let mut table = table();
+        // Those of clusters that are no longer served.
+        table.retain(|_, (at, _)| now.saturating_sub(*at) < KEPT);
+        table.insert(followed.number, (now, Arc::clone(&gaps)));
+        Ok(gaps)
+    }
+}
+
+fn read(cluster: &str, gap: &Value) -> Option<Gap> {
+    let text = |name: &str| gap.get(name).and_then(Value::as_str);
+    let time = |name: &str| {
+        let time: Timestamp = text(name)?.parse().ok()?;
+        Some(time.as_millisecond())
+    };
+    Some(Gap {
+        cluster: cluster.to_owned(),
+        from: time("from")?,
+        to: time("to")?,
+        cause: text("cause")?.to_owned(),
+        namespace: text("namespace").unwrap_or_default().to_owned(),
+    })
+}

@@ -1,0 +1,165 @@
+//! In and out: a login by token, or by a link that is good once, and a logout.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode, header};
+use serde::Deserialize;
+
+use super::doors;
+use super::enter::{Asked, known};
+use super::state::{Entrance, PREFIX, Timeline};
+use crate::http::body::read_body;
+use crate::http::params;
+use crate::http::query::Query;
+use crate::http::status::Status;
+
+/// Maximum bytes of a login.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// What a login says.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Login {
+    token: String,
+    /// The followed cluster that knows the token, if the archive does not.
+    #[serde(default)]
+    cluster: Option<String>,
+}
+
+impl Entrance {
+    fn scheme(&self) -> &'static str {
+        match self {
+            Self::Login => "https",
+            Self::Link { .. } => "http",
+        }
+    }
+}
+
+/// POST /timeline/login
+pub(super) async fn login(
+    Extension(timeline): Extension<Arc<Timeline>>,
+    request: Request,
+) -> Result<Response, Status> {
+    let (mut parts, body) = request.into_parts();
+    let host = own_page(&timeline, &parts)?;
+    if let Entrance::Link { .. } = timeline.entrance {
+        return Err(Status::open_the_link());
+    }
+    let body = read_body(body, BODY_BYTES_MAX).await?;
+    let Login { token, cluster } = read(&parts, &body)?;
+    let credentials = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+    let mut credentials = credentials.map_err(|_| Status::unauthorized())?;
+    credentials.set_sensitive(true);
+    let shown = credentials.clone();
+    parts.headers.insert(header::AUTHORIZATION, shown);
+    let cluster = cluster.filter(|cluster| !cluster.is_empty());
+    let asked = cluster
+        .as_deref()
+        .map_or(Asked::ServerOrOnly, Asked::ServerOr);
+    let known = known(&timeline, &parts, asked).await?;
+    let cookie = begin(&timeline, credentials, known.cluster, &host)?;
+    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
+}
+
+/// A form or JSON.
+fn read(parts: &Parts, body: &[u8]) -> Result<Login, Status> {
+    let content_type = parts.headers.get(header::CONTENT_TYPE);
+    let content_type = content_type.map(HeaderValue::as_bytes).unwrap_or_default();
+    if content_type.starts_with(b"application/x-www-form-urlencoded") {
+        let mut login = Login {
+            token: String::new(),
+            cluster: None,
+        };
+        for (name, value) in form_urlencoded::parse(body) {
+            match &*name {
+                "token" => login.token = value.into_owned(),
+                "cluster" => login.cluster = Some(value.into_owned()),
+                _ => {}
+            }
+        }
+        return Ok(login);
+    }
+    // What is wrong may quote the token.
+    serde_json::from_slice(body)
+        .map_err(|_| Status::bad_request("expected {\"token\": \"…\"}, or a form with a token"))
+}
+
+/// POST /timeline/logout
+pub(super) async fn logout(
+    Extension(timeline): Extension<Arc<Timeline>>,
+    request: Request,
+) -> Result<Response, Status> {
+    let (parts, _) = request.into_parts();
+    let host = own_page(&timeline, &parts)?;
+    if let Some(doors::Id(id)) = parts.extensions.get() {
+        timeline.sessions.end(id);
+    }
+    let secure = matches!(timeline.entrance, Entrance::Login);
+    let cookie = doors::cookie(&host, "", 0, secure).ok_or_else(no_host)?;
+    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
+}
+
+/// GET /timeline/enter. A HEAD request, as programs make them that look at links, does not use up
+/// the code.
+pub(super) async fn enter(
+    Extension(timeline): Extension<Arc<Timeline>>,
+    request: Request,
+) -> Result<Response, Status> {
+    let (parts, _) = request.into_parts();
+    if parts.method != Method::GET {
+        return Err(Status::method_not_allowed());
+    }
+    let host = doors::host(&parts).unwrap_or_default();
+    let query = Query::parse(parts.uri.query());
+    let code = query.get(params::CODE).unwrap_or_default();
+    let Some(credentials) = timeline.sessions.redeem(code) else {
+        return Err(Status::link_is_used());
+    };
+    let cookie = begin(&timeline, credentials, None, host)?;
+    let headers = [
+        (header::SET_COOKIE, cookie),
+        (header::LOCATION, HeaderValue::from_static(PREFIX)),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (
+            header::REFERRER_POLICY,
+            HeaderValue::from_static("no-referrer"),
+        ),
+    ];
+    Ok((StatusCode::SEE_OTHER, headers).into_response())
+}
+
+/// The cookie of a new session.
+fn begin(
+    timeline: &Timeline,
+    credentials: HeaderValue,
+    cluster: Option<String>,
+    host: &str,
+) -> Result<HeaderValue, Status> {
+    let now = timeline.sources.root().clock.now().as_millisecond();
+    let id = timeline.sessions.begin(credentials, cluster, host, now);
+    let id = id.map_err(|error| Status::internal(error.to_string()))?;
+    let secure = matches!(timeline.entrance, Entrance::Login);
+    let seconds = timeline.sessions.time().as_secs();
+    doors::cookie(host, &id, seconds, secure).ok_or_else(no_host)
+}
+
+/// The host of a request that was made by a page of it.
+///
+/// # Errors
+/// 403 if another page made it.
+fn own_page(timeline: &Timeline, parts: &Parts) -> Result<String, Status> {
+    let host = doors::host(parts).ok_or_else(no_host)?;
+    let scheme = timeline.entrance.scheme();
+    if !doors::is_of_own_page(&parts.headers, scheme, host) {
+        return Err(Status::of_foreign_page());
+    }
+    Ok(host.to_owned())
+}
+
+fn no_host() -> Status {
+    Status::bad_request("the request names no host")
+}

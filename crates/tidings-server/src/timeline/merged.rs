@@ -1,0 +1,146 @@
+//! The events of a range from all clusters, in the order of time, the last seen first: read as they
+//! are needed, up to a bound.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use tidings_store::{NewestRequest, Record, Store, UnixMillis};
+
+use super::query::Filters;
+use super::read::{EMPTY_PAGE, Part, brief, queries};
+use super::visible::Visible;
+use crate::http::status::Status;
+
+/// Events of a page of the store.
+const PAGE: usize = 200;
+
+/// One event, and where it is from.
+pub(super) struct Found {
+    /// The number of the cluster.
+    pub(super) cluster: usize,
+    /// In a form that can be read in place.
+    pub(super) record: Record,
+    /// When it was last seen.
+    pub(super) last: i64,
+}
+
+/// See the module documentation.
+pub(super) struct Merged {
+    streams: Vec<Stream>,
+    filters: Filters,
+    /// What was read, and may come behind what was not.
+    waiting: Vec<Found>,
+    /// How many events may still be read.
+    left: usize,
+    /// Where reading ended if there are more events than could be read: those last seen after this
+    /// are complete.
+    pub(super) cut: Option<i64>,
+}
+
+struct Stream {
+    cluster: usize,
+    store: Arc<dyn Store>,
+    part: Part,
+    /// What is not read yet was last seen no later than this.
+    reached: i64,
+}
+
+impl Merged {
+    /// Everything that is asked for and was last seen in a range.
+    pub(super) fn of(
+        clusters: &[Visible],
+        filters: &Filters,
+        (from, to): (i64, i64),
+        limit: usize,
+    ) -> Self {
+        let streams = clusters.iter().enumerate().flat_map(|(cluster, visible)| {
+            let queries = queries(visible, filters).into_iter();
+            queries.map(move |query| Stream {
+                cluster,
+                store: Arc::clone(&visible.source.server.store),
+                part: Part {
+                    request: NewestRequest {
+                        since: Some(UnixMillis(from)),
+                        until: Some(UnixMillis(to)),
+                        ..query
+                    },
+                    done: false,
+                },
+                reached: to,
+            })
+        });
+        Self {
+            streams: streams.collect(),
+            filters: filters.clone(),
+            waiting: Vec::new(),
+            left: limit,
+            cut: None,
+        }
+    }
+
+    /// The next events in order, one at least; `None` behind the last.
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<Found>>, Status> {
+        loop {
+            let open = self.streams.iter_mut().filter(|stream| !stream.part.done);
+            let Some(stream) = open.max_by_key(|stream| stream.reached) else {
+                let last = self.released(i64::MIN);
+                return Ok((!last.is_empty()).then_some(last));
+            };
+            if self.left == 0 {
+                let reached = stream.reached;
+                self.cut = Some(reached);
+                self.streams.clear();
+                return Ok(Some(self.released(reached)).filter(|last| !last.is_empty()));
+            }
+            let page = stream
+                .part
+                .read(&*stream.store, PAGE.min(self.left))
+                .await?;
+            self.left = self.left.saturating_sub(match page.len() {
+                0 => EMPTY_PAGE,
+                found => found,
+            });
+            stream.reached = match (stream.part.done, stream.part.request.after) {
+                (false, Some(place)) => place.last_seen.0,
+                _ => i64::MIN,
+            };
+            let cluster = stream.cluster;
+            for record in page {
+                let last = brief(&record).filter(|brief| self.filters.selects(brief));
+                if let Some(last) = last.map(|brief| brief.last) {
+                    self.waiting.push(Found {
+                        cluster,
+                        record,
+                        last,
+                    });
+                }
+            }
+            let open = self.streams.iter().filter(|stream| !stream.part.done);
+            let reached = open.map(|stream| stream.reached).max();
+            let released = self.released(reached.unwrap_or(i64::MIN));
+            if !released.is_empty() {
+                return Ok(Some(released));
+            }
+        }
+    }
+
+    /// What was last seen after a moment, in order.
+    fn released(&mut self, reached: i64) -> Vec<Found> {
+        let is_over = |found: &Found| reached == i64::MIN || found.last > reached;
+        let (mut released, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(is_over);
+        self.waiting = waiting;
+        released.sort_by_key(order);
+        released
+    }
+}
+
+fn order(found: &Found) -> (Reverse<i64>, usize, Reverse<u64>) {
+    let Found {
+        cluster,
+        record,
+        last,
+    } = found;
+    (Reverse(*last), *cluster, Reverse(record.revision))
+}

@@ -1,0 +1,228 @@
+//! The files of the page, as they are in the program: compressed once, and known by their digests.
+//!
+//! They hold nothing of events, and are sent to everyone. A browser asks whether its copy is still
+//! the one that is served.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::sync::LazyLock;
+
+use axum::body::Body;
+use axum::extract::Path;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use ring::digest::{SHA256, digest};
+
+use crate::api::not_found::not_found;
+use crate::flow::activity::Prepared;
+use crate::http::compress::accepts_gzip;
+
+/// What the page may do: run its own files and ask its own host, and nothing else.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+     img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+const INDEX: &str = "index.html";
+
+/// Name and content.
+type File = (&'static str, &'static [u8]);
+
+macro_rules! files {
+    ($($name:literal)+) => {
+        &[$(($name, include_bytes!(concat!("page/", $name)))),+]
+    };
+}
+
+/// Every file of the folder `page`, but for the licences of what is not our own.
+const FILES: &[File] = files! {
+    "api.js"
+    "dom.js"
+    "filters.js"
+    "gestures.js"
+    "header.js"
+    "icon.svg"
+    "index.html"
+    "keys.js"
+    "kinds.js"
+    "lanes.js"
+    "list.js"
+    "live.js"
+    "loader.js"
+    "login.js"
+    "main.js"
+    "notices.js"
+    "paint.js"
+    "panel.js"
+    "picture.js"
+    "rates.js"
+    "splitter.js"
+    "style.css"
+    "summary.js"
+    "surface.js"
+    "theme.js"
+    "time.js"
+    "tip.js"
+    "types.js"
+    "uplot.css"
+    "uplot.js"
+    "versions.js"
+    "view.js"
+    "yaml.js"
+};
+
+/// A file that is ready to be sent.
+struct Ready {
+    name: &'static str,
+    content_type: HeaderValue,
+    tag: HeaderValue,
+    plain: &'static [u8],
+    gzip: Bytes,
+}
+
+static READY: LazyLock<Vec<Ready>> = LazyLock::new(|| FILES.iter().map(ready).collect());
+
+fn ready((name, content): &File) -> Ready {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    // Memory takes everything.
+    let gzip = encoder.write_all(content).and_then(|()| encoder.finish());
+    let digest = digest(&SHA256, content);
+    let digest = digest.as_ref().iter().take(16);
+    let digest = digest.fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    Ready {
+        name,
+        content_type: HeaderValue::from_static(content_type(name)),
+        tag: HeaderValue::try_from(format!("\"{digest}\""))
+            .unwrap_or(HeaderValue::from_static("\"\"")),
+        plain: content,
+        gzip: gzip.map(Bytes::from).unwrap_or_default(),
+    }
+}
+
+fn content_type(name: &str) -> &'static str {
+    let (_, end) = name.rsplit_once('.').unwrap_or_default();
+    match end {
+        "html" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        _ => "application/octet-stream",
+    }
+}
+
+/// GET /timeline
+pub(super) async fn index(headers: HeaderMap) -> Response {
+    send(INDEX, &headers)
+}
+
+/// GET of one of its files.
+pub(super) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    send(&name, &headers)
+}
+
+fn send(name: &str, asked: &HeaderMap) -> Response {
+    let Some(file) = READY.iter().find(|file| file.name == name) else {
+        return not_found();
+    };
+    let tags = asked.get_all(header::IF_NONE_MATCH).iter();
+    let mut tags = tags.filter_map(|tags| tags.to_str().ok());
+    let tag = file.tag.to_str().unwrap_or_default();
+    let is_known = tags.any(|tags| tags.split(',').any(|known| known.trim() == tag));
+    let mut response = if is_known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else if accepts_gzip(asked) && !file.gzip.is_empty() {
+        let encoding = [(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
+        (encoding, Body::from(file.gzip.clone())).into_response()
+    } else {
+        Body::from(file.plain).into_response()
+    };
+    let headers = response.headers_mut();
+    let fixed = [
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::VARY, "Accept-Encoding"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (OPENER_POLICY, "same-origin"),
+        (RESOURCE_POLICY, "same-origin"),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.insert(header::CONTENT_TYPE, file.content_type.clone());
+    headers.insert(header::ETAG, file.tag.clone());
+    response.extensions_mut().insert(Prepared);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    /// Maximum of what a browser loads, in bytes.
+    const WIRE_MAX: usize = 100 * 1024;
+
+    fn files_in(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                files_in(&path, found);
+            } else {
+                found.push(path);
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_in_the_program() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/timeline/page");
+        let mut found = Vec::new();
+        files_in(&folder, &mut found);
+        let found: BTreeSet<String> = found
+            .iter()
+            .map(|path| path.strip_prefix(&folder).unwrap())
+            .map(|path| path.to_str().unwrap().to_owned())
+            .filter(|name| !name.ends_with("LICENSE"))
+            .collect();
+        let named: BTreeSet<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(found, named);
+    }
+
+    #[test]
+    fn the_page_is_small() {
+        let wire: usize = READY.iter().map(|file| file.gzip.len()).sum();
+        assert!(wire <= WIRE_MAX, "{wire} bytes");
+        for file in READY.iter() {
+            assert_ne!(
+                file.content_type, "application/octet-stream",
+                "{}",
+                file.name
+            );
+        }
+    }
+
+    #[test]
+    fn a_copy_that_is_still_good_is_not_sent_again() {
+        let mut asked = HeaderMap::new();
+        let response = send(INDEX, &asked);
+        assert_eq!(response.status(), 200);
+        asked.insert(
+            header::IF_NONE_MATCH,
+            response.headers()[header::ETAG].clone(),
+        );
+        assert_eq!(send(INDEX, &asked).status(), 304);
+        asked.insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"x\""));
+        assert_eq!(send(INDEX, &asked).status(), 200);
+        assert_eq!(send("../mod.rs", &asked).status(), 404);
+    }
+}

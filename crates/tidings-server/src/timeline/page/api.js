@@ -1,0 +1,89 @@
+// Requests to the server. One answer or one `ApiError`; nothing is retried here.
+
+/** @typedef {import("./types.js").Filters} Filters */
+
+const BASE = "/timeline/api/";
+
+/** What the server or the network refused. `status` is 0 if the server did not answer. */
+export class ApiError extends Error {
+  /** @param {number} status @param {string} message */
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** @param {unknown} error */
+export const isAbort = (error) => error instanceof DOMException && error.name === "AbortError";
+
+/**
+ * @template T
+ * @param {string} path
+ * @param {URLSearchParams} [params]
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<T>}
+ */
+export async function get(path, params, signal) {
+  const response = await ask(url(path, params), { signal });
+  return response.json();
+}
+
+/** An answer that is read as it comes.
+ * @param {string} path @param {URLSearchParams} params @param {AbortSignal} signal */
+export async function stream(path, params, signal) {
+  const response = await ask(url(path, params), { signal });
+  if (!response.body) throw new ApiError(0, "the answer has no body");
+  return response.body;
+}
+
+/** @param {string} token @param {string} cluster Whose token it is, if not the server's own. */
+export async function login(token, cluster) {
+  const headers = { "Content-Type": "application/json" };
+  const body = JSON.stringify(cluster ? { token, cluster } : { token });
+  await ask("/timeline/login", { method: "POST", headers, body });
+}
+
+export async function logout() {
+  await ask("/timeline/logout", { method: "POST" });
+}
+
+/** @param {string} path @param {URLSearchParams} [params] */
+export function url(path, params) {
+  const query = params?.toString();
+  return query ? `${BASE}${path}?${query}` : BASE + path;
+}
+
+/** Parameters with filters.
+ * @param {Record<string, string|number>} plain @param {Filters} filters */
+export function parameters(plain, filters) {
+  const params = new URLSearchParams();
+  for (const [key, value] of Object.entries(plain)) params.set(key, String(value));
+  for (const [key, values] of Object.entries(filters)) {
+    for (const value of values) params.append(key, value);
+  }
+  return params;
+}
+
+/** @param {string} address @param {RequestInit} init */
+async function ask(address, init) {
+  let response;
+  try {
+    response = await fetch(address, { credentials: "same-origin", redirect: "error", ...init });
+  } catch (error) {
+    if (isAbort(error)) throw error;
+    throw new ApiError(0, "the server does not answer");
+  }
+  if (!response.ok) throw new ApiError(response.status, await reason(response));
+  return response;
+}
+
+/** The message of a Status, or the plain status line. @param {Response} response */
+async function reason(response) {
+  try {
+    const status = JSON.parse((await response.text()).slice(0, 65_536));
+    if (typeof status.message === "string") return status.message;
+  } catch {
+    // Not a Status: a proxy's page, say.
+  }
+  return `the server answered ${response.status} ${response.statusText}`.trim();
+}

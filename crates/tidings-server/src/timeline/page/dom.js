@@ -1,0 +1,85 @@
+// Elements made without HTML: text is always text, whatever an event says.
+
+/** @typedef {Node|string|number|null|undefined|false} Child */
+
+/**
+ * An element with properties, attributes (`aria-…`, `data-…`, `role`, `for`, `colspan`), listeners
+ * (`onclick`) and children.
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {Record<string, unknown>} [options]
+ * @param {...Child} children
+ * @returns {HTMLElementTagNameMap[K]}
+ */
+export function el(tag, options = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(options)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "class") node.className = String(value);
+    else if (name.startsWith("on") && typeof value === "function") {
+      node.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
+    } else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  append(node, ...children);
+  return node;
+}
+
+/** @param {Node} node @param {...Child} children */
+export function append(node, ...children) {
+  for (const child of children) {
+    if (child === null || child === undefined || child === false) continue;
+    node.appendChild(child instanceof Node ? child : document.createTextNode(visible(child)));
+  }
+}
+
+/** Empties a node and fills it. @param {Node} node @param {...Child} children */
+export function fill(node, ...children) {
+  while (node.lastChild) node.lastChild.remove();
+  append(node, ...children);
+}
+
+/** The element of index.html with an id.
+ * @template {HTMLElement} [T=HTMLElement] @param {string} id @returns {T} */
+export function byId(id) {
+  const node = document.getElementById(id);
+  if (!node) throw new Error(`index.html has no #${id}`);
+  return /** @type {T} */ (node);
+}
+
+const HIDDEN = new RegExp("[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u200b\\u200e\\u200f"
+  + "\\u202a-\\u202e\\u2066-\\u2069\\ufeff]", "g");
+
+/** Control characters and changes of direction, which could make text look like another, as
+ * U+ numbers. @param {string|number} text */
+export function visible(text) {
+  return String(text).replace(HIDDEN, (c) =>
+    `\u2039U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}\u203a`);
+}
+
+/** True if keys typed now belong to a field. @param {EventTarget|null} target */
+export function isField(target) {
+  return target instanceof HTMLElement
+    && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName));
+}
+
+/** Copies text; without permission, by a selection. @param {string} text */
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = el("textarea", { class: "offscreen", readonly: true, "aria-hidden": "true" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+}
+
+/** Saves a file made here. @param {string} name @param {string} text @param {string} type */
+export function save(name, text, type) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = el("a", { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

@@ -1,0 +1,126 @@
+// Wheel, drag, pinch and hover over a picture of time, as changes of its range.
+
+import { toTime } from "./paint.js";
+
+/** @typedef {import("./paint.js").Scale} Scale */
+
+/**
+ * @typedef {object} Handlers
+ * @property {() => Scale} scale The scale now; its left is 0.
+ * @property {() => number} left Where the scale's left is in the window.
+ * @property {(from: number, to: number) => void} range
+ * @property {(factor: number, around: number) => void} zoom
+ * @property {(from: number, to: number, done: boolean) => void} brush Drawn while not done.
+ * @property {(x: number, y: number) => void} click
+ * @property {(x: number, y: number) => void} twice
+ * @property {(x: number|null, y: number, at: PointerEvent) => void} hover
+ */
+
+/** Pixels before a press is a drag. */
+const SLACK = 4;
+
+/**
+ * @param {HTMLElement} node
+ * @param {Handlers} on
+ * @param {{ignore?: string, mouse?: boolean}} [options] A selector of what has clicks of its own,
+ *   though a drag may begin there; and whether a mouse's drag is ours.
+ */
+export function watchGestures(node, on, { ignore, mouse = true } = {}) {
+  /** @type {Map<number, {x: number, y: number}>} */
+  const down = new Map();
+  /** What a drag began with. @type {{scale: Scale, xs: number[], brush: boolean}|null} */
+  let start = null;
+  let moved = false;
+
+  /** @param {Event} event */
+  const ignored = (event) => ignore !== undefined && event.target instanceof Element
+    && event.target.closest(ignore) !== null;
+  /** @param {{clientX: number}} event */
+  const x = (event) => event.clientX - on.left();
+
+  const begin = (/** @type {boolean} */ brush) => {
+    start = { scale: on.scale(), xs: [...down.values()].map((p) => p.x), brush };
+  };
+
+  node.addEventListener("wheel", (event) => {
+    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY);
+    const zooms = event.ctrlKey || event.metaKey;
+    if (!zooms && !event.shiftKey && !sideways) return; // scrolls the lanes
+    event.preventDefault();
+    const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1;
+    const scale = on.scale();
+    if (zooms) {
+      const by = Math.max(-200, Math.min(event.deltaY * unit, 200));
+      on.zoom(Math.exp(by * 0.0025), toTime(x(event), scale));
+      return;
+    }
+    const by = (sideways ? event.deltaX : event.deltaY) * unit;
+    const ms = (by / scale.width) * (scale.to - scale.from);
+    on.range(scale.from + ms, scale.to + ms);
+  }, { passive: false });
+
+  node.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || (!mouse && event.pointerType === "mouse")) return;
+    down.set(event.pointerId, { x: x(event), y: event.clientY });
+    if (down.size === 1) moved = false;
+    begin(event.shiftKey && down.size === 1);
+  });
+
+  node.addEventListener("pointermove", (event) => {
+    const point = down.get(event.pointerId);
+    if (!point) {
+      if (event.pointerType === "mouse") on.hover(x(event), event.clientY, event);
+      return;
+    }
+    if (!start) return;
+    const first = start.xs[[...down.keys()].indexOf(event.pointerId)];
+    if (!moved && Math.abs(x(event) - first) < SLACK && down.size === 1) return;
+    if (!moved) node.setPointerCapture(event.pointerId);
+    moved = true;
+    point.x = x(event);
+    on.hover(null, 0, event);
+    drag(start, [...down.values()].map((p) => p.x));
+  });
+
+  /** @param {NonNullable<typeof start>} from @param {number[]} xs */
+  const drag = ({ scale, xs: begun, brush }, xs) => {
+    if (brush) {
+      const times = [toTime(begun[0], scale), toTime(xs[0], scale)].sort((a, b) => a - b);
+      on.brush(times[0], times[1], false);
+    } else if (xs.length >= 2) {
+      // The times under both fingers stay under them.
+      const [t0, t1] = [toTime(begun[0], scale), toTime(begun[1], scale)];
+      const apart = Math.abs(xs[1] - xs[0]) < 10 ? 10 * Math.sign(xs[1] - xs[0] || 1)
+        : xs[1] - xs[0];
+      const perPixel = (t1 - t0) / apart;
+      if (perPixel <= 0) return;
+      const from = t0 - xs[0] * perPixel;
+      on.range(from, from + scale.width * perPixel);
+    } else {
+      const ms = ((begun[0] - xs[0]) / scale.width) * (scale.to - scale.from);
+      on.range(scale.from + ms, scale.to + ms);
+    }
+  };
+
+  /** @param {PointerEvent} event */
+  const end = (event) => {
+    const point = down.get(event.pointerId);
+    if (!point) return;
+    const was = start;
+    down.delete(event.pointerId);
+    if (moved && was?.brush && event.type === "pointerup") {
+      const times = [was.xs[0], point.x].map((at) => toTime(at, was.scale)).sort((a, b) => a - b);
+      on.brush(times[0], times[1], true);
+    } else if (!moved && event.type === "pointerup" && !ignored(event)) {
+      on.click(point.x, event.clientY);
+    }
+    if (down.size > 0) begin(false);
+    else start = null;
+  };
+  node.addEventListener("pointerup", end);
+  node.addEventListener("pointercancel", end);
+  node.addEventListener("pointerleave", (event) => on.hover(null, 0, event));
+  node.addEventListener("dblclick", (event) => {
+    if (!ignored(event)) on.twice(x(event), event.clientY);
+  });
+}

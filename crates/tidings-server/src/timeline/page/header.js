@@ -1,0 +1,200 @@
+// The header: ranges, times, live, export and the rest, as buttons.
+
+import { logout, parameters, url } from "./api.js";
+import { byId, copy, el, fill } from "./dom.js";
+import { notify } from "./notices.js";
+import { switchTheme } from "./theme.js";
+import { DAY, dateTime, HOUR, MINUTE, number, parseTime, zoneName } from "./time.js";
+
+/** @typedef {import("./view.js").Store} Store */
+/** @typedef {import("./types.js").Overview} Overview */
+
+/** @type {[string, number][]} */
+export const QUICK = [
+  ["15 min", 15 * MINUTE], ["1 h", HOUR], ["6 h", 6 * HOUR], ["24 h", DAY], ["7 d", 7 * DAY],
+  ["30 d", 30 * DAY],
+];
+
+export class Header {
+  /** @param {Store} store @param {{svg: () => void, help: () => void, all: () => void}} on */
+  constructor(store, on) {
+    this.store = store;
+    this.from = /** @type {HTMLInputElement} */ (byId("from"));
+    this.to = /** @type {HTMLInputElement} */ (byId("to"));
+    this.live = byId("live");
+    this.quick = QUICK.map(([label, length], index) => el("button", { type: "button",
+      title: `The last ${label} (${index + 1})`,
+      onclick: () => this.setLast(length) }, label));
+    const all = el("button", { type: "button", title: "All there is (0)", onclick: on.all }, "All");
+    fill(byId("ranges"), ...this.quick, all);
+    /** @param {string} id @param {() => void} act */
+    const button = (id, act) => byId(id).addEventListener("click", act);
+    button("pan-left", () => store.pan(-0.5));
+    button("pan-right", () => store.pan(0.5));
+    button("zoom-in", () => store.zoom(0.5));
+    button("zoom-out", () => store.zoom(2));
+    button("live", () => this.toggleLive());
+    button("zone", () => store.set({ utc: !store.view.utc }));
+    button("theme", switchTheme);
+    button("help-button", on.help);
+    button("by-type", () => store.set({ by: "type" }, true));
+    button("by-reason", () => store.set({ by: "reason" }, true));
+    button("logout", async () => {
+      await logout().catch(() => undefined);
+      location.reload();
+    });
+    button("export-svg", on.svg);
+    button("export-link", () => {
+      store.replace();
+      void copy(location.href);
+    });
+    button("export-command", () => void copy(this.command()));
+    this.startMenu();
+    byId("range-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.submitRange();
+    });
+  }
+
+  startMenu() {
+    const opener = byId("export");
+    const menu = byId("export-menu");
+    /** @param {boolean} open */
+    const set = (open) => {
+      menu.hidden = !open;
+      opener.setAttribute("aria-expanded", String(open));
+      if (!open) return;
+      const [from, to] = this.store.range();
+      for (const format of ["jsonl", "perfetto"]) {
+        const params = parameters({ format, from: Math.floor(from), to: Math.ceil(to) },
+          this.store.view.filters);
+        /** @type {HTMLAnchorElement} */ (byId(`export-${format}`)).href = url("export", params);
+      }
+    };
+    const items = () => [...menu.querySelectorAll("a, button")]
+      .map((node) => /** @type {HTMLElement} */ (node));
+    opener.addEventListener("click", () => {
+      set(menu.hidden === true);
+      if (!menu.hidden) items()[0].focus();
+    });
+    menu.addEventListener("click", () => set(false));
+    menu.addEventListener("keydown", (event) => {
+      const all = items();
+      const at = all.findIndex((node) => node === document.activeElement);
+      const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+      if (by) all[(at + by + all.length) % all.length].focus();
+      else if (event.key === "Escape") {
+        set(false);
+        opener.focus();
+      } else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    document.addEventListener("pointerdown", (event) => {
+      const inside = event.target instanceof Element && event.target.closest(".menu");
+      if (!menu.hidden && !inside) set(false);
+    });
+  }
+
+  /** @param {number} last */
+  setLast(last) {
+    this.store.set({ last, skip: 0 }, true);
+  }
+
+  /** Stops at what is in view, or follows what happens now, over the same length. */
+  toggleLive() {
+    const [from, to] = this.store.range();
+    if (this.store.view.last !== null) {
+      this.store.pause();
+      return;
+    }
+    const near = Math.abs(to - this.store.now()) < (to - from) * 2;
+    const length = Math.max(MINUTE, Math.round((to - from) / 1000) * 1000);
+    this.setLast(near ? length : HOUR);
+  }
+
+  submitRange() {
+    const { utc } = this.store.view;
+    const from = parseTime(this.from.value, utc);
+    const now = /^now$/i.test(this.to.value.trim());
+    const to = now ? this.store.now() : parseTime(this.to.value, utc);
+    this.from.setAttribute("aria-invalid", String(from === null));
+    this.to.setAttribute("aria-invalid", String(to === null));
+    if (from === null || to === null || to <= from) {
+      notify("range", { bad: true, text: from !== null && to !== null
+        ? "The range ends before it begins."
+        : "Write times as 2026-01-31 13:08 or 2026-01-31 13:08:53; the end may be now." });
+      return;
+    }
+    notify("range", null);
+    if (now) this.setLast(Math.max(1000, Math.round((to - from) / 1000) * 1000));
+    else this.store.setRange(from, to, true);
+    if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
+  }
+
+  /** @param {Overview} overview */
+  setOverview(overview) {
+    byId("logout").title = `Log out ${overview.user}`;
+    document.title = "Timeline · tidings";
+  }
+
+  /** What the buttons say now. @param {number} came Events that came since the picture stands. */
+  show(came) {
+    const { view } = this.store;
+    const [from, to] = this.store.range();
+    setValue(this.from, dateTime(from, view.utc));
+    setValue(this.to, dateTime(to, view.utc));
+    const live = view.last !== null;
+    press(this.live, live);
+    setText(byId("live-text"), live ? "Live" : came > 0 ? `Live · ${number(came)} new` : "Live");
+    this.live.classList.toggle("came", !live && came > 0);
+    setText(byId("zone"), view.utc ? "UTC" : "Local");
+    setText(byId("axis-zone"), zoneName(view.utc));
+    QUICK.forEach(([, length], index) => press(this.quick[index], view.last === length));
+    press(byId("by-type"), view.by === "type");
+    press(byId("by-reason"), view.by === "reason");
+  }
+
+  /** The command that lists what is in view. */
+  command() {
+    const { filters } = this.store.view;
+    const [from, to] = this.store.range();
+    /** @param {string} flag @param {string[]} values */
+    const flags = (flag, values) => values.map((value) =>
+      `${flag}${/^[\w./:=,@-]+$/.test(value) ? value : `'${value.replaceAll("'", "'\\''")}'`}`);
+    const one = filters.namespace.length === 1;
+    const object = filters.kind.length === 1 && filters.object.length === 1
+      ? [`${filters.kind[0].toLowerCase()}/${filters.object[0]}`] : [];
+    return ["tidings events", ...(one ? flags("-n ", filters.namespace) : ["-A"]),
+      ...flags("--for ", object), ...flags("--types ", list(filters.type)),
+      ...flags("--reason ", list(filters.reason)), ...flags("--source ", list(filters.source)),
+      ...flags("-g ", filters.text),
+      `--since ${instant(from)}`, `--until ${instant(to)}`].join(" ");
+  }
+}
+
+/** @param {string[]} values */
+const list = (values) => (values.length > 0 ? [values.join(",")] : []);
+
+/** @param {number} ms */
+const instant = (ms) => `${new Date(Math.floor(ms)).toISOString().slice(0, 19)}Z`;
+
+/** @param {HTMLElement} node @param {boolean} on */
+function press(node, on) {
+  if (node.getAttribute("aria-pressed") !== String(on)) {
+    node.setAttribute("aria-pressed", String(on));
+  }
+}
+
+/** @param {HTMLElement} node @param {string} text */
+function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Not while it is edited. @param {HTMLInputElement} field @param {string} text */
+function setValue(field, text) {
+  if (field !== document.activeElement && field.value !== text) {
+    field.value = text;
+    field.removeAttribute("aria-invalid");
+  }
+}

@@ -1,0 +1,338 @@
+// Lanes: a tree of labels in the page, and one canvas for all marks beside it. The canvas covers
+// the rows in view and half a window around them, and scrolls with them, so that marks and labels
+// never come apart; beyond that nothing is drawn.
+
+import { append, byId, el, fill } from "./dom.js";
+import { shortKind } from "./kinds.js";
+import {
+  markAt, NARROW, paintCount, paintGaps, paintGrid, paintLife, paintMark, paintNow, WIDE,
+} from "./paint.js";
+import { canvasSurface } from "./surface.js";
+import { colours } from "./theme.js";
+import { counted, number } from "./time.js";
+
+/** @typedef {import("./types.js").Picture} Picture */
+/** @typedef {import("./types.js").Lane} Lane */
+/** @typedef {import("./types.js").Mark} Mark */
+/** @typedef {import("./types.js").Shown} Shown */
+/** @typedef {import("./types.js").View} View */
+/** @typedef {import("./paint.js").Scale} Scale */
+
+/** @typedef {{lane: Lane, marks: Mark[], parent: boolean, node: HTMLElement}} Row */
+
+/** Letters at the end of a long name that are always shown. */
+const TAIL = 12;
+
+/** What tells a lane from others, in this view and the next. @param {Lane} lane */
+export const laneKey = (lane) =>
+  [lane.cluster, lane.kind, lane.namespace, lane.name, lane.uid ?? ""].join("\n");
+
+/** @param {Lane} lane @returns {Extract<Shown, {is: "object"}>} */
+export const shownLane = ({ cluster, kind, namespace, name }) =>
+  ({ is: "object", cluster, kind, namespace, name });
+
+export class Lanes {
+  /** @param {(lane: Lane) => void} open Called for a lane that is clicked. */
+  constructor(open) {
+    this.open = open;
+    this.box = byId("lanes");
+    this.body = byId("lanes-body");
+    this.labels = byId("labels");
+    this.canvas = /** @type {HTMLCanvasElement} */ (byId("marks"));
+    this.context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    /** @type {Picture|null} */
+    this.picture = null;
+    /** @type {Row[]} All lanes, those that are folded away too. */
+    this.all = [];
+    /** @type {Row[]} */
+    this.rows = [];
+    /** @type {Set<string>} */
+    this.folded = new Set();
+    /** Key of the lane that the keys go by. */
+    this.current = "";
+    /** The mark that the keys go by, in the current lane. @type {Mark|null} */
+    this.mark = null;
+    this.shape = WIDE;
+    this.top = 0;
+    this.labels.addEventListener("click", (event) => this.clicked(event));
+    this.labels.addEventListener("focusin", (event) => {
+      const row = this.rowOf(event.target);
+      if (row) this.setCurrent(row);
+    });
+  }
+
+  /** @param {Picture} picture @param {boolean} clusters Several clusters: names say which. */
+  setPicture(picture, clusters) {
+    const anchor = this.anchor();
+    const focused = this.labels.contains(document.activeElement);
+    this.picture = picture;
+    this.mark = null;
+    /** @type {Mark[][]} */
+    const marks = picture.lanes.map(() => []);
+    for (const mark of picture.marks) marks[mark[0]]?.push(mark);
+    const parents = new Set(picture.lanes.map((lane) => lane.parent));
+    this.all = picture.lanes.map((lane, index) => {
+      const parent = parents.has(index);
+      return { lane, marks: marks[index], parent, node: this.label(lane, parent, clusters) };
+    });
+    this.layout();
+    if (anchor) this.returnTo(anchor);
+    if (focused) this.currentRow()?.node.focus({ preventScroll: true });
+  }
+
+  /** Places the rows that are not folded away. */
+  layout() {
+    /** @type {boolean[]} */
+    const hidden = [];
+    this.rows = this.all.filter((row, index) => {
+      const { parent } = row.lane;
+      hidden[index] = parent >= 0
+        && (hidden[parent] || this.folded.has(laneKey(this.all[parent].lane)));
+      return !hidden[index];
+    });
+    if (!this.currentRow()) this.current = this.rows[0] ? laneKey(this.rows[0].lane) : "";
+    fill(this.labels, ...this.rows.map((row) => row.node));
+    this.rows.forEach((row, index) => {
+      row.node.style.top = `${index * this.shape.height}px`;
+      row.node.style.height = `${this.shape === WIDE ? WIDE.height : 18}px`;
+      row.node.tabIndex = laneKey(row.lane) === this.current ? 0 : -1;
+      if (row.parent) {
+        row.node.setAttribute("aria-expanded", String(!this.folded.has(laneKey(row.lane))));
+      }
+    });
+    this.body.style.height = `${this.rows.length * this.shape.height}px`;
+  }
+
+  /** @param {Lane} lane @param {boolean} parent @param {boolean} clusters */
+  label(lane, parent, clusters) {
+    const where = [clusters && lane.cluster, lane.namespace].filter(Boolean).join(" · ");
+    const about = [
+      `${lane.kind || "object"} ${lane.name}`, where && `in ${where}`, lane.gone && "deleted",
+      counted(lane.events, "event"), lane.warnings > 0 && counted(lane.warnings, "warning"),
+    ].filter(Boolean).join(", ");
+    const node = el("div", {
+      class: lane.gone ? "lane gone" : "lane", role: "treeitem", title: about,
+      "aria-level": lane.depth + 1, "aria-selected": "false",
+    });
+    const depth = Math.min(lane.depth, 6);
+    node.style.paddingLeft = `${4 + depth * 14}px`;
+    append(node,
+      el("span", { class: parent ? "fold" : "fold leaf", "aria-hidden": "true" }),
+      el("span", { class: "kind" }, shortKind(lane.kind)),
+      ...this.name(lane),
+      lane.depth === 0 && where && el("span", { class: "where" }, where),
+      lane.gone && el("span", { class: "tag" }, "✕"),
+      el("span", { class: "counts" },
+        lane.warnings > 0 && el("b", {}, `◆ ${number(lane.warnings)}`),
+        ` ${number(lane.events)}`));
+    return node;
+  }
+
+  /** The name in two parts: where there is no room, the end is kept, which tells siblings apart;
+   * what is common with the owner is faint. @param {Lane} lane */
+  name(lane) {
+    const name = lane.name || "(no name)";
+    const owner = this.picture?.lanes[lane.parent]?.name;
+    const owned = owner !== undefined && owner !== "" && name.startsWith(`${owner}-`);
+    const cut = owned ? owner.length : name.length > 2 * TAIL ? name.length - TAIL : 0;
+    if (cut === 0) return [el("span", { class: "name" }, name)];
+    return [el("span", { class: owned ? "name head common" : "name head" }, name.slice(0, cut)),
+      el("span", { class: "name own" }, name.slice(cut))];
+  }
+
+  /** @param {Event} event */
+  clicked(event) {
+    const row = this.rowOf(event.target);
+    if (!row) return;
+    this.setCurrent(row);
+    const onFold = event.target instanceof Element && event.target.classList.contains("fold");
+    if (onFold && row.parent) this.toggle(row);
+    else this.open(row.lane);
+  }
+
+  /** @param {Row} [row] */
+  toggle(row = this.currentRow()) {
+    if (!row?.parent) return;
+    const key = laneKey(row.lane);
+    if (!this.folded.delete(key)) this.folded.add(key);
+    this.layout();
+    row.node.focus({ preventScroll: true });
+    this.box.dispatchEvent(new Event("redraw"));
+  }
+
+  /** Folds all lanes that have others below them, or unfolds them. */
+  toggleAll() {
+    if (this.folded.size > 0) this.folded.clear();
+    else for (const row of this.all) if (row.parent) this.folded.add(laneKey(row.lane));
+    this.layout();
+    this.box.dispatchEvent(new Event("redraw"));
+  }
+
+  /** @param {EventTarget|null} target */
+  rowOf(target) {
+    const node = target instanceof Element ? target.closest(".lane") : null;
+    return this.rows.find((row) => row.node === node);
+  }
+
+  currentRow() {
+    return this.rows.find((row) => laneKey(row.lane) === this.current);
+  }
+
+  /** @param {Row} row */
+  setCurrent(row) {
+    const before = this.currentRow();
+    if (before) before.node.tabIndex = -1;
+    if (this.current !== laneKey(row.lane)) this.mark = null;
+    this.current = laneKey(row.lane);
+    row.node.tabIndex = 0;
+  }
+
+  /** The next or previous mark of the current lane, in the range. @param {number} by
+   * @param {Scale} scale */
+  step(by, scale) {
+    const marks = this.currentRow()?.marks
+      .filter((mark) => mark[2] >= scale.from && mark[1] <= scale.to) ?? [];
+    const at = this.mark ? marks.indexOf(this.mark) + by : by > 0 ? 0 : marks.length - 1;
+    this.mark = marks[Math.min(Math.max(at, 0), marks.length - 1)] ?? null;
+    return this.mark;
+  }
+
+  /** Moves to another lane by keys. @param {number} by */
+  move(by) {
+    const at = this.rows.findIndex((row) => laneKey(row.lane) === this.current);
+    const row = this.rows[Math.min(Math.max(at + by, 0), this.rows.length - 1)];
+    if (!row) return;
+    this.setCurrent(row);
+    row.node.focus({ preventScroll: true });
+    this.reveal(row);
+  }
+
+  /** @param {Row} row */
+  reveal(row) {
+    const y = this.rows.indexOf(row) * this.shape.height;
+    if (y < this.box.scrollTop) this.box.scrollTop = y;
+    const most = y + this.shape.height - this.box.clientHeight;
+    if (most > this.box.scrollTop) this.box.scrollTop = most;
+  }
+
+  /** The first lane in view and where it is, to find it again in the next picture. */
+  anchor() {
+    const index = Math.floor(this.box.scrollTop / this.shape.height);
+    const row = this.rows[index];
+    if (!row || this.box.scrollTop === 0) return null;
+    return { key: laneKey(row.lane), off: this.box.scrollTop - index * this.shape.height };
+  }
+
+  /** @param {{key: string, off: number}} anchor */
+  returnTo({ key, off }) {
+    const index = this.rows.findIndex((row) => laneKey(row.lane) === key);
+    if (index >= 0) this.box.scrollTop = index * this.shape.height + off;
+  }
+
+  /** Says which lane is shown in the panel. @param {Shown|null} shown */
+  select(shown) {
+    for (const row of this.all) {
+      const is = shown?.is === "object" && shown.cluster === row.lane.cluster
+        && shown.kind === row.lane.kind && shown.namespace === row.lane.namespace
+        && shown.name === row.lane.name;
+      row.node.setAttribute("aria-selected", String(is));
+    }
+  }
+
+  /** The lane and mark at a point of the window. @param {number} x From the canvas's left.
+   * @param {number} y From the window's top. @param {Scale} scale */
+  at(x, y, scale) {
+    const inside = y - this.body.getBoundingClientRect().top;
+    const row = this.rows[Math.floor(inside / this.shape.height)];
+    return row ? { row, mark: markAt(row.marks, x, scale) } : null;
+  }
+
+  /** Width for the marks, and the shape of rows that fits. @param {boolean} narrow */
+  resize(narrow) {
+    const shape = narrow ? NARROW : WIDE;
+    if (shape === this.shape) return;
+    this.shape = shape;
+    this.layout();
+  }
+
+  /** True if the rows in view are no longer all on the canvas. */
+  stale() {
+    const { scrollTop, clientHeight } = this.box;
+    return scrollTop < this.top || (scrollTop + clientHeight > this.top + this.canvas.clientHeight
+      && this.top + this.canvas.clientHeight < this.body.clientHeight);
+  }
+
+  /** @param {Scale} scale @param {View} view @param {number} now */
+  draw(scale, view, now) {
+    const c = colours();
+    const height = Math.min(this.box.clientHeight * 2,
+      Math.max(this.body.clientHeight, this.box.clientHeight));
+    this.top = Math.max(0, Math.min(this.box.scrollTop - this.box.clientHeight / 2,
+      this.body.clientHeight - height));
+    fit(this.canvas, this.context, scale.width, height);
+    this.canvas.style.top = `${this.top}px`;
+    this.context.clearRect(0, 0, scale.width, height);
+    const s = canvasSurface(this.context, c.font);
+    const first = Math.max(0, Math.floor(this.top / this.shape.height));
+    const last = Math.min(this.rows.length,
+      Math.ceil((this.top + height) / this.shape.height));
+    const end = Math.min(height, this.rows.length * this.shape.height - this.top);
+    for (let i = first; i < last; i += 1) {
+      const y = i * this.shape.height - this.top;
+      s.line(0, y + this.shape.height - 0.5, scale.width, y + this.shape.height - 0.5, c.row);
+    }
+    paintGrid(s, scale, 0, height, c, view.utc);
+    if (!this.picture) return;
+    paintGaps(s, scale, this.picture.gaps, 0, Math.max(end, 0), c);
+    for (let i = first; i < last; i += 1) {
+      const y = i * this.shape.height - this.top + this.shape.middle;
+      paintRow(s, scale, this.rows[i], y, this.picture, view.shown, c, this.mark);
+    }
+    paintNow(s, scale, now, 0, height, c);
+  }
+}
+
+/** One lane: its life, its marks, and its warnings above all.
+ * @param {import("./surface.js").Surface} s @param {Scale} scale
+ * @param {{lane: Lane, marks: Mark[]}} row @param {number} y @param {Picture} picture
+ * @param {Shown|null} shown @param {import("./theme.js").Colours} c @param {Mark|null} [at] */
+export function paintRow(s, scale, { lane, marks }, y, picture, shown, c, at) {
+  paintLife(s, scale, lane, y, c);
+  for (const warning of [0, 1]) {
+    for (const mark of marks) {
+      if (mark[3] !== warning) continue;
+      const picked = mark === at || isShown(mark, lane, picture, shown);
+      paintMark(s, scale, mark, y, picked, c);
+    }
+  }
+  /** @type {[number, number][]} */
+  const taken = [];
+  const often = [...marks].sort((a, b) => b[4] - a[4]);
+  for (const mark of often) paintCount(s, scale, mark, y, taken, c);
+}
+
+/** @param {Mark} mark @param {Lane} lane @param {Picture} picture @param {Shown|null} shown */
+function isShown(mark, lane, picture, shown) {
+  if (!shown || shown.cluster !== lane.cluster) return false;
+  if (shown.is === "event") {
+    const event = picture.events[mark[7]];
+    return event?.name === shown.name && event.namespace === shown.namespace;
+  }
+  return shown.span !== undefined && shown.name === lane.name && shown.kind === lane.kind
+    && shown.namespace === lane.namespace && mark[1] === shown.span[0] && mark[2] === shown.span[1];
+}
+
+/** Gives a canvas its size in CSS pixels, sharp on any display. Setting a size clears it, so it is
+ * only set if it changed. @param {HTMLCanvasElement} canvas
+ * @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
+export function fit(canvas, context, width, height) {
+  const ratio = Math.min(window.devicePixelRatio || 1, 3);
+  const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
+  if (canvas.width !== w || canvas.height !== h) {
+    canvas.width = w;
+    canvas.height = h;
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+  }
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+}

@@ -1,0 +1,164 @@
+// The list of events: a table that says in words what the picture shows, newest first, in pages.
+
+import { append, byId, el, fill } from "./dom.js";
+import { get, isAbort, parameters } from "./api.js";
+import { shortObject } from "./kinds.js";
+import { ago, counted, dateTime, number, shortTime } from "./time.js";
+
+/** @typedef {import("./types.js").Item} Item */
+/** @typedef {import("./types.js").ItemPage} ItemPage */
+/** @typedef {import("./types.js").View} View */
+/** @typedef {import("./types.js").Filters} Filters */
+/** @typedef {import("./types.js").FilterKey} FilterKey */
+
+const PAGE = 100;
+/** Rows that scrolling adds by itself; more come by the button. */
+const BY_SCROLLING = 1000;
+
+export class List {
+  /**
+   * @param {{open: (item: Item) => void, filter: (key: FilterKey, value: string) => void,
+   *   all: () => void, failed: (error: unknown) => void,
+   *   loaded: (items: Item[]) => void, now: () => number}} on
+   */
+  constructor(on) {
+    this.on = on;
+    this.box = byId("list");
+    this.body = byId("rows");
+    this.caption = byId("list-title");
+    this.back = byId("list-all");
+    this.foot = byId("list-foot");
+    this.more = el("button", { type: "button", onclick: () => this.next() }, "Older events");
+    this.count = 0;
+    this.key = "";
+    /** @type {string|null} */
+    this.token = null;
+    this.complete = true;
+    /** @type {AbortController|null} */
+    this.control = null;
+    /** @type {{params: URLSearchParams, utc: boolean, clusters: boolean, day: number}|null} */
+    this.asked = null;
+    this.back.addEventListener("click", () => on.all());
+    this.body.addEventListener("keydown", (event) => this.pressed(event));
+    this.box.addEventListener("scroll", () => {
+      const left = this.box.scrollHeight - this.box.scrollTop - this.box.clientHeight;
+      if (left < 200 && this.count < BY_SCROLLING && this.token && !this.control) this.next();
+    }, { passive: true });
+  }
+
+  /**
+   * Shows the events of the view, or of the object that is selected in it.
+   * @param {View} view @param {[number, number]} range @param {boolean} clusters
+   * @param {boolean} again Even if nothing that decides changed: something came.
+   */
+  async show(view, range, clusters, again) {
+    const { shown } = view;
+    const chosen = shown?.is === "object" ? shown : null;
+    /** @type {Filters} */
+    const filters = chosen
+      ? { ...view.filters, cluster: [chosen.cluster].filter(Boolean), kind: [chosen.kind],
+          namespace: [chosen.namespace].filter(Boolean), object: [chosen.name] }
+      : view.filters;
+    // The last moment of a mark is in it.
+    const [from, to] = chosen?.span ? [chosen.span[0], chosen.span[1] + 1] : range;
+    const plain = { from: Math.floor(from), to: Math.ceil(to), limit: PAGE };
+    const params = parameters(plain, filters);
+    const key = `${params} ${view.utc}`;
+    if (key === this.key && !again) return;
+    const keeps = again && this.box.scrollTop > 0; // a reader further down is not moved
+    if (keeps) return;
+    this.key = key;
+    const title = chosen ? `Events of ${chosen.kind} ${chosen.name}` : "Events";
+    const inside = chosen?.span
+      ? ` · ${dateTime(from, view.utc)} – ${shortTime(to, view.utc, from)}` : "";
+    fill(this.caption, title + inside);
+    this.back.hidden = !chosen;
+    this.asked = { params, utc: view.utc, clusters, day: to };
+    byId("rows-table").classList.toggle("clusters", clusters);
+    await this.load(null);
+  }
+
+  next() {
+    if (this.token) void this.load(this.token);
+  }
+
+  /** @param {string|null} token */
+  async load(token) {
+    if (!this.asked) return;
+    this.control?.abort();
+    const control = new AbortController();
+    this.control = control;
+    const params = new URLSearchParams(this.asked.params);
+    if (token) params.set("continue", token);
+    try {
+      /** @type {ItemPage} */
+      const page = await get("events", params, control.signal);
+      if (this.control !== control) return;
+      if (!token) {
+        this.count = 0;
+        fill(this.body);
+        this.box.scrollTop = 0;
+      }
+      append(this.body, ...page.items.map((item) => this.row(item)));
+      this.count += page.items.length;
+      this.token = page.continue;
+      this.complete = page.complete;
+      this.ended();
+      this.on.loaded(page.items);
+    } catch (error) {
+      if (!isAbort(error)) {
+        this.key = "";
+        this.on.failed(error);
+      }
+    } finally {
+      if (this.control === control) this.control = null;
+    }
+  }
+
+  /** Says what is below the last row. */
+  ended() {
+    if (this.token) {
+      fill(this.foot, `${counted(this.count, "event")} shown. `, this.more);
+      return;
+    }
+    const end = this.count === 0 ? "No event in this range matches."
+      : `${counted(this.count, "event")}: all of this range.`;
+    fill(this.foot, this.complete ? end : `${end} Not all were read; narrow the range.`);
+  }
+
+  /** @param {Item} item */
+  row(item) {
+    const { utc, day } = this.asked ?? { utc: false, day: 0 };
+    const warning = item.type === "Warning";
+    const where = item.object.namespace || item.namespace;
+    const open = () => this.on.open(item);
+    const row = el("tr", { class: warning ? "warning" : "", onclick: open },
+      el("td", { class: "time", title: `${dateTime(item.last, utc)}, `
+        + `${ago(item.last, this.on.now())}` }, shortTime(item.last, utc, day)),
+      el("td", { class: "type" }, warning ? "◆ " : "", item.type || "–"),
+      el("td", { class: "reason" }, el("button", { type: "button", class: "plain",
+        onclick: (/** @type {Event} */ event) => {
+          event.stopPropagation();
+          open();
+        } }, item.reason || "(no reason)")),
+      el("td", { class: "object", title: `${item.object.kind} ${item.object.name}` },
+        shortObject(item.object)),
+      el("td", { class: "namespace" }, where),
+      el("td", { class: "cluster" }, item.cluster),
+      el("td", { class: "count" }, item.count > 1 ? `×${number(item.count)}` : ""),
+      el("td", { class: "message", title: item.message }, item.message),
+      el("td", { class: "source" }, item.source));
+    return row;
+  }
+
+  /** Up and down between rows. @param {KeyboardEvent} event */
+  pressed(event) {
+    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+    const row = event.target instanceof Element ? event.target.closest("tr") : null;
+    const next = event.key === "ArrowDown" ? row?.nextElementSibling
+      : row?.previousElementSibling;
+    event.stopPropagation();
+    event.preventDefault();
+    next?.querySelector("button")?.focus();
+  }
+}

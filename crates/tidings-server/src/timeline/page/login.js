@@ -1,0 +1,59 @@
+// The form that takes a token, where the server does not know the reader yet.
+
+import { ApiError, login } from "./api.js";
+import { byId } from "./dom.js";
+
+/** @param {() => void} entered */
+export function startLogin(entered) {
+  const dialog = /** @type {HTMLDialogElement} */ (byId("login"));
+  const field = /** @type {HTMLInputElement} */ (byId("token"));
+  const button = /** @type {HTMLButtonElement} */ (byId("login-button"));
+  const cluster = /** @type {HTMLInputElement} */ (byId("token-cluster"));
+  const problem = byId("login-problem");
+  // There is nothing to see behind it.
+  dialog.addEventListener("cancel", (event) => event.preventDefault());
+  byId("login-form").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const token = field.value.trim();
+    if (!token) {
+      problem.textContent = "Paste a token first.";
+      return;
+    }
+    button.disabled = true;
+    try {
+      await login(token, cluster.value.trim());
+      field.value = "";
+      problem.textContent = "";
+      dialog.close();
+      entered();
+    } catch (error) {
+      problem.textContent = describe(error);
+      field.select();
+    } finally {
+      button.disabled = false;
+    }
+  });
+  return {
+    /** @param {string} message What the server said: some are entered by a link alone. */
+    open(message) {
+      if (dialog.open) return;
+      const byLink = message.startsWith("open the link");
+      problem.textContent = byLink ? `${message[0].toUpperCase()}${message.slice(1)}.` : "";
+      byId("login-fields").hidden = byLink;
+      byId("login-text").hidden = byLink;
+      dialog.showModal();
+      field.focus();
+    },
+    isOpen: () => dialog.open,
+  };
+}
+
+/** @param {unknown} error */
+function describe(error) {
+  const { status, message } = error instanceof ApiError ? error : { status: 0, message: "" };
+  if (status === 401) return "The server does not accept this token. Is it whole, and not expired?";
+  if (status === 403) return `The token is known, but it may not do this: ${message}`;
+  if (status === 429) return "Too many attempts. Wait a moment and try again.";
+  if (status === 0) return "The server does not answer. Try again in a moment.";
+  return `It did not work: ${message}`;
+}

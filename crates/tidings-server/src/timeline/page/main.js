@@ -1,0 +1,440 @@
+// Starts the page and joins its parts: a change of the view is drawn at once from what is there,
+// then loaded finer.
+
+import { get } from "./api.js";
+import { byId, el, fill, save } from "./dom.js";
+import { FilterBar } from "./filters.js";
+import { watchGestures } from "./gestures.js";
+import { Header, QUICK } from "./header.js";
+import { startHelp, startKeys } from "./keys.js";
+import { shortObject } from "./kinds.js";
+import { fit, Lanes, shownLane } from "./lanes.js";
+import { List } from "./list.js";
+import { Live } from "./live.js";
+import { Loader } from "./loader.js";
+import { startLogin } from "./login.js";
+import { notify } from "./notices.js";
+import { paintAxis, toTime, toX } from "./paint.js";
+import { Panel } from "./panel.js";
+import { pictureAsSvg } from "./picture.js";
+import { Rates } from "./rates.js";
+import { startSplitter } from "./splitter.js";
+import { canvasSurface } from "./surface.js";
+import { colours, onTheme, startTheme } from "./theme.js";
+import { dateTime, HOUR, number, SECOND, shortTime } from "./time.js";
+import { earliestWarning, summary } from "./summary.js";
+import { describeMark, showBrush, showCursor, showTip } from "./tip.js";
+import { hasFilters, noFilters, readAddress, Store } from "./view.js";
+
+/** @typedef {import("./types.js").Picture} Picture */
+/** @typedef {import("./types.js").Overview} Overview */
+/** @typedef {import("./types.js").Lane} Lane */
+/** @typedef {import("./types.js").Mark} Mark */
+/** @typedef {import("./paint.js").Scale} Scale */
+
+/** Windows narrower than this have labels above the marks. */
+const NARROW = 720;
+/** A moving range is loaded this often even if nothing is told. */
+const REFRESH = 30 * SECOND;
+/** Lanes of one answer. */
+const LANES = 300;
+
+startTheme();
+const { view: first, ranged } = readAddress(location.search);
+const store = new Store(first);
+/** @type {Overview|null} */
+let overview = null;
+/** @type {Picture|null} */
+let picture = null;
+/** Events that came since the picture stands still. */
+let came = 0;
+let drawing = 0;
+/** The first picture was drawn, and its time noted for who measures. */
+let measured = false;
+
+const clusters = () => (overview?.clusters.length ?? 0) > 1;
+const login = startLogin(() => void start());
+const loader = new Loader(store, { loaded, login: (message) => {
+  live.stop();
+  login.open(message);
+} });
+const filterBar = new FilterBar(store);
+const rates = new Rates((from, to) => store.setRange(from, to, true),
+  (key, value) => store.addFilter(key, value));
+const lanes = new Lanes((lane) => store.set({ shown: shownLane(lane) }, true));
+const list = new List({
+  open: (item) => store.set({ shown: { is: "event", cluster: item.cluster,
+    namespace: item.namespace, name: item.name } }, true),
+  filter: (key, value) => store.addFilter(key, value),
+  all: () => store.set({ shown: null }, true),
+  failed: (error) => loader.failed(error),
+  loaded: (items) => filterBar.learnItems(items),
+  now: () => store.now(),
+});
+const panel = new Panel(store, (error) => {
+  if (/** @type {{status?: number}} */ (error).status === 401) loader.failed(error);
+});
+const live = new Live({
+  change(change) {
+    if (store.view.last !== null) loader.refresh();
+    else {
+      came += change.items.length + change.more;
+      draw();
+    }
+  },
+  restart: () => void loader.load(true),
+  lost: (error) => loader.failed(error),
+});
+const openHelp = startHelp();
+const header = new Header(store, { svg: saveSvg, help: openHelp, all: showAll });
+
+/** The scale of the lanes, from the left of their canvas. @returns {Scale} */
+function scale() {
+  const [from, to] = store.range();
+  return { from, to, left: 0, width: Math.max(50, lanes.box.clientWidth - gutter()) };
+}
+
+const isNarrow = () => byId("picture").clientWidth < NARROW;
+const gutter = () => (isNarrow() ? 0 : byId("legend").offsetWidth);
+
+/** Draws before the next frame. */
+function draw() {
+  if (!drawing) drawing = requestAnimationFrame(drawNow);
+}
+
+function drawNow() {
+  drawing = 0;
+  const now = store.now();
+  const s = scale();
+  lanes.draw(s, store.view, now);
+  rates.draw(s);
+  drawAxis(s);
+  header.show(came);
+  if (picture && !measured) {
+    measured = true;
+    performance.mark("first-picture");
+  }
+}
+
+/** @param {Scale} s */
+function drawAxis(s) {
+  const canvas = /** @type {HTMLCanvasElement} */ (byId("axis"));
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  fit(canvas, context, s.width, 22);
+  context.clearRect(0, 0, s.width, 22);
+  const c = colours();
+  paintAxis(canvasSurface(context, c.font), s, 11, c, store.view.utc);
+}
+
+/** @param {Picture} loadedNow @param {boolean} again */
+function loaded(loadedNow, again) {
+  picture = loadedNow;
+  store.ahead = picture.now - Date.now();
+  if (store.view.last !== null) came = 0;
+  lanes.setPicture(picture, clusters());
+  lanes.select(store.view.shown);
+  rates.setPicture(picture, store.view.by, scale(), gutter());
+  filterBar.learn(picture);
+  tellMissing(picture);
+  tellEmpty(picture);
+  void list.show(store.view, store.range(), clusters(), again);
+  void panel.show(store.view.shown, store.range());
+  if (document.visibilityState === "visible") live.follow(picture.position, store.view.filters);
+  const { dataset } = document.documentElement; // for tests: how many pictures were loaded
+  dataset.loaded = String(Number(dataset.loaded ?? 0) + 1);
+  draw();
+}
+
+/** What is not in the picture: nothing is left out without a word. @param {Picture} p */
+function tellMissing(p) {
+  const of = p.total !== null && p.total > p.read ? ` of ${number(p.total)}` : "";
+  notify("incomplete", p.complete ? null : {
+    text: `${number(p.read)}${of} events read; warnings first. Narrow the range or filter to `
+      + "see the rest." });
+  const { skip, filters } = store.view;
+  const end = skip + p.lanes.length;
+  const known = (overview?.clusters ?? []).reduce((sum, one) => sum + (one.events ?? 0), 0);
+  const beyond = p.complete && known > p.read && !hasFilters(filters);
+  const text = summary(p, skip, beyond ? known : null);
+  const turn = (/** @type {number} */ to) => () => store.set({ skip: Math.max(0, to) }, true);
+  fill(byId("lanes-foot"), el("span", { title: text }, text),
+    skip > 0 && el("button", { type: "button", onclick: turn(skip - LANES) }, "Previous objects"),
+    p.more.lanes > 0 && el("button", { type: "button", onclick: turn(end) },
+      `Next ${number(Math.min(p.more.lanes, LANES))} objects`),
+    beyond && el("button", { type: "button", onclick: showAll }, "Show all"),
+    firstWarning(p));
+}
+
+/** What went wrong first, of what is drawn, as a button that opens it. @param {Picture} p */
+function firstWarning(p) {
+  const [from] = store.range();
+  const mark = earliestWarning(p, from);
+  if (!mark) return null;
+  const lane = p.lanes[mark[0]];
+  return el("button", { type: "button", onclick() {
+    const row = lanes.rows.find((one) => one.lane === lane);
+    if (row) {
+      lanes.setCurrent(row);
+      lanes.reveal(row);
+    }
+    openMark(lane, mark);
+  } }, `First warning, ${shortTime(mark[1], store.view.utc, from)}: `
+    + `${p.reasons[mark[6]]} of ${shortObject(lane)}`);
+}
+
+/** Where there is nothing, what may help. @param {Picture} p */
+function tellEmpty(p) {
+  const box = byId("empty");
+  const empty = p.lanes.length === 0;
+  box.hidden = !empty;
+  if (!empty) return;
+  const { view } = store;
+  const newest = Math.max(...(overview?.clusters ?? []).map((cluster) => cluster.to ?? 0), 0);
+  const filtered = hasFilters(view.filters);
+  const [from, to] = store.range();
+  const where = `between ${dateTime(from, view.utc)} and ${shortTime(to, view.utc, from)}`;
+  fill(box,
+    el("p", {}, view.skip > 0 ? "No more objects." : filtered
+      ? `No event ${where} matches the filters.`
+      : newest === 0 ? "No events yet. They appear here as they happen."
+        : `No events ${where}.`),
+    el("div", { class: "actions" },
+      filtered && el("button", { type: "button",
+        onclick: () => store.setFilters(noFilters()) }, "Clear the filters"),
+      newest > 0 && (newest < from || newest > to) && el("button", { type: "button",
+        onclick: () => store.setRange(newest - HOUR, newest + HOUR / 30, true) },
+      `Go to the newest, ${dateTime(newest, view.utc)}`),
+      newest > 0 && el("button", { type: "button", onclick: showAll }, "Show all there is")));
+}
+
+/** From the oldest event to the newest; to now, if that is near. */
+function showAll() {
+  const known = overview?.clusters ?? [];
+  const from = Math.min(...known.map((cluster) => cluster.from ?? Infinity));
+  const to = Math.max(...known.map((cluster) => cluster.to ?? 0));
+  if (!Number.isFinite(from) || to === 0) return;
+  const now = store.now();
+  if (now - to < HOUR) {
+    store.set({ last: Math.ceil((now - from) / SECOND) * SECOND, skip: 0 }, true);
+  } else {
+    const edge = Math.max((to - from) * 0.02, SECOND);
+    store.setRange(from - edge, to + edge, true);
+  }
+}
+
+function saveSvg() {
+  if (!picture) return;
+  const text = pictureAsSvg(picture, lanes.rows, store.view, store.range(), store.now());
+  save("timeline.svg", text, "image/svg+xml");
+}
+
+store.listeners.push((view, before, still) => {
+  if (still) {
+    draw();
+    return;
+  }
+  const ranged = view.last !== before.last || view.from !== before.from || view.to !== before.to;
+  const other = view.filters !== before.filters || view.by !== before.by
+    || view.skip !== before.skip;
+  if (view.filters !== before.filters) filterBar.showChips();
+  if (ranged) notify("range", null);
+  if (view.skip !== before.skip) lanes.box.scrollTop = 0;
+  if (other || (view.last !== null && before.last === null)) {
+    came = 0;
+    void loader.load();
+  } else if (ranged) loader.soon();
+  if (view.shown !== before.shown || view.utc !== before.utc) {
+    lanes.select(view.shown);
+    void panel.show(view.shown, store.range());
+    if (!ranged && !other) void list.show(view, store.range(), clusters(), false);
+  }
+  draw();
+});
+
+/** @param {number|null} x @param {number} y @param {PointerEvent} event */
+function hoverLanes(x, y, event) {
+  const found = x === null ? null : lanes.at(x, y, scale());
+  hoverTime(x);
+  lanes.canvas.style.cursor = found?.mark ? "pointer" : "";
+  const at = x === null ? 0 : toTime(x, scale());
+  const gap = picture?.gaps.find((one) => one.from <= at && at <= one.to);
+  if (picture && found?.mark) {
+    showTip(describeMark(picture, found.row.lane, found.mark, store.view.utc), event.clientX,
+      event.clientY);
+  } else if (gap && x !== null) {
+    showTip({ title: "Not covered: events may be missing", lines: [gap.cause,
+      `${dateTime(gap.from, store.view.utc)} – ${dateTime(gap.to, store.view.utc)}`] },
+    event.clientX, event.clientY);
+  } else showTip(null, 0, 0);
+}
+
+/** @param {number|null} x */
+function hoverTime(x) {
+  const inside = x !== null && x >= 0 && x <= scale().width;
+  showCursor(inside ? x + gutter() : null,
+    inside ? dateTime(toTime(x, scale()), store.view.utc) : "");
+}
+
+/** Opens one event, or lists the several that a mark stands for. @param {Lane} lane
+ * @param {Mark} mark */
+function openMark(lane, mark) {
+  const event = picture?.events[mark[7]];
+  if (event) {
+    store.set({ shown: { is: "event", cluster: lane.cluster, ...event } }, true);
+  } else store.set({ shown: { ...shownLane(lane), span: [mark[1], mark[2]] } }, true);
+}
+
+/** @param {number} from @param {number} to */
+function zoomTo(from, to) {
+  const edge = Math.max((to - from) * 0.1, SECOND);
+  store.setRange(from - edge, to + edge, true);
+}
+
+/** @param {number} from @param {number} to @param {boolean} done */
+function brush(from, to, done) {
+  if (done) {
+    showBrush(null, 0);
+    store.setRange(from, to, true);
+    return;
+  }
+  const s = scale();
+  showBrush(gutter() + toX(from, s), toX(to, s) - toX(from, s));
+}
+
+/** @type {Omit<import("./gestures.js").Handlers, "left"|"hover"|"click"|"twice">} */
+const moves = {
+  scale,
+  range: (from, to) => store.setRange(from, to),
+  zoom: (factor, around) => store.zoom(factor, around),
+  brush,
+};
+watchGestures(lanes.body, {
+  ...moves,
+  left: () => lanes.canvas.getBoundingClientRect().left,
+  hover: hoverLanes,
+  click(x, y) {
+    const found = lanes.at(x, y, scale());
+    if (!found) return;
+    lanes.setCurrent(found.row);
+    if (found.mark) openMark(found.row.lane, found.mark);
+  },
+  twice(x, y) {
+    const found = lanes.at(x, y, scale());
+    if (found?.mark) zoomTo(found.mark[1], found.mark[2]);
+    else store.zoom(0.5, toTime(x, scale()));
+  },
+}, { ignore: ".lane" });
+watchGestures(rates.box, {
+  ...moves,
+  left: () => lanes.canvas.getBoundingClientRect().left,
+  hover(x, _y, event) {
+    hoverTime(x);
+    const words = x === null ? null : rates.describe(toTime(x, scale()), store.view.utc);
+    showTip(words && words.lines.length > 0 ? words : null, event.clientX, event.clientY);
+  },
+  click: () => undefined,
+  twice: (x) => store.zoom(0.5, toTime(x, scale())),
+}, { mouse: false }); // a mouse's drag there is uPlot's
+
+/** @param {number} by */
+function stepMark(by) {
+  const mark = lanes.step(by, scale());
+  const row = lanes.currentRow();
+  if (mark && row && picture) {
+    const { title, lines } = describeMark(picture, row.lane, mark, store.view.utc);
+    byId("said").textContent = [title, ...lines.slice(1)].join(", ");
+  }
+  draw();
+}
+
+function openCurrent() {
+  const row = lanes.currentRow();
+  if (!row) return;
+  if (lanes.mark) openMark(row.lane, lanes.mark);
+  else store.set({ shown: shownLane(row.lane) }, true);
+}
+
+startKeys({
+  w: () => store.zoom(0.7),
+  s: () => store.zoom(1 / 0.7),
+  a: () => store.pan(-0.15),
+  d: () => store.pan(0.15),
+  ArrowUp: () => lanes.move(-1),
+  ArrowDown: () => lanes.move(1),
+  ArrowLeft: () => stepMark(-1),
+  ArrowRight: () => stepMark(1),
+  Enter: openCurrent,
+  " ": () => lanes.toggle(),
+  x: () => lanes.toggleAll(),
+  f() {
+    const row = lanes.currentRow();
+    const mark = lanes.mark;
+    if (mark) zoomTo(mark[1], mark[2]);
+    else if (row && row.lane.events > 0) zoomTo(row.lane.first, row.lane.last);
+  },
+  Escape() {
+    if (store.view.shown) panel.close();
+  },
+  "/": () => byId("filter").focus(),
+  "?": openHelp,
+  l: () => header.toggleLive(),
+  u: () => store.set({ utc: !store.view.utc }),
+  0: showAll,
+  ...Object.fromEntries(QUICK.map(([, length], index) => [index + 1,
+    () => header.setLast(length)])),
+});
+
+function resized() {
+  document.body.classList.toggle("narrow", isNarrow());
+  lanes.resize(isNarrow());
+  if (picture) rates.setPicture(picture, store.view.by, scale(), gutter());
+  draw();
+}
+new ResizeObserver(resized).observe(byId("lanes"));
+lanes.box.addEventListener("scroll", () => {
+  showTip(null, 0, 0);
+  if (lanes.stale()) draw();
+}, { passive: true });
+lanes.box.addEventListener("redraw", draw);
+onTheme(() => {
+  rates.recolour(scale());
+  if (picture) rates.showLegend(store.view.by);
+  draw();
+});
+startSplitter(() => draw());
+
+document.addEventListener("visibilitychange", () => {
+  if (document.visibilityState === "hidden") live.stop();
+  else if (picture) void loader.load(true);
+});
+setInterval(() => {
+  if (document.visibilityState !== "visible" || store.view.last === null || !picture) return;
+  draw();
+  if (performance.now() - loader.asked > REFRESH) loader.refresh();
+}, SECOND);
+
+/** Asks what there is, and begins where there is something. */
+async function start() {
+  /** @type {Overview} */
+  let found;
+  try {
+    found = await get("overview");
+    loader.succeeded();
+  } catch (error) {
+    loader.failed(error);
+    const { status } = /** @type {{status?: number}} */ (error);
+    if (status === 0 || (status ?? 0) >= 500) setTimeout(() => void start(), 2000);
+    return;
+  }
+  overview = found;
+  store.ahead = found.now - Date.now();
+  header.setOverview(found);
+  const newest = Math.max(...found.clusters.map((cluster) => cluster.to ?? 0), 0);
+  if (!ranged && !picture && newest > 0 && newest < store.now() - HOUR) showAll();
+  else void loader.load();
+  store.replace();
+}
+
+resized();
+filterBar.showChips();
+void start();

@@ -1,0 +1,153 @@
+// How lanes, marks, gaps and the axis look, on whatever surface. Geometry is shared with the test
+// of what is under the pointer.
+
+import { ticks } from "./time.js";
+
+/** @typedef {import("./types.js").Mark} Mark */
+/** @typedef {import("./types.js").Lane} Lane */
+/** @typedef {import("./surface.js").Surface} Surface */
+/** @typedef {import("./theme.js").Colours} Colours */
+
+/**
+ * Time to pixels.
+ * @typedef {{from: number, to: number, left: number, width: number}} Scale
+ * @typedef {{height: number, middle: number}} RowShape
+ */
+
+/** Rows of wide windows have their label at the left, rows of narrow ones above the marks. */
+export const WIDE = { height: 22, middle: 11 };
+export const NARROW = { height: 38, middle: 27 };
+
+/** A span of fewer pixels is drawn as a point. */
+const POINT = 7;
+
+/** @param {number} ms @param {Scale} scale */
+export const toX = (ms, scale) =>
+  scale.left + ((ms - scale.from) / (scale.to - scale.from)) * scale.width;
+
+/** @param {number} x @param {Scale} scale */
+export const toTime = (x, scale) =>
+  scale.from + ((x - scale.left) / scale.width) * (scale.to - scale.from);
+
+/** Vertical lines of the axis. @param {Surface} s @param {Scale} scale @param {number} top
+ * @param {number} bottom @param {Colours} c @param {boolean} utc */
+export function paintGrid(s, scale, top, bottom, c, utc) {
+  for (const tick of ticks(scale.from, scale.to, scale.width, utc)) {
+    const x = Math.round(toX(tick.at, scale)) + 0.5;
+    s.line(x, top, x, bottom, tick.strong ? c.strong : c.line);
+  }
+}
+
+/** @param {Surface} s @param {Scale} scale @param {number} y @param {Colours} c
+ * @param {boolean} utc */
+export function paintAxis(s, scale, y, c, utc) {
+  for (const tick of ticks(scale.from, scale.to, scale.width, utc)) {
+    const x = toX(tick.at, scale);
+    if (x < scale.left + 16 || x > scale.left + scale.width - 16) continue;
+    s.text(tick.text, x, y, tick.strong ? c.ink : c.faint,
+      { align: "center", weight: tick.strong ? 600 : 400 });
+  }
+}
+
+/** @param {Surface} s @param {Scale} scale @param {{from: number, to: number}[]} gaps
+ * @param {number} top @param {number} bottom @param {Colours} c */
+export function paintGaps(s, scale, gaps, top, bottom, c) {
+  for (const gap of gaps) {
+    const [x0, x1] = clipped(gap.from, gap.to, scale);
+    if (x1 < x0) continue;
+    const width = Math.max(2, x1 - x0);
+    s.rect(x0, top, width, bottom - top, c.gap, 0.1);
+    s.hatch(x0, top, width, bottom - top, c.gap);
+  }
+}
+
+/** @param {Surface} s @param {Scale} scale @param {number} now @param {number} top
+ * @param {number} bottom @param {Colours} c */
+export function paintNow(s, scale, now, top, bottom, c) {
+  if (now < scale.from || now > scale.to) return;
+  const x = Math.round(toX(now, scale)) + 0.5;
+  s.line(x, top, x, bottom, c.now, 1.5);
+}
+
+/** How long an object has been heard of, with an end if it is gone. @param {Surface} s
+ * @param {Scale} scale @param {Lane} lane @param {number} y @param {Colours} c */
+export function paintLife(s, scale, lane, y, c) {
+  if (lane.events === 0) return;
+  const [x0, x1] = clipped(lane.first, lane.last, scale);
+  if (x1 < x0) return;
+  s.line(x0, y, Math.max(x1, x0 + 1), y, c.strong, 1);
+  if (!lane.gone) return;
+  const x = toX(lane.last, scale) + 10;
+  if (x < scale.left || x > scale.left + scale.width) return;
+  s.line(x - 3, y - 3, x + 3, y + 3, c.faint, 1.5);
+  s.line(x - 3, y + 3, x + 3, y - 3, c.faint, 1.5);
+}
+
+/** One mark. @param {Surface} s @param {Scale} scale @param {Mark} mark @param {number} y
+ * @param {boolean} picked @param {Colours} c */
+export function paintMark(s, scale, mark, y, picked, c) {
+  const [, from, to, warning] = mark;
+  const [x0, x1] = clipped(from, to, scale);
+  if (x1 < x0) return;
+  const colour = warning ? c.warning : c.normal;
+  const size = radius(mark);
+  const wide = x1 - x0 >= POINT;
+  if (picked) s.rect(x0 - size - 4, y - 10, x1 - x0 + 2 * size + 8, 20, c.pick, 0.35, 4);
+  if (wide) {
+    const half = warning ? 4 : 3;
+    s.rect(x0, y - half, x1 - x0, half * 2, colour, warning ? 0.45 : 0.4, 3);
+  }
+  const ends = wide ? [from, to] : [(from + to) / 2];
+  for (const end of ends) {
+    if (wide && (end < scale.from || end > scale.to)) continue;
+    const x = wide ? toX(end, scale) : Math.max(scale.left, Math.min(toX(end, scale),
+      scale.left + scale.width));
+    if (warning) s.diamond(x, y, size + 1.5, colour, c.edge);
+    else s.circle(x, y, size, colour, c.page);
+  }
+}
+
+/** How many a mark stands for, where there is room: in its middle, and not over another's.
+ * @param {Surface} s @param {Scale} scale @param {Mark} mark @param {number} y
+ * @param {[number, number][]} taken What has a label already, in pixels. @param {Colours} c */
+export function paintCount(s, scale, mark, y, taken, c) {
+  const [, from, to, , occurrences, events] = mark;
+  if (events < 2 && occurrences < 2) return;
+  const label = events > 1 ? `${events}` : `×${occurrences}`;
+  const [x0, x1] = clipped(from, to, scale);
+  const half = label.length * 3.5 + 4;
+  const x = (x0 + x1) / 2;
+  if (x1 - x0 < 2 * half + 22) return;
+  if (taken.some(([left, right]) => x + half > left && x - half < right)) return;
+  taken.push([x - half, x + half]);
+  s.text(label, x, y + 0.5, c.ink, { size: 10, align: "center", weight: 600 });
+}
+
+/** What happened more often is a little larger. @param {Mark} mark */
+const radius = (mark) => 3.5 + Math.min(2.5, Math.log10(Math.max(1, mark[4], mark[5])));
+
+/** The part of a span in view, in pixels; reversed if there is no such part.
+ * @param {number} from @param {number} to @param {Scale} scale @returns {[number, number]} */
+function clipped(from, to, scale) {
+  if (to < scale.from || from > scale.to) return [1, 0];
+  return [toX(Math.max(from, scale.from), scale), toX(Math.min(to, scale.to), scale)];
+}
+
+/** The mark of a lane at an x, warnings first; at most `reach` pixels away.
+ * @param {Mark[]} marks @param {number} x @param {Scale} scale @param {number} [reach] */
+export function markAt(marks, x, scale, reach = 6) {
+  /** @type {Mark|null} */
+  let best = null;
+  let least = Infinity;
+  for (const mark of marks) {
+    const x0 = toX(mark[1], scale);
+    const x1 = toX(mark[2], scale);
+    const off = Math.max(x0 - x, x - x1, 0);
+    if (off > reach) continue;
+    // Of those that are near, ends count as nearer than middles, and warnings as nearer still.
+    const end = Math.min(Math.abs(x - x0), Math.abs(x - x1), 40);
+    const distance = off * 10 + end - (mark[3] ? 8 : 0);
+    if (distance < least) [best, least] = [mark, distance];
+  }
+  return best;
+}

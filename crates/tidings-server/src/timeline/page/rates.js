@@ -1,0 +1,176 @@
+// Rates above the lanes: stacked bars by uPlot, on the scale of the lanes. A drag over them is a
+// range to zoom to.
+
+import { byId, el, fill } from "./dom.js";
+import { colours, seriesColour } from "./theme.js";
+import { dateTime, duration, number } from "./time.js";
+
+/** @typedef {import("./types.js").Picture} Picture */
+/** @typedef {import("./paint.js").Scale} Scale */
+
+/** @typedef {import("./types.js").Plot} Plot */
+
+const uPlot = /** @type {{uPlot: import("./types.js").PlotClass}} */ (
+  /** @type {unknown} */ (globalThis)).uPlot;
+
+const HEIGHT = 96;
+/** In narrow windows, where the lanes need the room. */
+const LOW = 60;
+/** Room above the highest bar. */
+const HEAD = 1.15;
+
+/** Largest first, so that the small are on top and drawn last; warnings below all. Values are sums
+ * from below. @param {Picture["rates"]} rates */
+export function stacked(rates) {
+  const named = rates.series.map((series, index) => ({ ...series, index }));
+  named.sort((a, b) => Number(b.name === "Warning") - Number(a.name === "Warning"));
+  const length = rates.series[0]?.values.length ?? 0;
+  const sums = new Array(length).fill(0);
+  return named.map(({ name, values, index }) => {
+    let total = 0;
+    const top = values.map((value, i) => {
+      total += value;
+      sums[i] += value;
+      return sums[i];
+    });
+    return { name, index, values, top, total };
+  });
+}
+
+export class Rates {
+  /**
+   * @param {(from: number, to: number) => void} zoom
+   * @param {(key: "type"|"reason", value: string) => void} filter
+   */
+  constructor(zoom, filter) {
+    this.zoom = zoom;
+    this.filter = filter;
+    this.box = byId("rates");
+    this.legend = byId("legend");
+    /** @type {Plot|null} */
+    this.plot = null;
+    /** @type {Picture|null} */
+    this.picture = null;
+    /** @type {ReturnType<typeof stacked>} */
+    this.series = [];
+    this.names = "";
+    this.gutter = 0;
+  }
+
+  /** @param {Picture} picture @param {"type"|"reason"} by @param {Scale} scale
+   * @param {number} gutter Pixels left of the scale. */
+  setPicture(picture, by, scale, gutter) {
+    this.picture = picture;
+    this.series = stacked(picture.rates);
+    this.showLegend(by);
+    const names = [gutter, ...this.series.map((series) => series.name)].join("\n");
+    if (!this.plot || names !== this.names) {
+      this.names = names;
+      this.gutter = gutter;
+      this.build(scale);
+    }
+    this.plot?.setData(this.data(), false);
+    this.draw(scale);
+  }
+
+  /** Times, and each series from the highest sum to the lowest, which is drawn over it. */
+  data() {
+    const { start, step } = this.picture?.rates ?? { start: 0, step: 1 };
+    const length = this.series[0]?.top.length ?? 0;
+    const times = Array.from({ length }, (_, i) => start + i * step);
+    return [times, ...this.series.map((series) => series.top).reverse()];
+  }
+
+  /** Makes the plot anew, for other series, colours or margins. @param {Scale} scale */
+  build(scale) {
+    this.plot?.destroy();
+    const c = colours();
+    const bars = uPlot.paths.bars({ size: [1, Infinity], align: 1, gap: 1 });
+    const axis = { stroke: c.faint, font: `11px ${c.font}`, grid: { stroke: c.line, width: 1 },
+      ticks: { show: false } };
+    const narrow = this.gutter === 0;
+    this.plot = new uPlot({
+      width: this.gutter + scale.width,
+      height: this.height(),
+      ms: 1,
+      padding: [6, 0, 5, 0],
+      legend: { show: false },
+      scales: {
+        x: { time: false, auto: false, range: (_u, min, max) => [min, max] },
+        y: { range: (_u, _min, max) => [0, Math.max(1, (max || 0) * HEAD)] },
+      },
+      axes: [
+        { show: false },
+        { ...axis, show: !narrow, size: this.gutter, space: 24, gap: 4,
+          values: (_u, values) => values.map((v) => (Number.isInteger(v) ? compact(v) : "")) },
+      ],
+      cursor: {
+        y: false, points: { show: false },
+        drag: { x: true, y: false, setScale: false },
+      },
+      series: [{}, ...[...this.series].reverse().map((series) => ({
+        label: series.name, fill: seriesColour(series.name, series.index, c), width: 0,
+        points: { show: false }, paths: bars,
+      }))],
+      hooks: { setSelect: [(u) => this.selected(u)] },
+    }, this.data(), this.box);
+  }
+
+  height() {
+    return this.gutter === 0 ? LOW : HEIGHT;
+  }
+
+  /** @param {Plot} u */
+  selected(u) {
+    const { left, width } = u.select;
+    if (width < 4) return;
+    const from = u.posToVal(left, "x");
+    const to = u.posToVal(left + width, "x");
+    u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.zoom(from, to);
+  }
+
+  /** @param {Scale} scale */
+  draw(scale) {
+    if (!this.plot) return;
+    const width = Math.round(this.gutter + scale.width);
+    if (this.plot.width !== width) this.plot.setSize({ width, height: this.height() });
+    this.plot.setScale("x", { min: scale.from, max: scale.to });
+  }
+
+  /** Another theme. @param {Scale} scale */
+  recolour(scale) {
+    if (!this.picture) return;
+    this.build(scale);
+    this.plot?.setData(this.data(), false);
+    this.draw(scale);
+  }
+
+  /** @param {"type"|"reason"} by */
+  showLegend(by) {
+    const c = colours();
+    fill(this.legend, ...this.series.map(({ name, index, total }) => {
+      const swatch = el("i", { class: name === "Warning" ? "swatch diamond" : "swatch" });
+      swatch.style.background = seriesColour(name, index, c);
+      const text = [swatch, el("span", {}, name || "(none)"), el("em", {}, number(total))];
+      return name === "other" || name === ""
+        ? el("span", { class: "key" }, ...text)
+        : el("button", { class: "key", title: `Only ${name}`, onclick: () =>
+          this.filter(by, name) }, ...text);
+    }));
+  }
+
+  /** What the bar at a time stands for. @param {number} at @param {boolean} utc */
+  describe(at, utc) {
+    const rates = this.picture?.rates;
+    if (!rates) return null;
+    const index = Math.floor((at - rates.start) / rates.step);
+    const start = rates.start + index * rates.step;
+    const lines = this.series.filter((series) => series.values[index] > 0)
+      .map((series) => `${series.name || "(none)"}: ${number(series.values[index])}`);
+    return { title: `${dateTime(start, utc)} + ${duration(rates.step)}`, lines };
+  }
+}
+
+/** "12k". @param {number} n */
+const compact = (n) => (n >= 1e6 ? `${n / 1e6}M` : n >= 1e4 ? `${n / 1e3}k` : String(n));

@@ -1,0 +1,33 @@
+// What a picture holds and what it leaves out, in words.
+
+import { counted, number } from "./time.js";
+
+/** @typedef {import("./types.js").Picture} Picture */
+/** @typedef {import("./types.js").Mark} Mark */
+
+/** What is not drawn comes first, since what is at the end may have no room.
+ * @param {Picture} picture @param {number} skip @param {number|null} known Events that there are,
+ *   if more than are in the range. */
+export function summary({ lanes, more, read, gaps }, skip, known) {
+  const end = skip + lanes.length;
+  const all = end + more.lanes;
+  const objects = skip > 0 || more.lanes > 0
+    ? `Objects ${number(skip + 1)}–${number(end)} of ${number(all)}, most warnings first`
+    : counted(all, "object");
+  return [
+    more.events > 0 && `${counted(more.events, "event")} not drawn: zoom in`,
+    lanes.length > 0 && objects,
+    known === null ? counted(read, "event") : `${number(read)} of ${number(known)} events`,
+    gaps.length > 0 && `${counted(gaps.length, "gap")} of coverage`,
+  ].filter(Boolean).join(" · ");
+}
+
+/** What went wrong first, of what is drawn. @param {Picture} picture @param {number} from */
+export function earliestWarning({ marks }, from) {
+  /** @type {Mark|null} */
+  let earliest = null;
+  for (const mark of marks) {
+    if (mark[3] && mark[1] >= from && (!earliest || mark[1] < earliest[1])) earliest = mark;
+  }
+  return earliest;
+}

@@ -1,0 +1,67 @@
+// Shapes of what the server answers and of the page's own state. Only types: no code at run time.
+
+/**
+ * @typedef {{kind: string, namespace: string, name: string, uid?: string}} ObjectRef
+ * @typedef {{cluster: string, namespace: string, name: string, uid: string, type: string,
+ *   reason: string, message: string, first: number, last: number, count: number,
+ *   object: ObjectRef, source: string, host: string, action: string}} Item
+ * @typedef {{name: string, from: number|null, to: number|null, events: number|null,
+ *   live: boolean}} Cluster
+ * @typedef {{version: string, now: number, user: string, clusters: Cluster[]}} Overview
+ * @typedef {{cluster: string, namespace: string, kind: string, name: string, uid: string|null,
+ *   parent: number, depth: number, gone: boolean, events: number, warnings: number,
+ *   first: number, last: number}} Lane
+ * @typedef {[lane: number, from: number, to: number, warning: number, occurrences: number,
+ *   events: number, reason: number, event: number]} Mark
+ * @typedef {{cluster: string, from: number, to: number, cause: string}} Gap
+ * @typedef {{step: number, start: number, series: {name: string, values: number[]}[]}} Rates
+ * @typedef {{from: number, to: number, now: number, position: string, read: number,
+ *   complete: boolean, total: number|null, rates: Rates, gaps: Gap[], lanes: Lane[],
+ *   marks: Mark[], reasons: string[], events: {namespace: string, name: string}[],
+ *   more: {lanes: number, events: number}}} Picture
+ * @typedef {{items: Item[], continue: string|null, complete: boolean}} ItemPage
+ * @typedef {{sentence: string, items: Item[],
+ *   family: (ObjectRef & {relation: "owner"|"self"|"owned"})[]}} ObjectDetail
+ * @typedef {{observed: number|null, last: number, count: number, message?: string,
+ *   resourceVersion?: string}} Version
+ * @typedef {{item: Item, raw: unknown, sentence: string, versions: Version[],
+ *   versionsMore: boolean, before: {item: Item, why: string}[],
+ *   commands: {tidings: string, kubectl: string}}} EventDetail
+ * @typedef {{position: string, items: Item[], more: number, gone: number}} Change
+ */
+
+/**
+ * @typedef {"cluster"|"namespace"|"kind"|"object"|"reason"|"type"|"source"|"text"} FilterKey
+ * @typedef {Record<FilterKey, string[]>} Filters
+ * @typedef {{is: "object", cluster: string, kind: string, namespace: string, name: string,
+ *   span?: [number, number]}
+ *   | {is: "event", cluster: string, namespace: string, name: string}} Shown
+ */
+
+/**
+ * The whole state of the view; all of it is in the address.
+ * `last` is the length of a moving range that ends now; without it, `from` and `to` are the range.
+ * @typedef {{last: number|null, from: number, to: number, by: "type"|"reason", filters: Filters,
+ *   shown: Shown|null, utc: boolean, skip: number}} View
+ */
+
+/**
+ * What is used of uPlot, which is a script of its own.
+ * @typedef {{width: number, over: HTMLElement,
+ *   select: {left: number, top: number, width: number, height: number},
+ *   setData(data: number[][], resetScales: boolean): void,
+ *   setScale(key: string, limits: {min: number, max: number}): void,
+ *   setSize(size: {width: number, height: number}): void,
+ *   setSelect(select: {left: number, top: number, width: number, height: number},
+ *     fire: boolean): void,
+ *   posToVal(position: number, scale: string): number, destroy(): void}} Plot
+ * @typedef {{[key: string]: unknown,
+ *   scales: Record<string, {time?: boolean, auto?: boolean,
+ *     range(u: Plot, min: number, max: number): [number, number]}>,
+ *   axes: {[key: string]: unknown, values?: (u: Plot, values: number[]) => string[]}[],
+ *   hooks: {setSelect: ((u: Plot) => void)[]}}} PlotOptions
+ * @typedef {{new (options: PlotOptions, data: number[][], target: HTMLElement): Plot,
+ *   paths: {bars(options: object): unknown}}} PlotClass
+ */
+
+export {};

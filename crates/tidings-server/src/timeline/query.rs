@@ -1,0 +1,180 @@
+//! What a request of the timeline asks for: a range of time, and which events.
+
+use tidings_api::codec::stored::Brief;
+
+use crate::http::params::{self, Parameter};
+use crate::http::query::Query;
+use crate::http::status::Status;
+
+/// Maximum of values of one filter.
+const VALUES_MAX: usize = 50;
+/// Maximum of texts that are searched for.
+const TEXTS_MAX: usize = 4;
+/// Longest value of a filter, in bytes.
+const VALUE_LEN_MAX: usize = 512;
+/// Without a range: the last hour.
+const HOUR: i64 = 3_600_000;
+/// The times that Kubernetes can write: the years 0 to 9999, in milliseconds since 1970.
+const TIMES: (i64, i64) = (-62_167_219_200_000, 253_402_300_800_000);
+
+/// Which events are asked for: of each filter that has values, one of them, and all of the texts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filters {
+    pub(crate) clusters: Vec<String>,
+    pub(crate) namespaces: Vec<String>,
+    pub(crate) kinds: Vec<String>,
+    pub(crate) objects: Vec<String>,
+    pub(crate) reasons: Vec<String>,
+    pub(crate) types: Vec<String>,
+    pub(crate) sources: Vec<String>,
+    /// In lower case.
+    texts: Vec<String>,
+}
+
+impl Filters {
+    /// # Errors
+    /// 400 for more, or longer, values than there may be.
+    pub(crate) fn of(query: &Query) -> Result<Self, Status> {
+        let values = |parameter: Parameter, max: usize| {
+            let values = query.values(parameter).filter(|value| !value.is_empty());
+            let values = values.map(str::to_owned);
+            let values: Vec<String> = values.take(max + 1).collect();
+            let name = parameter.name;
+            if values.len() > max {
+                let why = format!("{name} is given more than {max} times");
+                return Err(Status::bad_request(why));
+            }
+            if values.iter().any(|value| value.len() > VALUE_LEN_MAX) {
+                let why = format!("a value of {name} is longer than {VALUE_LEN_MAX} bytes");
+                return Err(Status::bad_request(why));
+            }
+            Ok(values)
+        };
+        let texts = values(params::TEXT, TEXTS_MAX)?;
+        Ok(Self {
+            clusters: values(params::CLUSTER, VALUES_MAX)?,
+            namespaces: values(params::NAMESPACE, VALUES_MAX)?,
+            kinds: values(params::KIND, VALUES_MAX)?,
+            objects: values(params::OBJECT, VALUES_MAX)?,
+            reasons: values(params::REASON, VALUES_MAX)?,
+            types: values(params::TYPE, VALUES_MAX)?,
+            sources: values(params::SOURCE, VALUES_MAX)?,
+            texts: texts.iter().map(|text| text.to_lowercase()).collect(),
+        })
+    }
+
+    /// Whether events are asked for by anything but cluster, namespace and reason.
+    pub(crate) fn look_into_events(&self) -> bool {
+        let lists = [&self.kinds, &self.objects, &self.types, &self.sources];
+        lists.into_iter().any(|list| !list.is_empty()) || !self.texts.is_empty()
+    }
+
+    /// Whether an event is asked for, as far as its cluster and namespace are.
+    pub(crate) fn selects(&self, event: &Brief<'_>) -> bool {
+        let is = |wanted: &[String], found: &str| {
+            wanted.is_empty() || wanted.iter().any(|wanted| wanted == found)
+        };
+        is(&self.kinds, event.kind)
+            && is(&self.objects, event.object)
+            && is(&self.reasons, event.reason)
+            && is(&self.types, event.event_type)
+            && is(&self.sources, event.component)
+            && (self.texts.is_empty() || {
+                let message = event.message.to_lowercase();
+                self.texts.iter().all(|text| message.contains(text))
+            })
+    }
+}
+
+/// The range of time that is asked for, by default the hour before `now`: from a moment on, and
+/// before another.
+///
+/// # Errors
+/// 400 for what is no time, or a range that ends before it begins.
+pub(crate) fn range(query: &Query, now: i64) -> Result<(i64, i64), Status> {
+    let moment = |parameter: Parameter| {
+        let Some(text) = query.get(parameter) else {
+            return Ok(None);
+        };
+        let moment: Result<i64, _> = text.parse();
+        moment.map(Some).map_err(|_| {
+            let name = parameter.name;
+            Status::bad_request(format!("{name} {text:?} is no number of milliseconds"))
+        })
+    };
+    let to = moment(params::TO)?.unwrap_or(now.saturating_add(1));
+    let to = to.clamp(TIMES.0 + 1, TIMES.1);
+    let from = moment(params::FROM)?.unwrap_or(to.saturating_sub(HOUR));
+    let from = from.clamp(TIMES.0, TIMES.1);
+    if from >= to {
+        return Err(Status::bad_request("from is not before to"));
+    }
+    Ok((from, to))
+}
+
+/// A required text.
+///
+/// # Errors
+/// 400 if it is not given.
+pub(crate) fn required(query: &Query, parameter: Parameter) -> Result<&str, Status> {
+    query
+        .get(parameter)
+        .filter(|value| value.len() <= VALUE_LEN_MAX)
+        .ok_or_else(|| Status::bad_request(format!("{} is required", parameter.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        let now = 1_000_000_000_000;
+        let hour = Ok((now + 1 - HOUR, now + 1));
+        for (query, expected) in [
+            ("", hour),
+            ("from=&to=", hour),
+            ("to=5000000", Ok((5_000_000 - HOUR, 5_000_000))),
+            ("from=5&to=6", Ok((5, 6))),
+            (
+                "from=-9223372036854775808&to=9223372036854775807",
+                Ok(TIMES),
+            ),
+            ("from=6&to=6", Err("from is not before to")),
+            ("from=x", Err("from \"x\" is no number of milliseconds")),
+            ("to=1e3", Err("to \"1e3\" is no number of milliseconds")),
+        ] {
+            let found = range(&Query::parse(Some(query)), now);
+            let found = found.map_err(|status| status.message().to_owned());
+            assert_eq!(found, expected.map_err(str::to_owned), "{query}");
+        }
+    }
+
+    #[test]
+    fn filters_are_bounded() {
+        let filters = |query: String| {
+            let found = Filters::of(&Query::parse(Some(&query)));
+            found.map_err(|status| status.message().to_owned())
+        };
+        let found = filters("namespace=a&namespace=b&text=OOM&text=&type=Warning".into());
+        let found = found.unwrap();
+        assert_eq!(found.namespaces, ["a", "b"]);
+        assert_eq!(found.texts, ["oom"]);
+        assert!(found.look_into_events());
+        assert!(
+            !filters("reason=a&cluster=b".into())
+                .unwrap()
+                .look_into_events()
+        );
+        for (query, why) in [
+            ("reason=x&".repeat(51), "reason is given more than 50 times"),
+            ("text=x&".repeat(5), "text is given more than 4 times"),
+            (
+                format!("source={}", "x".repeat(513)),
+                "a value of source is longer than 512 bytes",
+            ),
+        ] {
+            assert_eq!(filters(query).unwrap_err(), why);
+        }
+    }
+}

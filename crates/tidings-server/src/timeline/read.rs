@@ -1,0 +1,334 @@
+//! Events of a range of time, from the stores: a bounded number, evenly from all of the range.
+//!
+//! The range is divided into parts. Each is read from its end, up to its share of the bound; what
+//! is left over goes to those that have more. Where there still are more, their warnings are read
+//! before all else is left out. Of what was last seen after the range, warnings that may have begun
+//! within it are read as well.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use tidings_api::codec::stored::{Brief, StoredEvent};
+use tidings_api::codec::{decode_stored, encode_stored};
+use tidings_store::{BoxFuture, NewestRequest, ObjectSelector, Record, Store, UnixMillis};
+
+use super::query::Filters;
+use super::rules::seen::Seen;
+use super::visible::Visible;
+use crate::http::status::Status;
+
+/// Maximum of parts that are read apart from each other.
+const PARTS_MAX: usize = 32;
+/// Shortest part, in milliseconds.
+const PART_MIN: i64 = 60_000;
+/// Maximum of queries for one cluster: namespaces by objects or reasons.
+const QUERIES_MAX: usize = 64;
+/// Maximum of objects, or reasons, that are each looked up.
+const LOOKUPS_MAX: usize = 8;
+/// Events of a page of the store.
+const PAGE: usize = 1000;
+/// Events for which a page counts that has none: the store has passed over others.
+pub(super) const EMPTY_PAGE: usize = 500;
+/// Of the bound, this part is read of what was last seen after the range.
+const LATER: usize = 10;
+/// Pages that are read at once.
+const AT_ONCE: usize = 4;
+/// Maximum bytes of events for one answer.
+const BYTES_MAX: usize = 64 << 20;
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    /// The number of the cluster, and the event in a form that can be read in place.
+    records: Vec<(usize, Record)>,
+    /// Whether these are all events that were last seen in the range.
+    pub(super) complete: bool,
+}
+
+impl Read {
+    /// Those of the events that are asked for, and happened in the range.
+    pub(super) fn seen(&self, filters: &Filters, (from, to): (i64, i64)) -> Vec<Seen<'_>> {
+        let seen = self.records.iter().filter_map(|(cluster, record)| {
+            let brief = brief(record)?;
+            let is_wanted = brief.first < to && brief.last >= from && filters.selects(&brief);
+            is_wanted.then_some(Seen {
+                cluster: *cluster,
+                brief,
+            })
+        });
+        seen.collect()
+    }
+
+    fn add(&mut self, cluster: usize, records: Vec<Record>) {
+        let records = records.into_iter();
+        self.records.extend(records.map(|record| (cluster, record)));
+    }
+}
+
+/// What a record says.
+pub(super) fn brief(record: &Record) -> Option<Brief<'_>> {
+    StoredEvent::open(&record.value, record.revision)?.brief()
+}
+
+/// A record in the form that can be read in place.
+///
+/// # Errors
+/// 500 for one that holds no event.
+pub(super) fn plain(mut record: Record) -> Result<Record, Status> {
+    if brief(&record).is_some() {
+        return Ok(record);
+    }
+    let event = decode_stored(&record.value, record.revision);
+    let mut event = event.map_err(|why| Status::damaged(&record.key, &why))?;
+    event
+        .metadata
+        .get_or_insert_default()
+        .managed_fields
+        .clear();
+    record.value = encode_stored(&mut event);
+    Ok(record)
+}
+
+/// Reads events of a range from clusters, in the order of their numbers: at most about `limit`.
+pub(super) async fn range(
+    clusters: &[Visible],
+    filters: &Filters,
+    range: (i64, i64),
+    limit: usize,
+) -> Result<Read, Status> {
+    let share = (limit / clusters.len().max(1)).max(1);
+    let mut all = Read {
+        complete: true,
+        ..Read::default()
+    };
+    let mut bytes = BYTES_MAX;
+    for (number, visible) in clusters.iter().enumerate() {
+        let mut reading = Reading {
+            store: &*visible.source.server.store,
+            bytes: bytes / (clusters.len() - number),
+            records: Vec::new(),
+        };
+        all.complete &= reading.cluster(visible, filters, range, share).await?;
+        bytes -= reading
+            .records
+            .iter()
+            .map(|it| it.value.len())
+            .sum::<usize>()
+            .min(bytes);
+        let mut seen = HashSet::new();
+        let mut records = reading.records;
+        // One may have been seen again meanwhile.
+        records.retain(|record| seen.insert(record.key.clone()));
+        all.add(number, records);
+    }
+    Ok(all)
+}
+
+/// A part of a range, or what is left of it.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) request: NewestRequest,
+    pub(super) done: bool,
+}
+
+impl Part {
+    /// The next page, of at most `limit` events.
+    pub(super) async fn read(
+        &mut self,
+        store: &dyn Store,
+        limit: usize,
+    ) -> Result<Vec<Record>, Status> {
+        self.request.limit = limit.clamp(1, PAGE);
+        let page = store.newest(self.request.clone()).await;
+        let page = page.map_err(|error| Status::from_read(&error, None))?;
+        let mut records = page.records;
+        for (key, revision) in page.behind {
+            let found = store.get(key).await;
+            let found = found.map_err(|error| Status::from_read(&error, None))?;
+            records.extend(found.filter(|record| record.revision == revision));
+        }
+        self.request.after = page.place;
+        self.done = !page.more || page.place.is_none();
+        records.into_iter().map(plain).collect()
+    }
+}
+
+/// The reading of one cluster.
+struct Reading<'a> {
+    store: &'a dyn Store,
+    /// How many bytes may still be read.
+    bytes: usize,
+    records: Vec<Record>,
+}
+
+impl Reading<'_> {
+    /// Whether all of the range was read.
+    async fn cluster(
+        &mut self,
+        visible: &Visible,
+        filters: &Filters,
+        (from, to): (i64, i64),
+        limit: usize,
+    ) -> Result<bool, Status> {
+        let queries = queries(visible, filters);
+        let number = parts_of((from, to), queries.len());
+        let spans = spans((from, to), number);
+        let parts = spans.iter().flat_map(|(since, until)| {
+            queries.iter().map(|query| Part {
+                request: NewestRequest {
+                    since: Some(UnixMillis(*since)),
+                    until: Some(UnixMillis(*until)),
+                    ..query.clone()
+                },
+                done: false,
+            })
+        });
+        let mut parts: Vec<Part> = parts.collect();
+        let asks_for_normal = filters.types.iter().any(|it| it != "Warning");
+        let warnings = (!asks_for_normal || filters.types.is_empty()).then_some(limit / 4);
+        let left = self
+            .parts(&mut parts, limit - warnings.unwrap_or(0))
+            .await?;
+        parts.retain(|part| !part.done);
+        let complete = parts.is_empty();
+        let Some(mut warnings) = warnings else {
+            return Ok(complete);
+        };
+        warnings += left;
+        for part in &mut parts {
+            part.request.event_type = Some("Warning".to_owned());
+        }
+        let left = self.parts(&mut parts, warnings / 2).await? + warnings / 2;
+        let later = queries.iter().map(|query| Part {
+            request: NewestRequest {
+                since: Some(UnixMillis(to)),
+                event_type: Some("Warning".to_owned()),
+                ..query.clone()
+            },
+            done: false,
+        });
+        let mut later: Vec<Part> = later.collect();
+        let before = self.records.len();
+        self.parts(&mut later, left.min(limit / LATER)).await?;
+        let mut at = 0;
+        self.records.retain(|record| {
+            at += 1;
+            at <= before || brief(record).is_some_and(|brief| brief.first < to)
+        });
+        Ok(complete)
+    }
+
+    /// Reads parts, each up to its share; what one does not need the others may have. Returns how
+    /// many events fewer than the limit were read.
+    async fn parts(&mut self, parts: &mut [Part], limit: usize) -> Result<usize, Status> {
+        let mut left = limit;
+        loop {
+            let open = parts.iter().filter(|part| !part.done).count();
+            if open == 0 || left < open || self.bytes == 0 {
+                return Ok(left);
+            }
+            let share = left / open;
+            let store = self.store;
+            let mut pages: Vec<BoxFuture<'_, Result<Vec<Record>, Status>>> = Vec::new();
+            for part in parts.iter_mut().filter(|part| !part.done) {
+                pages.push(Box::pin(part.read(store, share)));
+            }
+            let pages: Vec<Vec<Record>> =
+                stream::iter(pages).buffered(AT_ONCE).try_collect().await?;
+            for page in pages {
+                left = left.saturating_sub(match page.len() {
+                    0 => EMPTY_PAGE.min(share),
+                    found => found,
+                });
+                let bytes: usize = page.iter().map(|record| record.value.len()).sum();
+                self.bytes = self.bytes.saturating_sub(bytes);
+                self.records.extend(page);
+            }
+        }
+    }
+}
+
+/// In how many parts a range is read, for a number of queries.
+fn parts_of((from, to): (i64, i64), queries: usize) -> usize {
+    let longest = usize::try_from(to.saturating_sub(from) / PART_MIN).unwrap_or(usize::MAX);
+    longest.min(PARTS_MAX / queries.clamp(1, PARTS_MAX)).max(1)
+}
+
+/// A range in parts, the last first.
+fn spans((from, to): (i64, i64), parts: usize) -> Vec<(i64, i64)> {
+    let parts = i64::try_from(parts).unwrap_or(1);
+    let step = to.saturating_sub(from) / parts;
+    let bound = |at: i64| if at == parts { to } else { from + step * at };
+    (0..parts)
+        .rev()
+        .map(|at| (bound(at), bound(at + 1)))
+        .collect()
+}
+
+/// What is asked of the store of a cluster, so that together it is everything that is wanted and
+/// visible, and as little else as the store's indexes allow.
+pub(super) fn queries(visible: &Visible, filters: &Filters) -> Vec<NewestRequest> {
+    let prefixes: Vec<Bytes> = match &visible.namespaces {
+        None => vec![Bytes::new()],
+        Some(namespaces) => namespaces
+            .iter()
+            .map(|namespace| format!("{namespace}/").into())
+            .collect(),
+    };
+    let kind = match filters.kinds.as_slice() {
+        [kind] => Some(kind.clone()),
+        _ => None,
+    };
+    let by_object = filters.objects.iter().map(|name| NewestRequest {
+        object: Some(ObjectSelector::Name {
+            name: name.clone(),
+            kind: kind.clone(),
+            namespace: None,
+        }),
+        ..NewestRequest::default()
+    });
+    let by_reason = filters.reasons.iter().map(|reason| NewestRequest {
+        reason: Some(reason.clone()),
+        ..NewestRequest::default()
+    });
+    let by_type = filters.types.iter().map(|event_type| NewestRequest {
+        event_type: Some(event_type.clone()),
+        ..NewestRequest::default()
+    });
+    let choices: [Vec<NewestRequest>; 3] =
+        [by_object.collect(), by_reason.collect(), by_type.collect()];
+    let fits = |choice: &Vec<NewestRequest>| {
+        (1..=LOOKUPS_MAX).contains(&choice.len()) && choice.len() * prefixes.len() <= QUERIES_MAX
+    };
+    let mut chosen = choices.into_iter().find(fits).unwrap_or_default();
+    if chosen.is_empty() {
+        chosen.push(NewestRequest::default());
+    }
+    let queries = chosen.iter().flat_map(|query| {
+        prefixes.iter().map(|prefix| NewestRequest {
+            prefix: prefix.clone(),
+            ..query.clone()
+        })
+    });
+    queries.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_the_whole_range() {
+        for (range, queries) in [((0, 3_600_000), 1), ((5, 7), 1), ((-9, 10_000_001), 3)] {
+            let spans = spans(range, parts_of(range, queries));
+            assert!(spans.len() <= PARTS_MAX);
+            assert_eq!(spans.first().map(|span| span.1), Some(range.1));
+            assert_eq!(spans.last().map(|span| span.0), Some(range.0));
+            for (later, earlier) in spans.iter().zip(spans.iter().skip(1)) {
+                assert_eq!(later.0, earlier.1);
+            }
+        }
+        assert_eq!(parts_of((0, i64::MAX), 1000), 1);
+    }
+}

@@ -1,0 +1,342 @@
+//! The lanes of a picture: one for each object, those of a family together.
+//!
+//! What belongs to an object is found by what its events say and by names
+//! ([`tidings_core::possible_owners`]). Owners are always of another kind than what they own, and
+//! these kinds have an order, so that there are no circles.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use tidings_core::{possible_owners, told_of};
+
+use super::seen::{Object, Seen};
+
+/// One object with its events.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane<'a> {
+    pub(crate) object: Object<'a>,
+    /// That of its latest event.
+    pub(crate) uid: &'a str,
+    /// Its owner among the lanes.
+    pub(crate) parent: Option<usize>,
+    /// How many owners are above it.
+    pub(crate) depth: usize,
+    /// Whether events say that it was deleted, and none is later.
+    pub(crate) gone: bool,
+    pub(crate) events: u64,
+    pub(crate) warnings: u64,
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+}
+
+/// Lanes in the order in which they are drawn.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lanes<'a> {
+    pub(crate) drawn: Vec<Lane<'a>>,
+    /// The lane of each event; `None` if it is not drawn.
+    pub(crate) of_events: Vec<Option<usize>>,
+    /// How many lanes are not drawn.
+    pub(crate) more: usize,
+}
+
+/// The lanes of some events: at most `max`, those with the most warnings before all others, and
+/// with each its owners. Families are together, the most troubled one first; what an object owns
+/// comes below it, in the order in which it was first seen.
+pub(crate) fn lanes<'a>(events: &[Seen<'a>], max: usize) -> Lanes<'a> {
+    let mut found = Vec::new();
+    let mut by_object = HashMap::new();
+    let mut of_events = Vec::with_capacity(events.len());
+    for event in events {
+        let lane = *by_object.entry(event.object()).or_insert_with(|| {
+            found.push(lane(event));
+            found.len() - 1
+        });
+        of_events.push(lane);
+        if let Some(lane) = found.get_mut(lane) {
+            add(lane, event);
+        }
+    }
+    find_owners(events, &by_object, &mut found);
+    let drawn = choose(&found, max);
+    let more = found.len() - drawn.len();
+    arrange(&found, drawn, &of_events, more)
+}
+
+fn lane<'a>(event: &Seen<'a>) -> Lane<'a> {
+    Lane {
+        object: event.object(),
+        uid: "",
+        parent: None,
+        depth: 0,
+        gone: false,
+        events: 0,
+        warnings: 0,
+        first: i64::MAX,
+        last: i64::MIN,
+    }
+}
+
+fn add<'a>(lane: &mut Lane<'a>, event: &Seen<'a>) {
+    let brief = &event.brief;
+    lane.events += 1;
+    lane.warnings += u64::from(event.is_warning());
+    lane.first = lane.first.min(brief.first);
+    if brief.last >= lane.last {
+        lane.last = brief.last;
+        lane.uid = brief.object_uid;
+        // A container that is started again is killed with another message.
+        lane.gone = brief.kind == "Pod"
+            && brief.reason == "Killing"
+            && brief.message.starts_with("Stopping container");
+    }
+}
+
+fn find_owners<'a>(
+    events: &[Seen<'a>],
+    by_object: &HashMap<Object<'a>, usize>,
+    lanes: &mut [Lane<'a>],
+) {
+    for event in events {
+        let brief = &event.brief;
+        let Some(told) = told_of(brief.kind, brief.reason, brief.message) else {
+            continue;
+        };
+        let owned = Object {
+            kind: told.kind,
+            name: told.name,
+            ..event.object()
+        };
+        if let Some(lane) = by_object.get(&owned).and_then(|at| lanes.get_mut(*at)) {
+            lane.parent = by_object.get(&event.object()).copied();
+            lane.gone |= told.deleted && lane.last <= brief.last + TOLD_LATE;
+        }
+    }
+    for lane in lanes {
+        if lane.parent.is_none() {
+            let owners = possible_owners(lane.object.kind, lane.object.name);
+            let mut owners = owners.map(|(kind, name)| Object {
+                kind,
+                name,
+                ..lane.object
+            });
+            lane.parent = owners.find_map(|owner| by_object.get(&owner).copied());
+        }
+    }
+}
+
+/// What is deleted may still be told of for so long, in milliseconds: a pod has half a minute to
+/// end.
+const TOLD_LATE: i64 = 60_000;
+
+/// The lanes that are drawn, by their numbers, in no order.
+fn choose(lanes: &[Lane<'_>], max: usize) -> Vec<usize> {
+    let mut ranked: Vec<usize> = (0..lanes.len()).collect();
+    let rank = |at: &usize| {
+        let lane = lanes.get(*at);
+        lane.map(|lane| {
+            (
+                Reverse((lane.warnings, lane.events, lane.last)),
+                lane.object,
+            )
+        })
+    };
+    ranked.sort_by_cached_key(rank);
+    let mut is_drawn = vec![false; lanes.len()];
+    let mut drawn = Vec::new();
+    for at in ranked {
+        let mut line = Vec::new();
+        let mut next = Some(at);
+        while let Some(at) = next.filter(|at| !is_drawn.get(*at).copied().unwrap_or(true)) {
+            line.push(at);
+            next = lanes.get(at).and_then(|lane| lane.parent);
+        }
+        // Another lane may need fewer.
+        if drawn.len() + line.len() > max {
+            continue;
+        }
+        for at in line {
+            if let Some(is_drawn) = is_drawn.get_mut(at) {
+                *is_drawn = true;
+            }
+            drawn.push(at);
+        }
+    }
+    drawn
+}
+
+/// Puts the lanes that are drawn in their order.
+fn arrange<'a>(
+    found: &[Lane<'a>],
+    drawn: Vec<usize>,
+    of_events: &[usize],
+    more: usize,
+) -> Lanes<'a> {
+    let mut owned: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
+    let mut troubles: HashMap<usize, (u64, u64)> = HashMap::new();
+    for at in drawn {
+        let Some(lane) = found.get(at) else { continue };
+        owned.entry(lane.parent).or_default().push(at);
+        let mut root = at;
+        while let Some(parent) = found.get(root).and_then(|lane| lane.parent) {
+            root = parent;
+        }
+        let trouble = troubles.entry(root).or_default();
+        trouble.0 += lane.warnings;
+        trouble.1 += lane.events;
+    }
+    for (parent, lanes) in &mut owned {
+        lanes.sort_by_cached_key(|at| {
+            let trouble = match parent {
+                None => troubles.get(at).copied().unwrap_or_default(),
+                Some(_) => (0, 0),
+            };
+            let lane = found.get(*at);
+            (Reverse(trouble), lane.map(|lane| (lane.first, lane.object)))
+        });
+    }
+    let mut places = vec![None; found.len()];
+    let mut order = Vec::new();
+    // The next one last.
+    let mut waiting: Vec<(usize, usize, Option<usize>)> = Vec::new();
+    let mut put = |parent, depth, place, waiting: &mut Vec<_>| {
+        let lanes = owned.remove(&parent).unwrap_or_default();
+        waiting.extend(lanes.into_iter().rev().map(|at| (at, depth, place)));
+    };
+    put(None, 0, None, &mut waiting);
+    while let Some((at, depth, parent)) = waiting.pop() {
+        let place = order.len();
+        order.push((at, depth, parent));
+        if let Some(there) = places.get_mut(at) {
+            *there = Some(place);
+        }
+        put(Some(at), depth + 1, Some(place), &mut waiting);
+    }
+    let lanes = order.into_iter().filter_map(|(at, depth, parent)| {
+        let lane = found.get(at)?;
+        Some(Lane {
+            parent,
+            depth,
+            ..lane.clone()
+        })
+    });
+    Lanes {
+        drawn: lanes.collect(),
+        of_events: of_events
+            .iter()
+            .map(|at| places.get(*at).copied().flatten())
+            .collect(),
+        more,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::{Case, seen};
+    use super::*;
+
+    fn drawn(lanes: &Lanes<'_>) -> Vec<String> {
+        let text = |lane: &Lane<'_>| {
+            let gone = if lane.gone { " gone" } else { "" };
+            let Object { kind, name, .. } = lane.object;
+            let indent = "  ".repeat(lane.depth);
+            format!(
+                "{indent}{kind}/{name}{gone} {}/{}",
+                lane.warnings, lane.events
+            )
+        };
+        lanes.drawn.iter().map(text).collect()
+    }
+
+    /// A roll-out of the project's captured events, and a job and a node beside it.
+    fn rollout() -> Vec<Case> {
+        vec![
+            Case::new("Deployment", "px", "ScalingReplicaSet", 100)
+                .message("Scaled up replica set px-5d567cc74c to 1"),
+            Case::new("ReplicaSet", "px-5d567cc74c", "SuccessfulCreate", 101)
+                .message("Created pod: px-5d567cc74c-s4ckh"),
+            Case::new("Pod", "px-5d567cc74c-s4ckh", "Scheduled", 102),
+            Case::new("Pod", "px-5d567cc74c-s4ckh", "BackOff", 200).warning(),
+            Case::new("Deployment", "px", "ScalingReplicaSet", 300)
+                .message("Scaled up replica set px-779d9c594d to 1"),
+            Case::new("Pod", "px-779d9c594d-bghfk", "Scheduled", 301),
+            Case::new("ReplicaSet", "px-5d567cc74c", "SuccessfulDelete", 310)
+                .message("Deleted pod: px-5d567cc74c-s4ckh"),
+            Case::new("Pod", "px-5d567cc74c-s4ckh", "Killing", 311)
+                .message("Stopping container web"),
+            Case::new("Node", "node-1", "NodeReady", 90),
+            Case::new("Job", "nightly-29388960", "Completed", 95),
+            Case::new("CronJob", "nightly", "SawCompletedJob", 96),
+        ]
+    }
+
+    #[test]
+    fn families_are_together_and_the_most_troubled_one_is_first() {
+        let cases = rollout();
+        let found = lanes(&seen(&cases), 300);
+        assert_eq!(
+            drawn(&found),
+            [
+                "Deployment/px 0/2",
+                "  ReplicaSet/px-5d567cc74c 0/2",
+                "    Pod/px-5d567cc74c-s4ckh gone 1/3",
+                // Its replica set has no events.
+                "  Pod/px-779d9c594d-bghfk 0/1",
+                "CronJob/nightly 0/1",
+                "  Job/nightly-29388960 0/1",
+                "Node/node-1 0/1",
+            ]
+        );
+        assert_eq!(found.more, 0);
+        let lane = |at: usize| found.of_events.get(at).copied().flatten();
+        assert_eq!((lane(0), lane(3), lane(8)), (Some(0), Some(2), Some(6)));
+        assert_eq!(found.drawn[2].parent, Some(1));
+    }
+
+    #[test]
+    fn warnings_are_drawn_first_and_with_their_owners() {
+        let cases = rollout();
+        let found = lanes(&seen(&cases), 3);
+        assert_eq!(
+            drawn(&found),
+            [
+                "Deployment/px 0/2",
+                "  ReplicaSet/px-5d567cc74c 0/2",
+                "    Pod/px-5d567cc74c-s4ckh gone 1/3",
+            ]
+        );
+        assert_eq!(found.more, 4);
+        assert_eq!(found.of_events.iter().flatten().count(), 7);
+        assert_eq!(lanes(&seen(&cases), 0).more, 7);
+        assert!(lanes(&[], 300).drawn.is_empty());
+    }
+
+    #[test]
+    fn objects_of_two_clusters_or_namespaces_are_no_family() {
+        let mut cases = rollout();
+        for case in &mut cases {
+            case.cluster = 1;
+        }
+        cases.extend(rollout());
+        let found = lanes(&seen(&cases), 300);
+        assert_eq!(found.drawn.len(), 14);
+        for lane in &found.drawn {
+            let parent = lane.parent.map(|at| found.drawn[at].object.cluster);
+            assert!(parent.is_none_or(|cluster| cluster == lane.object.cluster));
+        }
+    }
+
+    #[test]
+    fn a_pod_whose_container_is_started_again_is_not_gone() {
+        let cases = [
+            Case::new("Pod", "web-0", "Killing", 10)
+                .message("Container web failed liveness probe, will be restarted"),
+            Case::new("Pod", "web-1", "Killing", 10).message("Stopping container web"),
+            Case::new("Pod", "web-1", "Started", 20),
+            Case::new("Pod", "web-2", "Killing", 10).message("Stopping container web"),
+        ];
+        let found = lanes(&seen(&cases), 300);
+        let gone = found.drawn.iter().filter(|lane| lane.gone);
+        let gone: Vec<_> = gone.map(|lane| lane.object.name).collect();
+        assert_eq!(gone, ["web-2"]);
+    }
+}

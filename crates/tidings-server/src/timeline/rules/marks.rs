@@ -1,0 +1,227 @@
+//! The marks of a picture: when something happened to an object, from when to when.
+//!
+//! Events of one lane, reason and type that are nearer to each other than what can be told apart in
+//! the picture become one mark. If there are still too many, what can be told apart becomes
+//! coarser; warnings never become marks of other events.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use serde::ser::SerializeTuple;
+
+use super::seen::Seen;
+
+/// What can be told apart in a picture: this part of its range.
+const PARTS: i64 = 1000;
+/// How often that is doubled: the whole range is one part then.
+const COARSER_MAX: u32 = 11;
+
+/// One mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) lane: usize,
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+    pub(crate) warning: bool,
+    pub(crate) occurrences: u64,
+    pub(crate) events: u64,
+    /// Which of the reasons; of a mark of several, the one of its first event.
+    pub(crate) reason: usize,
+    /// Which of the events, if it is of one.
+    pub(crate) event: Option<usize>,
+}
+
+/// `[lane, from, to, warning, occurrences, events, reason, event]`, with -1 for no event.
+impl Serialize for Mark {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let event = self.event.and_then(|event| i64::try_from(event).ok());
+        let mut tuple = serializer.serialize_tuple(8)?;
+        tuple.serialize_element(&self.lane)?;
+        tuple.serialize_element(&self.from)?;
+        tuple.serialize_element(&self.to)?;
+        tuple.serialize_element(&u8::from(self.warning))?;
+        tuple.serialize_element(&self.occurrences)?;
+        tuple.serialize_element(&self.events)?;
+        tuple.serialize_element(&self.reason)?;
+        tuple.serialize_element(&event.unwrap_or(-1))?;
+        tuple.end()
+    }
+}
+
+/// The marks of a picture.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks<'a> {
+    /// In the order of lanes and times.
+    pub(crate) drawn: Vec<Mark>,
+    /// The reasons that marks have.
+    pub(crate) reasons: Vec<&'a str>,
+    /// How many events have no mark.
+    pub(crate) more: u64,
+}
+
+/// The marks of events, each with its lane or none, in a range of time: at most `max`.
+pub(crate) fn marks<'a>(
+    events: &[Seen<'a>],
+    lanes: &[Option<usize>],
+    (from, to): (i64, i64),
+    max: usize,
+) -> Marks<'a> {
+    let mut reasons = Reasons::default();
+    let mut single = Vec::with_capacity(events.len());
+    for (at, (event, lane)) in events.iter().zip(lanes).enumerate() {
+        let Some(lane) = *lane else { continue };
+        let brief = &event.brief;
+        single.push(Mark {
+            lane,
+            from: brief.first.clamp(from, to),
+            to: brief.last.clamp(from, to),
+            warning: event.is_warning(),
+            occurrences: brief.count,
+            events: 1,
+            reason: reasons.number(brief.reason),
+            event: Some(at),
+        });
+    }
+    single.sort_unstable_by_key(|mark| (mark.lane, mark.warning, mark.reason, mark.from, mark.to));
+    let part = (to.saturating_sub(from) / PARTS).max(1);
+    let mut marks = merged(single, |a, b| {
+        a.reason == b.reason && b.from.saturating_sub(a.to) < part
+    });
+    for step in 1..COARSER_MAX {
+        if marks.len() <= max {
+            break;
+        }
+        let part = part.saturating_mul(1 << step);
+        marks = merged(marks, |a, b| {
+            a.reason == b.reason && b.from.saturating_sub(a.to) < part
+        });
+    }
+    if marks.len() > max {
+        marks.sort_unstable_by_key(|mark| (mark.lane, mark.warning, mark.from, mark.to));
+        marks = merged(marks, |_, _| true);
+    }
+    // At most two for each lane are left: only where more lanes are drawn than marks may be.
+    let mut more = events.len() as u64;
+    if marks.len() > max {
+        marks.sort_unstable_by_key(|mark| (!mark.warning, mark.lane));
+        marks.truncate(max);
+    }
+    more -= marks.iter().map(|mark| mark.events).sum::<u64>();
+    marks.sort_unstable_by_key(|mark| (mark.lane, mark.from, mark.to, mark.reason));
+    Marks {
+        drawn: marks,
+        reasons: reasons.names,
+        more,
+    }
+}
+
+/// Marks in order, with those put together of one lane and type that `are_one`.
+fn merged(marks: Vec<Mark>, are_one: impl Fn(&Mark, &Mark) -> bool) -> Vec<Mark> {
+    let mut merged: Vec<Mark> = Vec::with_capacity(marks.len());
+    for mark in marks {
+        match merged.last_mut() {
+            Some(last)
+                if last.lane == mark.lane
+                    && last.warning == mark.warning
+                    && are_one(last, &mark) =>
+            {
+                last.from = last.from.min(mark.from);
+                last.to = last.to.max(mark.to);
+                last.occurrences = last.occurrences.saturating_add(mark.occurrences);
+                last.events += mark.events;
+                last.event = None;
+            }
+            _ => merged.push(mark),
+        }
+    }
+    merged
+}
+
+/// Reasons by the order in which they are found.
+#[derive(Default)]
+struct Reasons<'a> {
+    names: Vec<&'a str>,
+    numbers: HashMap<&'a str, usize>,
+}
+
+impl<'a> Reasons<'a> {
+    fn number(&mut self, name: &'a str) -> usize {
+        *self.numbers.entry(name).or_insert_with(|| {
+            self.names.push(name);
+            self.names.len() - 1
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::{Case, seen};
+    use super::super::lanes::lanes;
+    use super::*;
+
+    fn of(cases: &[Case], range: (i64, i64), max: usize) -> Marks<'_> {
+        let events = seen(cases);
+        let lanes = lanes(&events, 300);
+        marks(&events, &lanes.of_events, range, max)
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_one_mark() {
+        // A thousandth of the range is ten seconds.
+        let range = (0, 10_000_000);
+        let cases = [
+            Case::new("Pod", "web-0", "BackOff", 100)
+                .warning()
+                .times(7, 40),
+            Case::new("Pod", "web-0", "BackOff", 109).warning(),
+            Case::new("Pod", "web-0", "BackOff", 119).warning(),
+            Case::new("Pod", "web-0", "Pulled", 109),
+            Case::new("Pod", "web-0", "BackOff", 109),
+            Case::new("Pod", "web-1", "BackOff", 109).warning(),
+        ];
+        let found = of(&cases, range, 2000);
+        let text = serde_json::to_string(&found.drawn).unwrap();
+        assert_eq!(
+            text,
+            "[[0,40000,109000,1,8,2,0,-1],[0,109000,109000,0,1,1,0,4],[0,109000,109000,0,1,1,1,3],\
+             [0,119000,119000,1,1,1,0,2],[1,109000,109000,1,1,1,0,5]]"
+        );
+        assert_eq!(found.reasons, ["BackOff", "Pulled"]);
+        assert_eq!(found.more, 0);
+    }
+
+    #[test]
+    fn marks_are_bounded_and_stand_for_every_event() {
+        let mut cases = Vec::new();
+        for at in 0..3000 {
+            let name = format!("web-{}", at % 30);
+            let reason = format!("R{}", at % 7);
+            let case = Case::new("Pod", &name, &reason, at * 97 % 3600);
+            cases.push(if at % 7 == 0 { case.warning() } else { case });
+        }
+        for max in [5000, 2000, 300, 60] {
+            let found = of(&cases, (0, 3_600_000), max);
+            assert!(found.drawn.len() <= max, "{max}");
+            let events: u64 = found.drawn.iter().map(|mark| mark.events).sum();
+            let warnings = found.drawn.iter().filter(|mark| mark.warning);
+            assert_eq!((events, found.more), (3000, 0), "{max}");
+            assert_eq!(warnings.map(|mark| mark.events).sum::<u64>(), 429);
+        }
+        // No room even for one of each lane and type: warnings are kept.
+        let found = of(&cases, (0, 3_600_000), 30);
+        assert!(found.drawn.iter().all(|mark| mark.warning));
+        assert_eq!((found.drawn.len(), found.more), (30, 2571));
+    }
+
+    #[test]
+    fn a_mark_does_not_leave_the_picture() {
+        let cases = [Case::new("Pod", "web-0", "BackOff", 5000).times(9, 1)];
+        let found = of(&cases, (1_000_000, 2_000_000), 10);
+        let mark = &found.drawn[0];
+        assert_eq!((mark.from, mark.to), (1_000_000, 2_000_000));
+        // Whatever is asked for.
+        for range in [(i64::MIN, i64::MAX), (0, 0), (i64::MAX, i64::MAX)] {
+            assert_eq!(of(&cases, range, 10).drawn.len(), 1);
+        }
+    }
+}

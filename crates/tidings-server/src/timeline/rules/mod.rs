@@ -1,0 +1,13 @@
+//! What the timeline shows of events, apart from any input and output: time is an argument, and the
+//! cost is that of sorting the events.
+
+pub(crate) mod before;
+pub(crate) mod lanes;
+pub(crate) mod marks;
+pub(crate) mod rates;
+pub(crate) mod seen;
+pub(crate) mod sentence;
+mod words;
+
+#[cfg(test)]
+mod cases;

@@ -1,0 +1,36 @@
+//! An event as the rules look at it.
+
+use tidings_api::codec::stored::Brief;
+
+/// What an event of a cluster says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    /// Which of the clusters that were asked.
+    pub(crate) cluster: usize,
+    pub(crate) brief: Brief<'a>,
+}
+
+/// An object of a cluster, by what events call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Object<'a> {
+    pub(crate) cluster: usize,
+    pub(crate) namespace: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Seen<'a> {
+    /// The object it is about.
+    pub(crate) fn object(&self) -> Object<'a> {
+        Object {
+            cluster: self.cluster,
+            namespace: self.brief.object_namespace,
+            kind: self.brief.kind,
+            name: self.brief.object,
+        }
+    }
+
+    pub(crate) fn is_warning(&self) -> bool {
+        self.brief.event_type == "Warning"
+    }
+}

@@ -1,0 +1,198 @@
+//! The sessions of browsers: a random name in a cookie stands for the credentials that were shown
+//! once.
+//!
+//! The credentials are authenticated anew with every request, so that a token which is revoked ends
+//! its sessions. Names are kept as digests: how long a look takes tells nothing about them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::HeaderValue;
+use ring::digest::{SHA256, digest};
+use tokio::sync::watch;
+
+use crate::api::random;
+
+/// A name as it is kept.
+type Digest = [u8; 32];
+
+/// What a browser may do until it logs out.
+pub(crate) struct Session {
+    /// The `Authorization` header that was shown.
+    pub(crate) credentials: HeaderValue,
+    /// The cluster whose credentials these are, if they are not the server's.
+    pub(crate) cluster: Option<String>,
+    /// The host, with the port, at which it was begun.
+    pub(crate) host: String,
+    /// In milliseconds since 1970.
+    ends: i64,
+    over: watch::Sender<bool>,
+}
+
+impl Session {
+    /// Resolves when it ends before its time.
+    pub(crate) async fn over(self: Arc<Self>) {
+        let mut over = self.over.subscribe();
+        // There is a sender: this has it.
+        _ = over.wait_for(|over| *over).await;
+    }
+
+    /// When it ends, in milliseconds since 1970.
+    pub(crate) fn ends(&self) -> i64 {
+        self.ends
+    }
+}
+
+/// All sessions, a bounded number: one more ends the one that would end first.
+pub(crate) struct Sessions {
+    max: usize,
+    time: Duration,
+    table: Mutex<HashMap<Digest, Arc<Session>>>,
+    /// What begins a session once.
+    code: Mutex<Option<(Digest, HeaderValue)>>,
+}
+
+impl Sessions {
+    pub(crate) fn new(max: usize, time: Duration) -> Self {
+        Self {
+            max: max.max(1),
+            time,
+            table: Mutex::default(),
+            code: Mutex::default(),
+        }
+    }
+
+    /// How long a session lasts.
+    pub(crate) fn time(&self) -> Duration {
+        self.time
+    }
+
+    /// Begins a session, and returns its name.
+    ///
+    /// # Errors
+    /// The system has no randomness to give.
+    pub(crate) fn begin(
+        &self,
+        credentials: HeaderValue,
+        cluster: Option<String>,
+        host: &str,
+        now: i64,
+    ) -> Result<String, getrandom::Error> {
+        let id = random::token()?;
+        let time = i64::try_from(self.time.as_millis()).unwrap_or(i64::MAX);
+        let session = Session {
+            credentials,
+            cluster,
+            host: host.to_owned(),
+            ends: now.saturating_add(time),
+            over: watch::Sender::new(false),
+        };
+        let mut table = self.table();
+        table.retain(|_, session| !end(session, session.ends <= now));
+        if table.len() >= self.max {
+            let first = table.iter().min_by_key(|(_, session)| session.ends);
+            let first = first.map(|(digest, _)| *digest);
+            if let Some(first) = first.and_then(|first| table.remove(&first)) {
+                end(&first, true);
+            }
+        }
+        table.insert(digest_of(&id), Arc::new(session));
+        Ok(id)
+    }
+
+    /// The session of a name, if it is one that was begun at this host and is not over.
+    pub(crate) fn find(&self, id: &str, host: &str, now: i64) -> Option<Arc<Session>> {
+        let found = self.table().get(&digest_of(id)).cloned();
+        found.filter(|session| session.ends > now && session.host == host)
+    }
+
+    /// Ends a session.
+    pub(crate) fn end(&self, id: &str) {
+        if let Some(session) = self.table().remove(&digest_of(id)) {
+            end(&session, true);
+        }
+    }
+
+    /// Makes a code that begins a session with these credentials, once; there is one at a time.
+    ///
+    /// # Errors
+    /// The system has no randomness to give.
+    pub(crate) fn make_code(&self, credentials: HeaderValue) -> Result<String, getrandom::Error> {
+        let code = random::token()?;
+        *self.code.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((digest_of(&code), credentials));
+        Ok(code)
+    }
+
+    /// The credentials that a code stands for. It is good for nothing afterwards.
+    pub(crate) fn redeem(&self, code: &str) -> Option<HeaderValue> {
+        let mut kept = self.code.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, credentials) = kept.take_if(|(digest, _)| *digest == digest_of(code))?;
+        Some(credentials)
+    }
+
+    fn table(&self) -> MutexGuard<'_, HashMap<Digest, Arc<Session>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn digest_of(id: &str) -> Digest {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest(&SHA256, id.as_bytes()).as_ref());
+    bytes
+}
+
+fn end(session: &Session, is_over: bool) -> bool {
+    if is_over {
+        session.over.send_replace(true);
+    }
+    is_over
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    const CREDENTIALS: HeaderValue = HeaderValue::from_static("Bearer s3cret");
+
+    #[test]
+    fn a_session_has_an_end_and_a_host() {
+        let sessions = Sessions::new(10, Duration::from_secs(60));
+        let id = sessions.begin(CREDENTIALS, None, "a:1", 1000).unwrap();
+        assert_eq!(id.len(), 64);
+        let found = |id: &str, host, now| sessions.find(id, host, now).is_some();
+        assert!(found(&id, "a:1", 60_999));
+        assert!(!found(&id, "a:1", 61_000));
+        assert!(!found(&id, "a:2", 2000));
+        assert!(!found("", "a:1", 2000));
+        let session = sessions.find(&id, "a:1", 2000).unwrap();
+        assert!(Arc::clone(&session).over().now_or_never().is_none());
+        sessions.end(&id);
+        assert!(session.over().now_or_never().is_some());
+        assert!(!found(&id, "a:1", 2000));
+    }
+
+    #[test]
+    fn there_is_a_bounded_number_of_sessions() {
+        let sessions = Sessions::new(2, Duration::from_secs(60));
+        let begin = |now| sessions.begin(CREDENTIALS, None, "a", now).unwrap();
+        let ids = [begin(1), begin(2), begin(3)];
+        let found = ids.map(|id| sessions.find(&id, "a", 4).is_some());
+        assert_eq!(found, [false, true, true]);
+        begin(100_000);
+        assert_eq!(sessions.table().len(), 1);
+    }
+
+    #[test]
+    fn a_code_is_good_once() {
+        let sessions = Sessions::new(2, Duration::from_secs(60));
+        assert_eq!(sessions.redeem(""), None);
+        let code = sessions.make_code(CREDENTIALS).unwrap();
+        assert_eq!(sessions.redeem("another"), None);
+        assert_eq!(sessions.redeem(&code), Some(CREDENTIALS));
+        assert_eq!(sessions.redeem(&code), None);
+    }
+}

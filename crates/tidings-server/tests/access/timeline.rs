@@ -1,0 +1,353 @@
+//! The timeline shows of each cluster and namespace what its caller may list there, and nothing
+//! else of any; and the link of a timeline on the loopback interface is the only way in.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use http::Method;
+use serde_json::{Value, json};
+use tidings_server::{ApiOptions, ClusterSecurity, ReviewError, Reviewer, start_timeline};
+use tidings_store::BoxFuture;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::clusters::{Archive, cluster};
+use crate::support::{Caller, Credentials, Server, token};
+
+/// What the page asks for, with a range that has everything.
+const PATHS: [&str; 7] = [
+    "overview?",
+    "view?from=0&by=type",
+    "view?from=0&by=reason",
+    "events?from=0",
+    "export?from=0&format=jsonl",
+    "export?from=0&format=perfetto",
+    "object?from=0&kind=Pod&namespace=shop&name=web",
+];
+
+async fn ask(caller: &Caller, path: &str) -> (u16, String) {
+    let answer = caller.get(&format!("/timeline/api/{path}")).await;
+    let text = match answer.body {
+        Value::String(text) => text,
+        body => body.to_string(),
+    };
+    (answer.code, text)
+}
+
+fn event(namespace: &str, name: &str, node: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": {"kind": "Pod", "namespace": namespace, "name": "web"},
+        "reason": format!("ReasonOf{namespace}"),
+        "message": format!("in {namespace}"),
+        "type": "Warning",
+        "source": {"component": "kubelet", "host": node},
+        "firstTimestamp": "2026-03-04T05:00:00Z",
+        "lastTimestamp": "2026-03-04T05:06:00Z",
+        "count": 7,
+    })
+}
+
+#[tokio::test]
+async fn nothing_of_another_namespace_is_in_any_answer() {
+    let server = Server::start(|_, _| {}).await;
+    let admin = server.as_admin().await;
+    for namespace in ["shop", "other"] {
+        for name in ["a", "b"] {
+            let body = event(namespace, &format!("{name}-of-{namespace}"), "node-1");
+            let path = format!("/api/v1/namespaces/{namespace}/events");
+            let answer = admin.send(Method::POST, &path, &body).await;
+            assert_eq!(answer.code, 201);
+        }
+    }
+    let reader = server.client(&token("t-reader")).await;
+    let event = "event?namespace=shop&name=a-of-shop";
+    for path in PATHS.into_iter().chain([event]) {
+        let (code, all) = ask(&admin, path).await;
+        assert_eq!(code, 200, "{path}: {all}");
+        let (code, some) = ask(&reader, path).await;
+        assert_eq!(code, 200, "{path}: {some}");
+        // "other" is also what a series of rates may be called.
+        for word in ["of-other", "ReasonOfother", "in other"] {
+            assert!(!some.contains(word), "{path}: {some}");
+        }
+        if path.starts_with("view") || path.starts_with("event") {
+            assert!(some.contains("shop"), "{path}: {some}");
+        }
+    }
+    let view = reader.get("/timeline/api/view?from=0").await.body;
+    assert_eq!(view["lanes"].as_array().unwrap().len(), 1);
+    assert_eq!((&view["read"], &view["total"]), (&json!(2), &json!(2)));
+    let overview = reader.get("/timeline/api/overview").await.body;
+    assert_eq!(overview["clusters"][0]["namespaces"], json!(["shop"]));
+    assert_eq!(overview["clusters"][0]["events"], Value::Null);
+    for (path, code) in [
+        ("event?namespace=other&name=a-of-other", 403),
+        ("view?from=0&namespace=other", 403),
+        ("events?from=0&namespace=other", 403),
+        ("live?namespace=other", 403),
+        ("event?namespace=shop&name=a-of-other", 404),
+    ] {
+        let (found, text) = ask(&reader, path).await;
+        assert_eq!(found, code, "{path}: {text}");
+        assert!(!text.contains("ReasonOfother"));
+    }
+    // With one that may be seen, the other is left out.
+    let (code, both) = ask(&reader, "events?from=0&namespace=shop&namespace=other").await;
+    assert_eq!(code, 200);
+    assert!(both.contains("a-of-shop") && !both.contains("of-other"));
+    let updater = server.client(&token("t-updater")).await;
+    let nobody = server.client(&Credentials::Nothing).await;
+    for path in PATHS {
+        assert_eq!(ask(&updater, path).await.0, 403, "{path}");
+        assert_eq!(ask(&nobody, path).await.0, 401, "{path}");
+    }
+    assert_eq!(nobody.get("/timeline").await.code, 200);
+    // The paths of the timeline are no others'.
+    assert_eq!(admin.get("/timelinex").await.code, 404);
+}
+
+#[tokio::test]
+async fn without_it_nothing_is_served() {
+    let server = Server::start(|options, _| options.api.timeline.enabled = false).await;
+    let admin = server.as_admin().await;
+    for path in ["/timeline", "/timeline/api/overview", "/timeline/login"] {
+        assert_eq!(admin.get(path).await.code, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_archive_shows_of_each_cluster_what_may_be_seen_there() {
+    let clusters = vec![
+        cluster("prod", &["a.1", "a.2"]).await,
+        cluster("edge", &["b.1"]).await,
+    ];
+    let archive = Archive::start(clusters).await;
+    let ann = archive.to_root(&token("t-ann")).await;
+    let overview = ann.get("/timeline/api/overview").await.body;
+    let names: Vec<_> = overview["clusters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cluster| (cluster["name"].as_str().unwrap(), &cluster["namespaces"]))
+        .collect();
+    let shop = json!(["shop"]);
+    assert_eq!(names, [("prod", &shop), ("edge", &shop)]);
+    let items = |page: &Value| -> Vec<String> {
+        let items = page["items"].as_array().unwrap().iter();
+        let mut names: Vec<_> = items
+            .map(|item| format!("{} {}", item["cluster"], item["name"]).replace('"', ""))
+            .collect();
+        names.sort_unstable();
+        names
+    };
+    for (query, expected) in [
+        ("", vec!["edge b.1", "prod a.1", "prod a.2"]),
+        ("&cluster=prod", vec!["prod a.1", "prod a.2"]),
+        (
+            "&cluster=prod&cluster=edge&text=in%20edge",
+            vec!["edge b.1"],
+        ),
+    ] {
+        let page = ann
+            .get(&format!("/timeline/api/events?from=0{query}"))
+            .await
+            .body;
+        assert_eq!(items(&page), expected, "{query}");
+    }
+    let view = ann.get("/timeline/api/view?from=0").await.body;
+    let position = view["position"].as_str().unwrap();
+    assert!(
+        position.starts_with("prod=") && position.contains(",edge="),
+        "{position}"
+    );
+    // Two clusters' objects of one name are two lanes.
+    assert_eq!(view["lanes"].as_array().unwrap().len(), 2);
+    let versions = "event?cluster=prod&namespace=shop&name=a.1";
+    let event = ann.get(&format!("/timeline/api/{versions}")).await.body;
+    assert_eq!(event["versions"].as_array().unwrap().len(), 5);
+    assert_eq!(event["versions"][4]["message"], "in prod");
+    assert_eq!(event["versions"][0]["message"], Value::Null);
+    let (code, _) = ask(&ann, "event?namespace=shop&name=a.1").await;
+    assert_eq!(code, 400, "two clusters may have it");
+    let (code, _) = ask(&ann, "view?cluster=nothing").await;
+    assert_eq!(code, 403);
+    for who in ["t-stranger", "t-updater"] {
+        let caller = archive.to_root(&token(who)).await;
+        for path in PATHS {
+            let (code, text) = ask(&caller, path).await;
+            assert!(!text.contains("a.1") && !text.contains("in prod"), "{text}");
+            // A stranger's own namespace has no events, which is no secret.
+            let is_of_shop = path.contains("namespace=shop");
+            let may = who == "t-stranger" && !is_of_shop;
+            assert_eq!(code, if may { 200 } else { 403 }, "{who} {path}");
+        }
+    }
+    // It is the archive's, not a cluster's.
+    let below = archive.to_cluster("prod", &token("t-admin")).await;
+    assert_eq!(below.get("/timeline").await.code, 404);
+}
+
+/// One request over a connection of its own, as it is written; the whole answer.
+async fn raw(address: SocketAddr, head: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("{head}\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn a_link_lets_in_one_browser_and_no_other_host() {
+    let clusters = vec![cluster("prod", &["a.1"]).await];
+    let running = start_timeline(0, clusters, ApiOptions::default()).await;
+    let running = running.unwrap();
+    assert!(!format!("{running:?}").contains("code"));
+    let address = running.address();
+    assert!(address.ip().is_loopback());
+    let link = running.link();
+    let path = link.strip_prefix(&format!("http://{address}")).unwrap();
+    let host = format!("host: {address}");
+    let code = |answer: &str| answer.get(9..12).unwrap_or_default().to_owned();
+    let ask = async |head: String| code(&raw(address, &head).await);
+    // What only looks does not use it up, and neither does a page of another name that leads here.
+    assert_eq!(ask(format!("HEAD {path} HTTP/1.1\r\n{host}")).await, "405");
+    let port = address.port();
+    for other in [
+        "evil.example",
+        &format!("evil.example:{port}"),
+        "127.0.0.1",
+        "",
+    ] {
+        let rebound = format!("GET {path} HTTP/1.1\r\nhost: {other}");
+        assert_eq!(ask(rebound).await, "421", "{other}");
+    }
+    let answer = raw(address, &format!("GET {path} HTTP/1.1\r\n{host}")).await;
+    assert_eq!(code(&answer), "303", "{answer}");
+    assert!(answer.contains("location: /timeline\r\n"), "{answer}");
+    let (_, cookie) = answer.split_once("set-cookie: ").unwrap();
+    let (cookie, _) = cookie.split_once(';').unwrap();
+    assert_eq!(ask(format!("GET {path} HTTP/1.1\r\n{host}")).await, "403");
+    let overview = "GET /timeline/api/overview HTTP/1.1";
+    for (headers, expected) in [
+        (format!("{host}\r\ncookie: {cookie}"), "200"),
+        (host.clone(), "401"),
+        (
+            format!("{host}\r\nauthorization: Bearer x\r\ncookie: {cookie}"),
+            "200",
+        ),
+        (format!("{host}\r\nauthorization: Bearer x"), "401"),
+        (
+            format!("host: evil.example:{port}\r\ncookie: {cookie}"),
+            "421",
+        ),
+        // The cookie is of the host that it was made for.
+        (format!("host: localhost:{port}\r\ncookie: {cookie}"), "401"),
+        (
+            format!("{host}\r\nsec-fetch-site: same-site\r\ncookie: {cookie}"),
+            "403",
+        ),
+    ] {
+        let head = format!("{overview}\r\n{headers}");
+        assert_eq!(ask(head).await, expected, "{headers}");
+    }
+    // There is nothing but the timeline, and no login by token.
+    for path in [
+        "/api/v1/events",
+        "/clusters/prod/api/v1/events",
+        "/metrics",
+        "/healthz",
+    ] {
+        let head = format!("GET {path} HTTP/1.1\r\n{host}\r\ncookie: {cookie}");
+        assert_eq!(ask(head).await, "404", "{path}");
+    }
+    let login = format!(
+        "POST /timeline/login HTTP/1.1\r\n{host}\r\norigin: http://{address}\r\ncontent-length: 0"
+    );
+    assert_eq!(ask(login).await, "401");
+    running.shutdown().await;
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+/// A cluster that knows one token, whose user may do everything there, and remembers what it was
+/// shown.
+#[derive(Debug)]
+struct Knowing {
+    token: &'static str,
+    shown: Arc<Mutex<Vec<String>>>,
+}
+
+impl Reviewer for Knowing {
+    fn review<'a>(
+        &'a self,
+        _: &'static str,
+        mut body: Value,
+    ) -> BoxFuture<'a, Result<Value, ReviewError>> {
+        Box::pin(async move {
+            body["status"] = match body["spec"]["token"].as_str() {
+                Some(token) => {
+                    self.shown.lock().unwrap().push(token.to_owned());
+                    let user = json!({"username": "eve", "groups": ["system:authenticated"]});
+                    json!({"authenticated": token == self.token, "user": user})
+                }
+                None => json!({"allowed": true}),
+            };
+            Ok(body)
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_shown_to_one_cluster_and_shows_that_one_alone() {
+    let mut clusters = Vec::new();
+    let mut shown = Vec::new();
+    for (name, event, token) in [("prod", "a.1", "t-of-prod"), ("edge", "b.1", "t-of-edge")] {
+        let mut followed = cluster(name, &[event]).await;
+        let seen = Arc::<Mutex<Vec<String>>>::default();
+        shown.push(Arc::clone(&seen));
+        followed.security = ClusterSecurity::of_cluster(Arc::new(Knowing { token, shown: seen }));
+        clusters.push(followed);
+    }
+    let archive = Archive::start(clusters).await;
+    let nobody = archive.to_root(&Credentials::Nothing).await;
+    let host = archive.running.address().to_string();
+    let origin = format!("https://{host}");
+    let login = async |body: Value| {
+        let headers = [("origin", origin.as_str())];
+        let path = "/timeline/login";
+        let answer = nobody.try_send(Method::POST, path, &headers, &body).await;
+        answer.unwrap().code
+    };
+    assert_eq!(login(json!({"token": "t-of-prod"})).await, 401);
+    assert_eq!(
+        login(json!({"token": "t-of-prod", "cluster": "edge"})).await,
+        401
+    );
+    assert_eq!(
+        login(json!({"token": "t-of-prod", "cluster": "none"})).await,
+        401
+    );
+    assert_eq!(
+        login(json!({"token": "t-of-prod", "cluster": "prod"})).await,
+        204
+    );
+    assert_eq!(*shown[1].lock().unwrap(), ["t-of-prod"]);
+    let eve = archive.to_root(&token("t-of-prod")).await;
+    assert_eq!(ask(&eve, "overview?").await.0, 401);
+    let (code, text) = ask(&eve, "events?from=0&cluster=prod").await;
+    assert!(code == 200 && text.contains("a.1"), "{text}");
+    // Who is of prod is not the user of that name of edge.
+    for path in [
+        "events?from=0&cluster=prod&cluster=edge",
+        "events?from=0&cluster=edge",
+    ] {
+        assert_eq!(ask(&eve, path).await.0, 401, "{path}");
+    }
+    // The archive's own users are those of all.
+    let (code, text) = ask(&archive.to_root(&token("t-ann")).await, "events?from=0").await;
+    assert!(
+        code == 200 && text.contains("a.1") && text.contains("b.1"),
+        "{text}"
+    );
+}

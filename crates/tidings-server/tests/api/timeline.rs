@@ -1,0 +1,505 @@
+//! The timeline's answers: what is in a picture and in pages, that they are bounded, sessions, and
+//! changes as they happen.
+
+use axum::Router;
+use axum::body::Body;
+use futures::StreamExt;
+use http::{Method, Request, header};
+use serde_json::{Value, json};
+use tidings_server::{ApiOptions, timeline};
+use tower::ServiceExt;
+
+use crate::support::{Answer, START, Server, event, events};
+
+const API: &str = "/timeline/api";
+const MINUTE: i64 = 60_000;
+
+/// An event about a pod, so long after the start, in milliseconds.
+fn about(pod: &str, name: &str, reason: &str, kind: &str, after: i64) -> Value {
+    let at = jiff::Timestamp::from_millisecond(START + after).unwrap();
+    let mut event = event("shop", name);
+    event["involvedObject"]["name"] = pod.into();
+    event["reason"] = reason.into();
+    event["type"] = kind.into();
+    event["firstTimestamp"] = at.to_string().into();
+    event["lastTimestamp"] = at.to_string().into();
+    event["count"] = 1.into();
+    event
+}
+
+async fn send(server: &Server, request: Request<Body>) -> Answer {
+    send_to(timeline(server.api.clone()), request).await
+}
+
+async fn send_to(router: Router, request: Request<Body>) -> Answer {
+    let response = router.oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+    Answer {
+        code: parts.status,
+        headers: parts.headers,
+        body: body.to_vec(),
+    }
+}
+
+fn request(method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> Request<Body> {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(body.to_owned().into()).unwrap()
+}
+
+async fn get(server: &Server, path: &str) -> Value {
+    let headers = [("authorization", "Bearer s3cret")];
+    let request = request(Method::GET, &format!("{API}/{path}"), &headers, "");
+    send(server, request).await.expect(200)
+}
+
+async fn create(server: &Server, event: &Value) {
+    server.post(&events("shop"), event).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_picture_has_lanes_marks_and_rates() {
+    let server = Server::new();
+    for (pod, name, reason, kind, after) in [
+        ("web-5d4f8c7b9-x7k2p", "a", "Pulled", "Normal", -20 * MINUTE),
+        (
+            "web-5d4f8c7b9-x7k2p",
+            "b",
+            "BackOff",
+            "Warning",
+            -10 * MINUTE,
+        ),
+        ("db-0", "c", "Started", "Normal", -5 * MINUTE),
+        ("db-0", "d", "Started", "Normal", -90 * MINUTE),
+    ] {
+        create(&server, &about(pod, name, reason, kind, after)).await;
+    }
+    let found = get(&server, "view").await;
+    let lanes = found["lanes"].as_array().unwrap();
+    let lanes: Vec<_> = lanes
+        .iter()
+        .map(|lane| {
+            (
+                lane["name"].as_str().unwrap(),
+                &lane["events"],
+                &lane["warnings"],
+            )
+        })
+        .collect();
+    let one = json!(1);
+    let none = json!(0);
+    assert_eq!(
+        lanes,
+        [
+            ("web-5d4f8c7b9-x7k2p", &json!(2), &one),
+            ("db-0", &one, &none)
+        ]
+    );
+    assert_eq!(found["complete"], true);
+    assert_eq!((&found["read"], &found["total"]), (&json!(3), &json!(3)));
+    assert_eq!(found["marks"].as_array().unwrap().len(), 3);
+    for mark in found["marks"].as_array().unwrap() {
+        assert_eq!(mark[5], 1);
+        let event = &found["events"][usize::try_from(mark[7].as_i64().unwrap()).unwrap()];
+        assert_eq!(event["namespace"], "shop");
+    }
+    let series = found["rates"]["series"].as_array().unwrap();
+    let sum = |series: &Value| -> u64 {
+        let values = series["values"].as_array().unwrap();
+        values.iter().filter_map(Value::as_u64).sum()
+    };
+    let sums: Vec<_> = series
+        .iter()
+        .map(|it| (it["name"].as_str().unwrap(), sum(it)))
+        .collect();
+    assert_eq!(sums, [("Normal", 2), ("Warning", 1)]);
+    // What is asked for, and nothing else.
+    for (query, expected) in [
+        ("type=Warning", 1),
+        ("object=db-0", 1),
+        ("object=db-0&kind=Node", 0),
+        ("reason=Started&reason=Pulled", 2),
+        ("text=RESTARTING%20failed", 3),
+        ("text=restarting&text=nothing", 0),
+        ("source=kubelet", 3),
+        ("source=other", 0),
+        ("namespace=shop", 3),
+        ("namespace=other", 0),
+        ("cluster=&by=reason", 3),
+    ] {
+        let found = get(&server, &format!("view?{query}")).await;
+        assert_eq!(found["read"], expected, "{query}");
+    }
+    let overview = get(&server, "overview").await;
+    assert_eq!(overview["user"], "ann");
+    assert_eq!(overview["clusters"][0]["to"], START - 5 * MINUTE);
+    assert_eq!(overview["clusters"][0]["from"], START - 90 * MINUTE);
+    assert_eq!(overview["clusters"][0]["events"], 4);
+}
+
+#[tokio::test]
+async fn a_picture_of_more_than_is_read_is_of_all_its_parts_with_the_warnings_first() {
+    let mut options = ApiOptions::default();
+    options.timeline.read_limit = 400;
+    options.event_ttl = std::time::Duration::from_secs(86_400 * 30);
+    let server = Server::with(options);
+    // A thousand in a day, of which a few are warnings, and the last hour is a flood.
+    for at in 0..1000 {
+        let after = match at % 2 {
+            0 => -at * 86_400,
+            _ => -at * 3600,
+        };
+        let kind = if at % 50 == 0 { "Warning" } else { "Normal" };
+        let reason = if at % 50 == 0 { "BackOff" } else { "Pulled" };
+        let name = format!("e{at}");
+        create(
+            &server,
+            &about(&format!("web-{}", at % 20), &name, reason, kind, after),
+        )
+        .await;
+    }
+    let range = format!("from={}&to={}", START - 86_400_000, START + 1);
+    let found = get(&server, &format!("view?{range}")).await;
+    assert_eq!(found["complete"], false);
+    let read = found["read"].as_u64().unwrap();
+    assert!((200..=500).contains(&read), "{read}");
+    // Counted by the store, to the hour.
+    let total = found["total"].as_u64().unwrap();
+    assert!((950..=1050).contains(&total), "{total}");
+    let mut warnings = 0;
+    let mut hours = std::collections::BTreeSet::new();
+    for mark in found["marks"].as_array().unwrap() {
+        if mark[3] == 1 {
+            warnings += mark[5].as_u64().unwrap();
+        }
+        hours.insert((mark[2].as_i64().unwrap() - START + 86_400_000) / 3_600_000);
+    }
+    assert_eq!(warnings, 20);
+    assert!(hours.len() > 20, "{hours:?}");
+    let series = found["rates"]["series"].as_array().unwrap();
+    let names: Vec<_> = series
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["Normal", "Warning"]);
+    // Nothing that is asked for may make an answer longer than this.
+    let huge = get(&server, "view?from=-99999999999999999&to=99999999999999999").await;
+    assert!(huge["marks"].as_array().unwrap().len() <= 2000);
+    assert!(huge["lanes"].as_array().unwrap().len() <= 300);
+}
+
+#[tokio::test]
+async fn pages_have_every_event_once_and_in_order() {
+    let server = Server::new();
+    for at in 0..40 {
+        // Ten of the same second.
+        let after = -(at / 10) * MINUTE;
+        let event = about("web-0", &format!("e{at}"), "Pulled", "Normal", after);
+        create(&server, &event).await;
+    }
+    for limit in [1, 3, 7, 10, 40, 100] {
+        let mut names = Vec::new();
+        let mut before = i64::MAX;
+        let mut token = String::new();
+        for _ in 0..=40 {
+            let page = get(&server, &format!("events?limit={limit}&continue={token}")).await;
+            assert_eq!(page["complete"], true);
+            for item in page["items"].as_array().unwrap() {
+                let last = item["last"].as_i64().unwrap();
+                assert!(last <= before);
+                before = last;
+                names.push(item["name"].as_str().unwrap().to_owned());
+            }
+            match page["continue"].as_str() {
+                Some(next) => next.clone_into(&mut token),
+                None => break,
+            }
+        }
+        assert_eq!(names.len(), 40, "{limit}");
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 40, "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn an_event_is_shown_with_what_changed_before_it() {
+    let server = Server::new();
+    create(
+        &server,
+        &about("web-0", "pulled", "Pulled", "Normal", -11 * MINUTE),
+    )
+    .await;
+    let mut scheduled = about("web-0", "scheduled", "Scheduled", "Normal", -12 * MINUTE);
+    scheduled["message"] = "Successfully assigned shop/web-0 to node-1".into();
+    create(&server, &scheduled).await;
+    create(
+        &server,
+        &about("web-0", "backoff", "BackOff", "Warning", -10 * MINUTE),
+    )
+    .await;
+    let found = get(&server, "event?namespace=shop&name=backoff").await;
+    let before = found["before"].as_array().unwrap();
+    let why: Vec<_> = before
+        .iter()
+        .map(|it| it["why"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        why,
+        [
+            "same pod, an image, 1 min before",
+            "same pod, a placement, 2 min before"
+        ]
+    );
+    assert_eq!(found["raw"]["metadata"]["name"], "backoff");
+    assert_eq!(found["versions"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        found["sentence"],
+        "BackOff of pod web-0: 10 min ago, began 1 min after an image of web-0 was pulled"
+    );
+    let found = get(&server, "object?kind=Pod&namespace=shop&name=web-0").await;
+    assert_eq!(found["items"].as_array().unwrap().len(), 3);
+    for (path, code) in [
+        ("event?namespace=shop&name=nothing", 404),
+        ("event?namespace=shop", 400),
+        ("object?kind=Pod", 400),
+        ("view?from=x", 400),
+        ("view?by=color", 400),
+        ("events?continue=x", 400),
+        ("export?format=svg", 400),
+        ("nothing", 404),
+    ] {
+        let headers = [("authorization", "Bearer s3cret")];
+        let request = request(Method::GET, &format!("{API}/{path}"), &headers, "");
+        assert_eq!(send(&server, request).await.code, code, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn exports_are_read_by_others() {
+    let server = Server::new();
+    create(
+        &server,
+        &about("web-0", "a", "Pulled", "Normal", -2 * MINUTE),
+    )
+    .await;
+    create(&server, &about("web-1", "b", "Pulled", "Normal", -MINUTE)).await;
+    let headers = [("authorization", "Bearer s3cret")];
+    let lines = request(Method::GET, &format!("{API}/export"), &headers, "");
+    let lines = send(&server, lines).await;
+    let names: Vec<_> = lines
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["metadata"]["name"].clone())
+        .collect();
+    assert_eq!(names, ["b", "a"]);
+    let trace = get(&server, "export?format=perfetto").await;
+    let events = trace["traceEvents"].as_array().unwrap();
+    let slices = events.iter().filter(|event| event["ph"] == "X");
+    assert_eq!(slices.count(), 2);
+}
+
+/// The lines of a stream until one that begins with this.
+async fn read_until(body: &mut axum::body::BodyDataStream, start: &str) -> Option<Value> {
+    let mut text = String::new();
+    while let Some(chunk) = body.next().await {
+        text += std::str::from_utf8(&chunk.unwrap()).unwrap();
+        if let Some(message) = text
+            .split("\n\n")
+            .find(|message| message.starts_with(start))
+            && text.ends_with("\n\n")
+        {
+            let data = message
+                .split_once("data: ")
+                .map_or("null", |(_, data)| data);
+            return Some(serde_json::from_str(data).unwrap());
+        }
+    }
+    None
+}
+
+#[tokio::test]
+async fn changes_are_sent_as_they_happen() {
+    let server = Server::new();
+    let position = get(&server, "view").await["position"].clone();
+    let position = position.as_str().unwrap();
+    let live = |query: String| {
+        let headers = [("authorization", "Bearer s3cret")];
+        let path = format!("{API}/live?{query}");
+        timeline(server.api.clone()).oneshot(request(Method::GET, &path, &headers, ""))
+    };
+    let query = format!("position={position}&reason=Pulled");
+    let response = live(query.clone()).await.unwrap();
+    assert_eq!(
+        response.headers()[header::CONTENT_TYPE],
+        "text/event-stream"
+    );
+    let mut body = response.into_body().into_data_stream();
+    create(&server, &about("web-0", "a", "BackOff", "Warning", 0)).await;
+    create(&server, &about("web-0", "b", "Pulled", "Normal", 0)).await;
+    let change = read_until(&mut body, "event: change").await.unwrap();
+    assert_eq!(change["items"].as_array().unwrap().len(), 1);
+    assert_eq!(change["items"][0]["name"], "b");
+    // From where the message says, nothing is missed and nothing comes twice.
+    let next = change["position"].as_str().unwrap();
+    let mut again = live(format!("position={next}"))
+        .await
+        .unwrap()
+        .into_body()
+        .into_data_stream();
+    server
+        .delete("/api/v1/namespaces/shop/events/b")
+        .await
+        .expect(200);
+    let gone = read_until(&mut again, "event: change").await.unwrap();
+    assert_eq!(
+        (&gone["gone"], gone["items"].as_array().unwrap().len()),
+        (&json!(1), 0)
+    );
+    // A flood is counted where it is not shown.
+    for at in 0..150 {
+        let name = format!("flood{at}");
+        create(&server, &about("web-0", &name, "Pulled", "Normal", 0)).await;
+    }
+    let mut counted = 0;
+    while counted < 150 {
+        let change = read_until(&mut again, "event: change").await.unwrap();
+        let items = change["items"].as_array().unwrap().len();
+        assert!(items <= 100);
+        counted += items as u64 + change["more"].as_u64().unwrap();
+    }
+    assert_eq!(counted, 150);
+    // What is forgotten cannot be continued.
+    server.store.compact(server.store.revision()).await.unwrap();
+    let mut late = live(query).await.unwrap().into_body().into_data_stream();
+    assert!(read_until(&mut late, "event: restart").await.is_some());
+    // They end with the server.
+    server.api.stop();
+    assert_eq!(read_until(&mut body, "event: never").await, None);
+}
+
+#[tokio::test]
+async fn a_browser_logs_in_and_out() {
+    let server = Server::new();
+    // One router: sessions are of it.
+    let router = timeline(server.api.clone());
+    let host = ("host", "events.example:6443");
+    let origin = ("origin", "https://events.example:6443");
+    let json = ("content-type", "application/json");
+    let login = |headers: &[(&'static str, &'static str)], body: &'static str| {
+        let request = request(Method::POST, "/timeline/login", headers, body);
+        send_to(router.clone(), request)
+    };
+    let good = r#"{"token":"s3cret"}"#;
+    for (headers, body, code) in [
+        (vec![host, origin, json], r#"{"token":"wrong"}"#, 401),
+        (vec![host, origin, json], r#"{"token":""}"#, 401),
+        (vec![host, origin, json], r#"{"token":"a\nb"}"#, 401),
+        (vec![host, origin, json], "s3cret", 400),
+        // By a page of another host, or none.
+        (vec![host, json], good, 403),
+        (
+            vec![host, ("origin", "https://evil.example"), json],
+            good,
+            403,
+        ),
+        (vec![host, ("origin", "null"), json], good, 403),
+        (vec![origin, json], good, 400),
+    ] {
+        let answer = login(&headers, body).await;
+        assert_eq!(answer.code, code, "{headers:?} {body}");
+        assert_eq!(answer.header("set-cookie"), "");
+        assert!(!answer.text().contains("s3cret"));
+    }
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    let answer = login(&[host, origin, form], "token=s3cret").await;
+    assert_eq!(answer.code, 204);
+    let answer = login(&[host, origin, json], good).await;
+    assert_eq!(answer.code, 204);
+    let cookie = answer.header("set-cookie").to_owned();
+    let (session, attributes) = cookie.split_once("; ").unwrap();
+    assert_eq!(
+        attributes,
+        "Path=/timeline; Max-Age=43200; HttpOnly; SameSite=Strict; Secure"
+    );
+    assert!(!cookie.contains("s3cret"));
+    let ask = |headers: &[(&str, &str)]| {
+        let request = request(Method::GET, "/timeline/api/overview", headers, "");
+        let answer = send_to(router.clone(), request);
+        async { answer.await.code.as_u16() }
+    };
+    let shown = ("cookie", session);
+    assert_eq!(ask(&[host, shown]).await, 200);
+    assert_eq!(ask(&[host]).await, 401);
+    assert_eq!(ask(&[("host", "evil.example:6443"), shown]).await, 401);
+    assert_eq!(
+        ask(&[host, shown, ("sec-fetch-site", "cross-site")]).await,
+        403
+    );
+    assert_eq!(
+        ask(&[host, shown, ("sec-fetch-site", "same-origin")]).await,
+        200
+    );
+    assert_eq!(ask(&[host, shown, ("impersonate-user", "bob")]).await, 400);
+    // The credentials of the request itself come first.
+    assert_eq!(
+        ask(&[host, shown, ("authorization", "Bearer wrong")]).await,
+        401
+    );
+    // The rest of the server knows nothing of sessions.
+    let api = request(Method::GET, "/api/v1/events", &[host, shown], "");
+    assert_eq!(server.send(api).await.code, 401);
+    let logout = request(Method::POST, "/timeline/logout", &[host, origin, shown], "");
+    let answer = send_to(router.clone(), logout).await;
+    assert_eq!(answer.code, 204);
+    assert!(answer.header("set-cookie").contains("Max-Age=0"));
+    assert_eq!(ask(&[host, shown]).await, 401);
+    // The page is for everyone, and its files name no session.
+    let page = send_to(
+        router.clone(),
+        request(Method::GET, "/timeline", &[host], ""),
+    )
+    .await;
+    assert_eq!(page.code, 200);
+    assert!(
+        page.header("content-security-policy")
+            .starts_with("default-src 'none'")
+    );
+}
+
+#[tokio::test]
+async fn a_session_has_an_end() {
+    let server = Server::new();
+    let host = ("host", "a");
+    let headers = [
+        host,
+        ("origin", "https://a"),
+        ("content-type", "application/json"),
+    ];
+    // One router: sessions are of it.
+    let router = timeline(server.api.clone());
+    let body = r#"{"token":"s3cret"}"#;
+    let login = request(Method::POST, "/timeline/login", &headers, body);
+    let answer = router.clone().oneshot(login).await.unwrap();
+    let cookie = answer.headers()[header::SET_COOKIE].to_str().unwrap();
+    let (session, _) = cookie.split_once(';').unwrap();
+    let ask = async || {
+        let headers = [host, ("cookie", session)];
+        let request = request(Method::GET, "/timeline/api/overview", &headers, "");
+        router
+            .clone()
+            .oneshot(request)
+            .await
+            .unwrap()
+            .status()
+            .as_u16()
+    };
+    assert_eq!(ask().await, 200);
+    server.clock.advance(12 * 3_600_000 - 1);
+    assert_eq!(ask().await, 200);
+    server.clock.advance(1);
+    assert_eq!(ask().await, 401);
+}

@@ -1,0 +1,132 @@
+//! Who gets in, in plain words, and whether the page can be used by all: axe-core.
+
+use serde_json::json;
+use tidings_testing::programs;
+
+use crate::driver::{Browser, DESKTOP};
+use crate::world::World;
+
+#[test]
+fn a_token_is_asked_for_and_refusals_are_plain() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    let page = &world.browser;
+    page.open(&world.url("?last=1h&type=Warning"));
+    page.until("document.getElementById('login').open");
+    page.until("document.activeElement.id === 'token'");
+    page.keys("\u{e007}");
+    page.until("document.getElementById('login-problem').innerText.includes('Paste a token')");
+    world.log_in("not-a-token");
+    page.until(
+        "document.getElementById('login-problem').innerText
+        .includes('does not accept this token')",
+    );
+    // No part of the page has anything yet.
+    assert_eq!(
+        page.number("document.querySelectorAll('.lane, #rows tr').length"),
+        0.0
+    );
+    world.log_in(world.token());
+    world.loaded();
+    page.until("document.querySelectorAll('.lane').length > 3");
+    // What the link asked for is not lost by the way.
+    world.address_until("q.type === 'Warning'");
+    assert_eq!(page.text("document.cookie"), "", "scripts see no cookie");
+
+    page.click("#logout");
+    page.until("document.getElementById('login').open");
+    page.open(&world.url(""));
+    page.until("document.getElementById('login').open");
+}
+
+#[test]
+fn nothing_is_asked_of_any_other_host() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    let watch = "window.broken = [];
+        addEventListener('securitypolicyviolation', (event) => broken.push(event.blockedURI
+            + ' ' + event.violatedDirective));
+        addEventListener('error', (event) => broken.push(String(event.message)));
+        addEventListener('unhandledrejection', (event) => broken.push(String(event.reason)));";
+    world.browser.devtools(
+        "Page.addScriptToEvaluateOnNewDocument",
+        json!({ "source": watch }),
+    );
+    world.enter("");
+    let page = &world.browser;
+    page.click(".lane");
+    page.until("!document.getElementById('panel').hidden");
+    page.click("#theme");
+    page.click("#by-reason");
+    let hosts = page.until(
+        "(() => { const all = performance.getEntriesByType('resource')
+        .map((entry) => new URL(entry.name).host); return all.length > 25
+        && [...new Set(all)].join(' '); })()",
+    );
+    assert_eq!(hosts.as_str().unwrap(), page.text("location.host"));
+    assert_eq!(
+        page.value("broken"),
+        json!([]),
+        "the page keeps its own policy"
+    );
+}
+
+/// The findings of axe-core that are serious.
+fn findings(page: &Browser, axe: &str) -> String {
+    page.run(&format!("{axe}; window.axe = axe;"));
+    let found = page.run_until_done(
+        "const done = arguments[0];
+        axe.run().then((all) => done(all.violations
+            .filter((one) => ['serious', 'critical'].includes(one.impact))
+            .map((one) => one.id + ': ' + one.nodes.map((node) => node.html).join(' ')))
+        , (error) => done([String(error)]));",
+        json!([]),
+    );
+    found
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| format!("{one}\n"))
+        .collect()
+}
+
+#[test]
+fn axe_finds_nothing_serious() {
+    let Some(axe) = programs::axe() else {
+        return;
+    };
+    let axe = std::fs::read_to_string(axe).unwrap();
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    world.browser.open(&world.url(""));
+    world.browser.until("document.getElementById('login').open");
+    assert_eq!(findings(&world.browser, &axe), "", "login");
+    world.enter("");
+    let page = &world.browser;
+    for theme in ["light", "dark"] {
+        assert_eq!(findings(page, &axe), "", "{theme}");
+        page.click(".lane");
+        page.until("document.querySelector('#panel .items button')");
+        page.click("#panel .items button");
+        page.until("document.querySelector('#panel pre')");
+        assert_eq!(findings(page, &axe), "", "panel, {theme}");
+        page.keys("/");
+        page.keys("web");
+        assert_eq!(findings(page, &axe), "", "suggestions, {theme}");
+        page.keys("\u{e00c}\u{e00c}");
+        page.keys("?");
+        page.until("document.getElementById('help').open");
+        assert_eq!(findings(page, &axe), "", "help, {theme}");
+        page.keys("\u{e00c}");
+        page.run("document.activeElement.blur()");
+        page.keys("\u{e00c}");
+        page.until("document.getElementById('panel').hidden");
+        page.click("#theme");
+    }
+}

@@ -1,0 +1,117 @@
+//! Events whose every field tries to be a part of the page.
+
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ObjectMeta;
+
+use crate::driver::DESKTOP;
+use crate::world::World;
+
+const ATTACKS: [&str; 4] = [
+    "<img src=x onerror=\"window.taken=1\">",
+    "</span></td><script>window.taken=1</script>",
+    "\u{202e}\u{2066}javascript:taken=1\u{0007}\"'`${taken=1}",
+    "__proto__",
+];
+
+fn attack(text: &str, number: usize) -> Event {
+    let owned = || Some(text.to_owned());
+    let now = Time(Timestamp::now());
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("attack-{number}")),
+            annotations: Some([("example.com/note".to_owned(), text.to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            kind: owned(),
+            namespace: Some("shop".into()),
+            name: owned(),
+            field_path: owned(),
+            api_version: owned(),
+            ..ObjectReference::default()
+        },
+        source: Some(EventSource {
+            component: owned(),
+            host: owned(),
+        }),
+        type_: Some(if number == 0 { "Warning" } else { "Normal" }.into()),
+        reason: owned(),
+        message: Some(format!("{text} {text}")),
+        action: owned(),
+        first_timestamp: Some(now.clone()),
+        last_timestamp: Some(now),
+        count: Some(3),
+        ..Event::default()
+    }
+}
+
+#[test]
+fn nothing_of_an_event_becomes_a_part_of_the_page() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    for (number, text) in ATTACKS.iter().enumerate() {
+        world.create(attack(text, number));
+    }
+    world.enter("?by=reason");
+    let page = &world.browser;
+    page.until("document.querySelectorAll('.lane').length === 4");
+    page.until("document.querySelectorAll('#rows tr').length === 4");
+    for number in 0..ATTACKS.len() {
+        // Object, event, its raw forms, suggestions and chips.
+        page.run(&format!(
+            "document.querySelectorAll('.lane')[{number}].click()"
+        ));
+        page.until("document.querySelector('#panel .sentence')");
+        page.run(&format!(
+            "document.querySelectorAll('#rows tr')[{number} % 1].click()"
+        ));
+        page.until("document.querySelector('#panel pre')");
+        page.run(
+            "[...document.querySelectorAll('#panel button')].find((button) =>
+            button.innerText === 'JSON').click()",
+        );
+        page.run(
+            "[...document.querySelectorAll('#panel .actions button')].find((button) =>
+            button.innerText === 'Only this reason').click()",
+        );
+        page.until("document.querySelectorAll('.chip').length > 0");
+        page.keys("/");
+        page.keys("a");
+        page.run("document.activeElement.blur()");
+        page.run("history.back(); history.back(); history.back();");
+        page.until("document.querySelectorAll('.lane').length === 4");
+    }
+    page.hover(1425.0, 210.0);
+    page.run(
+        "URL.createObjectURL = (blob) => {
+        blob.text().then((text) => { window.saved = text; }); return '#'; }",
+    );
+    page.click("#export");
+    page.click("#export-svg");
+    page.until("window.saved");
+    let svg = page.value(
+        "(() => {
+        const file = new DOMParser().parseFromString(saved, 'image/svg+xml');
+        return [...file.querySelectorAll('*')].map((node) => node.tagName)
+            .filter((name) => ['script', 'img', 'parsererror'].includes(name)).join(); })()",
+    );
+    assert_eq!(svg, "");
+
+    assert!(page.value("window.taken === undefined").as_bool().unwrap());
+    assert_eq!(page.number("document.images.length"), 0.0);
+    assert_eq!(
+        page.number("document.querySelectorAll('script').length"),
+        2.0
+    );
+    let text = page.text("document.getElementById('labels').innerText");
+    assert!(text.contains("<img src=x"), "shown as it is: {text}");
+    // What would turn the text around is shown by its number.
+    let all = page.text("document.body.textContent");
+    assert!(
+        !all.contains('\u{202e}') && all.contains("U+202E"),
+        "{text}"
+    );
+}

@@ -1,0 +1,190 @@
+//! Sums of the index's files, as a checkpoint left them: damage is noticed before lsm-tree reads
+//! them, which takes the memory for as many things as a file says there are before it knows whether
+//! that is true.
+//!
+//! Nothing is known here of what is in the files. Summed is the end of each, of which all else in it
+//! depends; blocks of tables have checksums of their own, which are compared as they are read.
+//!
+//! Invariants: a file that is named is whole, and keeps its content for as long as it is there: so
+//! sums are made only while no thread writes to a tree. Files that are not named, as tables were
+//! merged since, are left to lsm-tree, and so are all if there are no sums, which are not synced.
+//! They are removed when the trees are opened, for a process may give a name again that an earlier
+//! one gave.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::disk;
+use super::index::POINTER;
+use super::parallel;
+
+const FILE: &str = "SUMS";
+
+/// Bytes at the end of a file that are summed.
+const END: u64 = 32 << 10;
+
+/// How long a file is, and the sum of its end.
+type Sum = (u64, u64);
+
+/// The sums of files by their names in the folder of an index.
+#[derive(Default)]
+pub(crate) struct Sums(Mutex<BTreeMap<String, Sum>>);
+
+impl Sums {
+    /// Writes down the sums of all files that are there, to none of which anything is being written.
+    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = BTreeMap::new();
+        for name in files(folder, "")? {
+            // One that is gone was merged with others meanwhile.
+            let sum = known.get(&name).copied();
+            if let Some(sum) =
+                sum.map_or_else(|| sum_of(&folder.join(&name)), |sum| Ok(Some(sum)))?
+            {
+                now.insert(name, sum);
+            }
+        }
+        *known = now;
+        let mut text = String::new();
+        for (name, (len, sum)) in &*known {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name} {len} {sum:016x}");
+        }
+        let checksum = xxh3_64(text.as_bytes());
+        let _ = writeln!(text, "{checksum:016x}");
+        disk::write(&folder.join(FILE), text.as_bytes())
+    }
+}
+
+/// Whether the files are as they were when their sums were written down, which are forgotten then.
+pub(crate) fn take(folder: &Path) -> io::Result<bool> {
+    let path = folder.join(FILE);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    let sums = str::from_utf8(&text)
+        .ok()
+        .and_then(decode)
+        .unwrap_or_default();
+    let same = parallel::each(&sums, |(name, expected)| {
+        let found = sum_of(&folder.join(name))?;
+        Ok::<_, io::Error>(found.is_none_or(|found| found == *expected))
+    });
+    let same = same.into_iter().collect::<io::Result<Vec<_>>>()?;
+    if let Some(at) = same.iter().position(|same| !same) {
+        let name = sums.get(at).map(|(name, _)| name);
+        tracing::error!(folder = %folder.display(), file = name, "a file of the index is damaged");
+        return Ok(false);
+    }
+    disk::remove(&path)?;
+    Ok(true)
+}
+
+fn decode(text: &str) -> Option<Vec<(String, Sum)>> {
+    let text = text.strip_suffix('\n')?;
+    let begin = text.rfind('\n').map_or(0, |at| at + 1);
+    let (lines, checksum) = text.split_at_checked(begin)?;
+    if u64::from_str_radix(checksum, 16).ok()? != xxh3_64(lines.as_bytes()) {
+        return None;
+    }
+    let line = |line: &str| {
+        let mut words = line.rsplitn(3, ' ');
+        let sum = u64::from_str_radix(words.next()?, 16).ok()?;
+        let len = words.next()?.parse().ok()?;
+        Some((words.next()?.to_owned(), (len, sum)))
+    };
+    lines.lines().map(line).collect()
+}
+
+/// The sum of a file; `None` if it is not there.
+fn sum_of(path: &Path) -> io::Result<Option<Sum>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let len = file.metadata()?.len();
+    let mut end = vec![0; usize::try_from(len.min(END)).unwrap_or(0)];
+    file.read_exact_at(&mut end, len.saturating_sub(END))?;
+    Ok(Some((len, xxh3_64(&end))))
+}
+
+/// The files in the folders of a folder that keep what they say.
+fn files(folder: &Path, below: &str) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    let entries = match fs::read_dir(folder.join(below)) {
+        // The tree of a bucket that was dropped meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        let path = Path::new(below).join(&name).display().to_string();
+        if entry.file_type()?.is_dir() {
+            names.extend(files(folder, &path)?);
+        } else if !below.is_empty() && name != POINTER {
+            names.push(path);
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_changed_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let file = |name: &str| folder.join("names").join(name);
+        fs::create_dir_all(file("tables")).unwrap();
+        let long: Vec<u8> = (0..2 * END).map(|at| (at % 251) as u8).collect();
+        let files = [("v1", &b"one"[..]), ("tables/1", &long), ("tables/2", b"")];
+        for (name, content) in files {
+            fs::write(file(name), content).unwrap();
+        }
+        fs::write(file(POINTER), "1").unwrap();
+        let sums = Sums::default();
+        let write = || sums.write(folder).unwrap();
+        write();
+        assert!(take(folder).unwrap());
+        assert!(!folder.join(FILE).exists());
+        write();
+        for (name, content) in files {
+            for at in 0..content.len().min(9) {
+                let mut changed = content.to_vec();
+                changed[content.len() - 1 - at * 3 % content.len()] ^= 0x80;
+                fs::write(file(name), changed).unwrap();
+                assert!(!take(folder).unwrap(), "{name} {at}");
+            }
+            fs::write(file(name), [content, b"and more"].concat()).unwrap();
+            assert!(!take(folder).unwrap(), "{name}");
+            fs::write(file(name), content).unwrap();
+        }
+        let sums_there = fs::read(folder.join(FILE)).unwrap();
+
+        // What merges do between two checkpoints.
+        fs::remove_file(file("v1")).unwrap();
+        fs::write(file("v2"), "two").unwrap();
+        fs::write(file(POINTER), "2").unwrap();
+        assert!(take(folder).unwrap());
+        write();
+        fs::write(file("v2"), "tow").unwrap();
+        assert!(!take(folder).unwrap(), "it is summed by then");
+
+        fs::write(folder.join(FILE), &sums_there[1..]).unwrap();
+        assert!(take(folder).unwrap(), "sums that are damaged tell nothing");
+    }
+}

@@ -1,0 +1,230 @@
+//! The intake of a broadcaster: makes recorded events, passes them to the watchers' queues, and
+//! counts and logs those that are refused.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use jiff::Timestamp;
+use tidings_core::{
+    ClusterScopedNamespace, Event, EventContext, EventSource, EventType, NameStamps, NewEvent,
+    Reference,
+};
+use tokio::sync::watch;
+
+use crate::acknowledgement::Context;
+use crate::clock::{Clock, entropy};
+use crate::config::BroadcasterOptions;
+use crate::error::{BroadcasterStopped, RecordError, ReferenceError};
+use crate::metrics::RecorderMetrics;
+use crate::mux::{Mux, Published};
+use crate::sampling::is_sampled;
+
+/// All events of this process get their names from these stamps, so that no two names are the same.
+pub(crate) fn name_stamps() -> Arc<NameStamps> {
+    static STAMPS: LazyLock<Arc<NameStamps>> =
+        LazyLock::new(|| Arc::new(NameStamps::new(entropy())));
+    Arc::clone(&STAMPS)
+}
+
+/// The fields that differ between events of one recorder.
+pub(crate) struct Fields<'a> {
+    pub(crate) regarding: &'a Reference,
+    pub(crate) related: Option<&'a Reference>,
+    pub(crate) event_type: EventType,
+    pub(crate) reason: &'a str,
+    pub(crate) action: &'a str,
+    pub(crate) message: &'a dyn fmt::Display,
+    pub(crate) annotations: Option<&'a Arc<BTreeMap<String, String>>>,
+    pub(crate) labels: Option<&'a Arc<BTreeMap<String, String>>>,
+    pub(crate) at: Option<Timestamp>,
+}
+
+/// Shared by all recorders of one broadcaster.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    pub(crate) mux: Arc<Mux>,
+    clock: Clock,
+    names: Arc<NameStamps>,
+    cluster_scoped_namespace: ClusterScopedNamespace,
+    text_bytes_max: usize,
+    invalid_reference: AtomicU64,
+    stopped: AtomicU64,
+    missed: AtomicU64,
+    metrics: RecorderMetrics,
+    pub(crate) follow_spans: bool,
+    /// The number of sinks.
+    pub(crate) sinks: watch::Receiver<usize>,
+    /// Events are not written, but count as delivered.
+    delivers: bool,
+}
+
+impl Intake {
+    pub(crate) fn new(options: &BroadcasterOptions, sinks: watch::Receiver<usize>) -> Arc<Self> {
+        Arc::new(Self {
+            mux: Mux::new(options.queue),
+            clock: options.clock.clone(),
+            names: name_stamps(),
+            cluster_scoped_namespace: options.cluster_scoped_namespace.clone(),
+            text_bytes_max: options.text_bytes_max,
+            invalid_reference: AtomicU64::new(0),
+            stopped: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+            metrics: RecorderMetrics::new(),
+            follow_spans: options.follow_spans,
+            sinks,
+            delivers: false,
+        })
+    }
+
+    /// An intake whose events are never written; a waiting caller gets `Delivered` at once.
+    pub(crate) fn delivering(options: &BroadcasterOptions) -> Arc<Self> {
+        let (_, no_sinks) = watch::channel(0);
+        let mut intake = Self::new(options, no_sinks);
+        if let Some(intake) = Arc::get_mut(&mut intake) {
+            intake.delivers = true;
+        }
+        intake
+    }
+
+    /// Events refused because their object could not be referred to.
+    pub(crate) fn invalid_reference(&self) -> u64 {
+        self.invalid_reference.load(Ordering::Relaxed)
+    }
+
+    /// Events refused because they came after shutdown.
+    pub(crate) fn stopped(&self) -> u64 {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of sinks that took the event, if there are any sinks.
+    fn publish(&self, event: Event, event_type: EventType) -> Result<Option<usize>, RecordError> {
+        if self.delivers
+            && let Some(context) = Context::of(event.context())
+        {
+            context.delivered(&event);
+        }
+        let (missed_by, result) = match self.mux.publish(event) {
+            Published::Accepted { missed_by, sinks } => {
+                self.metrics.recorded(event_type);
+                (missed_by, Ok(sinks))
+            }
+            Published::Full { missed_by } => (missed_by, Err(RecordError::QueueFull)),
+            Published::Stopped => {
+                self.stopped.fetch_add(1, Ordering::Relaxed);
+                self.metrics.stopped();
+                (0, Err(RecordError::Stopped(BroadcasterStopped)))
+            }
+        };
+        if missed_by > 0 {
+            self.missed(missed_by as u64);
+        }
+        result
+    }
+
+    /// Counts events that watchers missed because their queues were full; logs the first, then ever
+    /// fewer.
+    #[cold]
+    fn missed(&self, watchers: u64) {
+        self.metrics.queue_full(watchers);
+        let before = self.missed.fetch_add(watchers, Ordering::Relaxed);
+        if is_sampled(before, watchers) {
+            tracing::error!(
+                dropped = before + watchers,
+                "Unable to record event: too many queued events, dropped event"
+            );
+        }
+    }
+
+    /// Records an event.
+    ///
+    /// # Errors
+    /// The broadcaster is shut down, or the queues of all sinks are full.
+    pub(crate) fn record(
+        &self,
+        source: &EventSource,
+        fields: &Fields<'_>,
+    ) -> Result<(), RecordError> {
+        let context = if self.follow_spans {
+            Context::of_span()
+        } else {
+            None
+        };
+        match self.record_with(source, fields, context)? {
+            // Other watchers may have received it, but it will not be written.
+            Some(0) => Err(RecordError::QueueFull),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same with this context. Returns the number of sinks that took the event, if there are
+    /// any sinks.
+    pub(crate) fn record_with(
+        &self,
+        source: &EventSource,
+        fields: &Fields<'_>,
+        context: Option<Arc<dyn EventContext>>,
+    ) -> Result<Option<usize>, RecordError> {
+        let now = self.clock.wall();
+        let event = Event::past(
+            &NewEvent {
+                source,
+                regarding: fields.regarding,
+                related: fields.related,
+                event_type: fields.event_type,
+                reason: fields.reason,
+                action: fields.action,
+                message: fields.message,
+                annotations: fields.annotations,
+                labels: fields.labels,
+                cluster_scoped_namespace: &self.cluster_scoped_namespace,
+                text_bytes_max: self.text_bytes_max,
+            },
+            &self.names,
+            now,
+            fields.at.unwrap_or(now),
+        );
+        let event = match context {
+            Some(context) => event.with_context(context),
+            None => event,
+        };
+        self.publish(event, fields.event_type)
+    }
+
+    /// Counts an event whose object cannot be referred to.
+    pub(crate) fn count_invalid_reference(&self) {
+        self.invalid_reference.fetch_add(1, Ordering::Relaxed);
+        self.metrics.invalid_reference();
+    }
+
+    /// Counts and logs an event whose object cannot be referred to.
+    #[cold]
+    pub(crate) fn refuse(
+        &self,
+        error: &ReferenceError,
+        object: &str,
+        event_type: EventType,
+        reason: &str,
+        message: &dyn fmt::Display,
+    ) {
+        self.count_invalid_reference();
+        tracing::error!(
+            %error, object, eventType = event_type.as_str(), reason, %message,
+            "Could not construct reference, will not report event"
+        );
+    }
+
+    /// Logs that an event came after shutdown.
+    pub(crate) fn log(&self, result: Result<(), RecordError>) {
+        // A full queue is logged where it is counted.
+        if let Err(error @ RecordError::Stopped(_)) = result
+            && is_sampled(self.stopped().saturating_sub(1), 1)
+        {
+            tracing::error!(
+                %error, dropped = self.stopped(),
+                "Unable to record event (will not retry!)"
+            );
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Packages of npm that some tests read, where npm is at hand: fetched into the target folder, and
+//! a part of nothing that is built.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::command::{self, Result, find};
+
+/// One package, and the file of it that tests are told of.
+pub(crate) struct Package {
+    pub(crate) name: &'static str,
+    /// Which versions are taken.
+    version: &'static str,
+    file: &'static str,
+    /// Tests find the file by this variable.
+    pub(crate) variable: &'static str,
+    /// What is skipped without it.
+    pub(crate) skipped: &'static str,
+}
+
+pub(crate) const PACKAGES: [Package; 2] = [
+    Package {
+        name: "typescript",
+        version: "7",
+        file: "bin/tsc",
+        variable: "TSC",
+        skipped: "the check of the types of the timeline's page",
+    },
+    Package {
+        name: "axe-core",
+        version: "4",
+        file: "axe.min.js",
+        variable: "AXE",
+        skipped: "the check that everyone can use the timeline's page",
+    },
+];
+
+impl Package {
+    /// Its file: what the variable names, or what was fetched.
+    pub(crate) fn find(&self, folder: &Path, may_fetch: bool) -> Result<PathBuf> {
+        if let Some(file) = std::env::var_os(self.variable).map(PathBuf::from) {
+            let exists = file.is_file();
+            let named = file.display();
+            return if exists {
+                Ok(file)
+            } else {
+                Err(format!("{} names {named}, which is no file", self.variable))
+            };
+        }
+        let file = folder.join("node_modules").join(self.name).join(self.file);
+        if file.is_file() {
+            return Ok(file);
+        }
+        if !may_fetch {
+            return Err("not fetched yet".to_owned());
+        }
+        if find("npm").is_none() {
+            return Err("no npm to fetch it with".to_owned());
+        }
+        let wanted = format!("{}@{}", self.name, self.version);
+        eprintln!("{}: fetching npm's {wanted}", self.name);
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("cannot write {}: {error}", folder.display()))?;
+        let mut install = Command::new("npm");
+        install
+            .args([
+                "install",
+                "--no-audit",
+                "--no-fund",
+                "--ignore-scripts",
+                "--loglevel=error",
+            ])
+            .args(["--fetch-retries=1", "--prefix"])
+            .arg(folder)
+            .arg(wanted);
+        command::output(&mut install)?;
+        if file.is_file() {
+            Ok(file)
+        } else {
+            Err(format!("{} has no {}", self.name, self.file))
+        }
+    }
+}
