@@ -97,6 +97,8 @@ pub struct Noise {
     pub total: Group,
     /// Its number of events.
     pub events: u64,
+    /// Whether every event was read. Counts say nothing of types and repeats.
+    pub is_read: bool,
     groups: HashMap<String, Group>,
 }
 
@@ -107,6 +109,7 @@ impl Noise {
             span,
             total: Group::new("total".to_owned(), span.parts),
             events: 0,
+            is_read: true,
             groups: HashMap::new(),
         }
     }
@@ -128,6 +131,7 @@ impl Noise {
 
     /// Counts events that were last seen within an hour, each once, among what goes by a name.
     pub fn count(&mut self, name: &str, hour: Timestamp, events: u64) {
+        self.is_read = false;
         // The hour that the span begins in counts as a whole.
         let at = hour.max(self.span.from);
         let whole = self.span.to.duration_since(self.span.from).as_secs_f64();

@@ -367,6 +367,11 @@ async fn the_noise_of_months_is_counted_by_hours() {
         printed.contains("prod: reasons are counted by hour"),
         "{printed}"
     );
+    // Counts know neither types nor repeats.
+    assert!(
+        printed.contains(": 4 events, ") && !printed.contains("warnings"),
+        "{printed}"
+    );
     let web = rows.iter().filter(|row| row.last() == Some(&"Pod/web"));
     assert_eq!(web.count(), 2, "{printed}");
     // Chosen by type they are read, which says so by saying nothing.

@@ -261,13 +261,19 @@ fn summary(noise: &Noise, span: Span, out: &mut impl Write) -> io::Result<()> {
     let (total, events) = (&noise.total, noise.events);
     let window = span.to.duration_since(span.from).as_millis();
     let window = tidings_server::human_duration(window);
-    writeln!(
-        out,
-        "last {window}: {:.0} occurrences of {events} events, {:.0} of them warnings, {:.1} a minute",
-        total.occurrences,
-        total.warnings,
-        total.per_minute(span)
-    )
+    let per_minute = total.per_minute(span);
+    if noise.is_read {
+        writeln!(
+            out,
+            "last {window}: {:.0} occurrences of {events} events, {:.0} of them warnings, {per_minute:.1} a minute",
+            total.occurrences, total.warnings,
+        )
+    } else {
+        writeln!(
+            out,
+            "last {window}: {events} events, {per_minute:.1} a minute"
+        )
+    }
 }
 
 fn table(
