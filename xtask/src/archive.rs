@@ -107,7 +107,7 @@ pub(crate) fn beside_collector(root: &Path, judge: &mut Command) {
     }
 }
 
-/// The kube-apiserver to follow, with the suite told of its etcd.
+/// The kube-apiserver to follow; its etcd is given to the suite.
 fn kube_apiserver_and_etcd(root: &Path, judge: &mut Command) -> Option<PathBuf> {
     let tools = Tools::find(root, true);
     let server = match kube_apiserver::find_or_build(root, true) {

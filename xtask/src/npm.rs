@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::command::{self, Result, find};
 
-/// One package, and the file of it that tests are told of.
+/// One package, and its file that tests use.
 pub(crate) struct Package {
     pub(crate) name: &'static str,
     /// Which versions are taken.

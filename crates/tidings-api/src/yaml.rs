@@ -191,8 +191,8 @@ mod tests {
         let escapes = "\\L".repeat(100_000);
         assert!(is_read(&format!("\"{escapes}\"")));
     }
-    /// Text of JSON, or nearly: with keys given twice, numbers of all kinds, escapes that are none
-    /// of YAML's, and space of all kinds.
+    /// Text of JSON, or nearly: with keys given twice, numbers of all kinds, escapes that YAML
+    /// does not have, and space of all kinds.
     fn nearly_json() -> impl Strategy<Value = String> {
         let character = prop_oneof![
             4 => "[ -~]",

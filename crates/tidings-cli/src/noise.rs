@@ -129,7 +129,7 @@ impl Noise {
             .add(event, &parts);
     }
 
-    /// Counts events that were last seen within an hour, each once, among what goes by a name.
+    /// Counts events that were last seen within an hour, each once, under a name.
     pub fn count(&mut self, name: &str, hour: Timestamp, events: u64) {
         self.is_read = false;
         // The hour that the span begins in counts as a whole.

@@ -1,5 +1,5 @@
-//! k9s, unmodified, in a terminal: its view of events lists what an archive has, and shows what
-//! comes to the archive's source.
+//! k9s, unmodified, in a terminal: its view of events lists what an archive has, and shows
+//! what the archive's source receives.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};

@@ -1,5 +1,5 @@
 //! kube-rs's own recorder and watcher, unmodified: what the recorder publishes is on the server,
-//! once, and a repeat makes it a series; the watcher of an archive shows what comes to its source,
+//! once, and a repeat makes it a series; the watcher of an archive shows what its source receives,
 //! once, in order, however often its watch ends.
 
 use std::path::Path;

@@ -59,7 +59,7 @@ impl Sizes {
             events,
             updates: (events / 5).min(200_000),
             etcd: (events / 10).max(5_000),
-            // So many that what is learned on the way hardly counts.
+            // Enough that the dictionaries learned on the way hardly matter.
             real: events.max(20_000),
         }
     }

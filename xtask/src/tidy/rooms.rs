@@ -53,7 +53,7 @@ const ROOMS: [(&str, &[Room]); 7] = [
     (
         "tidings-archive",
         &[
-            ("archive", &["archive.rs"]),
+            ("archive", &["archive.rs", "fuzzing.rs"]),
             ("source", &["source/"]),
             ("follow", &["follow/"]),
             ("keep", &["keep/"]),

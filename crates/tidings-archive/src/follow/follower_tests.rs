@@ -396,7 +396,7 @@ fn no_ends_are_looked_for_behind_the_first_list() {
     assert_eq!((listed.listed_at, listed.unswept), (None, None));
 }
 
-/// Asks, lists if that is next, and comes to where a watch is.
+/// Takes the steps before a watch: asks, and lists if that is next.
 fn watch(follower: &mut Follower, now: i64, version: u64) {
     while !matches!(follower.step(), Step::Watch { .. }) {
         match follower.step() {

@@ -33,7 +33,7 @@ const BATCH_MAX: usize = 5000;
 /// Tries to commit a batch beside users who delete.
 const TRIES: usize = 16;
 
-/// What became of an export's lines.
+/// The outcome of an import, by kinds of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Versions that were kept.

@@ -43,7 +43,7 @@ impl Program {
         }
     }
 
-    /// With a file that it is told of in this variable.
+    /// With a file, whose path is in this environment variable.
     pub(super) fn with(mut self, variable: &'static str, file: &Path) -> Self {
         self.environment.push((variable, file.to_owned()));
         self

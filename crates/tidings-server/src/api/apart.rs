@@ -1,9 +1,9 @@
-//! Requests with a long body are answered apart from all others: nobody else waits for what their
-//! parsing, validation and encoding take of a processor.
+//! Requests with a long body are answered apart from all others, which therefore do not wait for the
+//! processor time of parsing, validation and encoding.
 //!
-//! The workers that drive connections are everybody's, and nothing interrupts a request there. So a
-//! long body is dealt with on a thread of its own, of which there are few. A request that finds
-//! none free keeps its place in flight and waits for its turn, as requests wait for those places.
+//! The workers that drive connections are shared, and nothing interrupts a request there. So a long
+//! body is handled on a thread of its own, of which there are few. A request that finds none free
+//! keeps its place in flight and waits for its turn, as requests wait for those places.
 
 use std::convert::Infallible;
 use std::panic::resume_unwind;
@@ -21,10 +21,10 @@ use crate::api::limits::too_many_requests;
 use crate::api::server::ApiServer;
 use crate::http::status::Status;
 
-/// Longest body that is dealt with on a worker, in bytes: what is slowest to read takes 20 ms then.
+/// Longest body that is handled on a worker, in bytes: the slowest to parse takes 20 ms.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Has `answer` answer a call, apart from others if its body is long.
+/// Answers a call, apart from others if its body is long.
 pub(super) async fn apart<A>(
     State(server): State<Arc<ApiServer>>,
     call: Call,
@@ -40,7 +40,7 @@ where
         server.metrics.terminated(call.info.labels, 429);
         return too_many_requests();
     };
-    // Dropped with this future, when nobody waits for the answer any more.
+    // Dropped with this future, when the client no longer waits for the answer.
     let (_waited_for, left) = oneshot::channel::<Infallible>();
     let runtime = Handle::current();
     let answered = spawn_blocking(move || {
@@ -48,14 +48,14 @@ where
         let answer = Box::pin(answer(State(server), call));
         match runtime.block_on(select(left, answer)) {
             Either::Right((answer, _)) => answer.into_response(),
-            // Read by nobody.
+            // The client is gone.
             Either::Left(_) => Status::timeout().into_response(),
         }
     });
     match answered.await.map_err(JoinError::try_into_panic) {
         Ok(response) => response,
         Err(Ok(panic)) => resume_unwind(panic),
-        // The runtime is going.
+        // The runtime is shutting down.
         Err(Err(_)) => Status::timeout().into_response(),
     }
 }

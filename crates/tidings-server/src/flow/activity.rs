@@ -23,8 +23,8 @@ const UNTAKEN_BY_STRANGERS_MAX: usize = 10;
 /// be answered.
 const UNPROVEN_MAX: usize = 100;
 
-/// Marks a prepared answer that is the same for everyone, such as a file of a page. A client without
-/// credentials may leave some of these unread.
+/// Marks a prepared answer that is the same for all clients, such as a file of a page. A client
+/// without credentials may leave some of these unread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prepared;
 

@@ -150,7 +150,7 @@ impl PassThrough {
                 PassError::Broken(why)
             }
         })?;
-        // Nobody asked for another protocol, and none is passed on.
+        // No other protocol was requested, and none is passed on.
         if answer.status().is_informational() {
             return Err(PassError::Broken(format!(
                 "its code is {}",

@@ -1,5 +1,5 @@
-//! When versions of a followed cluster's events may be missing. What an archive tells of a cluster
-//! takes a while to count, so that it is kept for some seconds.
+//! Spans in which versions of a followed cluster's events may be missing. An archive needs a while
+//! to make its coverage, so it is kept for some seconds.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -3,7 +3,7 @@
 //!
 //! Skipped with a line where there is no Chromium with its driver (Debian: `chromium
 //! chromium-driver`).
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod access;
 mod driver;

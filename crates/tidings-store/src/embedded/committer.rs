@@ -165,7 +165,7 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
             if engine.is_behind() {
-                // What was replayed is not to be replayed again, should this process be killed, too.
+                // The replayed part is not replayed again if this process is killed, too.
                 self.flusher.set_aside(engine);
             }
             let now = self.times();

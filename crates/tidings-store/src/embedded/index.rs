@@ -33,7 +33,7 @@ use super::disk;
 use super::keys::{self, Pointer, Swept};
 use super::memtable::Memtable;
 use super::order::Order;
-use super::sums::{self, Sums};
+use super::sums::{self, POINTER, Sums};
 use crate::{Fault, Revision};
 
 /// Table files held open.
@@ -56,10 +56,6 @@ const MERGES_MAX: usize = 8;
 
 /// The tree of names; the others are named after their buckets.
 pub(crate) const NAMES: &str = "names";
-
-/// What leads to all else in a tree's folder. Where it is missing, lsm-tree makes a new tree
-/// without a word.
-pub(crate) const POINTER: &str = "current";
 
 /// A file that says that the index must be rebuilt.
 const DISTRUSTED: &str = "distrusted";

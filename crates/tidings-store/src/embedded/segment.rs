@@ -92,7 +92,7 @@ pub(crate) struct Segment {
     known: RwLock<Known>,
     /// No zeros lie behind the frames further than this.
     reach: AtomicU64,
-    /// Where the frames end that the `.idx` file tells of, 0 if there is none that can be used.
+    /// The end of the frames in the `.idx` file; 0 if no such file can be used.
     noted: AtomicU64,
     /// Whether it must not be added to any more.
     retired: AtomicBool,

@@ -1,15 +1,13 @@
-//! Sums of the index's files, as a checkpoint left them: damage is noticed before lsm-tree reads
-//! them, which takes the memory for as many things as a file says there are before it knows whether
-//! that is true.
+//! Checksums of the index's files, as of a checkpoint. They find damage before lsm-tree reads the
+//! files: it allocates memory for as many entries as a file claims, without checking the claim.
 //!
-//! Nothing is known here of what is in the files. Summed is the end of each, of which all else in it
-//! depends; blocks of tables have checksums of their own, which are compared as they are read.
+//! Only the end of each file is summed, on which everything else in it depends; blocks of tables
+//! have checksums of their own, which are compared as they are read. The content is not interpreted.
 //!
-//! Invariants: a file that is named is whole, and keeps its content for as long as it is there: so
-//! sums are made only while no thread writes to a tree. Files that are not named, as tables were
-//! merged since, are left to lsm-tree, and so are all if there are no sums, which are not synced.
-//! They are removed when the trees are opened, for a process may give a name again that an earlier
-//! one gave.
+//! Invariants: a named file is complete and does not change, so sums are made only while no thread
+//! writes to a tree. Files without a sum (tables merged since) are left to lsm-tree, as are all if
+//! there are no sums, which are not synced. Sums are removed when the trees are opened, because a
+//! process may reuse a name of an earlier one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,8 +20,11 @@ use std::sync::{Mutex, PoisonError};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::disk;
-use super::index::POINTER;
 use super::parallel;
+
+/// The file that leads to everything else in a tree's folder, and changes with it. If it is missing,
+/// lsm-tree silently makes a new tree.
+pub(crate) const POINTER: &str = "current";
 
 const FILE: &str = "SUMS";
 
@@ -38,7 +39,7 @@ type Sum = (u64, u64);
 pub(crate) struct Sums(Mutex<BTreeMap<String, Sum>>);
 
 impl Sums {
-    /// Writes down the sums of all files that are there, to none of which anything is being written.
+    /// Writes the sums of all files that are there. None of them may be written to meanwhile.
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut now = BTreeMap::new();

@@ -762,8 +762,8 @@ async fn history_is_forgotten_by_age_and_by_count() {
     }
 }
 
-/// What is read and put into the index after a process was killed is not done again by the next one,
-/// be it killed while it does that.
+/// A replay after a kill is not repeated by the next process, even if that one is killed during the
+/// replay.
 #[tokio::test]
 async fn a_replay_that_is_interrupted_is_continued() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! What changed before an event: its neighbours in time and among objects, ranked.
 //!
-//! A neighbour counts by how it is related to the event's object, by whether its reason tells of a
+//! A neighbour counts by how it is related to the event's object, by whether its reason is a
 //! change (an image, a scale, a placement, a configuration) or of trouble, and by how near it is in
 //! time: half as much every ten minutes. Of an object's events of one reason, the last before the
 //! event counts.
@@ -13,7 +13,7 @@ use tidings_core::{possible_owners, told_of};
 use super::seen::{Object, Seen};
 use super::words;
 
-/// Maximum of neighbours told of.
+/// Maximum neighbours in an answer.
 pub(crate) const BEFORE_MAX: usize = 20;
 /// How long a change is near, in milliseconds.
 const NEAR: i64 = 900_000;
@@ -43,7 +43,7 @@ enum Relation {
     Namespace,
 }
 
-/// What a reason tells of.
+/// The meaning of a reason.
 struct Change {
     reasons: &'static [&'static str],
     what: &'static str,

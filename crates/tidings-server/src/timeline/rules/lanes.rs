@@ -124,7 +124,7 @@ fn find_owners<'a>(
     }
 }
 
-/// What is deleted may still be told of for so long, in milliseconds: a pod has half a minute to
+/// Events may still follow a deletion for this time, in milliseconds: a pod has half a minute to
 /// end.
 const TOLD_LATE: i64 = 60_000;
 

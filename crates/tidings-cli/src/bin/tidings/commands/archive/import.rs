@@ -69,7 +69,7 @@ fn words(imported: &Imported) -> Vec<String> {
     }
     if !imported.is_whole {
         words.push(
-            "error: the export is cut off: what it has is kept; import a whole one to go on"
+            "error: the export is cut off: what it has is kept; import a whole one to continue"
                 .to_owned(),
         );
     }
