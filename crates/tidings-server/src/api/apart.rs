@@ -1,5 +1,5 @@
-//! Requests with a long body are answered apart from all others, which therefore do not wait for the
-//! processor time of parsing, validation and encoding.
+//! Requests with a long body are answered apart from all others, which therefore do not wait for
+//! the processor time of parsing, validation and encoding.
 //!
 //! The workers that drive connections are shared, and nothing interrupts a request there. So a long
 //! body is handled on a thread of its own, of which there are few. A request that finds none free

@@ -2,7 +2,7 @@
 //! files: it allocates memory for as many entries as a file claims, without checking the claim.
 //!
 //! Only the end of each file is summed, on which everything else in it depends; blocks of tables
-//! have checksums of their own, which are compared as they are read. The content is not interpreted.
+//! have checksums of their own, which are compared as they are read. Contents are not interpreted.
 //!
 //! Invariants: a named file is complete and does not change, so sums are made only while no thread
 //! writes to a tree. Files without a sum (tables merged since) are left to lsm-tree, as are all if
@@ -22,8 +22,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::disk;
 use super::parallel;
 
-/// The file that leads to everything else in a tree's folder, and changes with it. If it is missing,
-/// lsm-tree silently makes a new tree.
+/// The file that leads to everything else in a tree's folder, and changes with it. If it is
+/// missing, lsm-tree silently makes a new tree.
 pub(crate) const POINTER: &str = "current";
 
 const FILE: &str = "SUMS";

@@ -68,6 +68,7 @@ Examples:
 
   # Remove a cluster and all that was kept of it, while the archive does not run
   tidings archive --data-dir ./archive --forget staging")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command")]
 pub(crate) struct Args {
     /// Folder for events, certificates, tokens and the kubeconfig; created if missing
     #[arg(long, value_name = "DIR")]

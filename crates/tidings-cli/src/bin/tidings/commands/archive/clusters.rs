@@ -37,6 +37,7 @@ pub(in crate::commands) enum ClusterError {
 }
 
 /// What holds for a cluster of which nothing else is said.
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command")]
 #[derive(Default)]
 pub(in crate::commands) struct Defaults {
     pub(in crate::commands) kubeconfig: Option<PathBuf>,
