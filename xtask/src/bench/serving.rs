@@ -19,6 +19,7 @@ use crate::tools::Tools;
 /// Events among which is read: what kube-apiserver still takes in reasonable time.
 const EVENTS: &str = "25000";
 
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command")]
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Write the table into docs/benchmarks.md
