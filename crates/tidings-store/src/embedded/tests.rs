@@ -776,13 +776,12 @@ async fn a_replay_that_is_interrupted_is_continued() {
     for number in 0..300 {
         let key = format!("key-{}", number % 100);
         let record = living(&format!("{number}"), 5 + number % 7);
-        latest = match number {
-            0..100 => store.create(key.into(), record).await.unwrap(),
-            _ => {
-                let found = store.get(key.clone().into()).await.unwrap().unwrap();
-                let updated = store.update(key.into(), record, found.revision);
-                updated.await.unwrap()
-            }
+        latest = if number < 100 {
+            store.create(key.into(), record).await.unwrap()
+        } else {
+            let found = store.get(key.clone().into()).await.unwrap().unwrap();
+            let updated = store.update(key.into(), record, found.revision);
+            updated.await.unwrap()
         };
     }
     let killed = tempfile::tempdir().unwrap();
