@@ -8,7 +8,7 @@ pub const KEY_LEN_MAX: usize = 1024;
 /// Longest accepted value, in bytes: etcd's own default limit for a request.
 pub const VALUE_LEN_MAX: usize = 1_572_864;
 
-/// Longest accepted sum of an [`Index`](crate::Index)'s strings, in bytes. Kubernetes' own limits
+/// Longest accepted sum of an [`Index`]'s strings, in bytes. Kubernetes' own limits
 /// on these fields stay far below.
 pub const INDEX_LEN_MAX: usize = 4096;
 

@@ -63,7 +63,7 @@ pub(crate) struct SinkTask {
     spill: Option<Spill>,
     room: Room,
     /// Whether events stay in the queue while there is no room for them, except on disk, so that
-    /// the recorder notices ([`WhenFull::Wait`](crate::WhenFull::Wait)).
+    /// the recorder notices ([`WhenFull::Wait`]).
     waits: bool,
     /// Taken from the queue, not correlated yet.
     batch: VecDeque<Event>,

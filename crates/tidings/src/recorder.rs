@@ -35,7 +35,7 @@ use crate::object::ToReference;
 /// ```
 ///
 /// # Cost
-/// About a quarter of a microsecond with a [`Reference`] at hand. Made from an object, the
+/// About a quarter of a microsecond with a [`Reference`](crate::Reference) at hand. Made from an object, the
 /// reference costs two allocations more.
 #[derive(Clone, Debug)]
 pub struct Recorder {

@@ -86,12 +86,8 @@ fn findings(page: &Browser, axe: &str) -> String {
         , (error) => done([String(error)]));",
         json!([]),
     );
-    found
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| format!("{one}\n"))
-        .collect()
+    let found = found.as_array().unwrap().iter();
+    found.map(Value::to_string).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

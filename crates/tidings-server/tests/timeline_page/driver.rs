@@ -245,7 +245,7 @@ impl Browser {
             .iter()
             .enumerate()
             .map(|(index, (from, to))| {
-                let between = ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0);
+                let between = (f64::midpoint(from.0, to.0), f64::midpoint(from.1, to.1));
                 let at = |(x, y): (f64, f64)| {
                     json!({ "type": "pointerMove", "x": whole(x), "y": whole(y), "duration": 40 })
                 };

@@ -4,6 +4,12 @@
 //! Skipped with a line where there is no Chromium with its driver (Debian: `chromium
 //! chromium-driver`).
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+#![expect(clippy::float_cmp, reason = "numbers of the browser that are whole")]
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "values are made for the call"
+)]
+#![expect(clippy::disallowed_methods, reason = "the page goes by the real time")]
 
 mod access;
 mod driver;
