@@ -1,6 +1,6 @@
 //! Who gets in, in plain words, and whether the page can be used by all: axe-core.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tidings_testing::programs;
 
 use crate::driver::{Browser, DESKTOP};

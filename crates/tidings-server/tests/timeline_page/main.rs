@@ -9,7 +9,7 @@
     clippy::needless_pass_by_value,
     reason = "values are made for the call"
 )]
-#![expect(clippy::disallowed_methods, reason = "the page goes by the real time")]
+#![expect(clippy::disallowed_methods, reason = "the page shows the real time")]
 
 mod access;
 mod driver;
