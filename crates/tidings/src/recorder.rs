@@ -35,8 +35,8 @@ use crate::object::ToReference;
 /// ```
 ///
 /// # Cost
-/// About a quarter of a microsecond with a [`Reference`](crate::Reference) at hand. Made from an object, the
-/// reference costs two allocations more.
+/// About a quarter of a microsecond with a [`Reference`](crate::Reference) at hand. Made from an
+/// object, the reference costs two allocations more.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     intake: Arc<Intake>,
