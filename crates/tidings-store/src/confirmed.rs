@@ -61,14 +61,14 @@ pub(crate) struct Confirmed {
 impl Confirmed {
     /// The clock is believed as it is: there is nothing yet that could end by it.
     pub(crate) fn begin(now: Reading) -> Self {
-        let confirmed = Some(now.wall);
-        Self::resume(
-            Some(Belief {
-                confirmed,
-                candidate: None,
-            }),
-            now,
-        )
+        let belief = Belief {
+            confirmed: Some(now.wall),
+            candidate: None,
+        };
+        Self {
+            told: false,
+            ..Self::resume(Some(belief), now)
+        }
     }
 
     /// Continues from where the last process was, if that is known.
