@@ -1,4 +1,4 @@
-//! From when to when a cluster is covered, and what is kept of it.
+//! The times that are covered of a cluster, and the amount that is kept.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,27 +9,26 @@ use super::keys::{self, EARLIEST};
 use super::position::{Gap, Position};
 use super::retention::{Trimmed, trimmed};
 
-/// Counts read at once.
+/// Counts read per request.
 const COUNTS_PAGE: usize = 10_000;
-/// Maximum gaps read and reported at once: the latest.
+/// Maximum gaps that are read and reported: the latest.
 const GAPS_MAX: usize = 1000;
 
-/// What is known of a cluster.
+/// The coverage of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
-    /// Of the whole cluster, or of each namespace that is followed.
+    /// Of the whole cluster, or of each followed namespace.
     pub followed: Vec<(String, Position)>,
-    /// The latest thousand, in the order of their beginnings.
+    /// The latest thousand gaps, in the order of their beginnings.
     pub gaps: Vec<Gap>,
-    /// Events kept.
+    /// Number of events.
     pub events: u64,
-    /// The beginning of the hour in which the oldest of them was last seen, in milliseconds since
-    /// 1970, if there is any: what retention has left. It may be earlier while the space of events
-    /// whose time is over is not given back.
+    /// The beginning of the hour in which the oldest event was last seen, in milliseconds since
+    /// 1970, if there is one. It may be earlier until the space of expired events is released.
     pub kept_since: Option<i64>,
     /// Bytes on disk.
     pub disk_bytes: u64,
-    /// What was deleted to keep the quota.
+    /// Events deleted to keep the quota.
     pub trimmed: Trimmed,
 }
 
@@ -55,7 +54,7 @@ impl Coverage {
         })
     }
 
-    /// How far the cluster, or each namespace that is followed, was followed.
+    /// The positions of the cluster, or of each followed namespace.
     pub(crate) async fn followed(keeper: &Keeper) -> Result<Vec<(String, Position)>, ReadError> {
         let positions = records(keeper, keys::POSITIONS).await?;
         let followed = positions.iter().map(|record| {
@@ -66,7 +65,7 @@ impl Coverage {
         followed.collect()
     }
 
-    /// As it is served.
+    /// The served form.
     pub fn to_json(&self, name: &str) -> Value {
         let followed = self.followed.iter().map(|(namespace, position)| {
             json!({
@@ -116,13 +115,14 @@ fn time(millis: i64) -> Value {
     }
 }
 
-/// All records under a prefix of the archive's own, of which there are few.
+/// All records under one of the archive's own prefixes, which have few.
 async fn records(keeper: &Keeper, prefix: &'static [u8]) -> Result<Vec<Record>, ReadError> {
     let page = keeper.store.list(ListRequest::prefix(prefix)).await?;
     Ok(page.records)
 }
 
-/// How many events there are, and when the oldest was last seen, from the counts of the index.
+/// The number of events, and the time at which the oldest was last seen, from the counts of the
+/// index.
 async fn events(keeper: &Keeper) -> Result<(u64, Option<i64>), ReadError> {
     let mut events = 0;
     let mut kept_since = None;

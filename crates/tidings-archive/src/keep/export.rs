@@ -1,9 +1,9 @@
 //! Reads everything that is kept of a cluster, page by page, as the lines of an export.
 //!
 //! A page begins at a place, `NUMBER/namespace/name`: a record of an event, counted from its oldest
-//! chunk. Records in front of the newest one do not change, so that every version is read once,
-//! beside a follower that writes. An event that makes room for another with its name moves to a
-//! name behind it, and is not passed over.
+//! chunk. Records before the newest one do not change, so every version is read once while a
+//! follower writes. An event that makes room for another with its name moves to a later name, and
+//! is not skipped.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -16,21 +16,21 @@ use super::keeper::Keeper;
 use super::keys;
 use crate::version::record::Record;
 
-/// Bytes of lines at which a page ends, with the record that reaches them.
+/// Bytes of lines at which a page ends, after the record that reaches them.
 const PAGE_BYTES_MAX: usize = 1 << 20;
-/// Events that are read at once.
+/// Events read per request.
 const EVENTS_READ: usize = 50;
 
 /// A page of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Whole lines.
+    /// Complete lines.
     pub lines: Vec<u8>,
-    /// Where the next page begins, if there is one.
+    /// The place of the next page, if there is one.
     pub more: Option<String>,
 }
 
-/// Where a page begins: at a record of the event under a key.
+/// The place where a page begins: a record of the event under a key.
 #[derive(Clone, Debug)]
 struct Place {
     number: u64,
@@ -75,7 +75,7 @@ pub(crate) async fn head(
     Ok(line)
 }
 
-/// A page; the first one without a place. `None` if that is not a place.
+/// A page; the first one has no place. `None` if the text is not a place.
 pub(crate) async fn page(
     keeper: &Keeper,
     place: Option<&str>,
@@ -111,7 +111,8 @@ pub(crate) async fn page(
     }
 }
 
-/// Appends what is kept of an event from one of its records on; where the page ends, if it does.
+/// Appends an event's versions, from one of its records on. Returns the place where the page ends,
+/// if it does.
 async fn event(
     keeper: &Keeper,
     found: &Stored,
@@ -127,7 +128,7 @@ async fn event(
         let record = if number == newest.chunks {
             &newest
         } else {
-            // The first ones end before the event does.
+            // The first versions expire before the event does.
             let Some(found) = keeper.store.get(keys::chunk(&id, number)).await? else {
                 continue;
             };

@@ -1,0 +1,82 @@
+//! Parsers of values: of flags, and of files of settings.
+
+use std::time::Duration;
+
+/// A duration as Go writes it.
+///
+/// # Errors
+/// What is accepted.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    tidings_server::parse_go_duration(text).ok_or_else(|| {
+        "expected a duration in hours, minutes and seconds, such as 1h30m or 500ms".into()
+    })
+}
+
+/// A duration as Go writes it, of at least one second.
+///
+/// # Errors
+/// What is accepted.
+pub fn duration_of_seconds(text: &str) -> Result<Duration, String> {
+    tidings_server::parse_go_duration(text)
+        .filter(|duration| *duration >= Duration::from_secs(1))
+        .ok_or_else(|| {
+            "expected a duration of at least 1s in hours, minutes and seconds, such as 1h30m".into()
+        })
+}
+
+/// A number of days, or a duration as Go writes it, of at least one second.
+///
+/// # Errors
+/// What is accepted.
+pub fn days(text: &str) -> Result<Duration, String> {
+    tidings_server::parse_days(text)
+        .filter(|time| *time >= Duration::from_secs(1))
+        .ok_or_else(|| "expected a duration of at least 1s, such as 90d, 36h or 1d12h".into())
+}
+
+/// A number of bytes as Kubernetes writes it: plain, or with Ki, Mi, Gi, k, M or G.
+///
+/// # Errors
+/// What is accepted.
+pub fn bytes(text: &str) -> Result<usize, String> {
+    let end = text
+        .find(|character: char| !character.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = match unit {
+        "" => Some(1),
+        "k" => Some(1000),
+        "M" => Some(1_000_000),
+        "G" => Some(1_000_000_000),
+        "Ki" => Some(1 << 10),
+        "Mi" => Some(1 << 20),
+        "Gi" => Some(1 << 30),
+        _ => None,
+    };
+    unit.zip(number.parse::<usize>().ok())
+        .and_then(|(unit, number)| number.checked_mul(unit))
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "expected a number of bytes above zero, such as 65536, 64Ki or 1Mi".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_written_as_kubernetes_does() {
+        for (text, expected) in [
+            ("65536", Some(65_536)),
+            ("64Ki", Some(65_536)),
+            ("1M", Some(1_000_000)),
+            ("2Gi", Some(2 << 30)),
+            ("0", None),
+            ("1.5Mi", None),
+            ("64KiB", None),
+            ("Ki", None),
+            ("99999999999999999Mi", None),
+        ] {
+            assert_eq!(bytes(text).ok(), expected, "{text}");
+        }
+    }
+}
