@@ -62,14 +62,14 @@ pub(crate) struct Confirmed {
 impl Confirmed {
     /// Believes the clock: there is nothing yet that could expire.
     pub(crate) fn begin(now: Reading) -> Self {
-        let confirmed = Some(now.wall);
-        Self::resume(
-            Some(Belief {
-                confirmed,
-                candidate: None,
-            }),
-            now,
-        )
+        let belief = Belief {
+            confirmed: Some(now.wall),
+            candidate: None,
+        };
+        Self {
+            told: false,
+            ..Self::resume(Some(belief), now)
+        }
     }
 
     /// Continues from the state of the last process, if known.
