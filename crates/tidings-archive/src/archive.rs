@@ -487,6 +487,15 @@ impl Past {
         Coverage::read(&self.keeper).await
     }
 
+    /// The same for those who ask often: `kept_since` may be earlier while the space of events
+    /// whose time is over is not given back.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn counted(&self) -> Result<Coverage, ReadError> {
+        Coverage::counted(&self.keeper).await
+    }
+
     /// A page of everything that is kept, as the lines of an export; the first one, which begins
     /// with the cluster's coverage, without a place, and then from [`Exported::more`] on. A place
     /// is `NUMBER/namespace/name`, with 0 for all of that event. `None` if it is another text.

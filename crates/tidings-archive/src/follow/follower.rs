@@ -37,6 +37,10 @@ pub(crate) struct Rules {
     pub(crate) selection: String,
 }
 
+/// A source that forgets what follows a list within this time of it is listed again less and less:
+/// each list would be read in vain.
+const SETTLED: i64 = 60_000;
+
 /// No source that is known of keeps an event for longer, unless one in its list is older.
 const LIFE_MIN: i64 = 25 * 3_600_000;
 
@@ -210,9 +214,11 @@ pub(crate) struct Follower {
     repeats: bool,
     /// The first trouble since the source was followed last.
     trouble: Option<Cause>,
-    /// The source forgot what was to be watched, and no watch has said anything since.
-    forgot: bool,
+    /// When the list was complete that was read last.
+    listed_at: Option<i64>,
     retry: Backoff,
+    /// Of lists after which the source forgot at once what followed them.
+    relist: Backoff,
     /// Events of the next page.
     page: u32,
     random: fastrand::Rng,
@@ -235,9 +241,10 @@ impl Follower {
             state: State::Starting,
             why: None,
             went_back: false,
-            forgot: false,
+            listed_at: None,
             unwritten: false,
             retry: Backoff::new(rules.retry.0, rules.retry.1),
+            relist: Backoff::new(rules.retry.0, rules.retry.1),
             page: rules.page,
             rules,
             random,
@@ -375,11 +382,13 @@ impl Follower {
             });
         }
         let gap = position.cause.map(|cause| Gap {
-            from: position.complete_until.min(begun.asked),
-            // What was replaced while the answer was on its way is missing, too.
-            to: begun.answered,
-            cause,
             namespace: self.namespace.clone(),
+            ..Gap::new(
+                position.complete_until.min(begun.asked),
+                // What was replaced while the answer was on its way is missing, too.
+                begun.answered,
+                cause,
+            )
         });
         let life = (2 * (begun.asked - begun.oldest)).max(LIFE_MIN);
         let unswept = listed_at.map(|listed_at| Unswept {
@@ -389,6 +398,7 @@ impl Follower {
             since: position.complete_until.min(listed_at).saturating_sub(life),
         });
         self.repeats = false;
+        self.listed_at = Some(answered);
         // It may have gone back while the list was read.
         self.phase = Phase::Asking;
         Some(Commit {
@@ -423,7 +433,6 @@ impl Follower {
         self.page = self.rules.page;
         self.is(State::Watching);
         self.trouble = None;
-        self.forgot = false;
     }
 
     /// Something came by the watch up to a version, at a time at which it was written at the
@@ -487,11 +496,15 @@ impl Follower {
             return None;
         }
         let cause = self.trouble.take().unwrap_or(Cause::Compacted);
-        if std::mem::replace(&mut self.forgot, true) {
-            // Each list is read in vain.
-            self.wait(now, State::Listing, cause, None);
+        // Whatever a watch said in that time: a bookmark or an event does not make the next list
+        // last longer.
+        let lasted = self.listed_at.map(|at| now.saturating_sub(at));
+        if lasted.is_some_and(|lasted| lasted < SETTLED) {
+            let wait = self.relist.next(&mut self.random);
+            self.wait(now, State::Listing, cause, Some(wait));
             self.why = Some("the source forgets what it has just listed".into());
         } else {
+            self.relist.reset();
             self.list();
         }
         Some(Commit::of(Position {

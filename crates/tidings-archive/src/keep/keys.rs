@@ -103,7 +103,10 @@ pub(crate) fn chunks(id: &[u8]) -> Bytes {
     [b"\0version/", id, b"/"].concat().into()
 }
 
-/// That an event was deleted here, and is not to be fetched again.
+/// Of all that say that an event was deleted here.
+pub(crate) const FORGOTTEN: &[u8] = b"\0forgotten/";
+
+/// That an event was deleted here, and is not to be fetched again. The value is its key.
 pub(crate) fn forgotten(id: &[u8]) -> Bytes {
-    [b"\0forgotten/", id].concat().into()
+    [FORGOTTEN, id].concat().into()
 }
