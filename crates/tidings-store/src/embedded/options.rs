@@ -65,6 +65,10 @@ pub struct EmbeddedOptions {
     /// Whether values are compressed with what they have in common, which is learned from them,
     /// rather than with the built-in dictionary alone. Default true.
     pub learn_to_compress: bool,
+    /// How many bytes of values are held in memory to learn from, of 2,048 values at most. Default
+    /// 2 MiB. With fewer less is learned; for the time it takes to learn, some 10 MiB more are
+    /// needed, once in a process however many stores it has.
+    pub sample_bytes: usize,
     /// Tells the time. Default [`SystemClock`].
     pub clock: Arc<dyn Clock>,
 }
@@ -85,6 +89,7 @@ impl Default for EmbeddedOptions {
             free_space_min: 128 << 20,
             expire_by_itself: true,
             learn_to_compress: true,
+            sample_bytes: 2 << 20,
             clock: Arc::new(SystemClock),
         }
     }

@@ -17,6 +17,8 @@ use crate::commands::serve::values;
 
 /// Least memory of one cluster's index, in bytes.
 const INDEX_BYTES_MIN: usize = 256 << 10;
+/// Least memory for values that show how to compress, in bytes.
+const SAMPLE_BYTES_MIN: usize = 64 << 10;
 /// Longest name of a cluster.
 const NAME_LEN_MAX: usize = 63;
 
@@ -343,6 +345,7 @@ fn store(memory: usize) -> EmbeddedOptions {
     options.cache_bytes = (memory / 2) as u64;
     options.history_memory_bytes = memory / 8;
     options.list_snapshot_memory_bytes = memory / 8;
+    options.sample_bytes = (memory / 8).clamp(SAMPLE_BYTES_MIN, options.sample_bytes);
     options
 }
 
