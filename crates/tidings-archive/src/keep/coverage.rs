@@ -1,4 +1,4 @@
-//! From when to when a cluster is covered, and what is kept of it.
+//! The times that are covered of a cluster, and the amount that is kept.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,25 +13,25 @@ use super::own::parse;
 use super::position::{Gap, Position};
 use super::retention::{Trimmed, trimmed};
 
-/// Counts read at once.
+/// Counts read per request.
 const COUNTS_PAGE: usize = 10_000;
 
-/// What is known of a cluster.
+/// The coverage of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
-    /// Of the whole cluster, or of each namespace that is followed.
+    /// Of the whole cluster, or of each followed namespace.
     pub followed: Vec<(String, Position)>,
-    /// In the order of their beginnings. Those that touched are one, and the oldest of more than a
-    /// thousand.
+    /// Gaps, in the order of their beginnings. Gaps that touch are one; beyond a thousand, the
+    /// oldest are one.
     pub gaps: Vec<Gap>,
-    /// Events kept, and those whose time is over while their space is not given back.
+    /// Number of events, including expired ones until their space is released.
     pub events: u64,
-    /// About when the oldest event that is kept was last seen, in milliseconds since 1970, if there
-    /// is any: what retention has left. It is not later, and an hour earlier at most.
+    /// About when the oldest event was last seen, in milliseconds since 1970, if there is one: not
+    /// later, and at most an hour earlier.
     pub kept_since: Option<i64>,
     /// Bytes on disk.
     pub disk_bytes: u64,
-    /// What was deleted to keep the quota.
+    /// Events deleted to keep the quota.
     pub trimmed: Trimmed,
 }
 
@@ -66,7 +66,7 @@ impl Coverage {
         })
     }
 
-    /// How far the cluster, or each namespace that is followed, was followed.
+    /// The positions of the cluster, or of each followed namespace.
     pub(crate) async fn followed(keeper: &Keeper) -> Result<Vec<(String, Position)>, ReadError> {
         let positions = records(keeper, keys::POSITIONS).await?;
         let followed = positions.iter().map(|record| {
@@ -77,7 +77,7 @@ impl Coverage {
         followed.collect()
     }
 
-    /// As it is served.
+    /// The served form.
     pub fn to_json(&self, name: &str) -> Value {
         let followed = self.followed.iter().map(|(namespace, position)| {
             json!({
@@ -129,13 +129,14 @@ fn time(millis: i64) -> Value {
     }
 }
 
-/// All records under a prefix of the archive's own, of which there are few.
+/// All records under one of the archive's own prefixes, which have few.
 async fn records(keeper: &Keeper, prefix: &'static [u8]) -> Result<Vec<Record>, ReadError> {
     let page = keeper.store.list(ListRequest::prefix(prefix)).await?;
     Ok(page.records)
 }
 
-/// How many events there are, and when the oldest was last seen, from the counts of the index.
+/// The number of events, and the time at which the oldest was last seen, from the counts of the
+/// index.
 async fn events(keeper: &Keeper) -> Result<(u64, Option<i64>), ReadError> {
     let mut events = 0;
     let mut kept_since = None;

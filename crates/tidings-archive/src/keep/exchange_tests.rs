@@ -1,4 +1,4 @@
-//! What is exported from one store and imported into another is the same there.
+//! An export of one store, imported into another, is the same there.
 
 use std::io::BufReader;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn place(hours: u64) -> Place {
 }
 
 impl Place {
-    /// Observes an event of this name, uid and count; without a count, its end.
+    /// Observes an event with this name, uid and count, or its end if there is no count.
     async fn observe(&mut self, name: &str, uid: &str, count: Option<i32>) {
         self.clock.advance(1_000);
         let version = self.position.latest + 3;
@@ -110,7 +110,7 @@ impl Place {
         import(&self.keeper, &mut from, &mut |_| {}).await
     }
 
-    /// Everything but of which export it is.
+    /// Everything except the origin of the export.
     async fn all(&self) -> Vec<(String, Vec<u8>)> {
         let all = self
             .keeper
@@ -167,13 +167,13 @@ async fn an_export_has_everything_and_an_import_keeps_it_once() {
     });
     let all = to.all().await;
     let expected = from.all().await;
-    // Which versions are in chunks may differ.
+    // The versions in chunks may differ.
     let keys = |all: &[(String, Vec<u8>)]| -> Vec<String> {
         let keys = all.iter().map(|(key, _)| key.clone());
         keys.filter(|key| !key.starts_with("\0version/")).collect()
     };
     assert_eq!(keys(&all), keys(&expected));
-    // Twice is as once, also after a part.
+    // A repeated import changes nothing, also after a partial one.
     for part in [&lines[..lines.len() / 3], &lines] {
         let again = to.import(part).await.unwrap();
         assert_eq!((again.versions, again.ends), (0, 0));
@@ -191,10 +191,10 @@ async fn an_import_continues_where_it_was_cut_off() {
         match to.import(&lines[..cut]).await {
             Ok(part) => {
                 assert!(!part.is_whole);
-                // It was not followed as far as the export was.
+                // Its position is before that of the export.
                 assert_eq!(to.keeper.position("").await.unwrap(), None);
             }
-            // Not even the first line is whole.
+            // Not even the first line is complete.
             Err(ImportError::Line { line: 1, .. }) => {}
             Err(error) => panic!("{cut}: {error}"),
         }

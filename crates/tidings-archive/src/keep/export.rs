@@ -1,10 +1,10 @@
 //! Reads everything that is kept of a cluster, page by page, as the lines of an export.
 //!
-//! First come the events that were deleted here; a page of them begins behind `deleted/ID`. A page
-//! of the others begins at a place, `NUMBER/namespace/name`: a record of an event, counted from its
-//! oldest chunk. Records in front of the newest one do not change, so that every version is read once,
-//! beside a follower that writes. An event that makes room for another with its name moves to a
-//! name behind it, and is not passed over.
+//! First come the events that were deleted here; a page of them begins after `deleted/ID`. A page of
+//! versions begins at a place, `NUMBER/namespace/name`: a record of an event, counted from its oldest
+//! chunk. Records before the newest one do not change, so every version is read once while a
+//! follower writes. An event that makes room for another with its name moves to a later name, and
+//! is not skipped.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -17,24 +17,24 @@ use super::keeper::Keeper;
 use super::keys;
 use crate::version::record::Record;
 
-/// Bytes of lines at which a page ends, with the record that reaches them.
+/// Bytes of lines at which a page ends, after the record that reaches them.
 const PAGE_BYTES_MAX: usize = 1 << 20;
-/// Events that are read at once.
+/// Events read per request.
 const EVENTS_READ: usize = 50;
 
 /// A page of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Whole lines.
+    /// Complete lines.
     pub lines: Vec<u8>,
-    /// Where the next page begins, if there is one.
+    /// The place of the next page, if there is one.
     pub more: Option<String>,
 }
 
-/// What the place of a page of deleted events begins with.
+/// The beginning of a place among deleted events.
 const DELETED: &str = "deleted";
 
-/// Where a page begins.
+/// The place where a page begins.
 #[derive(Clone, Debug)]
 enum Place {
     /// Behind the mark of a deleted event.
@@ -87,7 +87,7 @@ pub(crate) async fn head(
     Ok(line)
 }
 
-/// A page; the first one without a place. `None` if that is not a place.
+/// A page; the first one has no place. `None` if the text is not a place.
 pub(crate) async fn page(
     keeper: &Keeper,
     place: Option<&str>,
@@ -128,8 +128,8 @@ pub(crate) async fn page(
     }
 }
 
-/// Appends which events were deleted here, behind the mark of one of them; where the page ends, if
-/// it does.
+/// Appends the events that were deleted here, after the mark of one of them. Returns the place where
+/// the page ends, if it does.
 async fn deleted(
     keeper: &Keeper,
     id: &str,
@@ -157,7 +157,8 @@ async fn deleted(
     }
 }
 
-/// Appends what is kept of an event from one of its records on; where the page ends, if it does.
+/// Appends an event's versions, from one of its records on. Returns the place where the page ends,
+/// if it does.
 async fn event(
     keeper: &Keeper,
     found: &Stored,
@@ -173,7 +174,7 @@ async fn event(
         let record = if number == newest.chunks {
             &newest
         } else {
-            // The first ones end before the event does.
+            // The first versions expire before the event does.
             let Some(found) = keeper.store.get(keys::chunk(&id, number)).await? else {
                 continue;
             };

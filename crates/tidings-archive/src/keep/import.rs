@@ -1,10 +1,9 @@
-//! Puts an export into a cluster's store: every version with its time, ends, gaps, and how far the
-//! cluster was followed.
+//! Imports an export into a cluster's store: every version with its time, ends, gaps, and the
+//! position of following.
 //!
-//! Invariants: a version that is there already changes nothing, so that an import can be done again
-//! from its beginning, which is how it continues; how far the cluster was followed is written when
-//! everything up to there is kept; events that are of another archive, or were followed here, are
-//! not mixed with those of the export.
+//! Invariants: a version that exists already changes nothing, so an interrupted import is repeated
+//! from its beginning; the position is written when everything up to it is kept; events of another
+//! archive, or followed here, are not mixed with those of the export.
 
 use std::io::{BufRead, Read};
 
@@ -28,32 +27,32 @@ use crate::version::record::{Record, Version};
 
 /// Longest line. A value has at most half of [`VALUE_LEN_MAX`], and JSON is longer than protobuf.
 const LINE_LEN_MAX: u64 = 8 * VALUE_LEN_MAX as u64;
-/// Lines that are put into the store together, if those of one event end there; and at most.
+/// Lines that are committed together: the usual number, at the end of an event, and the maximum.
 const BATCH: usize = 500;
 const BATCH_MAX: usize = 5000;
 
-/// The outcome of an import, by kinds of lines.
+/// The outcome of an import, by kind of line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Versions that were kept.
     pub versions: u64,
-    /// Versions and ends that were there already.
+    /// Versions and ends that existed already.
     pub seen_before: u64,
     /// Ends that were noted.
     pub ends: u64,
-    /// Versions of events whose time is over by the rules here.
+    /// Versions that have expired by the rules here.
     pub over: u64,
     /// Versions of events that were deleted here, or where the export is from.
     pub forgotten: u64,
-    /// Events that were deleted where the export is from, and are not to come back.
+    /// Events that were deleted at the origin of the export, and must not come back.
     pub deleted: u64,
-    /// Versions that are too large.
+    /// Versions that were too large.
     pub too_large: u64,
-    /// Whether the export was whole. If not, it can be imported again.
+    /// Whether the export was complete. If not, it can be imported again.
     pub is_whole: bool,
 }
 
-/// Why an export was not imported, or not to its end. What was imported until then is kept.
+/// Why an export was not imported completely. What was imported is kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
@@ -72,7 +71,7 @@ pub enum ImportError {
     /// The export could not be read.
     #[error("read the export: {0}")]
     Io(#[from] std::io::Error),
-    /// A line is not one of an export.
+    /// A line does not belong to an export.
     #[error("line {line}: {why}")]
     Line {
         /// Counted from 1.
@@ -80,12 +79,12 @@ pub enum ImportError {
         /// What is wrong, or what is expected.
         why: String,
     },
-    /// The cluster's folder has events that are not of this export.
+    /// The cluster's folder has events of another origin.
     #[error(
         "the cluster has events already, {of}: import into another one, whose name is not taken"
     )]
     Taken {
-        /// Whose they are.
+        /// Their origin.
         of: &'static str,
     },
 }
@@ -99,7 +98,7 @@ impl From<KeepError> for ImportError {
     }
 }
 
-/// What was imported into a store, and how far it was followed then.
+/// The export that was imported into a store, and the positions at that time.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Mark {
@@ -116,7 +115,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// The next line that is whole.
+    /// The next complete line.
     fn next(&mut self) -> Result<Option<&[u8]>, ImportError> {
         self.line.clear();
         self.number += 1;
@@ -139,7 +138,7 @@ impl Lines<'_> {
     }
 }
 
-/// Imports the lines of an export, reading them on the caller's time.
+/// Imports the lines of an export; reading them blocks the caller.
 pub(crate) async fn import(
     keeper: &Keeper,
     from: &mut (dyn BufRead + Send),
@@ -192,7 +191,7 @@ pub(crate) async fn import(
     Ok(imported)
 }
 
-/// Looks whether the export may be put into this store, and notes whose it is.
+/// Checks whether the export may be imported into this store, and notes its origin.
 async fn begin(keeper: &Keeper, head: &Head) -> Result<Mark, ImportError> {
     let key = Bytes::from_static(keys::IMPORTED);
     let found = keeper.store.get(key.clone()).await?;
@@ -233,7 +232,7 @@ async fn positions(keeper: &Keeper) -> Result<Vec<(String, Position)>, ReadError
     Coverage::followed(keeper).await
 }
 
-/// Everything is kept: also how far the cluster was followed, unless it was followed since.
+/// Everything is kept: writes the positions, too, unless the cluster was followed since.
 async fn finish(keeper: &Keeper, head: &Head, mark: Mark) -> Result<(), ImportError> {
     let mut writes = Vec::new();
     let gaps: Vec<Gap> = head.gaps().collect();
@@ -264,7 +263,7 @@ fn key_of(said: &Said) -> Option<&Bytes> {
     }
 }
 
-/// Puts some lines into the store.
+/// Commits some lines.
 async fn keep(keeper: &Keeper, said: &[Said], imported: &mut Imported) -> Result<(), ImportError> {
     let mut tries = Tries::default();
     loop {
@@ -313,7 +312,7 @@ async fn keep(keeper: &Keeper, said: &[Said], imported: &mut Imported) -> Result
     }
 }
 
-/// Deletes an event that a former import may have brought, in all its versions.
+/// Deletes an event of an earlier import, in all its versions.
 async fn delete(keeper: &Keeper, key: &Bytes, uid: &str) -> Result<(), ImportError> {
     let Some(found) = keeper.store.get(key.clone()).await? else {
         return Ok(());
@@ -324,10 +323,10 @@ async fn delete(keeper: &Keeper, key: &Bytes, uid: &str) -> Result<(), ImportErr
     Ok(())
 }
 
-/// Which of the counts a version is of.
+/// The count to which a version belongs.
 type Counted = fn(&mut Imported) -> &mut u64;
 
-/// Adds a version to a batch, if it is not there.
+/// Adds a version to a batch, unless it exists already.
 async fn observe(
     keeper: &Keeper,
     key: &Bytes,
@@ -346,7 +345,7 @@ async fn observe(
     let uid = Bytes::from(uid);
     let holder = keeper.slot(key, batch).await?.record.as_ref();
     if holder.is_some_and(|holder| holder.uid != uid) {
-        // Since the former import its name was used again.
+        // Its name was used again since the former import.
         let key = String::from_utf8_lossy(key);
         let (namespace, name) = key.split_once('/').unwrap_or_default();
         keeper.move_elder(namespace, name, batch).await?;

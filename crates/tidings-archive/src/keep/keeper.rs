@@ -1,9 +1,8 @@
-//! What was observed is put into the store, once and in one commit with how far the source was
-//! followed.
+//! Puts observed events into the store, once, and in one commit with the position in the source.
 //!
-//! Invariants: a version is known by the event's uid, the source's epoch and its resourceVersion,
-//! and observing it again changes nothing; a commit has all of a batch or nothing; what a user had
-//! deleted is not kept again.
+//! Invariants: a version is identified by the event's uid, the source's epoch and its
+//! resourceVersion, and observing it again changes nothing; a commit has all of a batch or nothing;
+//! an event that a user deleted is not kept again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,24 +27,24 @@ use super::own::{json, parse};
 use super::position::{Cause, Gap, Position, Unswept};
 use crate::version::record::{Gone, Record, Version};
 
-/// Tries to commit a batch beside others who write.
+/// Maximum attempts to commit a batch while others write.
 const TRIES: u32 = 16;
-/// For at least this long a deleted event is not fetched again.
+/// Minimum time for which a deleted event is not fetched again.
 const FORGOTTEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Longest text of an index that events are found by, in bytes.
+/// Longest text in an index, in bytes.
 const INDEX_TEXT_MAX: usize = 512;
 
 /// How long an event is kept after it was last observed.
 pub type KeepFor = Arc<dyn Fn(&Event) -> Duration + Send + Sync>;
 
-/// An event as a source has it.
+/// An event of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
     /// The event.
     pub(crate) event: Event,
     /// Its resourceVersion at the source.
     pub(crate) version: u64,
-    /// Whether this is its end at the source: its time was over, or it was deleted.
+    /// Whether this is its end at the source: it expired or was deleted.
     pub(crate) is_gone: bool,
 }
 
@@ -60,7 +59,7 @@ pub(crate) enum KeepError {
     Write(#[from] WriteError),
 }
 
-/// What was done with observations since the store was opened.
+/// Counts of observations since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) versions: AtomicU64,
@@ -83,17 +82,18 @@ pub(crate) struct Keeper {
     pub(crate) store: Arc<EmbeddedStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Counters,
-    /// Told when there are ends to be looked for.
+    /// Notified when ends remain to be found.
     pub(crate) unswept: Notify,
     keep_for: KeepFor,
     pub(super) mirror_deletions: bool,
 }
 
-/// What observations are kept with.
+/// Data that is committed with observations.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct With<'a> {
     pub(crate) gap: Option<&'a Gap>,
-    /// When the list was asked for that they are of, if those that are not in it have ended.
+    /// If they are of a list after a gap, when that list was requested: events that are not in it
+    /// have ended.
     pub(crate) listed_at: Option<i64>,
     pub(crate) unswept: Option<&'a Unswept>,
 }
@@ -109,9 +109,9 @@ impl Default for Tries {
 
 /// A record that a batch changes.
 pub(super) struct Slot {
-    /// The revision that is in the store.
+    /// The stored revision.
     found: Option<Revision>,
-    /// What is to be there.
+    /// The new record.
     pub(super) record: Option<Record>,
     index: Index,
     expires_at: Option<UnixMillis>,
@@ -122,10 +122,9 @@ pub(super) struct Slot {
 #[derive(Default)]
 pub(super) struct Batch {
     slots: HashMap<Bytes, Slot>,
-    /// Chunks, with their ends.
+    /// Chunks, with their expiry.
     chunks: Vec<(Bytes, Record, UnixMillis)>,
-    /// Of which events the chunks are to be deleted, as they are themselves: what their keys begin
-    /// with.
+    /// Prefixes of the chunks to delete: those of deleted events.
     without_chunks: HashSet<Bytes>,
     listed_at: Option<i64>,
     versions: u64,
@@ -133,7 +132,7 @@ pub(super) struct Batch {
     ends: u64,
     forgotten: u64,
     damaged: u64,
-    /// When those that are too large were observed.
+    /// When events that are too large were observed.
     too_large: Vec<i64>,
 }
 
@@ -154,7 +153,7 @@ impl Keeper {
         }
     }
 
-    /// How far a namespace, or with an empty one the cluster, was followed.
+    /// The position of a namespace, or of the cluster if the namespace is empty.
     pub(crate) async fn position(&self, namespace: &str) -> Result<Option<Position>, ReadError> {
         let record = self.store.get(keys::position(namespace)).await?;
         record
@@ -163,11 +162,11 @@ impl Keeper {
             .map_err(ReadError::Fault)
     }
 
-    /// Puts observations into the store, with the position after them, and with whatever else is to
-    /// be written. `position.versions` counts what was new.
+    /// Commits observations, the position after them, and other data. `position.versions` counts
+    /// new versions.
     ///
     /// # Errors
-    /// Nothing of it was done.
+    /// Nothing was committed.
     pub(crate) async fn keep(
         &self,
         observations: &[Observation],
@@ -249,7 +248,7 @@ impl Keeper {
         Counters::add(&counters.too_large, batch.too_large.len() as u64);
     }
 
-    /// What is to be looked for, with what a former gap has left.
+    /// Ends that remain to be found, including those of former gaps.
     async fn unswept_with(
         &self,
         namespace: &str,
@@ -287,7 +286,7 @@ impl Keeper {
         let holder = self.slot(&key, batch).await?.record.as_ref();
         let is_taken = holder.is_some_and(|record| !is_this(record));
         if is_taken {
-            // It may be an elder that the source has again.
+            // It may be an older event that the source has again.
             let elder = keys::event(&namespace, &keys::elder_name(&name, &uid));
             let found = self.slot(&elder, batch).await?.record.as_ref();
             if found.is_some_and(is_this) {
@@ -337,10 +336,10 @@ impl Keeper {
         let seen = record.gone.map_or(0, |gone| gone.number);
         let seen = seen.max(record.version.number);
         let is_old = record.version.epoch == epoch && version.number <= seen;
-        // After the source went back, what it has again is no other version.
+        // After the source went back, a version that it has again is not a new one.
         let is_same = record.event == bytes && !observation.is_gone;
         if is_old || is_same {
-            // What is in a list lives.
+            // An event in a list exists.
             let listed_at = listed_at.filter(|_| !observation.is_gone);
             let is_back = record.gone.is_some() && (!is_old || listed_at.is_some());
             let expires_at = slot.expires_at.unwrap_or(expires_at);
@@ -405,7 +404,7 @@ impl Keeper {
         metadata.name = Some(new_name);
         let index = index(&event);
         let expires_at = expires_at.unwrap_or_else(|| self.end(&event));
-        // Its chunks are under its uid, whatever its name is.
+        // Its chunks are under its uid, independent of its name.
         let id = keys::id(&uid, &keys::event(namespace, name));
         let Ok((record, chunk)) = record.renamed(codec::encode_stored(&mut event)) else {
             batch.damaged += 1;
@@ -420,12 +419,12 @@ impl Keeper {
         Ok(())
     }
 
-    /// When an event that is observed now ends here.
+    /// The expiry of an event that is observed now.
     fn end(&self, event: &Event) -> UnixMillis {
         self.after((self.keep_for)(event))
     }
 
-    /// When an event that was observed at some time ends here.
+    /// The expiry of an event that was observed at some time.
     pub(crate) fn end_of(&self, event: &Event, observed_at: UnixMillis) -> UnixMillis {
         later(observed_at, (self.keep_for)(event))
     }
@@ -468,12 +467,12 @@ impl Keeper {
             };
             batch.slots.insert(key.clone(), slot);
         }
-        // It was put there above.
+        // It was inserted above.
         Ok(batch.slots.entry(key.clone()).or_insert_with(Slot::empty))
     }
 
-    /// Deletes an event in all its versions, and keeps it from being fetched again. Returns what
-    /// the store had, and the revision of its deletion.
+    /// Deletes all versions of an event, and prevents that it is fetched again. Returns the stored
+    /// record, and the revision of its deletion.
     ///
     /// # Errors
     /// As [`Store::delete`].
@@ -497,7 +496,7 @@ impl Keeper {
         // Exports say which event it was.
         let mark = NewRecord::new(key.clone()).expires_at(until);
         let mark = Write::put(keys::forgotten(&id), mark);
-        // First the older versions, so that none is left without the event.
+        // The older versions first, so that none remains without its event.
         self.delete_chunks(&id).await?;
         let delete = Write::delete(key).expecting(Expected::At(found.revision));
         let revisions = self.store.write_all(vec![delete, mark]).await?;
@@ -507,7 +506,7 @@ impl Keeper {
 }
 
 impl Keeper {
-    /// Deletes the older versions of the events that a batch deletes: first, so that none is left
+    /// Deletes the older versions of the events that a batch deletes: first, so that none remains
     /// without its event.
     async fn delete_chunks_of(&self, batch: &Batch) -> Result<(), KeepError> {
         for chunks in &batch.without_chunks {
@@ -516,7 +515,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Deletes the older versions of an event; how many bytes they had.
+    /// Deletes the older versions of an event. Returns their bytes.
     pub(crate) async fn delete_chunks(&self, id: &[u8]) -> Result<u64, KeepError> {
         self.delete_below(&keys::chunks(id)).await
     }
@@ -535,7 +534,7 @@ impl Keeper {
                 .sum::<u64>();
             let deletes = chunks.into_iter().map(|chunk| Write::delete(chunk.key));
             match self.store.write_all(deletes.collect()).await {
-                // One of them ended by itself.
+                // One of them expired.
                 Ok(_) | Err(WriteError::NotFound) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -543,7 +542,7 @@ impl Keeper {
     }
 }
 
-/// A moment and some time, of a millisecond at least.
+/// A moment plus a duration of at least one millisecond.
 fn later(moment: UnixMillis, time: Duration) -> UnixMillis {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     UnixMillis(moment.0.saturating_add(millis.max(1)))
@@ -567,7 +566,8 @@ impl Slot {
         self.is_changed = true;
     }
 
-    /// Notes an end at the source; whether it was not noted before, and there is such an event.
+    /// Notes an end at the source. Returns whether there is such an event, and its end was not
+    /// noted before.
     pub(super) fn end(&mut self, uid: &[u8], gone: Gone) -> bool {
         let Some(record) = &mut self.record else {
             return false;
@@ -586,7 +586,7 @@ impl Slot {
         true
     }
 
-    /// Notes the end of an event that a list has no more, or deletes it where deletions are
+    /// Notes the end of an event that is no longer in a list, or deletes it if deletions are
     /// mirrored.
     pub(super) fn sweep(&mut self, key: &Bytes, unswept: &Unswept, mirrors: bool) -> Option<Bytes> {
         let record = self
@@ -608,7 +608,7 @@ impl Slot {
         Some(keys::chunks(&keys::id(&String::from_utf8_lossy(&uid), key)))
     }
 
-    /// What the store is to do.
+    /// The writes for the store.
     fn write(&self, key: &Bytes) -> Option<Write> {
         let record = self.record.as_ref().map(|record| NewRecord {
             value: record.encode(),
@@ -635,7 +635,7 @@ fn gone(version: Version) -> Gone {
 }
 
 impl Record {
-    /// Whether it is not known to have lived when a list was asked for.
+    /// Whether it is not known to have existed when a list was requested.
     pub(super) fn may_have_ended(&self, unswept: &Unswept) -> bool {
         let lived_at = self.version.observed_at.max(self.listed_at);
         self.gone.is_none() && lived_at < unswept.listed_at
@@ -643,7 +643,7 @@ impl Record {
 }
 
 impl Batch {
-    /// Notes the end of the event under a key if a list has it no more; whether that is so.
+    /// Notes the end of the event under a key if it is no longer in a list. Returns whether it did.
     pub(super) fn sweep(&mut self, key: &Bytes, unswept: &Unswept, mirrors: bool) -> bool {
         let slot = self.slots.get_mut(key);
         let ended = slot.and_then(|slot| slot.sweep(key, unswept, mirrors));
@@ -661,7 +661,8 @@ impl Batch {
         self.chunks.push((at, chunk, expires_at));
     }
 
-    /// What the store is to do, and how many versions it is not to keep: their time is over.
+    /// The writes for the store, and the number of versions that are left out because they have
+    /// expired.
     pub(super) fn writes(&self, now: UnixMillis) -> (Vec<Write>, u64) {
         let mut writes = Vec::with_capacity(self.slots.len() + self.chunks.len() + 2);
         let mut over = 0;
@@ -689,11 +690,11 @@ impl Batch {
         (writes, over)
     }
 
-    /// Where versions may be missing: beside a gap, what was too large.
+    /// The gaps to note: the given one, and that of versions that were too large.
     fn gaps(&self, namespace: &str, gap: Option<&Gap>) -> Vec<Gap> {
         let mut gaps: Vec<Gap> = gap.cloned().into_iter().collect();
         if let (Some(from), Some(to)) = (self.too_large.first(), self.too_large.last()) {
-            // Beside a gap that begins at the same moment.
+            // Another gap may begin at the same moment.
             let from = gap.map_or(*from, |gap| (*from).max(gap.from + 1));
             gaps.push(Gap {
                 namespace: namespace.to_owned(),
@@ -704,7 +705,7 @@ impl Batch {
     }
 }
 
-/// What an event is found by.
+/// The index entries of an event.
 pub(crate) fn index(event: &Event) -> Index {
     let object = event.involved_object.as_ref();
     let clip = |text: &str| {
@@ -721,7 +722,7 @@ pub(crate) fn index(event: &Event) -> Index {
         object_name: text(ObjectReference::name),
         reason: clip(event.reason()),
         event_type: clip(event.r#type()),
-        // What is before any hour is not found by time; see the records of the archive's own.
+        // Earlier times are those of the archive's own records, which are not found by time.
         last_seen: UnixMillis(last_seen.max(keys::EARLIEST.0)),
     }
 }

@@ -1,5 +1,5 @@
-//! What is kept of one cluster, in a store of its own: the events under their keys, and records of
-//! the archive's own beside them.
+//! What is kept of one cluster, in its own store: events under their keys, and the archive's own
+//! records.
 
 pub(crate) mod coverage;
 pub(crate) mod exchange;

@@ -1,44 +1,43 @@
-//! How far a cluster was followed, as it is written with the events themselves; and where versions
-//! may be missing.
+//! The position of following in a cluster, which is written with the events themselves; and gaps,
+//! where versions may be missing.
 
 use serde::{Deserialize, Serialize};
 
-/// How far a cluster, or one of its namespaces, was followed.
+/// The position in a cluster, or in one of its namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Position {
     /// Everything at the source up to this resourceVersion is kept; `None` while its events are
     /// being listed.
     pub version: Option<u64>,
-    /// The latest resourceVersion of the source that anything was read at.
+    /// The latest known resourceVersion of the source.
     pub latest: u64,
     /// How often the source went back to an earlier state.
     pub epoch: u64,
-    /// The uid of the source's namespace `kube-system`, if it is known.
+    /// The uid of the source's namespace `kube-system`, if known.
     pub identity: Option<String>,
     /// When the first list was begun, in milliseconds since 1970.
     pub since: i64,
-    /// Up to when nothing is missing, in milliseconds since 1970.
+    /// The time up to which nothing is missing, in milliseconds since 1970.
     pub complete_until: i64,
-    /// What has to be reported about the time since then when the list that is being read is
-    /// complete.
+    /// The cause of the gap since then, which is reported when the current list is complete.
     pub cause: Option<Cause>,
-    /// Versions kept in all.
+    /// Versions kept since the beginning.
     pub versions: u64,
-    /// Which events are followed, by their selectors.
+    /// The selectors of the followed events.
     #[serde(default)]
     pub selection: String,
 }
 
-/// Which ends are yet to be looked for: of events that were not found in a list that ended a gap.
+/// Ends that remain to be found: of events that were not in a list that ended a gap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Unswept {
-    /// When the list was asked for.
+    /// When the list was requested.
     pub(crate) listed_at: i64,
     /// The list's resourceVersion.
     pub(crate) version: u64,
-    /// Up to when ends were followed.
+    /// The time up to which ends were followed.
     pub(crate) not_before: i64,
     /// Events last seen before this had ended by then.
     pub(crate) since: i64,
@@ -68,7 +67,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// One word for it, as it is in the record.
+    /// Its name, as it is stored.
     pub fn name(self) -> &'static str {
         match self {
             Self::Absent => "absent",
@@ -83,7 +82,7 @@ impl Cause {
     }
 }
 
-/// A time of which versions may be missing.
+/// A period in which versions may be missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gap {

@@ -1,10 +1,10 @@
-//! Ends that came while nothing was followed: of the events that lived when it was last followed,
-//! those that the list behind the gap does not have.
+//! Finds ends that happened while nothing was followed: of the events that existed before the gap,
+//! those that are not in the list after it.
 //!
-//! Events that are found in such a list have its time noted with them. What remains is looked
-//! through by the time it was last seen, page by page, after the list, beside the watch. Events
-//! last seen longer ago than any event lives at the source are not looked at. What is to be done is
-//! in the store until it is done.
+//! Events that are found in such a list are marked with its time. The others are examined by the
+//! time they were last seen, page by page, after the list and beside the watch. Events last seen
+//! longer ago than any event exists at the source are not examined. The remaining work is in the
+//! store until it is done.
 
 use bytes::Bytes;
 use tidings_store::{Expected, ListRequest, NewestRequest, Store, UnixMillis, Write, WriteError};
@@ -15,10 +15,10 @@ use super::own::parse;
 use super::position::Unswept;
 use crate::version::record::Record;
 
-/// Events that are looked at together.
+/// Events examined per page.
 const PAGE: usize = 500;
 
-/// Notes all ends that are to be looked for; how many there were.
+/// Finds and notes all ends that remain. Returns their number.
 pub(crate) async fn sweep(keeper: &Keeper) -> Result<u64, KeepError> {
     let mut ends = 0;
     let found = ListRequest::prefix(keys::UNSWEPT);
@@ -68,14 +68,14 @@ async fn sweep_one(keeper: &Keeper, namespace: &[u8], unswept: &Unswept) -> Resu
     }
 }
 
-/// Notes the ends of some events, as far as they have ended.
+/// Notes the ends of those events that have ended.
 async fn end(keeper: &Keeper, keys: &[Bytes], unswept: &Unswept) -> Result<u64, KeepError> {
     let mut tries = Tries::default();
     loop {
         let mut batch = Batch::default();
         let mut ends = 0;
         for key in keys {
-            // As it is now: it may have been observed meanwhile.
+            // Its current record: it may have been observed meanwhile.
             keeper.slot(key, &mut batch).await?;
             ends += u64::from(batch.sweep(key, unswept, keeper.mirror_deletions));
         }

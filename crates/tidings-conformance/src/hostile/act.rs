@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::script::{Act, Ask, Script};
-use crate::http::{Client, Connection, HttpError};
+use crate::http::{Answer, Client, Connection, HttpError};
 use crate::process::Process;
 use crate::servers::ApiServer;
 
@@ -217,16 +217,7 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError
 async fn exchange(client: &Client, asks: &[Ask], seen: &mut Seen) -> Result<(), ActError> {
     let mut connection = None;
     for ask in asks {
-        let open: &mut Connection = match &mut connection {
-            Some(open) => open,
-            none => none.insert(client.connect().await.map_err(ActError::Connect)?),
-        };
-        let answered = async {
-            let mut answer = open.send(ask.request(TOKEN)?).await?;
-            let length = answer.length().await?;
-            Ok::<_, HttpError>((answer, length))
-        };
-        match answered.await {
+        match send(client, &mut connection, ask).await {
             Ok((answer, length)) => {
                 seen.answer(answer.status, length + headers_length(&answer.headers));
                 if ends_the_connection(&answer.headers) {
@@ -234,6 +225,7 @@ async fn exchange(client: &Client, asks: &[Ask], seen: &mut Seen) -> Result<(), 
                 }
             }
             Err(HttpError::Request(error)) => return Err(error.into()),
+            Err(error @ HttpError::Connect(_)) => return Err(ActError::Connect(error)),
             Err(error) => {
                 seen.no_answer(chain(&error));
                 connection = None;
@@ -243,7 +235,29 @@ async fn exchange(client: &Client, asks: &[Ask], seen: &mut Seen) -> Result<(), 
     Ok(())
 }
 
-/// An error with what it goes back to.
+/// Sends a request and reads the answer and its length. As with every client, a connection that the
+/// server has closed since the last answer is replaced by a new one.
+async fn send(
+    client: &Client,
+    connection: &mut Option<Connection>,
+    ask: &Ask,
+) -> Result<(Answer, u64), HttpError> {
+    if let Some(open) = connection {
+        match send_over(open, ask).await {
+            Err(HttpError::Answer(_)) => {}
+            answered => return answered,
+        }
+    }
+    send_over(connection.insert(client.connect().await?), ask).await
+}
+
+async fn send_over(open: &mut Connection, ask: &Ask) -> Result<(Answer, u64), HttpError> {
+    let mut answer = open.send(ask.request(TOKEN)?).await?;
+    let length = answer.length().await?;
+    Ok((answer, length))
+}
+
+/// An error with its sources.
 fn chain(error: &HttpError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

@@ -11,6 +11,7 @@ use super::script::{
     APPLY, Act, Ask, JSON, JSON_PATCH, MERGE, PROTOBUF, STRATEGIC, Script, YAML, event, events,
     items, large_events, nested, one,
 };
+use super::timeline::TIMELINE;
 
 /// One kind.
 pub(super) struct Kind {
@@ -37,7 +38,11 @@ const MIB: u64 = 1 << 20;
 /// may be escaped.
 const ANSWER_MAX: u64 = 10 * MIB;
 
-const fn kind(name: &'static str, largest: usize, make: fn(usize, &str) -> Script) -> Kind {
+pub(super) const fn kind(
+    name: &'static str,
+    largest: usize,
+    make: fn(usize, &str) -> Script,
+) -> Kind {
     Kind {
         name,
         largest,
@@ -52,7 +57,11 @@ const fn kind(name: &'static str, largest: usize, make: fn(usize, &str) -> Scrip
 
 /// One of large events, more than the store has in memory anyway; in a table each is answered
 /// twice.
-const fn large(name: &'static str, largest: usize, make: fn(usize, &str) -> Script) -> Kind {
+pub(super) const fn large(
+    name: &'static str,
+    largest: usize,
+    make: fn(usize, &str) -> Script,
+) -> Kind {
     Kind {
         parts: &[2, 1],
         answer_max: 160 * MIB,
@@ -69,6 +78,7 @@ pub(super) const KINDS: &[&[Kind]] = &[
     APPLIED,
     OTHER,
     STORED,
+    TIMELINE,
     ARCHIVED,
     CONNECTIONS,
 ];
@@ -213,7 +223,7 @@ const TARGETS: &[Kind] = &[
 ];
 
 /// Small events.
-fn few(namespace: &str, count: usize) -> impl Iterator<Item = Ask> {
+pub(super) fn few(namespace: &str, count: usize) -> impl Iterator<Item = Ask> {
     let namespace = namespace.to_owned();
     (0..count).map(move |number| {
         let body = event(&namespace, &format!("few.{number}"), "", "");
@@ -779,7 +789,62 @@ const fn archived(name: &'static str, largest: usize, make: fn(usize, &str) -> S
     }
 }
 
+/// Paths of a followed cluster.
+const OF_CLUSTER: [&str; 8] = [
+    "/api/v1/events",
+    "/apis/events.k8s.io/v1/namespaces/shop/events/web/versions",
+    "/apis",
+    "/counts",
+    "/coverage",
+    "/export",
+    "/openapi/v3",
+    "/readyz",
+];
+
+fn of_cluster(method: &Method, query: &str) -> Vec<Ask> {
+    let ask = |path| Ask::new(method.clone(), format!("/clusters/judge{path}?{query}"));
+    OF_CLUSTER.map(ask).to_vec()
+}
+
 const ARCHIVED: &[Kind] = &[
+    archived(
+        "archive: unknown parameters of a cluster's paths",
+        15_000,
+        |n, _| of_cluster(&Method::GET, &"a=b&".repeat(n)).into(),
+    ),
+    archived(
+        "archive: long parameters of a cluster's paths",
+        60_000,
+        |n, _| {
+            let parameters = ["continue", "from", "since", "until"].map(|name| {
+                let query = format!("{name}={}", "1".repeat(n));
+                of_cluster(&Method::GET, &query)
+            });
+            parameters.concat().into()
+        },
+    ),
+    archived("archive: long paths below a cluster", 60_000, |n, _| {
+        let ask = |path| Ask::get(format!("/clusters/judge{path}/{}", "a".repeat(n)));
+        OF_CLUSTER.map(ask).to_vec().into()
+    }),
+    archived("archive: bodies to a cluster's paths", 3_000_000, |n, _| {
+        let asks = of_cluster(&Method::POST, "").into_iter();
+        let asks = asks.map(|ask| ask.body(JSON, "a".repeat(n)));
+        asks.collect::<Vec<_>>().into()
+    }),
+    Kind {
+        // Other rounds' namespaces would count.
+        alone: true,
+        ..archived("archive: events in as many namespaces", 800, |n, ns| {
+            let events = (0..n).map(|i| Ask::event(&format!("{ns}-{i}"), "", ""));
+            let mut asks = of_cluster(&Method::GET, "");
+            asks.extend(
+                ["view", "events"]
+                    .map(|answer| Ask::get(format!("/timeline/api/{answer}?cluster=judge"))),
+            );
+            Script::from(asks).after(events)
+        })
+    },
     archived("archive: a cluster with a long name", 60_000, |n, _| {
         Ask::get(format!("/clusters/{}/api", "a".repeat(n))).into()
     }),

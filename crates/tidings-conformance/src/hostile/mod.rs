@@ -12,6 +12,7 @@ mod act;
 mod frames;
 mod kinds;
 mod script;
+mod timeline;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

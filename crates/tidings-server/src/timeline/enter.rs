@@ -29,7 +29,6 @@ use crate::auth::authenticator::KnownBy;
 use crate::http::query::Query;
 use crate::http::request::TIMELINE_LIVE;
 use crate::http::status::Status;
-use tidings_store::ListRequest;
 
 /// What needs credentials.
 const API: &str = "/timeline/api/";
@@ -273,7 +272,7 @@ async fn namespaces(
     let candidates = if wanted.is_empty() {
         let mut candidates = server.authorizer.namespaces(user);
         if server.authorizer.asks_cluster() {
-            candidates.extend(stored_namespaces(server).await?);
+            candidates.extend(crate::api::namespaces::stored(server, NAMESPACES_MAX).await?);
             candidates.sort_unstable();
             candidates.dedup();
         }
@@ -288,24 +287,4 @@ async fn namespaces(
     let mut allowed: Vec<String> = try_join_all(asked).await?.into_iter().flatten().collect();
     allowed.sort_unstable();
     Ok((!allowed.is_empty()).then_some(Some(allowed)))
-}
-
-/// The namespaces that have events, in order, up to a number.
-async fn stored_namespaces(server: &ApiServer) -> Result<Vec<String>, Status> {
-    let mut namespaces: Vec<String> = Vec::new();
-    let mut after: Option<String> = None;
-    while namespaces.len() < NAMESPACES_MAX {
-        let mut request = ListRequest::default().limit(1);
-        request.after = after.take().map(Into::into);
-        let page = server.store.list(request).await;
-        let page = page.map_err(|error| Status::from_read(&error, None))?;
-        let key = page.records.first().map(|record| record.key.clone());
-        let Some(key) = key else { break };
-        let key = String::from_utf8_lossy(&key);
-        let (namespace, _) = key.split_once('/').unwrap_or_default();
-        // The byte behind a slash: after all keys of the namespace.
-        after = Some(format!("{namespace}0"));
-        namespaces.push(namespace.to_owned());
-    }
-    Ok(namespaces)
 }

@@ -151,12 +151,10 @@ impl Part {
     /// The next page, of at most `limit` events.
     pub(super) async fn read(&mut self, store: &dyn Store, limit: usize) -> Result<Found, Status> {
         self.request.limit = limit.clamp(1, PAGE);
-        let page = store.newest(self.request.clone()).await;
-        let page = page.map_err(|error| Status::from_read(&error, None))?;
+        let page = store.newest(self.request.clone()).await?;
         let mut records = page.records;
         for (key, revision) in page.behind {
-            let found = store.get(key).await;
-            let found = found.map_err(|error| Status::from_read(&error, None))?;
+            let found = store.get(key).await?;
             records.extend(found.filter(|record| record.revision == revision));
         }
         self.request.after = page.place;

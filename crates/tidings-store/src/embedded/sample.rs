@@ -1,7 +1,7 @@
-//! A sample of what is written, on which dictionaries are trained.
+//! A sample of written bodies, for training dictionaries.
 //!
-//! Writers leave a body now and then, without waiting. The distance to the next sample grows, so a
-//! store whose values do not change soon stops trying.
+//! Writers add a body from time to time, without waiting. The distance to the next sample grows, so
+//! a store whose values do not change soon stops trying.
 //!
 //! Bound: one sample, of as many bytes as the store's options say.
 
@@ -15,7 +15,7 @@ const SAMPLE_LEN: usize = 2048;
 const DISTANCE_GROWTH: u64 = 4;
 const DISTANCE_MAX: u64 = 4096;
 
-/// Where writers leave bodies.
+/// The sample that writers add to.
 pub(crate) struct Sample(Mutex<State>, Condvar);
 
 struct State {
@@ -52,7 +52,7 @@ impl State {
 }
 
 impl Sample {
-    /// Perhaps keeps a copy. If others are at it, it does not: it is a sample.
+    /// Perhaps keeps a copy; not if the lock is taken, since a sample may skip bodies.
     pub(crate) fn offer(&self, body: &[u8]) {
         let Ok(mut state) = self.0.try_lock() else {
             return;
@@ -68,7 +68,7 @@ impl Sample {
         }
     }
 
-    /// Waits for a full sample; `None` when it is over.
+    /// Waits for a full sample; `None` when the store closes.
     pub(crate) fn take(&self) -> Option<Vec<Vec<u8>>> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
