@@ -1,6 +1,6 @@
-//! Every kind of hostile input, each with its generator: of a size and a namespace that is new each
-//! time. The largest size is what the server's limits let in: 400 KB of headers, 64 KB of target, 3
-//! MiB of body, 1.5 MiB of stored event. What is larger is refused unread.
+//! Every kind of hostile input, each with its generator for a size and a new namespace. The largest
+//! size is that of the server's limits: 400 KB of headers, 64 KB of target, 3 MiB of body, 1.5 MiB
+//! of stored event. Larger input is refused unread.
 
 use std::fmt::Write;
 
@@ -16,26 +16,26 @@ use super::timeline::TIMELINE;
 /// One kind.
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    /// The largest size that is sent.
+    /// The largest size.
     pub(super) largest: usize,
     /// The sizes, as parts of the largest.
     pub(super) parts: &'static [usize],
-    /// What is sent of a size, in a namespace.
+    /// Makes the script of a size, in a namespace.
     pub(super) make: fn(usize, &str) -> Script,
-    /// The most that processor time may grow when the size grows four-fold.
+    /// Maximum growth of processor time when the size grows four-fold.
     pub(super) growth_max: f64,
-    /// The longest answer that is no error, in bytes.
+    /// Maximum bytes of an answer without an error.
     pub(super) answer_max: u64,
-    /// Whether each round has a server of its own: what other rounds wrote would count.
+    /// Whether each round has its own server, since events of other rounds would count.
     pub(super) alone: bool,
-    /// Whether it is sent to an archive; what is sent first goes to the server it follows.
+    /// Whether it is sent to an archive; the preparation goes to the server that it follows.
     pub(super) archive: bool,
 }
 
 const MIB: u64 = 1 << 20;
 
-/// What an answer without an error may have: an event as large as they are stored, whose every byte
-/// may be escaped.
+/// Maximum bytes of an answer without an error: an event of the maximum stored size, whose every
+/// byte may be escaped.
 const ANSWER_MAX: u64 = 10 * MIB;
 
 pub(super) const fn kind(
@@ -55,7 +55,7 @@ pub(super) const fn kind(
     }
 }
 
-/// One of large events, more than the store has in memory anyway; in a table each is answered
+/// A kind with large events, more than the store has in memory anyway; in a table each is answered
 /// twice.
 pub(super) const fn large(
     name: &'static str,
@@ -285,7 +285,7 @@ const DOCUMENTS: &[Kind] = &[
         let mut text = "a0: &a0 [a]\n".to_owned();
         for line in 1..n {
             let aliases = vec![format!("*a{}", line - 1); 4].join(",");
-            // A String takes whatever is written.
+            // Writing to a String cannot fail.
             let _ = writeln!(text, "a{line}: &a{line} [{aliases}]");
         }
         Ask::create(ns, YAML, text).into()
@@ -463,7 +463,7 @@ fn finalizers(count: usize) -> String {
     format!(",\"finalizers\":[{finalizers}]")
 }
 
-/// Entries of as many managers.
+/// Entries of this number of managers.
 fn managed(count: usize, fields: &str) -> String {
     let entries = items(count, |i| {
         format!(
@@ -588,7 +588,7 @@ const PATCHES: &[Kind] = &[
                 "{{\"op\":\"copy\",\"from\":\"/metadata\",\"path\":\"/metadata/annotations/x{i}\"}}"
             )
         };
-        // As many as double the event beyond what copies may add, whatever follows.
+        // As many as double the event beyond the limit of copies, and more.
         operations(ns, 20 + n, copy).after([Ask::event(ns, ",\"annotations\":{\"a\":\"b\"}", "")])
     }),
     kind("JSON patch: copies of a long text", 30_000, |n, ns| {
@@ -758,7 +758,7 @@ const STORED: &[Kind] = &[
         |n, ns| Script::from(Ask::list(ns, "labelSelector=a")).after(large_events(ns, n)),
     ),
     Kind {
-        // It is shown its own events, and reads all that were written since.
+        // It returns its own events, but reads all that were written since.
         alone: true,
         ..large("a watch of large events from before them", 40, |n, ns| {
             let watch = "watch=true&resourceVersion=1&timeoutSeconds=1";
@@ -781,7 +781,7 @@ const STORED: &[Kind] = &[
     }),
 ];
 
-/// What is sent to an archive.
+/// A kind that is sent to an archive.
 const fn archived(name: &'static str, largest: usize, make: fn(usize, &str) -> Script) -> Kind {
     Kind {
         archive: true,
@@ -833,7 +833,7 @@ const ARCHIVED: &[Kind] = &[
         asks.collect::<Vec<_>>().into()
     }),
     Kind {
-        // Other rounds' namespaces would count.
+        // Namespaces of other rounds would count.
         alone: true,
         ..archived("archive: events in as many namespaces", 800, |n, ns| {
             let events = (0..n).map(|i| Ask::event(&format!("{ns}-{i}"), "", ""));
@@ -882,7 +882,7 @@ const ARCHIVED: &[Kind] = &[
     ),
 ];
 
-/// An event that is there is changed so often.
+/// Changes an existing event a number of times.
 fn changed(namespace: &str, times: usize) -> impl Iterator<Item = Ask> {
     let namespace = namespace.to_owned();
     (1..=times).map(move |count| Ask::patch(&namespace, MERGE, format!("{{\"count\":{count}}}")))
