@@ -488,6 +488,15 @@ impl Past {
         Coverage::read(&self.keeper).await
     }
 
+    /// The coverage for frequent requests: `kept_since` may be earlier until the space of expired
+    /// events is released.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn counted(&self) -> Result<Coverage, ReadError> {
+        Coverage::counted(&self.keeper).await
+    }
+
     /// A page of everything that is kept, as the lines of an export. The first page has no place
     /// and begins with the cluster's coverage; the next begins at [`Exported::more`]. A place is
     /// `NUMBER/namespace/name`, where 0 means all of that event. `None` if the text is not a place.

@@ -37,6 +37,10 @@ pub(crate) struct Rules {
     pub(crate) selection: String,
 }
 
+/// If a source forgets what follows a list within this time, it is listed again with increasing
+/// delays: every list would be read in vain.
+const SETTLED: i64 = 60_000;
+
 /// No known source keeps an event for longer, unless its list has an older one.
 const LIFE_MIN: i64 = 25 * 3_600_000;
 
@@ -211,9 +215,11 @@ pub(crate) struct Follower {
     repeats: bool,
     /// The first failure since the source was last followed.
     trouble: Option<Cause>,
-    /// The source forgot the version to watch from, and no watch has sent anything since.
-    forgot: bool,
+    /// When the latest list was complete.
+    listed_at: Option<i64>,
     retry: Backoff,
+    /// Delays of lists that would be read in vain.
+    relist: Backoff,
     /// Maximum events of the next page.
     page: u32,
     random: fastrand::Rng,
@@ -236,9 +242,10 @@ impl Follower {
             state: State::Starting,
             why: None,
             went_back: false,
-            forgot: false,
+            listed_at: None,
             unwritten: false,
             retry: Backoff::new(rules.retry.0, rules.retry.1),
+            relist: Backoff::new(rules.retry.0, rules.retry.1),
             page: rules.page,
             rules,
             random,
@@ -376,11 +383,13 @@ impl Follower {
             });
         }
         let gap = position.cause.map(|cause| Gap {
-            from: position.complete_until.min(begun.asked),
-            // Versions that were replaced while the answer was on its way are missing, too.
-            to: begun.answered,
-            cause,
             namespace: self.namespace.clone(),
+            ..Gap::new(
+                position.complete_until.min(begun.asked),
+                // Versions that were replaced while the answer was on its way are missing, too.
+                begun.answered,
+                cause,
+            )
         });
         let life = (2 * (begun.asked - begun.oldest)).max(LIFE_MIN);
         let unswept = listed_at.map(|listed_at| Unswept {
@@ -390,6 +399,7 @@ impl Follower {
             since: position.complete_until.min(listed_at).saturating_sub(life),
         });
         self.repeats = false;
+        self.listed_at = Some(answered);
         // It may have gone back while the list was read.
         self.phase = Phase::Asking;
         Some(Commit {
@@ -424,7 +434,6 @@ impl Follower {
         self.page = self.rules.page;
         self.is(State::Watching);
         self.trouble = None;
-        self.forgot = false;
     }
 
     /// Changes up to a version arrived in the watch, written at `at` at the latest. The result must
@@ -488,11 +497,14 @@ impl Follower {
             return None;
         }
         let cause = self.trouble.take().unwrap_or(Cause::Compacted);
-        if std::mem::replace(&mut self.forgot, true) {
-            // Every list would be read in vain.
-            self.wait(now, State::Listing, cause, None);
+        // Whatever a watch sent in that time: the next list lasts no longer for it.
+        let lasted = self.listed_at.map(|at| now.saturating_sub(at));
+        if lasted.is_some_and(|lasted| lasted < SETTLED) {
+            let wait = self.relist.next(&mut self.random);
+            self.wait(now, State::Listing, cause, Some(wait));
             self.why = Some("the source forgets what it has just listed".into());
         } else {
+            self.relist.reset();
             self.list();
         }
         Some(Commit::of(Position {

@@ -2,29 +2,32 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tidings_store::{CountsRequest, ListRequest, ReadError, Record, Store, UnixMillis};
+use tidings_store::{
+    CountsRequest, HOUR_MILLIS, ListRequest, NewestRequest, ReadError, Record, Store, UnixMillis,
+};
 
-use super::keeper::{Keeper, parse};
+use super::gaps;
+use super::keeper::Keeper;
 use super::keys::{self, EARLIEST};
+use super::own::parse;
 use super::position::{Gap, Position};
 use super::retention::{Trimmed, trimmed};
 
 /// Counts read per request.
 const COUNTS_PAGE: usize = 10_000;
-/// Maximum gaps that are read and reported: the latest.
-const GAPS_MAX: usize = 1000;
 
 /// The coverage of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
     /// Of the whole cluster, or of each followed namespace.
     pub followed: Vec<(String, Position)>,
-    /// The latest thousand gaps, in the order of their beginnings.
+    /// Gaps, in the order of their beginnings. Gaps that touch are one; beyond a thousand, the
+    /// oldest are one.
     pub gaps: Vec<Gap>,
-    /// Number of events.
+    /// Number of events, including expired ones until their space is released.
     pub events: u64,
-    /// The beginning of the hour in which the oldest event was last seen, in milliseconds since
-    /// 1970, if there is one. It may be earlier until the space of expired events is released.
+    /// About when the oldest event was last seen, in milliseconds since 1970, if there is one: not
+    /// later, and at most an hour earlier.
     pub kept_since: Option<i64>,
     /// Bytes on disk.
     pub disk_bytes: u64,
@@ -38,15 +41,24 @@ impl Coverage {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn read(keeper: &Keeper) -> Result<Self, ReadError> {
+        let mut coverage = Self::counted(keeper).await?;
+        if let Some(counted) = coverage.kept_since {
+            coverage.kept_since = oldest(keeper, counted).await?;
+        }
+        Ok(coverage)
+    }
+
+    /// The same from what the store counts, for those who ask often: `kept_since` may be earlier
+    /// while the space of events whose time is over is not given back.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn counted(keeper: &Keeper) -> Result<Self, ReadError> {
         let followed = Self::followed(keeper).await?;
-        let gaps = records(keeper, keys::GAPS).await?;
         let (events, kept_since) = events(keeper).await?;
-        let gaps = gaps[gaps.len().saturating_sub(GAPS_MAX)..].iter();
         Ok(Self {
             followed,
-            gaps: gaps
-                .map(|record| Ok(parse(&record.value)?))
-                .collect::<Result<_, ReadError>>()?,
+            gaps: gaps::read(&*keeper.store).await?,
             events,
             kept_since,
             disk_bytes: keeper.store.stats().await?.disk_bytes,
@@ -87,6 +99,8 @@ impl Coverage {
                 "to": time(gap.to),
                 "cause": gap.cause.name(),
                 "namespace": gap.namespace,
+                "gaps": gap.gaps,
+                "missingSeconds": gap.missing() / 1000,
             })
         });
         json!({
@@ -142,4 +156,36 @@ async fn events(keeper: &Keeper) -> Result<(u64, Option<i64>), ReadError> {
             _ => return Ok((events, kept_since)),
         }
     }
+}
+
+/// About when the oldest event that is kept was last seen; none was before `counted`. Each look
+/// halves what is not known. All together they pass over the events whose time is over once.
+async fn oldest(keeper: &Keeper, counted: i64) -> Result<Option<i64>, ReadError> {
+    let is_kept = async |until: Option<i64>| {
+        let request = NewestRequest {
+            since: Some(EARLIEST),
+            until: until.map(UnixMillis),
+            limit: 1,
+            ..NewestRequest::default()
+        };
+        let page = keeper.store.newest(request).await?;
+        Ok::<_, ReadError>(!page.records.is_empty())
+    };
+    if !is_kept(None).await? {
+        return Ok(None);
+    }
+    let (mut none, mut some) = (counted, keeper.clock.now().0.max(counted));
+    if !is_kept(Some(some)).await? {
+        // What there is says that it will be.
+        return Ok(Some(some));
+    }
+    while some.saturating_sub(none) > HOUR_MILLIS {
+        let middle = none + (some - none) / 2;
+        if is_kept(Some(middle)).await? {
+            some = middle;
+        } else {
+            none = middle;
+        }
+    }
+    Ok(Some(none))
 }

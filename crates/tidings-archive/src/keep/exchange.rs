@@ -3,6 +3,7 @@
 //! | kind | |
 //! |---|---|
 //! | `Coverage` | the first line: the cluster's coverage, the form, and the origin of the export |
+//! | `Deleted` | an event that was deleted here, and until when it is not fetched again; before all versions |
 //! | `Version` | an observed version; those of one event follow each other, oldest first |
 //! | `End` | the end of an event at its source; after its versions |
 //! | `Complete` | the last line: nothing is missing |
@@ -53,11 +54,16 @@ struct Followed {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct FoundGap {
     from: Timestamp,
     to: Timestamp,
     cause: Cause,
     namespace: String,
+    #[serde(default)]
+    gaps: u64,
+    #[serde(default)]
+    missing_seconds: i64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -92,11 +98,16 @@ impl Head {
     }
 
     pub(crate) fn gaps(&self) -> impl Iterator<Item = Gap> {
-        self.gaps.iter().map(|gap| Gap {
-            from: gap.from.as_millisecond(),
-            to: gap.to.as_millisecond(),
-            cause: gap.cause,
-            namespace: gap.namespace.clone(),
+        self.gaps.iter().map(|found| {
+            let (from, to) = (found.from.as_millisecond(), found.to.as_millisecond());
+            let gap = Gap {
+                namespace: found.namespace.clone(),
+                ..Gap::new(from, to, found.cause)
+            };
+            gap.of_several(
+                found.gaps.max(1),
+                found.missing_seconds.saturating_mul(1000),
+            )
         })
     }
 
@@ -131,6 +142,12 @@ enum Line {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         not_before: Option<Timestamp>,
     },
+    Deleted {
+        namespace: String,
+        name: String,
+        uid: String,
+        until: Timestamp,
+    },
     Complete {},
 }
 
@@ -146,6 +163,11 @@ pub(crate) enum Said {
         key: Bytes,
         uid: String,
         gone: Gone,
+    },
+    Deleted {
+        key: Bytes,
+        uid: String,
+        until: i64,
     },
     Complete,
 }
@@ -200,6 +222,16 @@ pub(crate) fn read(line: &[u8]) -> Result<Said, String> {
                 not_before: not_before.map(Timestamp::as_millisecond),
             },
         }),
+        Line::Deleted {
+            namespace,
+            name,
+            uid,
+            until,
+        } => Ok(Said::Deleted {
+            key: super::keys::event(&namespace, &name),
+            uid,
+            until: until.as_millisecond(),
+        }),
         Line::Complete {} => Ok(Said::Complete),
     }
 }
@@ -239,6 +271,18 @@ pub(crate) fn write_end(key: &str, uid: &[u8], gone: Gone, out: &mut Vec<u8>) {
         resource_version: gone.number.to_string(),
         observed_at: time(gone.observed_at),
         not_before: gone.not_before.map(time),
+    };
+    write(&line, out);
+}
+
+/// Appends an event that was deleted here.
+pub(crate) fn write_deleted(key: &str, uid: &str, until: i64, out: &mut Vec<u8>) {
+    let (namespace, name) = split(key);
+    let line = Line::Deleted {
+        namespace,
+        name,
+        uid: uid.to_owned(),
+        until: time(until),
     };
     write(&line, out);
 }

@@ -2,6 +2,7 @@
 
 use std::io::BufReader;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use k8s_pb::api::core::v1::{Event, ObjectReference};
@@ -138,12 +139,7 @@ async fn filled() -> Place {
     place.observe("two", "uid-two", Some(1)).await;
     place.observe("two", "uid-two", Some(2)).await;
     place.observe("two", "uid-two-again", Some(1)).await;
-    let gap = Gap {
-        from: START + 5_000,
-        to: START + 7_000,
-        cause: Cause::Compacted,
-        namespace: String::new(),
-    };
+    let gap = Gap::new(START + 5_000, START + 7_000, Cause::Compacted);
     let with = With {
         gap: Some(&gap),
         ..With::default()
@@ -259,6 +255,47 @@ async fn what_is_over_or_was_deleted_is_not_imported() {
     to.keeper.forget("shop/many".into(), None).await.unwrap();
     let again = to.import(&lines).await.unwrap();
     assert_eq!((again.versions, again.forgotten), (0, 299));
+}
+
+#[tokio::test]
+async fn what_was_deleted_stays_so_where_it_is_imported() {
+    let mut from = filled().await;
+    let before = from.export().await;
+    from.keeper.forget("shop/many".into(), None).await.unwrap();
+    let lines = from.export().await;
+    let kinds = lines.lines().filter(|line| !line.contains("\"Coverage\""));
+    let first = kinds.clone().next().unwrap();
+    assert!(
+        first.contains("\"Deleted\"") && first.contains("uid-many"),
+        "{first}"
+    );
+    assert!(!lines.contains("\"name\":\"many\",\"epoch\""));
+    // Into a new folder, and into one that had it.
+    let mut to = place(1000);
+    let imported = to.import(&lines).await.unwrap();
+    assert_eq!(imported.deleted, 1);
+    assert!(to.export().await.lines().skip(1).eq(lines.lines().skip(1)));
+    let mut known = place(1000);
+    known.import(&before).await.unwrap();
+    from.observe("three", "uid-three", Some(1)).await;
+    let later = from.export().await;
+    let imported = known.import(&later).await.unwrap();
+    assert_eq!((imported.versions, imported.deleted), (1, 1));
+    assert!(
+        known
+            .export()
+            .await
+            .lines()
+            .skip(1)
+            .eq(later.lines().skip(1))
+    );
+    // Its source may still have it.
+    let kept = |place: &Place| place.keeper.counters.forgotten.load(Ordering::Relaxed);
+    for place in [&mut to, &mut known] {
+        let before = kept(place);
+        place.observe("many", "uid-many", Some(400)).await;
+        assert_eq!(kept(place), before + 1);
+    }
 }
 
 #[tokio::test]

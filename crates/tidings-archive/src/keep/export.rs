@@ -1,6 +1,7 @@
 //! Reads everything that is kept of a cluster, page by page, as the lines of an export.
 //!
-//! A page begins at a place, `NUMBER/namespace/name`: a record of an event, counted from its oldest
+//! First come the events that were deleted here; a page of them begins after `deleted/ID`. A page of
+//! versions begins at a place, `NUMBER/namespace/name`: a record of an event, counted from its oldest
 //! chunk. Records before the newest one do not change, so every version is read once while a
 //! follower writes. An event that makes room for another with its name moves to a later name, and
 //! is not skipped.
@@ -8,7 +9,7 @@
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::json;
-use tidings_store::{Fault, ListRequest, ReadError, Record as Stored, Store};
+use tidings_store::{Fault, ListRequest, ReadError, Record as Stored, Store, UnixMillis};
 
 use super::coverage::Coverage;
 use super::exchange::{self, FORM};
@@ -30,19 +31,27 @@ pub struct Exported {
     pub more: Option<String>,
 }
 
-/// The place where a page begins: a record of the event under a key.
+/// The beginning of a place among deleted events.
+const DELETED: &str = "deleted";
+
+/// The place where a page begins.
 #[derive(Clone, Debug)]
-struct Place {
-    number: u64,
-    key: String,
+enum Place {
+    /// Behind the mark of a deleted event.
+    Deleted(String),
+    /// At a record of the event under a key.
+    Event { number: u64, key: String },
 }
 
 impl Place {
     fn parse(text: &str) -> Option<Self> {
         let (number, key) = text.split_once('/')?;
+        if number == DELETED {
+            return Some(Self::Deleted(key.to_owned()));
+        }
         let number = number.parse().ok()?;
         let key = Some(key).filter(|key| key.contains('/') && !keys::is_own(key.as_bytes()))?;
-        Some(Self {
+        Some(Self::Event {
             number,
             key: key.to_owned(),
         })
@@ -51,7 +60,10 @@ impl Place {
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.number, self.key)
+        match self {
+            Self::Deleted(id) => write!(f, "{DELETED}/{id}"),
+            Self::Event { number, key } => write!(f, "{number}/{key}"),
+        }
     }
 }
 
@@ -82,17 +94,22 @@ pub(crate) async fn page(
 ) -> Result<Option<Exported>, ReadError> {
     let mut page = Exported::default();
     let mut after = Bytes::from_static(keys::BEFORE_EVENTS);
-    if let Some(place) = place {
-        let Some(place) = Place::parse(place) else {
-            return Ok(None);
-        };
-        after = Bytes::from(place.key.clone());
-        if let Some(found) = keeper.store.get(after.clone()).await? {
-            page.more = event(keeper, &found, place.number, &mut page.lines).await?;
-            if page.more.is_some() {
-                return Ok(Some(page));
+    let place = match place.map(Place::parse) {
+        None => Place::Deleted(String::new()),
+        Some(Some(place)) => place,
+        Some(None) => return Ok(None),
+    };
+    match place {
+        Place::Deleted(id) => page.more = deleted(keeper, &id, &mut page.lines).await?,
+        Place::Event { number, key } => {
+            after = Bytes::from(key);
+            if let Some(found) = keeper.store.get(after.clone()).await? {
+                page.more = event(keeper, &found, number, &mut page.lines).await?;
             }
         }
+    }
+    if page.more.is_some() {
+        return Ok(Some(page));
     }
     loop {
         let request = ListRequest::default().after(after).limit(EVENTS_READ);
@@ -106,6 +123,35 @@ pub(crate) async fn page(
             page.more = event(keeper, found, 0, &mut page.lines).await?;
             if page.more.is_some() {
                 return Ok(Some(page));
+            }
+        }
+    }
+}
+
+/// Appends the events that were deleted here, after the mark of one of them. Returns the place where
+/// the page ends, if it does.
+async fn deleted(
+    keeper: &Keeper,
+    id: &str,
+    lines: &mut Vec<u8>,
+) -> Result<Option<String>, ReadError> {
+    let mut after = keys::forgotten(id.as_bytes());
+    loop {
+        let request = ListRequest::prefix(keys::FORGOTTEN).after(after);
+        let found = keeper.store.list(request.limit(EVENTS_READ)).await?.records;
+        let Some(last) = found.last() else {
+            return Ok(None);
+        };
+        after = last.key.clone();
+        for mark in &found {
+            let id = String::from_utf8_lossy(&mark.key[keys::FORGOTTEN.len()..]);
+            let key = String::from_utf8_lossy(&mark.value);
+            // Without a uid, the event is known by its key.
+            let uid = if id == key { "" } else { &*id };
+            let until = mark.expires_at.unwrap_or(UnixMillis(i64::MAX));
+            exchange::write_deleted(&key, uid, until.0, lines);
+            if lines.len() >= PAGE_BYTES_MAX {
+                return Ok(Some(Place::Deleted(id.into_owned()).to_string()));
             }
         }
     }
@@ -146,7 +192,7 @@ async fn event(
             exchange::write_end(&key, &newest.uid, gone, lines);
         }
         if lines.len() >= PAGE_BYTES_MAX {
-            let place = Place {
+            let place = Place::Event {
                 number: number + 1,
                 key: key.into_owned(),
             };

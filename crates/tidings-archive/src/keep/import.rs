@@ -6,7 +6,6 @@
 //! archive, or followed here, are not mixed with those of the export.
 
 use std::io::{BufRead, Read};
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use k8s_pb::api::core::v1::Event;
@@ -19,9 +18,11 @@ use tidings_store::{
 
 use super::coverage::Coverage;
 use super::exchange::{self, FORM, Head, Said};
-use super::keeper::{Batch, KeepError, Keeper, index, json, parse};
+use super::gaps;
+use super::keeper::{Batch, KeepError, Keeper, Tries, index};
 use super::keys;
-use super::position::Position;
+use super::own::{json, parse};
+use super::position::{Gap, Position};
 use crate::version::record::{Record, Version};
 
 /// Longest line. A value has at most half of [`VALUE_LEN_MAX`], and JSON is longer than protobuf.
@@ -29,8 +30,6 @@ const LINE_LEN_MAX: u64 = 8 * VALUE_LEN_MAX as u64;
 /// Lines that are committed together: the usual number, at the end of an event, and the maximum.
 const BATCH: usize = 500;
 const BATCH_MAX: usize = 5000;
-/// Maximum attempts to commit a batch while users delete events.
-const TRIES: usize = 16;
 
 /// The outcome of an import, by kind of line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,8 +42,10 @@ pub struct Imported {
     pub ends: u64,
     /// Versions that have expired by the rules here.
     pub over: u64,
-    /// Versions of events that were deleted here.
+    /// Versions of events that were deleted here, or where the export is from.
     pub forgotten: u64,
+    /// Events that were deleted at the origin of the export, and must not come back.
+    pub deleted: u64,
     /// Versions that were too large.
     pub too_large: u64,
     /// Whether the export was complete. If not, it can be imported again.
@@ -234,10 +235,8 @@ async fn positions(keeper: &Keeper) -> Result<Vec<(String, Position)>, ReadError
 /// Everything is kept: writes the positions, too, unless the cluster was followed since.
 async fn finish(keeper: &Keeper, head: &Head, mark: Mark) -> Result<(), ImportError> {
     let mut writes = Vec::new();
-    for gap in head.gaps() {
-        let key = keys::gap(gap.from, &gap.namespace);
-        writes.push(Write::put(key, NewRecord::new(json(&gap))));
-    }
+    let gaps: Vec<Gap> = head.gaps().collect();
+    writes.extend(gaps::write(&*keeper.store, &gaps).await?);
     if mark.positions == positions(keeper).await? {
         let mark = Mark {
             positions: head.positions(),
@@ -259,17 +258,18 @@ async fn finish(keeper: &Keeper, head: &Head, mark: Mark) -> Result<(), ImportEr
 
 fn key_of(said: &Said) -> Option<&Bytes> {
     match said {
-        Said::Version { key, .. } | Said::End { key, .. } => Some(key),
+        Said::Version { key, .. } | Said::End { key, .. } | Said::Deleted { key, .. } => Some(key),
         Said::Complete => None,
     }
 }
 
 /// Commits some lines.
 async fn keep(keeper: &Keeper, said: &[Said], imported: &mut Imported) -> Result<(), ImportError> {
-    let mut tries = TRIES;
+    let mut tries = Tries::default();
     loop {
         let mut batch = Batch::default();
         let mut counts = *imported;
+        let mut marks = Vec::new();
         for said in said {
             match said {
                 Said::Version {
@@ -289,28 +289,38 @@ async fn keep(keeper: &Keeper, said: &[Said], imported: &mut Imported) -> Result
                         counts.seen_before += 1;
                     }
                 }
+                Said::Deleted { key, uid, until } => {
+                    let until = UnixMillis(*until);
+                    if until > keeper.clock.now() {
+                        delete(keeper, key, uid).await?;
+                        let mark = NewRecord::new(key.clone()).expires_at(until);
+                        marks.push(Write::put(keys::forgotten(&keys::id(uid, key)), mark));
+                        counts.deleted += 1;
+                    }
+                }
                 Said::Complete => {}
             }
         }
-        let (writes, over) = batch.writes(keeper.clock.now());
+        let (mut writes, over) = batch.writes(keeper.clock.now());
+        writes.append(&mut marks);
         counts.over += over;
         counts.versions = counts.versions.saturating_sub(over);
-        match keeper.store.write_all(writes).await {
-            Ok(_) => {
-                let counter = &keeper.counters.versions;
-                counter.fetch_add(counts.versions - imported.versions, Ordering::Relaxed);
-                *imported = counts;
-                return Ok(());
-            }
-            Err(
-                WriteError::Conflict { .. }
-                | WriteError::NotFound
-                | WriteError::AlreadyExists { .. }
-                | WriteError::AlreadyExpired { .. },
-            ) if tries > 0 => tries -= 1,
-            Err(error) => return Err(error.into()),
+        if keeper.commit(&batch, writes, &mut tries).await? {
+            *imported = counts;
+            return Ok(());
         }
     }
+}
+
+/// Deletes an event of an earlier import, in all its versions.
+async fn delete(keeper: &Keeper, key: &Bytes, uid: &str) -> Result<(), ImportError> {
+    let Some(found) = keeper.store.get(key.clone()).await? else {
+        return Ok(());
+    };
+    if Record::decode(&found.value).is_ok_and(|record| record.uid == uid) {
+        keeper.forget(key.clone(), None).await?;
+    }
+    Ok(())
 }
 
 /// The count to which a version belongs.

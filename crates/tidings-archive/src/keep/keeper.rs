@@ -16,17 +16,19 @@ use tidings_api::codec;
 use tidings_store::clock::Clock;
 use tidings_store::embedded::EmbeddedStore;
 use tidings_store::{
-    Expected, Fault, Index, ListRequest, NewRecord, ReadError, Revision, Store, UnixMillis,
-    VALUE_LEN_MAX, WRITES_MAX, Write, WriteError,
+    Expected, Index, ListRequest, NewRecord, ReadError, Revision, Store, UnixMillis, VALUE_LEN_MAX,
+    WRITES_MAX, Write, WriteError,
 };
 use tokio::sync::Notify;
 
+use super::gaps;
 use super::keys;
+use super::own::{json, parse};
 use super::position::{Cause, Gap, Position, Unswept};
 use crate::version::record::{Gone, Record, Version};
 
-/// Maximum attempts to commit a batch while users delete events.
-const TRIES: usize = 16;
+/// Maximum attempts to commit a batch while others write.
+const TRIES: u32 = 16;
 /// Minimum time for which a deleted event is not fetched again.
 const FORGOTTEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Longest text in an index, in bytes.
@@ -94,6 +96,15 @@ pub(crate) struct With<'a> {
     /// have ended.
     pub(crate) listed_at: Option<i64>,
     pub(crate) unswept: Option<&'a Unswept>,
+}
+
+/// How often a batch may still be made anew.
+pub(super) struct Tries(u32);
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self(TRIES)
+    }
 }
 
 /// A record that a batch changes.
@@ -164,7 +175,7 @@ impl Keeper {
         with: With<'_>,
     ) -> Result<(), KeepError> {
         let unswept = self.unswept_with(namespace, with.unswept).await?;
-        let mut tries = TRIES;
+        let mut tries = Tries::default();
         loop {
             let mut batch = Batch {
                 listed_at: with.listed_at,
@@ -179,33 +190,55 @@ impl Keeper {
                 ..position.clone()
             };
             let (mut writes, _) = batch.writes(self.clock.now());
-            batch.tell(namespace, &after, with.gap, &mut writes);
+            let gaps = batch.gaps(namespace, with.gap);
+            writes.extend(gaps::write(&*self.store, &gaps).await?);
+            let position_after = NewRecord::new(json(&after));
+            writes.push(Write::put(keys::position(namespace), position_after));
             if let Some(unswept) = &unswept {
                 let record = NewRecord::new(json(unswept));
                 writes.push(Write::put(keys::unswept(namespace), record));
             }
-            self.delete_chunks_of(&batch).await?;
-            match self.store.write_all(writes).await {
-                Ok(_) => {
-                    self.count(&batch);
-                    if unswept.is_some() {
-                        self.unswept.notify_one();
-                    }
-                    *position = after;
-                    return Ok(());
+            if self.commit(&batch, writes, &mut tries).await? {
+                if unswept.is_some() {
+                    self.unswept.notify_one();
                 }
-                // A user deleted one of them.
-                Err(
-                    WriteError::Conflict { .. }
-                    | WriteError::NotFound
-                    | WriteError::AlreadyExists { .. },
-                ) if tries > 0 => tries -= 1,
-                Err(error) => return Err(error.into()),
+                *position = after;
+                return Ok(());
             }
         }
     }
 
-    pub(super) fn count(&self, batch: &Batch) {
+    /// Commits what a batch changes, with whatever else is to be written, and counts it. `false`:
+    /// something of it was written meanwhile, and the batch is to be made anew.
+    ///
+    /// # Errors
+    /// Nothing of it was done; also after too many tries.
+    pub(super) async fn commit(
+        &self,
+        batch: &Batch,
+        writes: Vec<Write>,
+        tries: &mut Tries,
+    ) -> Result<bool, KeepError> {
+        self.delete_chunks_of(batch).await?;
+        match self.store.write_all(writes).await {
+            Ok(_) => {
+                self.count(batch);
+                Ok(true)
+            }
+            Err(
+                WriteError::Conflict { .. }
+                | WriteError::NotFound
+                | WriteError::AlreadyExists { .. }
+                | WriteError::AlreadyExpired { .. },
+            ) if tries.0 > 0 => {
+                tries.0 -= 1;
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn count(&self, batch: &Batch) {
         let counters = &self.counters;
         Counters::add(&counters.versions, batch.versions);
         Counters::add(&counters.seen_before, batch.seen_before);
@@ -460,7 +493,8 @@ impl Keeper {
         let kept_for = found.expires_at.map_or(0, |at| at.0 - self.clock.now().0);
         let kept_for = Duration::from_millis(kept_for.max(0).cast_unsigned());
         let until = self.after(kept_for.max(FORGOTTEN_FOR));
-        let mark = NewRecord::new("").expires_at(until);
+        // Exports say which event it was.
+        let mark = NewRecord::new(key.clone()).expires_at(until);
         let mark = Write::put(keys::forgotten(&id), mark);
         // The older versions first, so that none remains without its event.
         self.delete_chunks(&id).await?;
@@ -474,7 +508,7 @@ impl Keeper {
 impl Keeper {
     /// Deletes the older versions of the events that a batch deletes: first, so that none remains
     /// without its event.
-    pub(super) async fn delete_chunks_of(&self, batch: &Batch) -> Result<(), KeepError> {
+    async fn delete_chunks_of(&self, batch: &Batch) -> Result<(), KeepError> {
         for chunks in &batch.without_chunks {
             self.delete_below(chunks).await?;
         }
@@ -656,44 +690,19 @@ impl Batch {
         (writes, over)
     }
 
-    /// Adds the position, and the gap if there is one.
-    fn tell(
-        &self,
-        namespace: &str,
-        position: &Position,
-        gap: Option<&Gap>,
-        writes: &mut Vec<Write>,
-    ) {
-        let mut tell = |gap: &Gap| {
-            let key = keys::gap(gap.from, namespace);
-            writes.push(Write::put(key, NewRecord::new(json(gap))));
-        };
-        if let Some(gap) = gap {
-            tell(gap);
-        }
+    /// The gaps to note: the given one, and that of versions that were too large.
+    fn gaps(&self, namespace: &str, gap: Option<&Gap>) -> Vec<Gap> {
+        let mut gaps: Vec<Gap> = gap.cloned().into_iter().collect();
         if let (Some(from), Some(to)) = (self.too_large.first(), self.too_large.last()) {
-            let gap = Gap {
-                // Another gap may begin at the same moment.
-                from: gap.map_or(*from, |gap| (*from).max(gap.from + 1)),
-                to: *to,
-                cause: Cause::TooLarge,
+            // Another gap may begin at the same moment.
+            let from = gap.map_or(*from, |gap| (*from).max(gap.from + 1));
+            gaps.push(Gap {
                 namespace: namespace.to_owned(),
-            };
-            tell(&gap);
+                ..Gap::new(from, (*to).max(from), Cause::TooLarge)
+            });
         }
-        let position = NewRecord::new(json(position));
-        writes.push(Write::put(keys::position(namespace), position));
+        gaps
     }
-}
-
-/// The JSON of a plain value, which cannot fail.
-pub(crate) fn json(value: &impl serde::Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
-/// Reads one of the archive's own records.
-pub(crate) fn parse<T: for<'a> serde::Deserialize<'a>>(value: &[u8]) -> Result<T, Fault> {
-    serde_json::from_slice(value).map_err(|error| Fault::Corrupt(error.to_string()))
 }
 
 /// The index entries of an event.

@@ -103,7 +103,11 @@ pub(crate) fn chunks(id: &[u8]) -> Bytes {
     [b"\0version/", id, b"/"].concat().into()
 }
 
-/// The mark of an event that was deleted here and must not be fetched again.
+/// The prefix of all marks of deleted events.
+pub(crate) const FORGOTTEN: &[u8] = b"\0forgotten/";
+
+/// The mark of an event that was deleted here and must not be fetched again. Its value is the
+/// event's key.
 pub(crate) fn forgotten(id: &[u8]) -> Bytes {
-    [b"\0forgotten/", id].concat().into()
+    [FORGOTTEN, id].concat().into()
 }

@@ -6,11 +6,13 @@ pub(crate) mod exchange;
 #[cfg(test)]
 mod exchange_tests;
 pub(crate) mod export;
+pub(crate) mod gaps;
 pub(crate) mod import;
 pub(crate) mod keeper;
 #[cfg(test)]
 mod keeper_tests;
 pub(crate) mod keys;
+pub(crate) mod own;
 pub(crate) mod position;
 pub(crate) mod retention;
 #[cfg(test)]

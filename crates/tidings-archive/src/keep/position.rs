@@ -90,8 +90,71 @@ pub struct Gap {
     pub from: i64,
     /// Its end, in milliseconds since 1970.
     pub to: i64,
-    /// Why.
+    /// Why; of several, the first cause.
     pub cause: Cause,
     /// The namespace that is followed; empty for the whole cluster.
     pub namespace: String,
+    /// How many gaps this stands for, if they touched or there were too many of them. Between them
+    /// nothing is missing.
+    #[serde(default = "one")]
+    pub gaps: u64,
+    /// How long several were together, in milliseconds.
+    #[serde(default)]
+    pub(crate) missing: i64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Gap {
+    /// A single one, of the whole cluster.
+    pub(crate) fn new(from: i64, to: i64, cause: Cause) -> Self {
+        Self {
+            from,
+            to,
+            cause,
+            namespace: String::new(),
+            gaps: 1,
+            missing: 0,
+        }
+    }
+
+    /// The same, as it was read: it stands for several that were together so long.
+    pub(crate) fn of_several(self, gaps: u64, missing: i64) -> Self {
+        Self {
+            missing: if gaps > 1 { missing } else { 0 },
+            gaps,
+            ..self
+        }
+    }
+
+    /// For how long versions may be missing in it, in milliseconds.
+    pub fn missing(&self) -> i64 {
+        match self.gaps {
+            0 | 1 => self.to.saturating_sub(self.from).max(0),
+            _ => self.missing,
+        }
+    }
+
+    /// This and another one as one.
+    pub(crate) fn joined(self, other: &Self) -> Self {
+        let from = self.from.min(other.from);
+        let to = self.to.max(other.to);
+        // What both have counts once.
+        let both = self.to.min(other.to) - self.from.max(other.from);
+        let missing = self.missing() + other.missing() - both.max(0);
+        Self {
+            cause: if self.from <= other.from {
+                self.cause
+            } else {
+                other.cause
+            },
+            namespace: self.namespace,
+            gaps: self.gaps.saturating_add(other.gaps),
+            missing: missing.clamp(0, to.saturating_sub(from).max(0)),
+            from,
+            to,
+        }
+    }
 }

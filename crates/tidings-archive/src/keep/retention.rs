@@ -15,8 +15,9 @@ use tidings_store::{
     Store, UnixMillis, Write, WriteError,
 };
 
-use super::keeper::{KeepError, Keeper, index, json, parse};
+use super::keeper::{KeepError, Keeper, index};
 use super::keys::{self, EARLIEST};
+use super::own::{json, parse};
 use crate::version::record;
 
 /// Records examined per page.

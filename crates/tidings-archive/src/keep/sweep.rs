@@ -9,15 +9,14 @@
 use bytes::Bytes;
 use tidings_store::{Expected, ListRequest, NewestRequest, Store, UnixMillis, Write, WriteError};
 
-use super::keeper::{Batch, KeepError, Keeper, parse};
+use super::keeper::{Batch, KeepError, Keeper, Tries};
 use super::keys::{self, EARLIEST};
+use super::own::parse;
 use super::position::Unswept;
 use crate::version::record::Record;
 
 /// Events examined per page.
 const PAGE: usize = 500;
-/// Maximum attempts to commit beside a follower and users who delete events.
-const TRIES: usize = 16;
 
 /// Finds and notes all ends that remain. Returns their number.
 pub(crate) async fn sweep(keeper: &Keeper) -> Result<u64, KeepError> {
@@ -71,7 +70,7 @@ async fn sweep_one(keeper: &Keeper, namespace: &[u8], unswept: &Unswept) -> Resu
 
 /// Notes the ends of those events that have ended.
 async fn end(keeper: &Keeper, keys: &[Bytes], unswept: &Unswept) -> Result<u64, KeepError> {
-    let mut tries = TRIES;
+    let mut tries = Tries::default();
     loop {
         let mut batch = Batch::default();
         let mut ends = 0;
@@ -84,18 +83,8 @@ async fn end(keeper: &Keeper, keys: &[Bytes], unswept: &Unswept) -> Result<u64, 
             return Ok(0);
         }
         let (writes, _) = batch.writes(keeper.clock.now());
-        keeper.delete_chunks_of(&batch).await?;
-        match keeper.store.write_all(writes).await {
-            Ok(_) => {
-                keeper.count(&batch);
-                return Ok(ends);
-            }
-            Err(
-                WriteError::Conflict { .. }
-                | WriteError::NotFound
-                | WriteError::AlreadyExists { .. },
-            ) if tries > 0 => tries -= 1,
-            Err(error) => return Err(error.into()),
+        if keeper.commit(&batch, writes, &mut tries).await? {
+            return Ok(ends);
         }
     }
 }

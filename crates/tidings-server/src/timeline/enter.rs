@@ -27,6 +27,7 @@ use crate::api::server::ApiServer;
 use crate::auth::User;
 use crate::auth::authenticator::KnownBy;
 use crate::http::query::Query;
+use crate::http::request::TIMELINE_LIVE;
 use crate::http::status::Status;
 
 /// What needs credentials.
@@ -50,6 +51,12 @@ pub(super) async fn enter(
         parts.extensions.insert(id);
     }
     let caller = entered(&timeline, &mut parts).await;
+    if parts.uri.path() == TIMELINE_LIVE {
+        parts.extensions.insert(Arc::new(Again {
+            timeline: Arc::clone(&timeline),
+            parts: parts.clone(),
+        }));
+    }
     parts.headers.remove(header::AUTHORIZATION);
     parts.headers.remove(header::COOKIE);
     let user = match caller {
@@ -63,6 +70,30 @@ pub(super) async fn enter(
     };
     parts.extensions.insert(Entered(user));
     next.run(Request::from_parts(parts, body)).await
+}
+
+/// What is needed to find out again who a request is from: its credentials are known to no other.
+pub(super) struct Again {
+    timeline: Arc<Timeline>,
+    parts: Parts,
+}
+
+impl Again {
+    /// Whether the caller may still see the same.
+    pub(super) async fn is_same(&self, caller: &Caller) -> bool {
+        let mut parts = self.parts.clone();
+        let now = entered(&self.timeline, &mut parts).await;
+        let Ok(Some(now)) = now else {
+            return false;
+        };
+        let shown = |caller: &Caller| -> Vec<_> {
+            let clusters = caller.clusters.iter();
+            clusters
+                .map(|visible| (visible.source.name.clone(), visible.namespaces.clone()))
+                .collect()
+        };
+        now.user.name == caller.user.name && shown(&now) == shown(caller)
+    }
 }
 
 /// The caller of the API; `None` where anyone may come.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use zstd::bulk::{Compressor, Decompressor};
 
 use super::keys::Packed;
+use super::options::EmbeddedOptions;
 use super::sample::Sample;
 use super::varint::damaged;
 use crate::{Fault, INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
@@ -78,7 +79,15 @@ impl Codec {
         let current = all.keys().copied().max().unwrap_or(0);
         Self {
             dictionaries: RwLock::new(Dictionaries { current, all }),
-            sample: Sample::default(),
+            sample: Sample::new(EmbeddedOptions::default().sample_bytes),
+        }
+    }
+
+    /// The same with a sample of so many bytes.
+    pub(crate) fn sampling(self, bytes: usize) -> Self {
+        Self {
+            sample: Sample::new(bytes),
+            ..self
         }
     }
 

@@ -143,7 +143,8 @@ impl EmbeddedStore {
     /// See [`OpenError`].
     pub fn open(folder: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let folder = Folder::open(folder.as_ref())?;
-        let codec = Arc::new(Codec::new(dictionaries::load(folder.path())?));
+        let codec = Codec::new(dictionaries::load(folder.path())?);
+        let codec = Arc::new(codec.sampling(options.sample_bytes));
         if !options.learn_to_compress {
             codec.sample.close();
         }

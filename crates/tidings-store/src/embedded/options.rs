@@ -58,6 +58,10 @@ pub struct EmbeddedOptions {
     /// Whether values are compressed with dictionaries that are trained from them, not only with
     /// the built-in one. Default true.
     pub learn_to_compress: bool,
+    /// Maximum bytes of values held in memory for learning, of 2,048 values at most. Default 2 MiB.
+    /// A smaller sample makes compression worse. Learning itself takes some 10 MiB more for a
+    /// moment, once per process whatever the number of stores.
+    pub sample_bytes: usize,
     /// The clock. Default [`SystemClock`].
     pub clock: Arc<dyn Clock>,
 }
@@ -78,6 +82,7 @@ impl Default for EmbeddedOptions {
             free_space_min: 128 << 20,
             expire_by_itself: true,
             learn_to_compress: true,
+            sample_bytes: 2 << 20,
             clock: Arc::new(SystemClock),
         }
     }

@@ -5,10 +5,11 @@
 //! the rest against the one in use; if that saves a twentieth, it is stored, synced, and used from
 //! then on.
 //!
-//! Bound: [`DICTIONARIES_MAX`] dictionaries.
+//! Bounds: [`DICTIONARIES_MAX`] dictionaries; one training at a time in a process, since each takes
+//! several times the memory of its sample.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use super::codec::{Codec, packed_len};
@@ -26,6 +27,9 @@ const DICTIONARY_SHARE: usize = 10;
 /// Maximum dictionaries of a store.
 const DICTIONARIES_MAX: u32 = 64;
 
+/// Held while a dictionary is trained, in whatever store.
+static TRAINING: Mutex<()> = Mutex::new(());
+
 /// The running thread; dropping it waits for its end.
 pub(crate) struct Trainer {
     codec: Arc<Codec>,
@@ -39,6 +43,7 @@ impl Trainer {
             .name("tidings-train".into())
             .spawn(move || {
                 while let Some(sample) = training.sample.take() {
+                    let _alone = TRAINING.lock().unwrap_or_else(PoisonError::into_inner);
                     train(&training, &store, &sample);
                 }
             })?;

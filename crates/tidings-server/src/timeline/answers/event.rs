@@ -158,9 +158,10 @@ async fn neighbours(visible: &Visible, event: &Brief<'_>) -> Result<Vec<Record>,
             until: Some(UnixMillis(range.1)),
             ..NewestRequest::default()
         },
+        of: None,
         done: false,
     };
-    found.extend(part.read(store, NEIGHBOURS_MAX).await?);
+    found.extend(part.read(store, NEIGHBOURS_MAX).await?.records);
     Ok(found)
 }
 

@@ -16,6 +16,8 @@ use crate::commands::cluster::{ClusterFlags, with_sources};
 
 /// Least memory of one cluster's index, in bytes.
 const INDEX_BYTES_MIN: usize = 256 << 10;
+/// Minimum memory for the sample from which compression is learned, in bytes.
+const SAMPLE_BYTES_MIN: usize = 64 << 10;
 
 /// Why a cluster is not followed.
 #[derive(Debug, thiserror::Error)]
@@ -258,6 +260,7 @@ fn store(memory: usize) -> EmbeddedOptions {
     options.cache_bytes = (memory / 2) as u64;
     options.history_memory_bytes = memory / 8;
     options.list_snapshot_memory_bytes = memory / 8;
+    options.sample_bytes = (memory / 8).clamp(SAMPLE_BYTES_MIN, options.sample_bytes);
     options
 }
 

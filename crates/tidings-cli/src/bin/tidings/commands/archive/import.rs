@@ -68,6 +68,12 @@ fn words(imported: &Imported) -> Vec<String> {
             words.push(format!("{number} versions were not imported: they {why}"));
         }
     }
+    if imported.deleted > 0 {
+        words.push(format!(
+            "{} events were deleted where the export is from, and are not fetched again",
+            imported.deleted
+        ));
+    }
     if !imported.is_whole {
         words.push(
             "error: the export is cut off: what it has is kept; import a whole one to continue"
