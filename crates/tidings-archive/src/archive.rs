@@ -396,7 +396,7 @@ const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 /// Bytes at which a page of versions ends: the answer is made from the whole page at once.
 const VERSIONS_BYTES_MAX: usize = 1 << 20;
 
-/// What an archive knows about a cluster besides the newest versions of its events.
+/// What an archive knows about a cluster in addition to the newest versions of its events.
 #[derive(Clone)]
 pub struct Past {
     name: String,

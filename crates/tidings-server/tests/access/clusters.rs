@@ -33,7 +33,7 @@ use crate::support::{Caller, Credentials, PERMISSIONS, TOKENS, token, write};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const EVENTS: &str = "/api/v1/namespaces/shop/events";
 
-/// A cluster's data besides its store.
+/// A cluster's data apart from its store.
 struct Known {
     store: Arc<dyn Store>,
     /// The reported error.
