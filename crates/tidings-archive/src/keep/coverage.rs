@@ -39,19 +39,26 @@ impl Coverage {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn read(keeper: &Keeper) -> Result<Self, ReadError> {
-        let followed = Self::followed(keeper).await?;
-        let gaps = records(keeper, keys::GAPS).await?;
         let (events, kept_since) = events(keeper).await?;
-        let gaps = gaps[gaps.len().saturating_sub(GAPS_MAX)..].iter();
         Ok(Self {
-            followed,
-            gaps: gaps
-                .map(|record| Ok(parse(&record.value)?))
-                .collect::<Result<_, ReadError>>()?,
             events,
             kept_since,
             disk_bytes: keeper.store.stats().await?.disk_bytes,
             trimmed: trimmed(keeper).await?,
+            ..Self::gaps_and_positions(keeper).await?
+        })
+    }
+
+    /// The latest gaps, and how far the cluster was followed; without what has to be counted.
+    pub(crate) async fn gaps_and_positions(keeper: &Keeper) -> Result<Self, ReadError> {
+        let gaps = records(keeper, keys::GAPS).await?;
+        let gaps = gaps[gaps.len().saturating_sub(GAPS_MAX)..].iter();
+        Ok(Self {
+            followed: Self::followed(keeper).await?,
+            gaps: gaps
+                .map(|record| Ok(parse(&record.value)?))
+                .collect::<Result<_, ReadError>>()?,
+            ..Self::default()
         })
     }
 

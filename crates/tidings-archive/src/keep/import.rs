@@ -23,6 +23,7 @@ use super::exchange::{self, FORM, Head, Said};
 use super::keeper::{Batch, KeepError, Keeper, index, json, parse};
 use super::keys;
 use super::position::Position;
+use super::unsealed::Item;
 use crate::version::record::{Record, Version};
 
 /// Longest line. A value has at most half of [`VALUE_LEN_MAX`], and JSON is longer than protobuf.
@@ -293,9 +294,16 @@ async fn keep(keeper: &Keeper, said: &[Said], imported: &mut Imported) -> Result
                 Said::Complete => {}
             }
         }
-        let (writes, over) = batch.writes(keeper.clock.now());
+        let (mut writes, over) = batch.writes(keeper.clock.now());
         counts.over += over;
         counts.versions = counts.versions.saturating_sub(over);
+        let _numbered = match &keeper.journal {
+            Some(journal) => {
+                let now = keeper.clock.now();
+                Some(journal.tell(&batch, now, &mut writes).await)
+            }
+            None => None,
+        };
         match keeper.store.write_all(writes).await {
             Ok(_) => {
                 let counter = &keeper.counters.versions;
@@ -347,6 +355,7 @@ async fn observe(
             return Ok(|counts| &mut counts.forgotten);
         }
         let record = Record::new(bytes, uid, version);
+        batch.unsealed.push(Item::newest(key, &record));
         keeper
             .slot(key, batch)
             .await?
@@ -359,7 +368,9 @@ async fn observe(
         return Ok(|counts| &mut counts.seen_before);
     }
     let (record, chunk) = record.followed_by(bytes, version);
+    let item = Item::newest(key, &record);
     slot.change(record, index, expires_at);
+    batch.unsealed.push(item);
     if let Some(chunk) = chunk {
         batch.chunk(&id, chunk, expires_at);
     }

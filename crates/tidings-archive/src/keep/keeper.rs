@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 
 use super::keys;
 use super::position::{Cause, Gap, Position, Unswept};
+use super::unsealed::{Item, Journal};
 use crate::version::record::{Gone, Record, Version};
 
 /// Tries to commit a batch beside users who delete.
@@ -83,6 +84,8 @@ pub(crate) struct Keeper {
     pub(crate) counters: Counters,
     /// Told when there are ends to be looked for.
     pub(crate) unswept: Notify,
+    /// Of the versions that are yet to be sealed, if they are to be.
+    pub(crate) journal: Option<Journal>,
     keep_for: KeepFor,
     pub(super) mirror_deletions: bool,
 }
@@ -117,6 +120,8 @@ pub(super) struct Batch {
     /// with.
     without_chunks: HashSet<Bytes>,
     listed_at: Option<i64>,
+    /// Where the new versions are.
+    pub(super) unsealed: Vec<Item>,
     versions: u64,
     seen_before: u64,
     ends: u64,
@@ -138,6 +143,7 @@ impl Keeper {
             clock,
             counters: Counters::default(),
             unswept: Notify::new(),
+            journal: None,
             keep_for,
             mirror_deletions,
         }
@@ -186,6 +192,13 @@ impl Keeper {
                 writes.push(Write::put(keys::unswept(namespace), record));
             }
             self.delete_chunks_of(&batch).await?;
+            let _numbered = match &self.journal {
+                Some(journal) => {
+                    let now = self.clock.now();
+                    Some(journal.tell(&batch, now, &mut writes).await)
+                }
+                None => None,
+            };
             match self.store.write_all(writes).await {
                 Ok(_) => {
                     self.count(&batch);
@@ -297,6 +310,7 @@ impl Keeper {
                 batch.ends += 1;
             }
             batch.versions += 1;
+            batch.unsealed.push(Item::newest(&key, &record));
             let slot = self.slot(&key, batch).await?;
             slot.change(record, index, expires_at);
             return Ok(());
@@ -336,7 +350,9 @@ impl Keeper {
             return Ok(());
         }
         let (record, chunk) = record.followed_by(bytes, version);
+        let item = Item::newest(&key, &record);
         slot.change(record, index, expires_at);
+        batch.unsealed.push(item);
         batch.versions += 1;
         if let Some(chunk) = chunk {
             batch.chunk(&id, chunk, expires_at);
@@ -487,7 +503,7 @@ impl Keeper {
         self.delete_below(&keys::chunks(id)).await
     }
 
-    async fn delete_below(&self, prefix: &Bytes) -> Result<u64, KeepError> {
+    pub(super) async fn delete_below(&self, prefix: &Bytes) -> Result<u64, KeepError> {
         let mut bytes = 0;
         loop {
             let chunks = ListRequest::prefix(prefix.clone()).limit(WRITES_MAX);
@@ -625,6 +641,12 @@ impl Batch {
     pub(super) fn chunk(&mut self, id: &[u8], chunk: Record, expires_at: UnixMillis) {
         let at = keys::chunk(id, chunk.chunks);
         self.chunks.push((at, chunk, expires_at));
+    }
+
+    /// When the last of its events ends.
+    pub(super) fn latest_end(&self) -> Option<UnixMillis> {
+        let ends = self.slots.values().filter(|slot| slot.record.is_some());
+        ends.filter_map(|slot| slot.expires_at).max()
     }
 
     /// What the store is to do, and how many versions it is not to keep: their time is over.

@@ -54,6 +54,8 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) memory: usize,
     /// Nothing is followed.
     pub(in crate::commands) no_follow: bool,
+    /// What was observed waits to be sealed.
+    pub(in crate::commands) seal: bool,
 }
 
 /// A cluster to follow, as the file has it.
@@ -330,6 +332,7 @@ impl ClusterSetting {
         let rules = defaults.retention.rules.of_cluster(&self.name);
         options.keep_for = Arc::new(move |event| rules.ttl(event).unwrap_or(event_ttl));
         options.mirror_deletions = self.mirror_deletions.unwrap_or(defaults.mirror_deletions);
+        options.seal = defaults.seal;
         options.store = store(defaults.memory / clusters.max(1));
         Ok(options)
     }
