@@ -1,5 +1,5 @@
-//! Any text as a setting: a file of `tidings serve`, or the value of a flag. The first byte says
-//! which. No panic.
+//! Any text as a setting: a file of `tidings serve` or `tidings archive`, or the value of a flag.
+//! The first byte says which. No panic.
 
 #![no_main]
 
@@ -9,10 +9,11 @@ use std::sync::OnceLock;
 use jiff::Timestamp;
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
+use tidings_cli::clusters;
 use tidings_cli::columns::Columns;
 use tidings_cli::jsonpath::Template;
 use tidings_cli::kinds::Named;
-use tidings_cli::times;
+use tidings_cli::{times, values};
 use tidings_server::{
     EventRateLimitOptions, Namespaces, RbacPolicy, RetentionRules, parse_go_duration, parse_token_file,
 };
@@ -41,6 +42,8 @@ const SETTINGS: &[fn(&str)] = &[
     },
     |text| drop(text.parse::<Named>()),
     |text| drop(Namespaces::only(text.split(','))),
+    |text| drop(clusters::parse(text)),
+    |text| _ = values::bytes(text).is_ok() | values::days(text).is_ok(),
 ];
 
 fn event() -> &'static Value {

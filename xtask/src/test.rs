@@ -1,5 +1,4 @@
-//! `cargo xtask test`: every test, from nothing. A step that fails does not keep the others from
-//! running.
+//! `cargo xtask test`: every test, from a fresh clone. After a failed step the others still run.
 
 use std::ops::AddAssign;
 use std::path::Path;
@@ -16,7 +15,7 @@ pub(crate) struct Args {
     offline: bool,
 }
 
-/// What the test programs counted.
+/// The counts of the test programs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Counts {
     passed: u64,
@@ -71,8 +70,8 @@ pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
 }
 
 fn vectors(root: &Path, folder: &Path) -> Result {
-    // As the tests were built: by itself the package has other features of its dependencies, and
-    // cargo would compile most of them again.
+    // Built as for the tests: alone, the package has other features of its dependencies, and cargo
+    // would compile most of them again.
     let program = format!("debug/tidings-conformance{}", std::env::consts::EXE_SUFFIX);
     let mut command = Command::new(command::target(root).join(program));
     command::run(command.arg("correlator").arg(folder))

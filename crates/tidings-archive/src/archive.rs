@@ -1,4 +1,4 @@
-//! One cluster in the archive: its store, and those who follow it.
+//! One cluster in the archive: its store, and the tasks that follow it.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -27,41 +27,41 @@ use crate::source::api_server::{ApiServer, Selection};
 use crate::source::shell::{Progress, Shell};
 use crate::version::record::Record;
 
-/// How often it is looked whether the quota is kept.
+/// The interval of checks of the quota.
 const LOOK: Duration = Duration::from_secs(30);
 
 /// How a cluster is followed.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ClusterOptions {
-    /// How the cluster is called here.
+    /// The cluster's name in the archive.
     pub name: String,
-    /// Which of its events are followed: all of them by default. Each has a watch of its own.
+    /// The followed events, all by default. Each selection has its own watch.
     pub selections: Vec<Selection>,
     /// How long an event is kept after it was last observed. Default: 90 days.
     pub keep_for: KeepFor,
-    /// What stands for the rules in `keep_for`: when it is another than the last time, they are
-    /// applied to everything that is kept, soon after the start. Default: empty.
+    /// Identifies the rules of `keep_for`: if it differs from the last start, they are applied to
+    /// everything that is kept, soon after this start. Default: empty.
     pub rules: String,
-    /// Bytes that the cluster may take on disk. Beyond them the events last seen before all others
-    /// are deleted. Default: no limit.
+    /// Maximum bytes of the cluster on disk. Beyond it, the events last seen longest ago are
+    /// deleted. Default: no limit.
     pub quota: Option<u64>,
-    /// Whether an event that ends at the source ends here, too. Default: no.
+    /// Whether an event that ends at the source is deleted here, too. Default: no.
     pub mirror_deletions: bool,
     /// Whether versions wait to be sealed: see [`Cluster::unsealed`]. Once they do, they do so for
     /// good. Default: no.
     pub seal: bool,
-    /// Events of a page of a list. Default: 500.
+    /// Events per page of a list. Default: 500.
     pub page: u32,
-    /// The first and the longest wait before a source that failed is asked again. Default: 250 ms
-    /// and 30 s.
+    /// The first and the longest delay before a failed request is repeated. Default: 250 ms and 30
+    /// s.
     pub retry: (Duration, Duration),
-    /// How the store is run.
+    /// The store's options.
     pub store: EmbeddedOptions,
 }
 
 impl ClusterOptions {
-    /// The defaults, for a cluster of this name.
+    /// The defaults for a cluster of this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -78,7 +78,7 @@ impl ClusterOptions {
     }
 }
 
-/// A version of an event, as it was observed.
+/// An observed version of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedVersion {
     /// The event as the API server stores one.
@@ -94,15 +94,15 @@ pub struct ObservedVersion {
 pub struct Versions {
     /// The versions.
     pub versions: Vec<ObservedVersion>,
-    /// Where the next older ones are, if there are any.
+    /// The place of the next page of older versions, if there is one.
     pub more: Option<u64>,
     /// When the event's end at its source was observed, if it was.
     pub gone_at: Option<UnixMillis>,
-    /// If it ended while nothing was followed: until when it lived at least.
+    /// If it ended while nothing was followed: the last time at which it is known to have existed.
     pub gone_after: Option<UnixMillis>,
 }
 
-/// How following a cluster goes.
+/// The state of following a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Following {
@@ -110,11 +110,11 @@ pub struct Following {
     pub state: &'static str,
     /// What is wrong, if something is.
     pub why: Option<String>,
-    /// Since when nothing was heard of the cluster; `None` if it is not followed.
+    /// Time since the last progress; `None` if the cluster is not followed.
     pub since_progress: Option<Duration>,
     /// Versions kept since the archive was started.
     pub versions: u64,
-    /// Versions that were observed again, and are kept once.
+    /// Versions that were observed again; they are kept once.
     pub seen_before: u64,
     /// Ends at the source that were noted.
     pub ends: u64,
@@ -146,7 +146,7 @@ pub enum ClusterError {
     Panicked,
 }
 
-/// The identity of a store, made if it has none.
+/// The identity of a store, created if it has none.
 async fn identity(store: &EmbeddedStore) -> Result<String, ClusterError> {
     let key = Bytes::from_static(keys::IDENTITY);
     let found = store.get(key.clone()).await?;
@@ -160,13 +160,13 @@ async fn identity(store: &EmbeddedStore) -> Result<String, ClusterError> {
     Ok(identity)
 }
 
-/// Puts the lines of an export into a cluster's folder, which is made if it is not there. `told` is
-/// called now and then with what was done until then. The lines are read on the caller's time. If
-/// it ends early, for whatever reason, it can be done again from the beginning.
+/// Imports the lines of an export into a cluster's folder, which is created if it does not exist.
+/// `told` is called from time to time with the counts so far. Reading the lines blocks the caller.
+/// An import that ended early, for whatever reason, can be repeated from the beginning.
 ///
 /// # Errors
-/// Those of the store; [`ImportError`] says what of the export cannot be read, or why it does not
-/// belong into this folder.
+/// Those of the store; [`ImportError`] says what in the export cannot be read, or why it does not
+/// belong in this folder.
 pub async fn import(
     folder: &Path,
     options: ClusterOptions,
@@ -215,13 +215,13 @@ async fn open_store(
     Ok(Arc::new(store))
 }
 
-/// Keeps what the rules say, and no more than the quota.
+/// Applies the rules and the quota.
 struct Retaining {
     name: String,
     keeper: Arc<Keeper>,
     rules: String,
     quota: Option<u64>,
-    /// How long it takes until space is given back.
+    /// The time until space is released.
     pause: Duration,
 }
 
@@ -256,7 +256,7 @@ impl Retaining {
     }
 }
 
-/// Looks for ends that came while nothing was followed, whenever a gap has ended.
+/// Finds ends that happened while nothing was followed, whenever a gap has ended.
 async fn keep_sweeping(cluster: String, keeper: Arc<Keeper>) {
     loop {
         match sweep::sweep(&keeper).await {
@@ -274,7 +274,7 @@ async fn keep_sweeping(cluster: String, keeper: Arc<Keeper>) {
     }
 }
 
-/// Does something until it is told to stop.
+/// Runs a task until it is told to stop.
 async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()>) {
     let stopped = async move {
         // An error means that the cluster was dropped.
@@ -286,7 +286,7 @@ async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()
     }
 }
 
-/// A cluster that is followed; dropping it ends that.
+/// A followed cluster; dropping it stops following.
 pub struct Cluster {
     name: String,
     identity: String,
@@ -297,8 +297,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Opens the cluster's folder, which is made if it is not there, and follows the cluster from
-    /// where it was left. Needs a tokio runtime.
+    /// Opens the cluster's folder, which is created if it does not exist, and follows the cluster
+    /// from the stored position. Needs a tokio runtime.
     ///
     /// # Errors
     /// Those of the store.
@@ -312,8 +312,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Opens the cluster's folder for what is kept there, and follows nothing. Everything ends when
-    /// it was to end: rules and quota have no effect.
+    /// Opens the cluster's folder without following the cluster. Events end at their stored time:
+    /// rules and quota have no effect.
     ///
     /// # Errors
     /// Those of the store.
@@ -369,25 +369,26 @@ impl Cluster {
         self.tasks.spawn(until(self.stop.subscribe(), sweeping));
     }
 
-    /// How the cluster is called.
+    /// The cluster's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Which store this is, in which resourceVersions are valid: made at random with it.
+    /// The identity of the store in which resourceVersions are valid: random, created with the
+    /// store.
     pub fn store_identity(&self) -> &str {
         &self.identity
     }
 
-    /// The events as an API server serves them: the newest version of each, under its name.
-    /// Nothing but deletes can be written; a deleted event is forgotten in all its versions.
+    /// The events as an API server serves them: the newest version of each, under its name. The
+    /// only possible write is a delete, which removes all versions of an event.
     pub fn store(&self) -> Arc<dyn Store> {
         Arc::new(ServedStore {
             keeper: Arc::clone(&self.keeper),
         })
     }
 
-    /// What is known of the cluster beside the events' newest versions.
+    /// Older versions, coverage and exports.
     pub fn past(&self) -> Past {
         Past {
             name: self.name.clone(),
@@ -412,15 +413,15 @@ impl Cluster {
     }
 }
 
-/// Of the place where a page of versions continues, the bits that count the versions of a record;
-/// a record has some hundreds at most.
+/// In the place where a page of versions continues: the bits that count the versions of a record,
+/// which has some hundreds at most.
 const COUNT_BITS: u32 = 16;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
-/// Bytes of versions that end a page of them: the answer is made of all of it at once.
+/// Bytes at which a page of versions ends: the answer is made from the whole page at once.
 const VERSIONS_BYTES_MAX: usize = 1 << 20;
 
-/// What an archive knows of a cluster beside the newest versions of its events.
+/// What an archive knows about a cluster besides the newest versions of its events.
 #[derive(Clone)]
 pub struct Past {
     name: String,
@@ -430,9 +431,9 @@ pub struct Past {
 }
 
 impl Past {
-    /// Versions of the event under a key (`namespace/name`), the newest first, behind `after`:
-    /// [`Versions::more`] of the page before. A page has fewer than `limit` if their bytes reach
-    /// 1 MiB. `None` if there is no such event.
+    /// Versions of the event under a key (`namespace/name`), the newest first, after `after`, which
+    /// is [`Versions::more`] of the previous page. A page ends at `limit` versions or 1 MiB. `None`
+    /// if there is no such event.
     ///
     /// # Errors
     /// Those of the store.
@@ -455,8 +456,8 @@ impl Past {
             gone_after: newest.gone.and_then(|gone| gone.not_before).map(UnixMillis),
             ..Versions::default()
         };
-        // Records are numbered, the newest one last; a page ends before a version of one of them,
-        // which is counted from the oldest of that record: newer ones may come before it.
+        // Records are numbered, the newest last. A page ends before a version of a record, counted
+        // from the record's oldest, since newer versions may be added.
         let (mut number, mut left) = match after {
             Some(after) => (after >> COUNT_BITS, Some(after & COUNT_MASK)),
             None => (newest.chunks, None),
@@ -468,13 +469,13 @@ impl Past {
                 Some(newest) if newest.chunks == number => Some(newest),
                 _ => self.chunk(&id, number).await?,
             };
-            // A chunk whose time is over is no longer there, nor are those before it.
+            // An expired chunk is gone, and so are those before it.
             let Some(found) = found else {
                 return Ok(Some(page));
             };
             let total = found.count();
             let wanted = left.take().unwrap_or(total).min(total);
-            // One at a time: each may be as long as an event can be.
+            // One at a time: each may have the maximum length of an event.
             let versions = found.versions().zip((0..total).rev());
             for (version, at) in versions {
                 let (version, event) = version.map_err(damaged)?;
@@ -504,7 +505,7 @@ impl Past {
         chunk.map(|chunk| decode(&chunk.value)).transpose()
     }
 
-    /// From when to when the cluster is covered.
+    /// The times that are covered, and gaps.
     ///
     /// # Errors
     /// Those of the store.
@@ -512,9 +513,18 @@ impl Past {
         Coverage::read(&self.keeper).await
     }
 
-    /// A page of everything that is kept, as the lines of an export; the first one, which begins
-    /// with the cluster's coverage, without a place, and then from [`Exported::more`] on. A place
-    /// is `NUMBER/namespace/name`, with 0 for all of that event. `None` if it is another text.
+    /// The coverage for frequent requests: `kept_since` may be earlier until the space of expired
+    /// events is released.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn counted(&self) -> Result<Coverage, ReadError> {
+        Coverage::counted(&self.keeper).await
+    }
+
+    /// A page of everything that is kept, as the lines of an export. The first page has no place
+    /// and begins with the cluster's coverage; the next begins at [`Exported::more`]. A place is
+    /// `NUMBER/namespace/name`, where 0 means all of that event. `None` if the text is not a place.
     ///
     /// # Errors
     /// Those of the store.
@@ -530,7 +540,7 @@ impl Past {
         }))
     }
 
-    /// How following goes: of the selection that does worst.
+    /// The state of following: of the selection in the worst state.
     pub fn following(&self) -> Following {
         let now = self.keeper.clock.steady();
         let worst = self.progress.iter().max_by_key(|progress| {

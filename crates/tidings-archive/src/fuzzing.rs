@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use tidings_api::codec::Api;
 
-use crate::keep::keeper::parse;
+use crate::keep::own::parse;
 use crate::keep::position::{Gap, Position};
 use crate::keep::retention::Trimmed;
 use crate::source::wire;

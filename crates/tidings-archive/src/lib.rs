@@ -1,10 +1,10 @@
 //! Follows the Events of Kubernetes clusters and keeps them for months, with all their versions.
 //!
 //! A [`Cluster`] is a folder and a client. It lists and watches the events of the client's cluster,
-//! writes every version it observes into the folder's store, and continues where it was when it is
-//! opened again. Nothing is changed in the cluster. [`Cluster::store`] has the newest version of
-//! each event, as an API server serves them; [`Cluster::past`] has the older ones, and from when to
-//! when the cluster is covered.
+//! writes every version it observes into the folder's store, and continues from its position when
+//! it is opened again. Nothing is changed in the cluster. [`Cluster::store`] has the newest version
+//! of each event, as an API server serves it; [`Cluster::past`] has the older versions and the
+//! covered times.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -35,26 +35,26 @@
 //!
 //! # What is promised
 //!
-//! - A version is known by the event's uid and its resourceVersion at the source. Observing it
+//! - A version is identified by the event's uid and its resourceVersion at the source. Observing it
 //!   again changes nothing.
-//! - How far the source was followed is written in the same commit as the events, so the end of the
-//!   process at any moment neither skips nor doubles one.
+//! - The position in the source is written in the same commit as the events, so a process that is
+//!   killed at any moment neither skips nor duplicates an event.
 //! - While the source remembers what followed the last position (five minutes by default), every
-//!   version is kept. After that the last version of each event that still lives is kept, and a
-//!   [`Gap`] tells from when to when others may be missing, and why.
+//!   version is kept. After that, the last version of each event that still exists is kept, and a
+//!   [`Gap`] states when versions may be missing, and why.
 //! - Memory does not grow with the number of events at the source.
 //!
 //! # Limits
 //!
-//! - A source that was restored from a backup is noticed if it is behind the position when it is
-//!   asked. One that has caught up by then is not.
-//! - Another cluster at the same address is refused if both let the uid of their namespace
-//!   `kube-system` be read.
-//! - One process has a folder open at a time. Two archives of a cluster have two folders.
-//! - An event of more than half of [`VALUE_LEN_MAX`](tidings_store::VALUE_LEN_MAX) is not kept,
-//!   counted, and reported as a gap.
+//! - A source that was restored from a backup is detected if it is behind the position at the next
+//!   request. One that has caught up by then is not.
+//! - Another cluster at the same address is refused if the uid of the namespace `kube-system` can
+//!   be read in both.
+//! - Only one process can open a folder. Two archives of a cluster need two folders.
+//! - An event longer than half of [`VALUE_LEN_MAX`](tidings_store::VALUE_LEN_MAX) is not kept; it
+//!   is counted and reported as a gap.
 //!
-//! Reading over HTTP is in `tidings-server`; the program is `tidings archive`.
+//! `tidings-server` serves an archive over HTTP; the program is `tidings archive`.
 
 mod archive;
 mod follow;

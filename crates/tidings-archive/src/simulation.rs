@@ -1,8 +1,8 @@
-//! A source that does what sources do, at random, and an archive of it that is killed at random:
-//! every version that the source wrote is kept once, or lies in a stated gap, and no gap is stated
-//! where nothing could be missed.
+//! A source that acts at random, and an archive of it that is killed at random: every version that
+//! the source wrote is kept once or lies in a reported gap, and no gap is reported where nothing
+//! could be missed.
 //!
-//! `TIDINGS_ARCHIVE_RUNS` sets how many seeds are run (default 30); a failure names its seed.
+//! `TIDINGS_ARCHIVE_RUNS` sets the number of seeds (default 30); a failure names its seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -35,7 +35,7 @@ struct Written {
     at: i64,
 }
 
-/// What an API server over etcd does.
+/// An API server over etcd.
 #[derive(Clone, Debug)]
 struct Source {
     identity: &'static str,
@@ -44,7 +44,7 @@ struct Source {
     history: Vec<Written>,
     /// Changes up to this version are forgotten.
     compacted: u64,
-    /// Uids given, and writes done, whichever of them it has forgotten by going back.
+    /// Numbers of uids and of writes; going back to an earlier state does not reset them.
     uids: u64,
     writes: i32,
 }
@@ -104,7 +104,7 @@ impl Source {
     }
 }
 
-/// Everything that was ever written: its event's uid, the version, its count, and when.
+/// Everything that was written: the event's uid, version, count and time.
 #[derive(Default)]
 struct Ledger {
     versions: BTreeMap<(String, u64, i32), i64>,
@@ -125,14 +125,14 @@ struct Run {
     ledger: Ledger,
     /// Before the source went back.
     backup: Option<Source>,
-    /// It went back and was not asked since. It writes nothing until then: one that has caught up
-    /// by the time it is asked cannot be told from one that never went back.
+    /// It went back and was not asked since. It writes nothing until it is asked, because a source
+    /// that has caught up by then looks as if it never went back.
     went_back: bool,
     /// The list that is being read.
     listing: Option<Source>,
     /// When the archive was begun.
     since: Option<i64>,
-    /// The version that it has reached.
+    /// Its version.
     reached: Option<u64>,
 }
 
@@ -145,7 +145,7 @@ impl Run {
         self.clock.advance(millis);
     }
 
-    /// Something happens at the source.
+    /// A random action of the source.
     fn happen(&mut self, calm: bool) {
         let time = self.random.i64(0..4000);
         self.pass(time);
@@ -174,8 +174,8 @@ impl Run {
             1 => self.backup = Some(self.source.clone()),
             2 => {
                 if let Some(backup) = self.backup.take() {
-                    // What was taken back before the archive was so far never was, for all that it
-                    // can know.
+                    // Versions that were taken back before the archive reached them cannot be known
+                    // to it.
                     let listing = self.listing.as_ref().map(|listing| listing.version);
                     let reached = self.reached.or(listing);
                     if reached.is_some_and(|reached| reached <= backup.version) {
@@ -218,7 +218,7 @@ impl Run {
         Some(failure)
     }
 
-    /// Does one step of the follower.
+    /// One step of the follower.
     async fn step(&mut self, follower: &mut Follower, keeper: &Keeper, calm: bool) {
         // A request takes some time.
         self.pass(1);
@@ -284,7 +284,7 @@ impl Run {
                 if after < self.source.compacted {
                     (Vec::new(), follower.failed(now, Failure::Expired))
                 } else if self.went_back || self.random.u8(..8) == 0 {
-                    // One that goes back ends its watches.
+                    // A source that goes back ends its watches.
                     follower.closed();
                     return;
                 } else {
@@ -342,7 +342,7 @@ fn open(folder: &Path, clock: &ManualClock) -> Keeper {
     Keeper::new(store, Arc::new(clock.clone()), keep_for, false)
 }
 
-/// All versions that are kept.
+/// All kept versions.
 async fn kept(keeper: &Keeper) -> Vec<(u64, (String, u64, i32))> {
     let page = keeper.store.list(ListRequest::default()).await.unwrap();
     let mut all = Vec::new();
@@ -376,7 +376,7 @@ async fn run(seed: u64) {
         since: None,
         reached: None,
     };
-    // A third of the sources forget nothing.
+    // A third of the sources never forget.
     let calm_source = seed.is_multiple_of(3);
     let rules = Rules {
         page: 4,
@@ -397,14 +397,14 @@ async fn run(seed: u64) {
             }
             run.step(&mut follower, &keeper, false).await;
         }
-        // It is killed, and absent for a while.
+        // The archive is killed, and absent for a while.
         keeper.store.close().await;
         for _ in 0..run.random.u64(..20) {
             run.happen(calm_source);
         }
         keeper = open(folder.path(), &clock);
     }
-    // In the end nothing happens any more, and all is read.
+    // In the end the source is idle, and the archive reads everything.
     run.source.identity = "one";
     let position = keeper.position("").await.unwrap();
     let random = run.random.fork();
@@ -445,7 +445,7 @@ async fn judge(run: &Run, keeper: &Keeper, seed: u64, calm_source: bool) {
         let is_known = run.ledger.versions.contains_key(version);
         assert!(is_known, "seed {seed}: {version:?} was never written");
     }
-    // What the source went back to is observed once more, in another epoch.
+    // Versions of the state that the source went back to are observed again, in another epoch.
     let mut counted = BTreeMap::<_, u32>::new();
     for version in kept {
         *counted.entry(version).or_default() += 1;
@@ -462,7 +462,7 @@ async fn judge(run: &Run, keeper: &Keeper, seed: u64, calm_source: bool) {
     }
 }
 
-/// What lives at the source has no end, and everything else has.
+/// Events that exist at the source have no end, and all others have one.
 async fn judge_ends(run: &Run, keeper: &Keeper, seed: u64) {
     sweep::sweep(keeper).await.unwrap();
     let live = run.source.live.values();

@@ -1,5 +1,6 @@
 //! The parts of the `tidings` command that stand on their own, apart from terminal and network.
 
+pub mod clusters;
 pub mod columns;
 pub mod event;
 pub mod family;
@@ -12,3 +13,4 @@ pub mod noise;
 pub mod printer;
 pub mod text;
 pub mod times;
+pub mod values;

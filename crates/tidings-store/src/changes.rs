@@ -1,9 +1,9 @@
-//! The recent history every watcher reads from: one bounded ring of changes, shared by all.
+//! The recent history: one bounded ring of changes, shared by all watchers.
 //!
 //! Invariants: changes are in revision order and complete from `oldest` (exclusive) to `latest`
-//! (inclusive); a watcher owns nothing but its position, so a slow one costs no memory. Who falls
-//! behind the ring is sent to the backend's older history ([`Older`]), and is told `Compacted` if
-//! that does not reach back either.
+//! (inclusive); a watcher owns only its position, so a slow one costs no memory. One that falls
+//! behind the ring reads the backend's older history ([`Older`]), and gets `Compacted` if that does
+//! not reach back far enough either.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -15,8 +15,8 @@ use crate::{
     BoxFuture, Change, Fault, Index, REVISION_OF_NEW, Record, Revision, Watch, WatchError,
 };
 
-/// Most that one call to [`Watch::next`] returns, which a slow watcher holds until it comes back;
-/// more only if changes share a revision. The change that reaches the bytes is the last.
+/// Maximum that one call of [`Watch::next`] returns, which a slow watcher holds until its next
+/// call; more only if changes share a revision. The change that reaches the bytes is the last.
 const TAKE_MAX: Bounds = Bounds {
     changes: 1024,
     bytes: 1 << 20,
@@ -31,7 +31,7 @@ pub(crate) struct Logged {
     pub(crate) previous_bucket: u64,
 }
 
-/// How many changes, and how many bytes of them, are kept or returned.
+/// A number of changes and of their bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) changes: usize,
@@ -40,15 +40,15 @@ pub(crate) struct Bounds {
 
 /// Changes that are no longer in the ring.
 pub(crate) trait Older: Send + Sync {
-    /// Changes after a revision in order, the first few of them (whole revisions), and the revision
-    /// they reach to.
+    /// The first changes after a revision, in order and with complete revisions, and the revision
+    /// up to which they reach.
     fn read(
         &self,
         after: Revision,
         limit: Bounds,
     ) -> Result<(Vec<Arc<Change>>, Revision), WatchError>;
 
-    /// The oldest revision a watch can start after.
+    /// The oldest revision after which a watch can start.
     fn oldest(&self) -> Result<Revision, Fault>;
 }
 
@@ -64,13 +64,13 @@ struct Ring {
 pub(crate) struct Changes {
     ring: RwLock<Ring>,
     bounds: Bounds,
-    /// The latest revision, or the reason there will be no more.
+    /// The latest revision, or the fault that ended the history.
     latest: watch::Sender<Result<Revision, Fault>>,
 }
 
-/// What a position in the history finds in the ring.
+/// The result of reading the ring at a position.
 enum Found {
-    /// These (perhaps none of them match), and the revision they reach to.
+    /// These changes, of which none need match, and the revision up to which they reach.
     Changes(Vec<Arc<Change>>, Revision),
     /// The ring no longer reaches back to the position.
     TooOld,
@@ -78,7 +78,7 @@ enum Found {
 
 impl Changes {
     pub(crate) fn new(latest: Revision, bounds: Bounds) -> Self {
-        // Before the first revision nothing happened, so nothing of it is missing.
+        // Nothing happened before the first revision, so nothing is missing.
         let new = latest == REVISION_OF_NEW;
         let ring = Ring {
             changes: VecDeque::new(),
@@ -122,7 +122,7 @@ impl Changes {
         });
     }
 
-    /// Drops what is at or before a revision.
+    /// Drops changes at or before a revision.
     pub(crate) fn forget(&self, revision: Revision) {
         self.ring
             .write()
@@ -149,12 +149,12 @@ impl Changes {
         self.ring().latest
     }
 
-    /// How many watches are open.
+    /// The number of open watches.
     pub(crate) fn watches(&self) -> u64 {
         self.latest.receiver_count() as u64
     }
 
-    /// Every change after a revision up to another, if the ring has all of them.
+    /// All changes after one revision up to another, if the ring has them.
     pub(crate) fn between(&self, after: Revision, until: Revision) -> Option<Vec<Logged>> {
         let ring = self.ring();
         let complete = after >= ring.oldest && until <= ring.latest;
@@ -166,7 +166,7 @@ impl Changes {
         })
     }
 
-    /// Starts again at a revision, with nothing remembered.
+    /// Starts again at a revision, with an empty history.
     #[cfg(feature = "etcd")]
     pub(crate) fn reset(&self, latest: Revision) {
         {
@@ -181,7 +181,7 @@ impl Changes {
         self.publish([], latest);
     }
 
-    /// The record that was written at a revision, if it is remembered and each revision is one
+    /// The record that was written at a revision, if it is remembered and each revision has one
     /// change.
     pub(crate) fn written(&self, revision: Revision) -> Option<Record> {
         let ring = self.ring();
@@ -241,7 +241,7 @@ impl Changes {
 }
 
 impl Ring {
-    /// Where the changes after a revision begin.
+    /// The index of the first change after a revision.
     fn position(&self, after: Revision) -> usize {
         self.changes
             .partition_point(|logged| logged.change.revision() <= after)
@@ -258,7 +258,7 @@ impl Ring {
     }
 }
 
-/// What a change is charged in the ring: keys, values and a round sum for the rest.
+/// The accounted bytes of a change in the ring: keys, values and a constant for the rest.
 fn weight(change: &Change) -> usize {
     let record = |record: &Record| record.key.len() + record.value.len();
     200 + change.record().map_or(0, record) + change.previous().map_or(0, record)
@@ -288,7 +288,7 @@ impl Watcher {
                 }
                 continue;
             }
-            // What was committed before the end has been returned by now.
+            // All changes that were committed before the end have been returned.
             if let Err(fault) = state {
                 return Err(fault.into());
             }

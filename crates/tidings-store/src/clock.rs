@@ -10,14 +10,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::UnixMillis;
 
-/// Tells a store the time. Expiry is wall time, for it must mean the same after a restart; but the
-/// machine's clock may be set, so what cannot be taken back is done by both times (see [the rules
-/// of expiry](crate#expiry-and-the-clock)).
+/// The clocks of a store. Expiry is in wall time, since it must mean the same after a restart; but
+/// the machine's clock may be set, so irreversible steps need both clocks (see [the rules of
+/// expiry](crate#expiry-and-the-clock)).
 pub trait Clock: Send + Sync + 'static {
     /// The time now, as the clock is set.
     fn now(&self) -> UnixMillis;
 
-    /// Time since a fixed moment of this process, which no setting of the clock moves. It never
+    /// Time since a fixed moment of this process, which setting the clock does not change. It never
     /// goes back.
     fn steady(&self) -> Duration;
 }
@@ -30,8 +30,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// The steady time is read first: should the thread be held up between the two, the clock seems
-    /// to be ahead, which the next reading puts right.
+    /// The steady time is read first: if the thread is suspended between the two, the clock seems
+    /// to be ahead, which the next reading corrects.
     pub(crate) fn of(clock: &dyn Clock) -> Self {
         let steady = clock.steady();
         Self {
@@ -40,8 +40,8 @@ impl Reading {
         }
     }
 
-    /// By how many milliseconds the clock is ahead of the steady time. It changes when the clock is
-    /// set, and then only.
+    /// Milliseconds by which the clock is ahead of the steady time. It changes only when the clock
+    /// is set.
     pub(crate) fn lead(self) -> i64 {
         self.wall.0.saturating_sub(self.steady_millis())
     }
@@ -51,13 +51,13 @@ impl Reading {
     }
 }
 
-/// A point in time that no setting of the clock moves.
+/// A point in time that setting the clock does not change.
 #[cfg(feature = "etcd")]
 pub(crate) fn instant() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-/// Does something, and says how long it took.
+/// Runs a function, and measures its time.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let before = Instant::now();
     let result = work();
@@ -82,7 +82,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved. Clones are the same clock.
+/// A clock that stands still until it is moved. Clones share the time.
 ///
 /// ```
 /// use tidings_store::{UnixMillis, clock::{Clock, ManualClock}};
@@ -101,7 +101,7 @@ struct Manual {
 }
 
 impl ManualClock {
-    /// A clock that shows this time.
+    /// A clock with this time.
     pub fn at(now: UnixMillis) -> Self {
         let clock = Self::default();
         clock.0.wall.store(now.0, Ordering::SeqCst);
@@ -110,7 +110,7 @@ impl ManualClock {
 
     /// Lets `millis` milliseconds pass; a negative number sets the clock back.
     pub fn advance(&self, millis: i64) {
-        // Readers take the steady time first; the clock must not seem to be behind it.
+        // Readers read the steady time first; the clock must not seem to be behind it.
         self.set_by(millis);
         let passed = millis.max(0).cast_unsigned();
         self.0.steady.fetch_add(passed, Ordering::SeqCst);

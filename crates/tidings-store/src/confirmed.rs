@@ -1,46 +1,47 @@
-//! Up to when the clock can be believed, for what cannot be taken back: a record's end is written
-//! down by this time.
+//! The time up to which the clock is believed. Expiries, which cannot be undone, are written by
+//! this time.
 //!
-//! The clock is compared with the time that passes. What it is ahead of that is its *lead*, which
-//! changes when the clock is set, and then only. The confirmed time is the time that has passed
-//! plus the least lead of the last one to two [`PERIOD`]s. So
+//! The clock is compared with steady time. The difference is its *lead*, which changes only when
+//! the clock is set. The confirmed time is the steady time plus the least lead of the last one to
+//! two [`PERIOD`]s. So
 //!
-//! - while the clock is not set it is the clock's time, without a delay;
-//! - a clock that is set ahead is believed when it has stayed so for one period at least and two at
-//!   most; until then the confirmed time advances as if the clock had not been set;
-//! - a clock that is set back is believed at once, for then fewer records are over.
+//! - while the clock is not set, it is the clock's time, without delay;
+//! - a clock that is set ahead is believed when it has stayed ahead for one to two periods; until
+//!   then the confirmed time advances as if the clock had not been set;
+//! - a clock that is set back is believed at once, since then fewer records are expired.
 //!
 //! Time in which the machine was suspended counts as set ahead. So does the time between two
-//! processes. A process hands on what it confirmed and the candidate it had ([`Belief`]), so that
-//! processes that each live for less than a period complete it together: only the time in which
-//! one of them ran and looked at the clock counts.
+//! processes. A process stores the confirmed time and its candidate ([`Belief`]) for the next one,
+//! so that processes that each run for less than a period complete it together: only the time in
+//! which one of them ran and read the clock counts.
 
 use std::time::Duration;
 
 use crate::UnixMillis;
 use crate::clock::Reading;
 
-/// How long a clock that was set ahead must stay so at least before it is believed; at most it
-/// takes twice as long.
+/// Minimum time for which a clock that was set ahead must stay ahead before it is believed; the
+/// maximum is twice as long.
 pub(crate) const PERIOD: Duration = Duration::from_secs(30);
 
-/// By how much the clock must be ahead of the confirmed time for ends to count as waiting.
+/// Lead over the confirmed time from which on expiries count as delayed.
 const WAITING_MILLIS: u64 = 2_000;
 
-/// What a process hands on to the next one: both are times of the clock at the moment of the note.
+/// The state that a process leaves for the next one, with times of the clock at the moment it was
+/// stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Belief {
     /// `None` if no clock was confirmed yet.
     pub(crate) confirmed: Option<UnixMillis>,
-    /// What may be confirmed next, if ends wait for that.
+    /// The time that may be confirmed next, if expiries wait for it.
     pub(crate) candidate: Option<Candidate>,
 }
 
-/// The least the clock has said for a while.
+/// The earliest time that the clock has shown for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) wall: UnixMillis,
-    /// For how long processes have seen it say no less.
+    /// The running time for which the clock has not shown an earlier time.
     pub(crate) held: Duration,
 }
 
@@ -49,9 +50,9 @@ pub(crate) struct Candidate {
 pub(crate) struct Confirmed {
     /// The least lead of the last whole period, in milliseconds; `None` before there was one.
     before: Option<i64>,
-    /// The least lead of this one so far.
+    /// The least lead of the current period so far.
     current: i64,
-    /// When this one began, in milliseconds of steady time; negative if that was before this
+    /// When the current period began, in milliseconds of steady time; negative if before this
     /// process.
     since: i64,
     /// Whether it was logged that the clock is ahead.
@@ -59,19 +60,19 @@ pub(crate) struct Confirmed {
 }
 
 impl Confirmed {
-    /// The clock is believed as it is: there is nothing yet that could end by it.
+    /// Believes the clock: there is nothing yet that could expire.
     pub(crate) fn begin(now: Reading) -> Self {
-        let confirmed = Some(now.wall);
-        Self::resume(
-            Some(Belief {
-                confirmed,
-                candidate: None,
-            }),
-            now,
-        )
+        let belief = Belief {
+            confirmed: Some(now.wall),
+            candidate: None,
+        };
+        Self {
+            told: false,
+            ..Self::resume(Some(belief), now)
+        }
     }
 
-    /// Continues from where the last process was, if that is known.
+    /// Continues from the state of the last process, if known.
     pub(crate) fn resume(belief: Option<Belief>, now: Reading) -> Self {
         let lead_of = |wall| Reading { wall, ..now }.lead();
         let candidate = belief.and_then(|belief| belief.candidate);
@@ -81,12 +82,12 @@ impl Confirmed {
             before: belief.and_then(|belief| belief.confirmed).map(lead_of),
             current: current.min(now.lead()),
             since: now.steady_millis().saturating_sub(held),
-            // That a process begins is nothing to warn of.
+            // The start of a process is no reason for a warning.
             told: true,
         }
     }
 
-    /// Takes note of the clock; returns the confirmed time, which is never ahead of it.
+    /// Reads the clock. Returns the confirmed time, which is never ahead of it.
     pub(crate) fn at(&mut self, now: Reading) -> UnixMillis {
         let (lead, steady) = (now.lead(), now.steady_millis());
         if steady.saturating_sub(self.since) >= millis(PERIOD) {
@@ -98,7 +99,7 @@ impl Confirmed {
         confirmed
     }
 
-    /// What the next process is to continue from, as of the last look at the clock.
+    /// The state for the next process, as of the last reading.
     pub(crate) fn belief(&self, now: Reading) -> Belief {
         let confirmed = self.time(now);
         let is_waiting = confirmed.is_none_or(|confirmed| is_ahead(now.wall, confirmed));
@@ -118,7 +119,7 @@ impl Confirmed {
         Some(UnixMillis(lead.saturating_add(now.steady_millis())))
     }
 
-    /// Logs when ends begin to wait, and when they no longer do.
+    /// Logs when expiries begin to be delayed, and when they no longer are.
     fn tell(&mut self, wall: UnixMillis, confirmed: UnixMillis) {
         let is_ahead = is_ahead(wall, confirmed);
         if is_ahead && !self.told {
@@ -154,7 +155,7 @@ mod tests {
     const HOUR: i64 = 3_600_000;
     const PERIOD_MILLIS: i64 = 30_000;
 
-    /// A clock whose steady time and lead are set by hand.
+    /// A clock whose steady time and lead are set by the test.
     fn reading(steady: i64, set_by: i64) -> Reading {
         Reading {
             wall: UnixMillis(START + steady + set_by),
@@ -228,11 +229,11 @@ mod tests {
         };
         let reached = belief(Some(UnixMillis(START)));
         let mut confirmed = Confirmed::resume(Some(reached), reading(100, HOUR));
-        // The time in between is not known to have passed, the time from here on is.
+        // The time in between may not have passed, but the time from here on does.
         assert_eq!(confirmed.at(reading(600, HOUR)), UnixMillis(START + 500));
         assert!(!believed(&mut confirmed, 30_000, HOUR));
         assert!(believed(&mut confirmed, 30_100, HOUR));
-        // Without it nothing is over before.
+        // Without a period nothing expires earlier.
         for none in [None, Some(belief(None))] {
             let mut confirmed = Confirmed::resume(none, reading(0, 0));
             assert!(confirmed.at(reading(29_999, 0)).0 < 0);
@@ -244,8 +245,8 @@ mod tests {
         Confirmed::resume(Some(confirmed.belief(noted)), now)
     }
 
-    /// However short each of them lives: what the clock says is confirmed after two periods in
-    /// which one of them ran.
+    /// However short each process runs: the clock's time is confirmed after two periods in which
+    /// one of them ran.
     #[test]
     fn processes_that_live_for_less_than_a_period_complete_it_together() {
         for (up, down) in [
@@ -262,7 +263,7 @@ mod tests {
                     Confirmed::resume(None, first)
                 };
                 let (mut ran, mut ahead) = (0, HOUR);
-                // What the clock said when, in time that processes ran.
+                // The times that the clock showed, by running time of processes.
                 let mut said = Vec::new();
                 for _ in 0..100 {
                     for steady in (0..=up).step_by(1000) {
@@ -302,8 +303,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the clock does, and however often processes begin: what it did not say for a
-        /// period at least is not confirmed.
+        /// Whatever the clock does, and however often processes start: a time that it did not show
+        /// for at least a period is not confirmed.
         #[test]
         fn only_what_the_clock_said_for_a_period_is_confirmed(
             begins_known: bool,
@@ -317,7 +318,7 @@ mod tests {
             } else {
                 Confirmed::resume(None, reading(0, 0))
             };
-            // Steady time of the process, time that processes ran before, and time in between.
+            // Steady time of the process, running time of earlier processes, and time in between.
             let (mut steady, mut ran, mut down, mut said) = (0, 0, 0, vec![(0, 0)]);
             for (passed, set_by, restarts) in steps {
                 steady += passed;
@@ -333,7 +334,7 @@ mod tests {
                     down += closed;
                     ran += steady;
                     steady = 0;
-                    // The clock is read when a process begins.
+                    // The clock is read when a process starts.
                     said.push((ran, down + set_by));
                     confirmed = restarted(&confirmed, now, reading(0, ran + down + set_by));
                 }

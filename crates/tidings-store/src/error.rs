@@ -1,5 +1,5 @@
-//! What can go wrong, one enum per kind of operation. Messages are lowercase fragments that fit
-//! after "failed to …: ".
+//! Errors, one enum per kind of operation. Messages are lowercase fragments that fit after "failed
+//! to …: ".
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ pub enum Fault {
     /// No space is left; nothing was written. Writes work again once there is space.
     #[error("no space left on the store's disk")]
     NoSpace,
-    /// What is on disk does not match its checksum or form. It is not served.
+    /// Data on disk does not match its checksum or form, and is not returned.
     #[error("stored data is damaged: {0}")]
     Corrupt(String),
     /// The disk or the backend refused; nothing was written.
     #[error("the store's storage failed: {0}")]
     Storage(Arc<dyn std::error::Error + Send + Sync>),
-    /// The write was handed over but its fate could not be learned (the disk failed while syncing,
-    /// say, or the store's committer panicked in the middle of the commit): it may turn out to be
-    /// done. Read before trying again.
+    /// The outcome of the write is unknown, for example because the disk failed while syncing, or
+    /// the store's committer panicked in the middle of the commit: it may be done. Read before you
+    /// try again.
     #[error("the outcome of the write is unknown: {0}")]
     Unknown(Arc<dyn std::error::Error + Send + Sync>),
 }
@@ -35,7 +35,7 @@ pub enum WriteError {
     /// `create` found a live record.
     #[error("the key already exists at revision {revision}")]
     AlreadyExists {
-        /// The revision of the record that is there.
+        /// The revision of the existing record.
         revision: Revision,
     },
     /// `update` or `delete` found no live record.
@@ -46,24 +46,24 @@ pub enum WriteError {
     Conflict {
         /// The revision the caller expected.
         expected: Revision,
-        /// The revision of the record that is there.
+        /// The revision of the existing record.
         current: Revision,
     },
     /// A key needs at least one byte.
     #[error("the key is empty")]
     EmptyKey,
-    /// Writes that are done together name a key twice.
+    /// Two writes of one commit have the same key.
     #[error("a key is written more than once in one commit")]
     RepeatedKey,
-    /// More writes are to be done together than accepted.
-    #[error("{len} writes are to be done together, at most {max} are accepted")]
+    /// A commit has more writes than accepted.
+    #[error("a commit has {len} writes, at most {max} are accepted")]
     TooMany {
-        /// How many there are.
+        /// Their number.
         len: usize,
-        /// How many are accepted.
+        /// The accepted number.
         max: usize,
     },
-    /// Key or value is longer than accepted.
+    /// Key, value or index is longer than accepted.
     #[error("{what} is {len} bytes long, at most {max} are accepted")]
     TooLarge {
         /// "the key", "the value" or "the index".
@@ -73,18 +73,18 @@ pub enum WriteError {
         /// The accepted length in bytes.
         max: usize,
     },
-    /// The expiry is not after now: the record would never be seen.
+    /// The expiry is not in the future: the record would never be visible.
     #[error("the record would expire at {expires_at:?}, which is not after now ({now:?})")]
     AlreadyExpired {
-        /// The expiry that was asked for.
+        /// The requested expiry.
         expires_at: UnixMillis,
         /// The store's clock.
         now: UnixMillis,
     },
-    /// `compact` was given a revision that is not yet reached.
+    /// The revision of `compact` is not reached yet.
     #[error("revision {requested} is not reached yet, the latest is {current}")]
     FutureRevision {
-        /// The revision that was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The latest revision.
         current: Revision,
@@ -94,14 +94,14 @@ pub enum WriteError {
     Fault(#[from] Fault),
 }
 
-/// Why a read was not answered.
+/// Why a read failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The history no longer reaches back to this revision.
     #[error("revision {requested} is compacted, the oldest available is {oldest}")]
     Compacted {
-        /// The revision that was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The oldest revision that can be listed.
         oldest: Revision,
@@ -109,7 +109,7 @@ pub enum ReadError {
     /// The revision is not reached yet.
     #[error("revision {requested} is not reached yet, the latest is {current}")]
     Future {
-        /// The revision that was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The latest revision.
         current: Revision,
@@ -126,15 +126,15 @@ pub enum WatchError {
     /// Changes after this revision are forgotten: list again.
     #[error("changes after revision {after} are compacted, the oldest to start after is {oldest}")]
     Compacted {
-        /// The revision after which changes were wanted.
+        /// The requested revision.
         after: Revision,
-        /// The oldest revision a watch can start after.
+        /// The oldest revision after which a watch can start.
         oldest: Revision,
     },
     /// The revision is not reached yet.
     #[error("revision {requested} is not reached yet, the latest is {current}")]
     Future {
-        /// The revision that was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The latest revision.
         current: Revision,

@@ -1,8 +1,8 @@
 //! The storage of events: small records with a global revision, expiry, two indexes and watches.
 //!
-//! A [`Store`] holds records under byte keys. It deals with bytes, revisions and times; HTTP and
-//! Kubernetes types are the API server's, which passes an encoded event, the [`Index`] values to
-//! find it by, and its time of expiry.
+//! A [`Store`] holds records under byte keys. It knows bytes, revisions and times. The API server
+//! knows HTTP and Kubernetes types; it passes an encoded event, its [`Index`] values, and its time
+//! of expiry.
 //!
 //! # Rules for every backend
 //!
@@ -64,9 +64,9 @@
 //!
 //! # What it does not do
 //!
-//! Several keys in one transaction (only the embedded store does, by
-//! [`write_all`](embedded::EmbeddedStore::write_all)), values above [`VALUE_LEN_MAX`], queries
-//! beyond key order, object, reason, type and time.
+//! Transactions over several keys (except [`write_all`](embedded::EmbeddedStore::write_all) of the
+//! embedded store), values above [`VALUE_LEN_MAX`], and queries other than by key, object, reason,
+//! type and time.
 
 mod changes;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! How long a key, a value and an index may be, and the check every backend makes before it writes.
+//! Maximum lengths of keys, values and indexes, and the check of every backend before it writes.
 
 use crate::{Index, NewRecord, WriteError};
 
@@ -12,7 +12,7 @@ pub const VALUE_LEN_MAX: usize = 1_572_864;
 /// on these fields stay far below.
 pub const INDEX_LEN_MAX: usize = 4096;
 
-/// Most writes that are done together.
+/// Maximum writes of one commit.
 pub const WRITES_MAX: usize = 4096;
 
 /// Refuses an empty key, and key, value or index above the limits.
@@ -35,7 +35,7 @@ pub(crate) fn check_size(key: &[u8], record: Option<&NewRecord>) -> Result<(), W
     check("the index", index_len(index), INDEX_LEN_MAX)
 }
 
-/// How long an index's strings are together.
+/// The sum of the lengths of an index's strings.
 pub(crate) fn index_len(index: &Index) -> usize {
     index.object_uid.len()
         + index.object_kind.len()

@@ -1,8 +1,7 @@
-//! The contract in memory: for tests, and the model the other backends are compared with.
+//! The contract in memory: for tests, and as the model that other backends are compared with.
 //!
-//! One lock around everything; simple first. Nothing survives the process. The end of an expired
-//! record is written down before the next write of anything, or by [`Store::expire`]; there is no
-//! thread that does it meanwhile.
+//! There is one lock. Nothing survives the process. The expiry of a record is written before the
+//! next write of any record, or by [`Store::expire`]; there is no background thread.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -56,14 +55,14 @@ impl Entry {
 }
 
 impl Default for MemoryStore {
-    /// A store on the machine's clock that remembers 100,000 changes or 256 MiB of them.
+    /// A store on the machine's clock that remembers at most 100,000 changes and 256 MiB of them.
     fn default() -> Self {
         Self::new(Arc::new(SystemClock), 100_000)
     }
 }
 
 impl MemoryStore {
-    /// A store that remembers at most `history_len_max` changes (and at most 256 MiB of them).
+    /// A store that remembers at most `history_len_max` changes and 256 MiB of them.
     pub fn new(clock: Arc<dyn Clock>, history_len_max: usize) -> Self {
         let bounds = Bounds {
             changes: history_len_max,
@@ -92,7 +91,7 @@ impl MemoryStore {
         }
     }
 
-    /// Runs one write after the ends that are due, and publishes what it changed.
+    /// Runs one write after the due expiries, and publishes its changes.
     fn write<T>(
         &self,
         write: impl FnOnce(&mut State, UnixMillis, &mut Vec<Logged>) -> Result<T, WriteError>,
@@ -335,8 +334,8 @@ impl State {
         });
     }
 
-    /// Writes down the end of everything that has expired by the confirmed time, in the order of
-    /// its writing.
+    /// Writes the expiry of all records that have expired by the confirmed time, in the order of
+    /// their revisions.
     fn expire(&mut self, confirmed: UnixMillis, logged: &mut Vec<Logged>) -> u64 {
         let mut due: Vec<_> = self
             .records
@@ -353,7 +352,7 @@ impl State {
     }
 }
 
-/// There is no history apart from the ring.
+/// There is no history except the ring.
 struct NoOlder(Arc<Changes>);
 
 impl Older for NoOlder {

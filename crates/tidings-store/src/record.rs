@@ -1,20 +1,18 @@
-//! The values that go in and out of a store. Plain data: cheap to clone, no behaviour beyond
-//! constructors.
+//! Parameters and results of a store: plain data, cheap to clone.
 
 use bytes::Bytes;
 
-/// The number of a change; greater is later. Zero stands before the first change.
+/// The number of a change; greater is later. Zero is before the first change.
 pub type Revision = u64;
 
-/// The revision of a store that was never written to: 1, as etcd's is. Clients take a list at 0 for
-/// one of no revision.
+/// The revision of a store without writes: 1, as in etcd. To clients, a list at 0 has no revision.
 pub const REVISION_OF_NEW: Revision = 1;
 
 /// A moment, in milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub i64);
 
-/// What a record can be found by in addition to its key. Empty strings are not indexed.
+/// Values that a record can be found by, in addition to its key. Empty strings are not indexed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
     /// `involvedObject.uid`.
@@ -33,19 +31,19 @@ pub struct Index {
     pub last_seen: UnixMillis,
 }
 
-/// A record to be written.
+/// A record to write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewRecord {
-    /// The bytes to keep, at most `VALUE_LEN_MAX`.
+    /// The value, at most `VALUE_LEN_MAX` bytes.
     pub value: Bytes,
-    /// What to find it by.
+    /// The values of its index.
     pub index: Index,
-    /// When it ends; `None` is never.
+    /// When it expires; `None` means never.
     pub expires_at: Option<UnixMillis>,
 }
 
 impl NewRecord {
-    /// A record that is found by its key only and never expires.
+    /// A record without index values that never expires.
     pub fn new(value: impl Into<Bytes>) -> Self {
         Self {
             value: value.into(),
@@ -53,14 +51,14 @@ impl NewRecord {
         }
     }
 
-    /// Sets what to find it by.
+    /// Sets the values of its index.
     #[must_use]
     pub fn index(mut self, index: Index) -> Self {
         self.index = index;
         self
     }
 
-    /// Sets when it ends.
+    /// Sets when it expires.
     #[must_use]
     pub fn expires_at(mut self, at: UnixMillis) -> Self {
         self.expires_at = Some(at);
@@ -68,32 +66,32 @@ impl NewRecord {
     }
 }
 
-/// What must be under a key for a [`Write`] to be done.
+/// The precondition of a [`Write`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expected {
-    /// Whatever is there, or nothing.
+    /// None: a record may exist or not.
     #[default]
     Any,
     /// No live record.
     Absent,
-    /// A live record of exactly this revision.
+    /// A live record with exactly this revision.
     At(Revision),
 }
 
-/// One of several writes that are done together; see
+/// One of several writes in one commit; see
 /// [`EmbeddedStore::write_all`](crate::embedded::EmbeddedStore::write_all).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     /// Where.
     pub key: Bytes,
-    /// What is there afterwards; `None` deletes.
+    /// The new record; `None` deletes.
     pub record: Option<NewRecord>,
-    /// What must be there before.
+    /// The precondition.
     pub expected: Expected,
 }
 
 impl Write {
-    /// Stores a record, whatever is there.
+    /// Stores a record, whether or not one exists.
     pub fn put(key: impl Into<Bytes>, record: NewRecord) -> Self {
         Self {
             key: key.into(),
@@ -102,7 +100,7 @@ impl Write {
         }
     }
 
-    /// Deletes a record. If none is there, the write fails, and with it those beside it.
+    /// Deletes a record. If there is none, the whole commit fails.
     pub fn delete(key: impl Into<Bytes>) -> Self {
         Self {
             key: key.into(),
@@ -111,7 +109,7 @@ impl Write {
         }
     }
 
-    /// Sets what must be there before.
+    /// Sets the precondition.
     #[must_use]
     pub fn expecting(mut self, expected: Expected) -> Self {
         self.expected = expected;
@@ -122,13 +120,13 @@ impl Write {
 /// A stored record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where it is stored.
+    /// The key.
     pub key: Bytes,
-    /// The bytes that were written.
+    /// The value.
     pub value: Bytes,
-    /// The revision of the write that made this version.
+    /// The revision of the write of this version.
     pub revision: Revision,
-    /// When it ends; `None` is never.
+    /// When it expires; `None` means never.
     pub expires_at: Option<UnixMillis>,
 }
 
@@ -137,7 +135,7 @@ pub struct Record {
 pub struct Deleted {
     /// The revision of the deletion.
     pub revision: Revision,
-    /// The record as it last was.
+    /// The deleted record.
     pub previous: Record,
 }
 
@@ -179,7 +177,7 @@ impl Change {
         }
     }
 
-    /// The record after the change, if there still is one.
+    /// The record after the change, if there is one.
     pub fn record(&self) -> Option<&Record> {
         match self {
             Self::Put { record, .. } => Some(record),
@@ -196,17 +194,17 @@ impl Change {
     }
 }
 
-/// The revision a list is taken at.
+/// The revision of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum At {
-    /// The latest.
+    /// The latest revision.
     #[default]
     Latest,
-    /// Exactly this one.
+    /// Exactly this revision.
     Exact(Revision),
 }
 
-/// One involved object, or those that share a name, for [`ListRequest::object`].
+/// Selects one involved object, or those that share a name, for [`ListRequest::object`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectSelector {
     /// By `involvedObject.uid`.
@@ -215,9 +213,9 @@ pub enum ObjectSelector {
     Name {
         /// `involvedObject.name`.
         name: String,
-        /// `involvedObject.kind`; `None` is any.
+        /// `involvedObject.kind`; `None` means any.
         kind: Option<String>,
-        /// `involvedObject.namespace`, empty for cluster-scoped objects; `None` is any.
+        /// `involvedObject.namespace`, empty for cluster-scoped objects; `None` means any.
         namespace: Option<String>,
     },
 }
@@ -247,19 +245,19 @@ impl ObjectSelector {
 /// Which records to list; see [`Store::list`](crate::Store::list).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListRequest {
-    /// Only keys that start with this; empty is all.
+    /// Only keys that begin with this; empty means all.
     pub prefix: Bytes,
-    /// Only keys greater than this: the last key of the page before.
+    /// Only keys greater than this: the last key of the previous page.
     pub after: Option<Bytes>,
     /// Only records about this object.
     pub object: Option<ObjectSelector>,
-    /// The revision to list at.
+    /// The revision of the list.
     pub at: At,
-    /// Maximum records to return; a page has fewer if their values reach [`PAGE_BYTES_MAX`]; `None`
-    /// is all of them. Callers bound their memory by asking for pages.
+    /// Maximum records; a page has fewer if their values reach [`PAGE_BYTES_MAX`]. `None` means
+    /// all. Callers bound their memory by reading pages.
     pub limit: Option<usize>,
-    /// Whether to count what is left behind a limited page ([`Page::remaining`]), which may cost a
-    /// walk over the keys: ask once, and take off what each page holds.
+    /// Whether to count the records after a limited page ([`Page::remaining`]), which may read all
+    /// keys: count once, and subtract the records of each page.
     pub count_remaining: bool,
 }
 
@@ -272,7 +270,7 @@ impl ListRequest {
         }
     }
 
-    /// Continues behind a key.
+    /// Continues after a key.
     #[must_use]
     pub fn after(mut self, key: impl Into<Bytes>) -> Self {
         self.after = Some(key.into());
@@ -301,10 +299,10 @@ impl ListRequest {
     }
 }
 
-/// Bytes of values at which a limited page ends: with the record that reaches them.
+/// Bytes of values at which a limited page ends, after the record that reaches them.
 pub const PAGE_BYTES_MAX: usize = 8 << 20;
 
-/// How much more a page may hold.
+/// The remaining room of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     records: usize,
@@ -312,7 +310,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// What a request leaves room for.
+    /// The room for a request's page.
     pub(crate) fn of(request: &ListRequest) -> Self {
         Self {
             bytes: match request.limit {
@@ -341,8 +339,7 @@ impl Room {
     }
 }
 
-/// Where a record is among those in the order of [`Store::newest`](crate::Store::newest); a later
-/// one comes before it.
+/// The place of a record in the order of [`Store::newest`](crate::Store::newest), the latest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// When the record was last seen.
@@ -351,11 +348,11 @@ pub struct Place {
     pub revision: Revision,
 }
 
-/// Which records [`Store::newest`](crate::Store::newest) returns: those that all that is given
-/// holds for.
+/// Which records [`Store::newest`](crate::Store::newest) returns: those that match all given
+/// conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewestRequest {
-    /// Only keys that start with this; empty is all.
+    /// Only keys that begin with this; empty means all.
     pub prefix: Bytes,
     /// Only records about this object.
     pub object: Option<ObjectSelector>,
@@ -367,18 +364,17 @@ pub struct NewestRequest {
     pub since: Option<UnixMillis>,
     /// Only records last seen before this moment.
     pub until: Option<UnixMillis>,
-    /// Only records that come behind this place: the [`Page::place`] of the page before.
+    /// Only records after this place: the [`Page::place`] of the previous page.
     pub after: Option<Place>,
-    /// Maximum records: in full until their values reach [`PAGE_BYTES_MAX`], after that only the
-    /// places ([`Page::behind`]).
+    /// Maximum records: with values until these reach [`PAGE_BYTES_MAX`], after that without
+    /// ([`Page::behind`]).
     pub limit: usize,
 }
 
 impl NewestRequest {
-    /// The place that records must come behind, if there is one.
+    /// The place after which records must be, if there is one.
     pub(crate) fn behind(&self) -> Option<Place> {
-        // No revision is less, so this stands behind all that was last seen at that moment or
-        // later.
+        // No revision is less, so this is after all records last seen at that moment or later.
         let until = self.until.map(|last_seen| Place {
             last_seen,
             revision: 0,
@@ -389,18 +385,18 @@ impl NewestRequest {
         }
     }
 
-    /// Whether it asks for more than keys and the beginning of a range.
+    /// Whether it has conditions other than keys and the beginning of the range.
     #[cfg(feature = "etcd")]
     pub(crate) fn selects(&self) -> bool {
         self.selects_by_index() || self.behind().is_some()
     }
 
-    /// Whether it asks for some values of an index.
+    /// Whether it has conditions on index values.
     pub(crate) fn selects_by_index(&self) -> bool {
         self.object.is_some() || self.reason.is_some() || self.event_type.is_some()
     }
 
-    /// Whether the values of an index are those that it asks for.
+    /// Whether the values of an index match.
     pub(crate) fn selected(&self, index: &Index) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
@@ -411,14 +407,14 @@ impl NewestRequest {
             && is(&self.event_type, &index.event_type)
     }
 
-    /// Whether a place is in the range that it asks for.
+    /// Whether a place is in the requested range.
     pub(crate) fn in_range(&self, place: Place) -> bool {
         self.since.is_none_or(|since| place.last_seen >= since)
             && self.behind().is_none_or(|behind| place < behind)
     }
 }
 
-/// The milliseconds of an hour, by which [`Store::counts`](crate::Store::counts) counts.
+/// Milliseconds of an hour, the unit of [`Store::counts`](crate::Store::counts).
 pub const HOUR_MILLIS: i64 = 3_600_000;
 
 /// Which counts [`Store::counts`](crate::Store::counts) returns.
@@ -428,50 +424,50 @@ pub struct CountsRequest {
     pub since: Option<UnixMillis>,
     /// Only hours that begin before this moment.
     pub until: Option<UnixMillis>,
-    /// Only what comes behind this hour and reason: those of the last count of the page before.
+    /// Only counts after this hour and reason: those of the last count of the previous page.
     pub after: Option<(UnixMillis, String)>,
     /// Maximum counts to return.
     pub limit: usize,
 }
 
 impl CountsRequest {
-    /// Whether an hour is in the range that it asks for.
+    /// Whether an hour is in the requested range.
     pub(crate) fn in_range(&self, hour: UnixMillis) -> bool {
         self.since.is_none_or(|since| hour >= hour_of(since))
             && self.until.is_none_or(|until| hour < until)
     }
 }
 
-/// The beginning of the hour that a moment is in.
+/// The beginning of a moment's hour.
 pub(crate) fn hour_of(moment: UnixMillis) -> UnixMillis {
-    // The first hour of all is not whole.
+    // The first hour of all is not complete.
     UnixMillis(moment.0.saturating_sub(moment.0.rem_euclid(HOUR_MILLIS)))
 }
 
-/// How many records were last seen in one hour for one reason.
+/// The number of records with one reason last seen in one hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// The beginning of the hour, counted from 1970-01-01T00:00:00Z.
     pub hour: UnixMillis,
-    /// Their [`Index::reason`].
+    /// The [`Index::reason`].
     pub reason: String,
-    /// How many there are.
+    /// The number of records.
     pub records: u64,
 }
 
-/// Some counts, all from one revision.
+/// Counts, all from one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The latest hour first, and within an hour in the order of the reasons' bytes.
+    /// The latest hour first, and within an hour by the bytes of reasons.
     pub counts: Vec<Count>,
-    /// The revision they are of.
+    /// Their revision.
     pub revision: Revision,
     /// Whether the limit cut them short.
     pub more: bool,
 }
 
 impl Counts {
-    /// What a store answers that has counted everything in a range: by inverted hour and reason.
+    /// The answer of a store that has counted everything in a range: by inverted hour and reason.
     pub(crate) fn of(
         all: std::collections::BTreeMap<(std::cmp::Reverse<UnixMillis>, String), u64>,
         request: &CountsRequest,
@@ -499,27 +495,26 @@ impl Counts {
 /// A part of a list, all from one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// The records, in the order the method states.
+    /// The records, in the order of the method.
     pub records: Vec<Record>,
-    /// The revision the whole list is taken at: give it to the next page's [`At::Exact`], or to a
-    /// watch.
+    /// The revision of the whole list, for the next page's [`At::Exact`], or for a watch.
     pub revision: Revision,
     /// Whether the limit cut the list short.
     pub more: bool,
-    /// How many records are behind the page, if [`ListRequest::count_remaining`] asked for it.
-    /// Never too few; those whose time is over may count until their end is written down.
+    /// The number of records after the page, if [`ListRequest::count_remaining`] is set. Never too
+    /// few; expired records may count until their expiry is written.
     pub remaining: Option<u64>,
-    /// What [`Store::newest`](crate::Store::newest) found within the limit behind the page's last
-    /// value: keys and revisions, in order. Each can be read by itself, by
-    /// [`Store::get`](crate::Store::get) unless it was changed since.
+    /// Records that [`Store::newest`](crate::Store::newest) found within the limit, after the
+    /// page's last value: keys and revisions, in order. [`Store::get`](crate::Store::get) reads
+    /// each, unless it was changed since.
     pub behind: Vec<(Bytes, Revision)>,
-    /// Up to where [`Store::newest`](crate::Store::newest) looked if there may be more: for
+    /// The place where [`Store::newest`](crate::Store::newest) stopped if there may be more: for
     /// [`NewestRequest::after`].
     pub place: Option<Place>,
 }
 
 impl Page {
-    /// Adds a record, or, once there is no room for its value, where it is.
+    /// Adds a record, or only its key if there is no room for its value.
     pub(crate) fn add_found(&mut self, room: &mut Room, record: Record) {
         if room.is_left() {
             room.fill(&record);
@@ -531,7 +526,7 @@ impl Page {
         }
     }
 
-    /// How many records were found, whether their values are here or not.
+    /// Number of records that were found, with or without values.
     pub(crate) fn found(&self) -> usize {
         self.records.len() + self.behind.len()
     }
@@ -541,7 +536,7 @@ impl Page {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Records whose end is not yet written down.
+    /// Records whose expiry is not yet written.
     pub records: u64,
     /// Bytes of their values, before compression.
     pub value_bytes: u64,
@@ -549,17 +544,17 @@ pub struct Stats {
     pub disk_bytes: u64,
     /// The revision of the latest change.
     pub revision: Revision,
-    /// The oldest revision a list can be taken at and a watch can start after.
+    /// The oldest revision at which a list is possible and after which a watch can start.
     pub oldest_revision: Revision,
-    /// By how many milliseconds the writing down of ends is behind the clock.
+    /// Milliseconds by which the writing of expiries is behind the clock.
     pub expiry_lag_ms: u64,
-    /// Records whose end was written down since the store was opened.
+    /// Records whose expiry was written since the store was opened.
     pub expired: u64,
-    /// Watches that are open.
+    /// Open watches.
     pub watches: u64,
-    /// Snapshots held for lists that are read page by page, in a store that holds some.
+    /// Snapshots held for lists that are read page by page, if the store holds any.
     pub list_snapshots: u64,
-    /// Changes that were taken back since the store was opened for pages of lists whose snapshot
-    /// was not held. If this grows, pages cost more than they should.
+    /// Changes undone since the store was opened for pages of lists without a held snapshot. If
+    /// this grows, pages cost more than they should.
     pub changes_undone: u64,
 }

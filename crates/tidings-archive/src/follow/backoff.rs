@@ -1,6 +1,6 @@
-//! How long to wait before something is tried again.
+//! Delays before a failed request is repeated.
 
-/// Waits that double, with a random half, up to a longest one.
+/// Delays that double up to a maximum; half of each is random.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     failures: u32,
@@ -18,7 +18,7 @@ impl Backoff {
         }
     }
 
-    /// The next wait, between a half and the whole of what it may be.
+    /// The next delay: between half and all of the current maximum.
     pub(crate) fn next(&mut self, random: &mut fastrand::Rng) -> i64 {
         let doubled = self.first.saturating_mul(1 << self.failures.min(32));
         self.failures = self.failures.saturating_add(1);

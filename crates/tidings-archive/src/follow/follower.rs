@@ -11,48 +11,52 @@
 //!            └── another cluster: refused, asked again now and then
 //! ```
 //!
-//! Before each watch the source is asked who it is and how far it is, so that another cluster
-//! behind the address, and one that went back to an earlier state, are noticed before anything of
-//! theirs is kept. What is observed is committed together with the position after it; the machine
-//! continues from that position only when the commit is done. A gap is reported when the list that
-//! ends it is complete, and only if the source has forgotten what came in between.
+//! Before each watch the source is asked for its identity and resourceVersion, so that another
+//! cluster behind the address, and one that went back to an earlier state, are detected before any
+//! of their events is kept. Observed events are committed together with the position after them;
+//! the machine continues from that position only when the commit is done. A gap is reported when
+//! the list that ends it is complete, and only if the source has forgotten the versions in between.
 
 use crate::follow::backoff::Backoff;
 use crate::keep::position::{Cause, Gap, Position, Unswept};
 
-/// How the source is asked; times in milliseconds.
+/// Options of following; times in milliseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
-    /// Events of a page of a list.
+    /// Events per page of a list.
     pub(crate) page: u32,
-    /// The first and the longest wait before a source that failed is asked again.
+    /// The first and the longest delay before a failed request is repeated.
     pub(crate) retry: (i64, i64),
-    /// How often another cluster behind the address is asked again who it is.
+    /// The interval at which another cluster behind the address is asked again for its identity.
     pub(crate) refused: i64,
-    /// Times are rounded down to a second at the source, and clocks differ a little: a gap begins
-    /// this much before the last thing that was seen.
+    /// The source rounds times down to a second, and clocks differ a little: a gap begins this much
+    /// before the last observation.
     pub(crate) slack: i64,
-    /// Which events are followed, by their selectors. An event that is not in a list has ended only
-    /// if the one before was of the same.
+    /// The selectors of the followed events. An event that is not in a list has ended only if the
+    /// previous list had the same selectors.
     pub(crate) selection: String,
 }
 
-/// No source that is known of keeps an event for longer, unless one in its list is older.
+/// If a source forgets what follows a list within this time, it is listed again with increasing
+/// delays: every list would be read in vain.
+const SETTLED: i64 = 60_000;
+
+/// No known source keeps an event for longer, unless its list has an older one.
 const LIFE_MIN: i64 = 25 * 3_600_000;
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Ask who the source is, and for a list of one event, for its version.
+    /// Ask for the source's identity, and for a list of one event, which has its version.
     Ask,
     /// Read a page of the list.
     List {
-        /// Where to continue; `None` begins a list.
+        /// The continue token; `None` begins a list.
         token: Option<String>,
-        /// Events of the page.
+        /// Maximum events of the page.
         limit: u32,
     },
-    /// Watch what follows this version.
+    /// Watch changes after this version.
     Watch {
         /// The version.
         after: u64,
@@ -64,39 +68,39 @@ pub(crate) enum Step {
     },
 }
 
-/// Why something that was asked of a source did not come.
+/// Why a request to the source failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The source has forgotten the version (410).
     Expired,
-    /// It says that it is not yet at the version: it went back.
+    /// The source has not reached the version: it went back.
     FromTheFuture,
     /// Not allowed (401, 403).
     Forbidden(String),
-    /// A page is too large to be read at once.
+    /// A page has too many bytes.
     TooLarge,
-    /// Anything else: not reached, busy, not understood.
+    /// Anything else: unreachable, busy, or not understood.
     Other {
         why: String,
-        /// How long the source asks to be left alone, in milliseconds.
+        /// The delay that the source asks for, in milliseconds.
         retry_after: Option<i64>,
     },
 }
 
-/// What the follower does, for people.
+/// The state that is shown to users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It is not to be followed.
+    /// Not followed.
     NotFollowed,
-    /// It was not reached yet.
+    /// Not reached yet.
     Starting,
-    /// It reads all events.
+    /// All events are being read.
     Listing,
-    /// It follows.
+    /// Changes are being watched.
     Watching,
-    /// It cannot be reached.
+    /// The source cannot be reached.
     Unreachable,
-    /// It may not list or watch.
+    /// The source does not allow to list or watch.
     Forbidden,
     /// Another cluster answers.
     OtherCluster,
@@ -119,14 +123,15 @@ impl State {
     }
 }
 
-/// What is to be committed with a batch.
+/// The position and marks that are committed with a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Commit {
     pub(crate) position: Position,
     pub(crate) gap: Option<Gap>,
-    /// When the list was asked for that the events are of, if those that are not in it have ended.
+    /// If the events are of a list after a gap, when that list was requested: events that are not
+    /// in it have ended.
     pub(crate) listed_at: Option<i64>,
-    /// Which ends are to be looked for from now on.
+    /// Ends that remain to be found from now on.
     pub(crate) unswept: Option<Unswept>,
 }
 
@@ -146,7 +151,7 @@ impl Commit {
 pub(crate) struct Answer {
     /// The uid of its namespace `kube-system`, where it may be read.
     pub(crate) identity: Option<String>,
-    /// The version it is at.
+    /// Its current version.
     pub(crate) version: u64,
 }
 
@@ -155,18 +160,18 @@ pub(crate) struct Answer {
 pub(crate) struct Page {
     /// The version of the list.
     pub(crate) version: u64,
-    /// Where it continues, if it does.
+    /// The continue token, if there are more pages.
     pub(crate) token: Option<String>,
-    /// When the event of it was last seen that was last seen before all others.
+    /// When the oldest of its events was last seen.
     pub(crate) oldest: Option<i64>,
 }
 
-/// The first page of a list: all of the list is as it was between these times.
+/// The first page of a list: the state of the whole list is from between these times.
 #[derive(Clone, Copy, Debug)]
 struct Begun {
-    /// When it was asked for: what was written before is in the list, unless it was replaced.
+    /// When it was requested: versions written before are in the list, unless they were replaced.
     asked: i64,
-    /// When it was there: what is written from then on comes by the watch that follows.
+    /// When it arrived: versions written from then on are in the watch that follows.
     answered: i64,
     version: u64,
     /// When the oldest of its events was last seen.
@@ -178,7 +183,7 @@ enum Phase {
     Asking,
     Listing {
         token: Option<String>,
-        /// Its first page, once that is there.
+        /// Its first page, once it has arrived.
         begun: Option<Begun>,
     },
     Watching,
@@ -199,27 +204,29 @@ pub(crate) struct Follower {
     position: Option<Position>,
     phase: Phase,
     state: State,
-    /// Why, if it is in trouble.
+    /// The error, if there is one.
     why: Option<String>,
-    /// It was found to have gone back, which is yet to be committed: by the next time it is asked
-    /// it may have caught up.
+    /// The source went back, and this is not committed yet: by the next request it may have caught
+    /// up.
     went_back: bool,
-    /// The last commit was not done: until one is, that is what is wrong.
+    /// The last commit failed. This is the state until one succeeds.
     unwritten: bool,
-    /// A part of the list that is being read may have been read before.
+    /// Part of the current list may have been read before.
     repeats: bool,
-    /// The first trouble since the source was followed last.
+    /// The first failure since the source was last followed.
     trouble: Option<Cause>,
-    /// The source forgot what was to be watched, and no watch has said anything since.
-    forgot: bool,
+    /// When the latest list was complete.
+    listed_at: Option<i64>,
     retry: Backoff,
-    /// Events of the next page.
+    /// Delays of lists that would be read in vain.
+    relist: Backoff,
+    /// Maximum events of the next page.
     page: u32,
     random: fastrand::Rng,
 }
 
 impl Follower {
-    /// Continues from the position that is in the store.
+    /// Continues from the stored position.
     pub(crate) fn new(
         rules: Rules,
         namespace: String,
@@ -235,9 +242,10 @@ impl Follower {
             state: State::Starting,
             why: None,
             went_back: false,
-            forgot: false,
+            listed_at: None,
             unwritten: false,
             retry: Backoff::new(rules.retry.0, rules.retry.1),
+            relist: Backoff::new(rules.retry.0, rules.retry.1),
             page: rules.page,
             rules,
             random,
@@ -278,7 +286,7 @@ impl Follower {
         }
     }
 
-    /// The source said who and how far it is. What is returned is to be committed.
+    /// The source answered with its identity and version. The result must be committed.
     pub(crate) fn answered(&mut self, now: i64, answer: Answer) -> Option<Commit> {
         let Some(position) = &self.position else {
             let position = Position {
@@ -311,18 +319,18 @@ impl Follower {
         }
         match position.version {
             Some(_) => self.phase = Phase::Watching,
-            // The list was not complete.
+            // The list was incomplete.
             None => self.list(),
         }
-        // While nothing can be written, it is tried before anything is read again.
+        // After a failed commit, one is tried before anything is read again.
         (learned || self.unwritten).then(|| Commit::of(position))
     }
 
-    /// The source is at an earlier state than it was: a new beginning.
+    /// The source went back to an earlier state: a new epoch begins.
     fn begin_anew(&mut self, mut position: Position) -> Commit {
         position.epoch += 1;
         position.latest = 0;
-        // If a list was not complete, the reason for reading it is reported when the next one is.
+        // If a list was incomplete, its reason is reported when the next one is complete.
         if position.version.take().is_some() {
             position.cause = Some(Cause::Rewound);
         }
@@ -338,7 +346,7 @@ impl Follower {
         self.is(State::Listing);
     }
 
-    /// Nothing else is wrong, unless nothing can be written.
+    /// There is no other error, unless commits fail.
     fn is(&mut self, state: State) {
         if !self.unwritten {
             self.state = state;
@@ -346,8 +354,8 @@ impl Follower {
         }
     }
 
-    /// A page that was asked for at a time was there at another. What is returned is to be
-    /// committed with its events.
+    /// A page arrived, with the times of its request and its arrival. The result must be committed
+    /// with its events.
     pub(crate) fn listed(&mut self, (asked, answered): (i64, i64), page: Page) -> Option<Commit> {
         let Phase::Listing { begun, .. } = &self.phase else {
             return None;
@@ -375,11 +383,13 @@ impl Follower {
             });
         }
         let gap = position.cause.map(|cause| Gap {
-            from: position.complete_until.min(begun.asked),
-            // What was replaced while the answer was on its way is missing, too.
-            to: begun.answered,
-            cause,
             namespace: self.namespace.clone(),
+            ..Gap::new(
+                position.complete_until.min(begun.asked),
+                // Versions that were replaced while the answer was on its way are missing, too.
+                begun.answered,
+                cause,
+            )
         });
         let life = (2 * (begun.asked - begun.oldest)).max(LIFE_MIN);
         let unswept = listed_at.map(|listed_at| Unswept {
@@ -389,12 +399,13 @@ impl Follower {
             since: position.complete_until.min(listed_at).saturating_sub(life),
         });
         self.repeats = false;
+        self.listed_at = Some(answered);
         // It may have gone back while the list was read.
         self.phase = Phase::Asking;
         Some(Commit {
             position: Position {
                 version: Some(begun.version),
-                // Of what was before the first list only the last versions are known.
+                // Only last versions are known from before the first list.
                 since: if gap.is_none() {
                     begun.answered
                 } else {
@@ -411,23 +422,22 @@ impl Follower {
         })
     }
 
-    /// A watch is open. What is wrong may be the first thing that it says: that the source has
-    /// forgotten the version, for one.
+    /// A watch is open. Its first message may be an error, for example that the source has
+    /// forgotten the version.
     pub(crate) fn opened(&mut self) {
         self.is(State::Watching);
     }
 
-    /// A watch has said something, or was open for a while: nothing is wrong.
+    /// A watch has sent something, or was open for a while: there is no error.
     pub(crate) fn alive(&mut self) {
         self.retry.reset();
         self.page = self.rules.page;
         self.is(State::Watching);
         self.trouble = None;
-        self.forgot = false;
     }
 
-    /// Something came by the watch up to a version, at a time at which it was written at the
-    /// latest. What is returned is to be committed with it.
+    /// Changes up to a version arrived in the watch, written at `at` at the latest. The result must
+    /// be committed with them.
     pub(crate) fn watched(&mut self, written_until: i64, version: u64) -> Option<Commit> {
         if !matches!(self.phase, Phase::Watching) {
             return None;
@@ -443,17 +453,17 @@ impl Follower {
         }))
     }
 
-    /// The watch was closed by the source, as it is now and then.
+    /// The source closed the watch, as it does from time to time.
     pub(crate) fn closed(&mut self) {
         self.phase = Phase::Asking;
     }
 
-    /// What was asked did not come. What is returned is to be committed.
+    /// A request failed. The result must be committed.
     pub(crate) fn failed(&mut self, now: i64, failure: Failure) -> Option<Commit> {
         match failure {
             Failure::Expired => return self.expired(now),
             Failure::FromTheFuture => {
-                // It went back; how far it is is asked for first.
+                // It went back; its current version is asked for first.
                 self.wait(now, State::Unreachable, Cause::Rewound, None);
                 self.why = Some("the source is not at the version that was followed".into());
             }
@@ -477,21 +487,24 @@ impl Follower {
         None
     }
 
-    /// The source has forgotten what follows the position, or the rest of a list.
+    /// The source has forgotten the versions after the position, or the rest of a list.
     fn expired(&mut self, now: i64) -> Option<Commit> {
         let position = self.position.clone()?;
         if position.version.is_none() {
-            // A list that took too long: the next one may take less.
+            // The list took too long; the next one may be quicker.
             self.wait(now, State::Listing, Cause::Compacted, None);
             self.why = Some("the source forgot the version of the list".into());
             return None;
         }
         let cause = self.trouble.take().unwrap_or(Cause::Compacted);
-        if std::mem::replace(&mut self.forgot, true) {
-            // Each list is read in vain.
-            self.wait(now, State::Listing, cause, None);
+        // Whatever a watch sent in that time: the next list lasts no longer for it.
+        let lasted = self.listed_at.map(|at| now.saturating_sub(at));
+        if lasted.is_some_and(|lasted| lasted < SETTLED) {
+            let wait = self.relist.next(&mut self.random);
+            self.wait(now, State::Listing, cause, Some(wait));
             self.why = Some("the source forgets what it has just listed".into());
         } else {
+            self.relist.reset();
             self.list();
         }
         Some(Commit::of(Position {
@@ -522,7 +535,7 @@ impl Follower {
         }
     }
 
-    /// A commit was not done: what it was to hold is read again from the position that is kept.
+    /// A commit failed: its events are read again from the stored position.
     pub(crate) fn not_committed(&mut self, now: i64, why: String) {
         self.wait(now, State::StorageFailed, Cause::Storage, None);
         self.unwritten = true;

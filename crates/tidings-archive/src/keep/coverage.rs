@@ -1,35 +1,37 @@
-//! From when to when a cluster is covered, and what is kept of it.
+//! The times that are covered of a cluster, and the amount that is kept.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tidings_store::{CountsRequest, ListRequest, ReadError, Record, Store, UnixMillis};
+use tidings_store::{
+    CountsRequest, HOUR_MILLIS, ListRequest, NewestRequest, ReadError, Record, Store, UnixMillis,
+};
 
-use super::keeper::{Keeper, parse};
+use super::gaps;
+use super::keeper::Keeper;
 use super::keys::{self, EARLIEST};
+use super::own::parse;
 use super::position::{Gap, Position};
 use super::retention::{Trimmed, trimmed};
 
-/// Counts read at once.
+/// Counts read per request.
 const COUNTS_PAGE: usize = 10_000;
-/// Maximum gaps read and reported at once: the latest.
-const GAPS_MAX: usize = 1000;
 
-/// What is known of a cluster.
+/// The coverage of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
-    /// Of the whole cluster, or of each namespace that is followed.
+    /// Of the whole cluster, or of each followed namespace.
     pub followed: Vec<(String, Position)>,
-    /// The latest thousand, in the order of their beginnings.
+    /// Gaps, in the order of their beginnings. Gaps that touch are one; beyond a thousand, the
+    /// oldest are one.
     pub gaps: Vec<Gap>,
-    /// Events kept.
+    /// Number of events, including expired ones until their space is released.
     pub events: u64,
-    /// The beginning of the hour in which the oldest of them was last seen, in milliseconds since
-    /// 1970, if there is any: what retention has left. It may be earlier while the space of events
-    /// whose time is over is not given back.
+    /// About when the oldest event was last seen, in milliseconds since 1970, if there is one: not
+    /// later, and at most an hour earlier.
     pub kept_since: Option<i64>,
     /// Bytes on disk.
     pub disk_bytes: u64,
-    /// What was deleted to keep the quota.
+    /// Events deleted to keep the quota.
     pub trimmed: Trimmed,
 }
 
@@ -39,6 +41,19 @@ impl Coverage {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn read(keeper: &Keeper) -> Result<Self, ReadError> {
+        let mut coverage = Self::counted(keeper).await?;
+        if let Some(counted) = coverage.kept_since {
+            coverage.kept_since = oldest(keeper, counted).await?;
+        }
+        Ok(coverage)
+    }
+
+    /// The same from what the store counts, for those who ask often: `kept_since` may be earlier
+    /// while the space of events whose time is over is not given back.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn counted(keeper: &Keeper) -> Result<Self, ReadError> {
         let (events, kept_since) = events(keeper).await?;
         Ok(Self {
             events,
@@ -51,18 +66,14 @@ impl Coverage {
 
     /// The latest gaps, and how far the cluster was followed; without what has to be counted.
     pub(crate) async fn gaps_and_positions(keeper: &Keeper) -> Result<Self, ReadError> {
-        let gaps = records(keeper, keys::GAPS).await?;
-        let gaps = gaps[gaps.len().saturating_sub(GAPS_MAX)..].iter();
         Ok(Self {
             followed: Self::followed(keeper).await?,
-            gaps: gaps
-                .map(|record| Ok(parse(&record.value)?))
-                .collect::<Result<_, ReadError>>()?,
+            gaps: gaps::read(&*keeper.store).await?,
             ..Self::default()
         })
     }
 
-    /// How far the cluster, or each namespace that is followed, was followed.
+    /// The positions of the cluster, or of each followed namespace.
     pub(crate) async fn followed(keeper: &Keeper) -> Result<Vec<(String, Position)>, ReadError> {
         let positions = records(keeper, keys::POSITIONS).await?;
         let followed = positions.iter().map(|record| {
@@ -73,7 +84,7 @@ impl Coverage {
         followed.collect()
     }
 
-    /// As it is served.
+    /// The served form.
     pub fn to_json(&self, name: &str) -> Value {
         let followed = self.followed.iter().map(|(namespace, position)| {
             json!({
@@ -95,6 +106,8 @@ impl Coverage {
                 "to": time(gap.to),
                 "cause": gap.cause.name(),
                 "namespace": gap.namespace,
+                "gaps": gap.gaps,
+                "missingSeconds": gap.missing() / 1000,
             })
         });
         json!({
@@ -123,13 +136,14 @@ fn time(millis: i64) -> Value {
     }
 }
 
-/// All records under a prefix of the archive's own, of which there are few.
+/// All records under one of the archive's own prefixes, which have few.
 async fn records(keeper: &Keeper, prefix: &'static [u8]) -> Result<Vec<Record>, ReadError> {
     let page = keeper.store.list(ListRequest::prefix(prefix)).await?;
     Ok(page.records)
 }
 
-/// How many events there are, and when the oldest was last seen, from the counts of the index.
+/// The number of events, and the time at which the oldest was last seen, from the counts of the
+/// index.
 async fn events(keeper: &Keeper) -> Result<(u64, Option<i64>), ReadError> {
     let mut events = 0;
     let mut kept_since = None;
@@ -149,4 +163,36 @@ async fn events(keeper: &Keeper) -> Result<(u64, Option<i64>), ReadError> {
             _ => return Ok((events, kept_since)),
         }
     }
+}
+
+/// About when the oldest event that is kept was last seen; none was before `counted`. Each look
+/// halves what is not known. All together they pass over the events whose time is over once.
+async fn oldest(keeper: &Keeper, counted: i64) -> Result<Option<i64>, ReadError> {
+    let is_kept = async |until: Option<i64>| {
+        let request = NewestRequest {
+            since: Some(EARLIEST),
+            until: until.map(UnixMillis),
+            limit: 1,
+            ..NewestRequest::default()
+        };
+        let page = keeper.store.newest(request).await?;
+        Ok::<_, ReadError>(!page.records.is_empty())
+    };
+    if !is_kept(None).await? {
+        return Ok(None);
+    }
+    let (mut none, mut some) = (counted, keeper.clock.now().0.max(counted));
+    if !is_kept(Some(some)).await? {
+        // What there is says that it will be.
+        return Ok(Some(some));
+    }
+    while some.saturating_sub(none) > HOUR_MILLIS {
+        let middle = none + (some - none) / 2;
+        if is_kept(Some(middle)).await? {
+            some = middle;
+        } else {
+            none = middle;
+        }
+    }
+    Ok(Some(none))
 }

@@ -2,13 +2,14 @@
 //!
 //! | kind | |
 //! |---|---|
-//! | `Coverage` | the first line: the cluster's coverage, the form, and whose export it is |
-//! | `Version` | an event as it was observed; those of one event follow each other, oldest first |
-//! | `End` | that an event ended at its source; behind its versions |
+//! | `Coverage` | the first line: the cluster's coverage, the form, and the origin of the export |
+//! | `Deleted` | an event that was deleted here, and until when it is not fetched again; before all versions |
+//! | `Version` | an observed version; those of one event follow each other, oldest first |
+//! | `End` | the end of an event at its source; after its versions |
 //! | `Complete` | the last line: nothing is missing |
 //!
-//! Each names the event by the namespace and the name under which it is kept. `docs/archive.md` has
-//! the fields.
+//! Each names the event by the namespace and name under which it is kept. `docs/archive.md` has the
+//! fields.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -24,7 +25,7 @@ use crate::version::record::{Gone, Version};
 /// The form of the lines.
 pub(crate) const FORM: u64 = 1;
 
-/// Whose export it is, and from when to when it covers the cluster.
+/// The origin of the export, and the times that it covers.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Head {
@@ -53,11 +54,16 @@ struct Followed {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct FoundGap {
     from: Timestamp,
     to: Timestamp,
     cause: Cause,
     namespace: String,
+    #[serde(default)]
+    gaps: u64,
+    #[serde(default)]
+    missing_seconds: i64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -68,7 +74,7 @@ struct OverQuota {
 }
 
 impl Head {
-    /// How far the cluster was followed, by namespaces. Everything up to there is in the export.
+    /// The positions, by namespace. Everything up to them is in the export.
     pub(crate) fn positions(&self) -> Vec<(String, Position)> {
         let followed = self.followed.iter();
         let positions = followed.map(|followed| {
@@ -81,7 +87,7 @@ impl Head {
                 identity: followed.identity.clone(),
                 since: followed.since.as_millisecond(),
                 complete_until: followed.complete_until.as_millisecond(),
-                // A list that was being read is begun again.
+                // An unfinished list is begun again.
                 cause: version.is_none().then_some(Cause::Absent),
                 versions: followed.versions,
                 selection: followed.selection.clone(),
@@ -92,15 +98,20 @@ impl Head {
     }
 
     pub(crate) fn gaps(&self) -> impl Iterator<Item = Gap> {
-        self.gaps.iter().map(|gap| Gap {
-            from: gap.from.as_millisecond(),
-            to: gap.to.as_millisecond(),
-            cause: gap.cause,
-            namespace: gap.namespace.clone(),
+        self.gaps.iter().map(|found| {
+            let (from, to) = (found.from.as_millisecond(), found.to.as_millisecond());
+            let gap = Gap {
+                namespace: found.namespace.clone(),
+                ..Gap::new(from, to, found.cause)
+            };
+            gap.of_several(
+                found.gaps.max(1),
+                found.missing_seconds.saturating_mul(1000),
+            )
         })
     }
 
-    /// What was deleted to keep a quota, if anything was.
+    /// Events deleted to keep a quota, if any.
     pub(crate) fn trimmed(&self) -> Option<Trimmed> {
         let before = self.over_quota.last_seen_before?;
         Some(Trimmed {
@@ -110,7 +121,7 @@ impl Head {
     }
 }
 
-/// A line about an event. Under which name it is kept need not be the name it had.
+/// A line about an event. The name under which it is kept may differ from its own.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all_fields = "camelCase")]
 enum Line {
@@ -131,10 +142,16 @@ enum Line {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         not_before: Option<Timestamp>,
     },
+    Deleted {
+        namespace: String,
+        name: String,
+        uid: String,
+        until: Timestamp,
+    },
     Complete {},
 }
 
-/// What a line behind the first says.
+/// A line after the first.
 #[derive(Debug)]
 pub(crate) enum Said {
     Version {
@@ -147,10 +164,15 @@ pub(crate) enum Said {
         uid: String,
         gone: Gone,
     },
+    Deleted {
+        key: Bytes,
+        uid: String,
+        until: i64,
+    },
     Complete,
 }
 
-/// What a line says, or why it cannot be read.
+/// Reads a line.
 pub(crate) fn read(line: &[u8]) -> Result<Said, String> {
     let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let number = |text: &str| {
@@ -200,6 +222,16 @@ pub(crate) fn read(line: &[u8]) -> Result<Said, String> {
                 not_before: not_before.map(Timestamp::as_millisecond),
             },
         }),
+        Line::Deleted {
+            namespace,
+            name,
+            uid,
+            until,
+        } => Ok(Said::Deleted {
+            key: super::keys::event(&namespace, &name),
+            uid,
+            until: until.as_millisecond(),
+        }),
         Line::Complete {} => Ok(Said::Complete),
     }
 }
@@ -229,7 +261,7 @@ pub(crate) fn write_version(
     Ok(())
 }
 
-/// Appends that an event ended at its source.
+/// Appends the end of an event at its source.
 pub(crate) fn write_end(key: &str, uid: &[u8], gone: Gone, out: &mut Vec<u8>) {
     let (namespace, name) = split(key);
     let line = Line::End {
@@ -243,13 +275,25 @@ pub(crate) fn write_end(key: &str, uid: &[u8], gone: Gone, out: &mut Vec<u8>) {
     write(&line, out);
 }
 
-/// Appends that this is all.
+/// Appends an event that was deleted here.
+pub(crate) fn write_deleted(key: &str, uid: &str, until: i64, out: &mut Vec<u8>) {
+    let (namespace, name) = split(key);
+    let line = Line::Deleted {
+        namespace,
+        name,
+        uid: uid.to_owned(),
+        until: time(until),
+    };
+    write(&line, out);
+}
+
+/// Appends the last line.
 pub(crate) fn write_complete(out: &mut Vec<u8>) {
     write(&Line::Complete {}, out);
 }
 
 fn write(line: &Line, out: &mut Vec<u8>) {
-    // Texts and numbers: this cannot fail.
+    // It has only texts and numbers, so this cannot fail.
     out.extend(serde_json::to_vec(line).unwrap_or_default());
     out.push(b'\n');
 }

@@ -1,7 +1,8 @@
-//! What is exported from one store and imported into another is the same there.
+//! An export of one store, imported into another, is the same there.
 
 use std::io::BufReader;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use k8s_pb::api::core::v1::{Event, ObjectReference};
@@ -49,7 +50,7 @@ fn place(hours: u64) -> Place {
 }
 
 impl Place {
-    /// Observes an event of this name, uid and count; without a count, its end.
+    /// Observes an event with this name, uid and count, or its end if there is no count.
     async fn observe(&mut self, name: &str, uid: &str, count: Option<i32>) {
         self.clock.advance(1_000);
         let version = self.position.latest + 3;
@@ -109,7 +110,7 @@ impl Place {
         import(&self.keeper, &mut from, &mut |_| {}).await
     }
 
-    /// Everything but of which export it is.
+    /// Everything except the origin of the export.
     async fn all(&self) -> Vec<(String, Vec<u8>)> {
         let all = self
             .keeper
@@ -138,12 +139,7 @@ async fn filled() -> Place {
     place.observe("two", "uid-two", Some(1)).await;
     place.observe("two", "uid-two", Some(2)).await;
     place.observe("two", "uid-two-again", Some(1)).await;
-    let gap = Gap {
-        from: START + 5_000,
-        to: START + 7_000,
-        cause: Cause::Compacted,
-        namespace: String::new(),
-    };
+    let gap = Gap::new(START + 5_000, START + 7_000, Cause::Compacted);
     let with = With {
         gap: Some(&gap),
         ..With::default()
@@ -171,13 +167,13 @@ async fn an_export_has_everything_and_an_import_keeps_it_once() {
     });
     let all = to.all().await;
     let expected = from.all().await;
-    // Which versions are in chunks may differ.
+    // The versions in chunks may differ.
     let keys = |all: &[(String, Vec<u8>)]| -> Vec<String> {
         let keys = all.iter().map(|(key, _)| key.clone());
         keys.filter(|key| !key.starts_with("\0version/")).collect()
     };
     assert_eq!(keys(&all), keys(&expected));
-    // Twice is as once, also after a part.
+    // A repeated import changes nothing, also after a partial one.
     for part in [&lines[..lines.len() / 3], &lines] {
         let again = to.import(part).await.unwrap();
         assert_eq!((again.versions, again.ends), (0, 0));
@@ -195,10 +191,10 @@ async fn an_import_continues_where_it_was_cut_off() {
         match to.import(&lines[..cut]).await {
             Ok(part) => {
                 assert!(!part.is_whole);
-                // It was not followed as far as the export was.
+                // Its position is before that of the export.
                 assert_eq!(to.keeper.position("").await.unwrap(), None);
             }
-            // Not even the first line is whole.
+            // Not even the first line is complete.
             Err(ImportError::Line { line: 1, .. }) => {}
             Err(error) => panic!("{cut}: {error}"),
         }
@@ -259,6 +255,47 @@ async fn what_is_over_or_was_deleted_is_not_imported() {
     to.keeper.forget("shop/many".into(), None).await.unwrap();
     let again = to.import(&lines).await.unwrap();
     assert_eq!((again.versions, again.forgotten), (0, 299));
+}
+
+#[tokio::test]
+async fn what_was_deleted_stays_so_where_it_is_imported() {
+    let mut from = filled().await;
+    let before = from.export().await;
+    from.keeper.forget("shop/many".into(), None).await.unwrap();
+    let lines = from.export().await;
+    let kinds = lines.lines().filter(|line| !line.contains("\"Coverage\""));
+    let first = kinds.clone().next().unwrap();
+    assert!(
+        first.contains("\"Deleted\"") && first.contains("uid-many"),
+        "{first}"
+    );
+    assert!(!lines.contains("\"name\":\"many\",\"epoch\""));
+    // Into a new folder, and into one that had it.
+    let mut to = place(1000);
+    let imported = to.import(&lines).await.unwrap();
+    assert_eq!(imported.deleted, 1);
+    assert!(to.export().await.lines().skip(1).eq(lines.lines().skip(1)));
+    let mut known = place(1000);
+    known.import(&before).await.unwrap();
+    from.observe("three", "uid-three", Some(1)).await;
+    let later = from.export().await;
+    let imported = known.import(&later).await.unwrap();
+    assert_eq!((imported.versions, imported.deleted), (1, 1));
+    assert!(
+        known
+            .export()
+            .await
+            .lines()
+            .skip(1)
+            .eq(later.lines().skip(1))
+    );
+    // Its source may still have it.
+    let kept = |place: &Place| place.keeper.counters.forgotten.load(Ordering::Relaxed);
+    for place in [&mut to, &mut known] {
+        let before = kept(place);
+        place.observe("many", "uid-many", Some(400)).await;
+        assert_eq!(kept(place), before + 1);
+    }
 }
 
 #[tokio::test]

@@ -1,14 +1,15 @@
 //! Reads everything that is kept of a cluster, page by page, as the lines of an export.
 //!
-//! A page begins at a place, `NUMBER/namespace/name`: a record of an event, counted from its oldest
-//! chunk. Records in front of the newest one do not change, so that every version is read once,
-//! beside a follower that writes. An event that makes room for another with its name moves to a
-//! name behind it, and is not passed over.
+//! First come the events that were deleted here; a page of them begins after `deleted/ID`. A page of
+//! versions begins at a place, `NUMBER/namespace/name`: a record of an event, counted from its oldest
+//! chunk. Records before the newest one do not change, so every version is read once while a
+//! follower writes. An event that makes room for another with its name moves to a later name, and
+//! is not skipped.
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::json;
-use tidings_store::{Fault, ListRequest, ReadError, Record as Stored, Store};
+use tidings_store::{Fault, ListRequest, ReadError, Record as Stored, Store, UnixMillis};
 
 use super::coverage::Coverage;
 use super::exchange::{self, FORM};
@@ -16,33 +17,41 @@ use super::keeper::Keeper;
 use super::keys;
 use crate::version::record::Record;
 
-/// Bytes of lines at which a page ends, with the record that reaches them.
+/// Bytes of lines at which a page ends, after the record that reaches them.
 const PAGE_BYTES_MAX: usize = 1 << 20;
-/// Events that are read at once.
+/// Events read per request.
 const EVENTS_READ: usize = 50;
 
 /// A page of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Whole lines.
+    /// Complete lines.
     pub lines: Vec<u8>,
-    /// Where the next page begins, if there is one.
+    /// The place of the next page, if there is one.
     pub more: Option<String>,
 }
 
-/// Where a page begins: at a record of the event under a key.
+/// The beginning of a place among deleted events.
+const DELETED: &str = "deleted";
+
+/// The place where a page begins.
 #[derive(Clone, Debug)]
-struct Place {
-    number: u64,
-    key: String,
+enum Place {
+    /// Behind the mark of a deleted event.
+    Deleted(String),
+    /// At a record of the event under a key.
+    Event { number: u64, key: String },
 }
 
 impl Place {
     fn parse(text: &str) -> Option<Self> {
         let (number, key) = text.split_once('/')?;
+        if number == DELETED {
+            return Some(Self::Deleted(key.to_owned()));
+        }
         let number = number.parse().ok()?;
         let key = Some(key).filter(|key| key.contains('/') && !keys::is_own(key.as_bytes()))?;
-        Some(Self {
+        Some(Self::Event {
             number,
             key: key.to_owned(),
         })
@@ -51,7 +60,10 @@ impl Place {
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.number, self.key)
+        match self {
+            Self::Deleted(id) => write!(f, "{DELETED}/{id}"),
+            Self::Event { number, key } => write!(f, "{number}/{key}"),
+        }
     }
 }
 
@@ -75,24 +87,29 @@ pub(crate) async fn head(
     Ok(line)
 }
 
-/// A page; the first one without a place. `None` if that is not a place.
+/// A page; the first one has no place. `None` if the text is not a place.
 pub(crate) async fn page(
     keeper: &Keeper,
     place: Option<&str>,
 ) -> Result<Option<Exported>, ReadError> {
     let mut page = Exported::default();
     let mut after = Bytes::from_static(keys::BEFORE_EVENTS);
-    if let Some(place) = place {
-        let Some(place) = Place::parse(place) else {
-            return Ok(None);
-        };
-        after = Bytes::from(place.key.clone());
-        if let Some(found) = keeper.store.get(after.clone()).await? {
-            page.more = event(keeper, &found, place.number, &mut page.lines).await?;
-            if page.more.is_some() {
-                return Ok(Some(page));
+    let place = match place.map(Place::parse) {
+        None => Place::Deleted(String::new()),
+        Some(Some(place)) => place,
+        Some(None) => return Ok(None),
+    };
+    match place {
+        Place::Deleted(id) => page.more = deleted(keeper, &id, &mut page.lines).await?,
+        Place::Event { number, key } => {
+            after = Bytes::from(key);
+            if let Some(found) = keeper.store.get(after.clone()).await? {
+                page.more = event(keeper, &found, number, &mut page.lines).await?;
             }
         }
+    }
+    if page.more.is_some() {
+        return Ok(Some(page));
     }
     loop {
         let request = ListRequest::default().after(after).limit(EVENTS_READ);
@@ -111,7 +128,37 @@ pub(crate) async fn page(
     }
 }
 
-/// Appends what is kept of an event from one of its records on; where the page ends, if it does.
+/// Appends the events that were deleted here, after the mark of one of them. Returns the place where
+/// the page ends, if it does.
+async fn deleted(
+    keeper: &Keeper,
+    id: &str,
+    lines: &mut Vec<u8>,
+) -> Result<Option<String>, ReadError> {
+    let mut after = keys::forgotten(id.as_bytes());
+    loop {
+        let request = ListRequest::prefix(keys::FORGOTTEN).after(after);
+        let found = keeper.store.list(request.limit(EVENTS_READ)).await?.records;
+        let Some(last) = found.last() else {
+            return Ok(None);
+        };
+        after = last.key.clone();
+        for mark in &found {
+            let id = String::from_utf8_lossy(&mark.key[keys::FORGOTTEN.len()..]);
+            let key = String::from_utf8_lossy(&mark.value);
+            // Without a uid, the event is known by its key.
+            let uid = if id == key { "" } else { &*id };
+            let until = mark.expires_at.unwrap_or(UnixMillis(i64::MAX));
+            exchange::write_deleted(&key, uid, until.0, lines);
+            if lines.len() >= PAGE_BYTES_MAX {
+                return Ok(Some(Place::Deleted(id.into_owned()).to_string()));
+            }
+        }
+    }
+}
+
+/// Appends an event's versions, from one of its records on. Returns the place where the page ends,
+/// if it does.
 async fn event(
     keeper: &Keeper,
     found: &Stored,
@@ -127,7 +174,7 @@ async fn event(
         let record = if number == newest.chunks {
             &newest
         } else {
-            // The first ones end before the event does.
+            // The first versions expire before the event does.
             let Some(found) = keeper.store.get(keys::chunk(&id, number)).await? else {
                 continue;
             };
@@ -145,7 +192,7 @@ async fn event(
             exchange::write_end(&key, &newest.uid, gone, lines);
         }
         if lines.len() >= PAGE_BYTES_MAX {
-            let place = Place {
+            let place = Place::Event {
                 number: number + 1,
                 key: key.into_owned(),
             };

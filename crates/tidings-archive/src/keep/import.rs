@@ -1,13 +1,11 @@
-//! Puts an export into a cluster's store: every version with its time, ends, gaps, and how far the
-//! cluster was followed.
+//! Imports an export into a cluster's store: every version with its time, ends, gaps, and the
+//! position of following.
 //!
-//! Invariants: a version that is there already changes nothing, so that an import can be done again
-//! from its beginning, which is how it continues; how far the cluster was followed is written when
-//! everything up to there is kept; events that are of another archive, or were followed here, are
-//! not mixed with those of the export.
+//! Invariants: a version that exists already changes nothing, so an interrupted import is repeated
+//! from its beginning; the position is written when everything up to it is kept; events of another
+//! archive, or followed here, are not mixed with those of the export.
 
 use std::io::{BufRead, Read};
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use k8s_pb::api::core::v1::Event;
@@ -20,40 +18,42 @@ use tidings_store::{
 
 use super::coverage::Coverage;
 use super::exchange::{self, FORM, Head, Said};
-use super::keeper::{Batch, KeepError, Keeper, index, json, parse};
+use super::gaps;
+use super::keeper::{Batch, KeepError, Keeper, Tries, index};
 use super::keys;
-use super::position::Position;
+use super::own::{json, parse};
+use super::position::{Gap, Position};
 use super::unsealed::Item;
 use crate::version::record::{Record, Version};
 
 /// Longest line. A value has at most half of [`VALUE_LEN_MAX`], and JSON is longer than protobuf.
 const LINE_LEN_MAX: u64 = 8 * VALUE_LEN_MAX as u64;
-/// Lines that are put into the store together, if those of one event end there; and at most.
+/// Lines that are committed together: the usual number, at the end of an event, and the maximum.
 const BATCH: usize = 500;
 const BATCH_MAX: usize = 5000;
-/// Tries to commit a batch beside users who delete.
-const TRIES: usize = 16;
 
-/// The outcome of an import, by kinds of lines.
+/// The outcome of an import, by kind of line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Versions that were kept.
     pub versions: u64,
-    /// Versions and ends that were there already.
+    /// Versions and ends that existed already.
     pub seen_before: u64,
     /// Ends that were noted.
     pub ends: u64,
-    /// Versions of events whose time is over by the rules here.
+    /// Versions that have expired by the rules here.
     pub over: u64,
-    /// Versions of events that were deleted here.
+    /// Versions of events that were deleted here, or where the export is from.
     pub forgotten: u64,
-    /// Versions that are too large.
+    /// Events that were deleted at the origin of the export, and must not come back.
+    pub deleted: u64,
+    /// Versions that were too large.
     pub too_large: u64,
-    /// Whether the export was whole. If not, it can be imported again.
+    /// Whether the export was complete. If not, it can be imported again.
     pub is_whole: bool,
 }
 
-/// Why an export was not imported, or not to its end. What was imported until then is kept.
+/// Why an export was not imported completely. What was imported is kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
@@ -72,7 +72,7 @@ pub enum ImportError {
     /// The export could not be read.
     #[error("read the export: {0}")]
     Io(#[from] std::io::Error),
-    /// A line is not one of an export.
+    /// A line does not belong to an export.
     #[error("line {line}: {why}")]
     Line {
         /// Counted from 1.
@@ -80,12 +80,12 @@ pub enum ImportError {
         /// What is wrong, or what is expected.
         why: String,
     },
-    /// The cluster's folder has events that are not of this export.
+    /// The cluster's folder has events of another origin.
     #[error(
         "the cluster has events already, {of}: import into another one, whose name is not taken"
     )]
     Taken {
-        /// Whose they are.
+        /// Their origin.
         of: &'static str,
     },
 }
@@ -99,7 +99,7 @@ impl From<KeepError> for ImportError {
     }
 }
 
-/// What was imported into a store, and how far it was followed then.
+/// The export that was imported into a store, and the positions at that time.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Mark {
@@ -116,7 +116,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// The next line that is whole.
+    /// The next complete line.
     fn next(&mut self) -> Result<Option<&[u8]>, ImportError> {
         self.line.clear();
         self.number += 1;
@@ -139,7 +139,7 @@ impl Lines<'_> {
     }
 }
 
-/// Imports the lines of an export, reading them on the caller's time.
+/// Imports the lines of an export; reading them blocks the caller.
 pub(crate) async fn import(
     keeper: &Keeper,
     from: &mut (dyn BufRead + Send),
@@ -192,7 +192,7 @@ pub(crate) async fn import(
     Ok(imported)
 }
 
-/// Looks whether the export may be put into this store, and notes whose it is.
+/// Checks whether the export may be imported into this store, and notes its origin.
 async fn begin(keeper: &Keeper, head: &Head) -> Result<Mark, ImportError> {
     let key = Bytes::from_static(keys::IMPORTED);
     let found = keeper.store.get(key.clone()).await?;
@@ -233,13 +233,11 @@ async fn positions(keeper: &Keeper) -> Result<Vec<(String, Position)>, ReadError
     Coverage::followed(keeper).await
 }
 
-/// Everything is kept: also how far the cluster was followed, unless it was followed since.
+/// Everything is kept: writes the positions, too, unless the cluster was followed since.
 async fn finish(keeper: &Keeper, head: &Head, mark: Mark) -> Result<(), ImportError> {
     let mut writes = Vec::new();
-    for gap in head.gaps() {
-        let key = keys::gap(gap.from, &gap.namespace);
-        writes.push(Write::put(key, NewRecord::new(json(&gap))));
-    }
+    let gaps: Vec<Gap> = head.gaps().collect();
+    writes.extend(gaps::write(&*keeper.store, &gaps).await?);
     if mark.positions == positions(keeper).await? {
         let mark = Mark {
             positions: head.positions(),
@@ -261,17 +259,18 @@ async fn finish(keeper: &Keeper, head: &Head, mark: Mark) -> Result<(), ImportEr
 
 fn key_of(said: &Said) -> Option<&Bytes> {
     match said {
-        Said::Version { key, .. } | Said::End { key, .. } => Some(key),
+        Said::Version { key, .. } | Said::End { key, .. } | Said::Deleted { key, .. } => Some(key),
         Said::Complete => None,
     }
 }
 
-/// Puts some lines into the store.
+/// Commits some lines.
 async fn keep(keeper: &Keeper, said: &[Said], imported: &mut Imported) -> Result<(), ImportError> {
-    let mut tries = TRIES;
+    let mut tries = Tries::default();
     loop {
         let mut batch = Batch::default();
         let mut counts = *imported;
+        let mut marks = Vec::new();
         for said in said {
             match said {
                 Said::Version {
@@ -291,41 +290,44 @@ async fn keep(keeper: &Keeper, said: &[Said], imported: &mut Imported) -> Result
                         counts.seen_before += 1;
                     }
                 }
+                Said::Deleted { key, uid, until } => {
+                    let until = UnixMillis(*until);
+                    if until > keeper.clock.now() {
+                        delete(keeper, key, uid).await?;
+                        let mark = NewRecord::new(key.clone()).expires_at(until);
+                        marks.push(Write::put(keys::forgotten(&keys::id(uid, key)), mark));
+                        counts.deleted += 1;
+                    }
+                }
                 Said::Complete => {}
             }
         }
         let (mut writes, over) = batch.writes(keeper.clock.now());
+        writes.append(&mut marks);
         counts.over += over;
         counts.versions = counts.versions.saturating_sub(over);
-        let _numbered = match &keeper.journal {
-            Some(journal) => {
-                let now = keeper.clock.now();
-                Some(journal.tell(&batch, now, &mut writes).await)
-            }
-            None => None,
-        };
-        match keeper.store.write_all(writes).await {
-            Ok(_) => {
-                let counter = &keeper.counters.versions;
-                counter.fetch_add(counts.versions - imported.versions, Ordering::Relaxed);
-                *imported = counts;
-                return Ok(());
-            }
-            Err(
-                WriteError::Conflict { .. }
-                | WriteError::NotFound
-                | WriteError::AlreadyExists { .. }
-                | WriteError::AlreadyExpired { .. },
-            ) if tries > 0 => tries -= 1,
-            Err(error) => return Err(error.into()),
+        if keeper.commit(&batch, writes, &mut tries).await? {
+            *imported = counts;
+            return Ok(());
         }
     }
 }
 
-/// Which of the counts a version is of.
+/// Deletes an event of an earlier import, in all its versions.
+async fn delete(keeper: &Keeper, key: &Bytes, uid: &str) -> Result<(), ImportError> {
+    let Some(found) = keeper.store.get(key.clone()).await? else {
+        return Ok(());
+    };
+    if Record::decode(&found.value).is_ok_and(|record| record.uid == uid) {
+        keeper.forget(key.clone(), None).await?;
+    }
+    Ok(())
+}
+
+/// The count to which a version belongs.
 type Counted = fn(&mut Imported) -> &mut u64;
 
-/// Adds a version to a batch, if it is not there.
+/// Adds a version to a batch, unless it exists already.
 async fn observe(
     keeper: &Keeper,
     key: &Bytes,
@@ -344,7 +346,7 @@ async fn observe(
     let uid = Bytes::from(uid);
     let holder = keeper.slot(key, batch).await?.record.as_ref();
     if holder.is_some_and(|holder| holder.uid != uid) {
-        // Since the former import its name was used again.
+        // Its name was used again since the former import.
         let key = String::from_utf8_lossy(key);
         let (namespace, name) = key.split_once('/').unwrap_or_default();
         keeper.move_elder(namespace, name, batch).await?;

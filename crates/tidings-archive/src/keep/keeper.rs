@@ -1,9 +1,8 @@
-//! What was observed is put into the store, once and in one commit with how far the source was
-//! followed.
+//! Puts observed events into the store, once, and in one commit with the position in the source.
 //!
-//! Invariants: a version is known by the event's uid, the source's epoch and its resourceVersion,
-//! and observing it again changes nothing; a commit has all of a batch or nothing; what a user had
-//! deleted is not kept again.
+//! Invariants: a version is identified by the event's uid, the source's epoch and its
+//! resourceVersion, and observing it again changes nothing; a commit has all of a batch or nothing;
+//! an event that a user deleted is not kept again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,34 +16,36 @@ use tidings_api::codec;
 use tidings_store::clock::Clock;
 use tidings_store::embedded::EmbeddedStore;
 use tidings_store::{
-    Expected, Fault, Index, ListRequest, NewRecord, ReadError, Revision, Store, UnixMillis,
-    VALUE_LEN_MAX, WRITES_MAX, Write, WriteError,
+    Expected, Index, ListRequest, NewRecord, ReadError, Revision, Store, UnixMillis, VALUE_LEN_MAX,
+    WRITES_MAX, Write, WriteError,
 };
 use tokio::sync::Notify;
 
+use super::gaps;
 use super::keys;
+use super::own::{json, parse};
 use super::position::{Cause, Gap, Position, Unswept};
 use super::unsealed::{Item, Journal};
 use crate::version::record::{Gone, Record, Version};
 
-/// Tries to commit a batch beside users who delete.
-const TRIES: usize = 16;
-/// For at least this long a deleted event is not fetched again.
+/// Maximum attempts to commit a batch while others write.
+const TRIES: u32 = 16;
+/// Minimum time for which a deleted event is not fetched again.
 const FORGOTTEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Longest text of an index that events are found by, in bytes.
+/// Longest text in an index, in bytes.
 const INDEX_TEXT_MAX: usize = 512;
 
 /// How long an event is kept after it was last observed.
 pub type KeepFor = Arc<dyn Fn(&Event) -> Duration + Send + Sync>;
 
-/// An event as a source has it.
+/// An event of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
     /// The event.
     pub(crate) event: Event,
     /// Its resourceVersion at the source.
     pub(crate) version: u64,
-    /// Whether this is its end at the source: its time was over, or it was deleted.
+    /// Whether this is its end at the source: it expired or was deleted.
     pub(crate) is_gone: bool,
 }
 
@@ -59,7 +60,7 @@ pub(crate) enum KeepError {
     Write(#[from] WriteError),
 }
 
-/// What was done with observations since the store was opened.
+/// Counts of observations since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) versions: AtomicU64,
@@ -82,7 +83,7 @@ pub(crate) struct Keeper {
     pub(crate) store: Arc<EmbeddedStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Counters,
-    /// Told when there are ends to be looked for.
+    /// Notified when ends remain to be found.
     pub(crate) unswept: Notify,
     /// Of the versions that are yet to be sealed, if they are to be.
     pub(crate) journal: Option<Journal>,
@@ -90,20 +91,30 @@ pub(crate) struct Keeper {
     pub(super) mirror_deletions: bool,
 }
 
-/// What observations are kept with.
+/// Data that is committed with observations.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct With<'a> {
     pub(crate) gap: Option<&'a Gap>,
-    /// When the list was asked for that they are of, if those that are not in it have ended.
+    /// If they are of a list after a gap, when that list was requested: events that are not in it
+    /// have ended.
     pub(crate) listed_at: Option<i64>,
     pub(crate) unswept: Option<&'a Unswept>,
 }
 
+/// How often a batch may still be made anew.
+pub(super) struct Tries(u32);
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self(TRIES)
+    }
+}
+
 /// A record that a batch changes.
 pub(super) struct Slot {
-    /// The revision that is in the store.
+    /// The stored revision.
     found: Option<Revision>,
-    /// What is to be there.
+    /// The new record.
     pub(super) record: Option<Record>,
     index: Index,
     expires_at: Option<UnixMillis>,
@@ -114,10 +125,9 @@ pub(super) struct Slot {
 #[derive(Default)]
 pub(super) struct Batch {
     slots: HashMap<Bytes, Slot>,
-    /// Chunks, with their ends.
+    /// Chunks, with their expiry.
     chunks: Vec<(Bytes, Record, UnixMillis)>,
-    /// Of which events the chunks are to be deleted, as they are themselves: what their keys begin
-    /// with.
+    /// Prefixes of the chunks to delete: those of deleted events.
     without_chunks: HashSet<Bytes>,
     listed_at: Option<i64>,
     /// Where the new versions are.
@@ -127,7 +137,7 @@ pub(super) struct Batch {
     ends: u64,
     forgotten: u64,
     damaged: u64,
-    /// When those that are too large were observed.
+    /// When events that are too large were observed.
     too_large: Vec<i64>,
 }
 
@@ -149,7 +159,7 @@ impl Keeper {
         }
     }
 
-    /// How far a namespace, or with an empty one the cluster, was followed.
+    /// The position of a namespace, or of the cluster if the namespace is empty.
     pub(crate) async fn position(&self, namespace: &str) -> Result<Option<Position>, ReadError> {
         let record = self.store.get(keys::position(namespace)).await?;
         record
@@ -158,11 +168,11 @@ impl Keeper {
             .map_err(ReadError::Fault)
     }
 
-    /// Puts observations into the store, with the position after them, and with whatever else is to
-    /// be written. `position.versions` counts what was new.
+    /// Commits observations, the position after them, and other data. `position.versions` counts
+    /// new versions.
     ///
     /// # Errors
-    /// Nothing of it was done.
+    /// Nothing was committed.
     pub(crate) async fn keep(
         &self,
         observations: &[Observation],
@@ -171,7 +181,7 @@ impl Keeper {
         with: With<'_>,
     ) -> Result<(), KeepError> {
         let unswept = self.unswept_with(namespace, with.unswept).await?;
-        let mut tries = TRIES;
+        let mut tries = Tries::default();
         loop {
             let mut batch = Batch {
                 listed_at: with.listed_at,
@@ -186,40 +196,59 @@ impl Keeper {
                 ..position.clone()
             };
             let (mut writes, _) = batch.writes(self.clock.now());
-            batch.tell(namespace, &after, with.gap, &mut writes);
+            let gaps = batch.gaps(namespace, with.gap);
+            writes.extend(gaps::write(&*self.store, &gaps).await?);
+            let position_after = NewRecord::new(json(&after));
+            writes.push(Write::put(keys::position(namespace), position_after));
             if let Some(unswept) = &unswept {
                 let record = NewRecord::new(json(unswept));
                 writes.push(Write::put(keys::unswept(namespace), record));
             }
-            self.delete_chunks_of(&batch).await?;
-            let _numbered = match &self.journal {
-                Some(journal) => {
-                    let now = self.clock.now();
-                    Some(journal.tell(&batch, now, &mut writes).await)
+            if self.commit(&batch, writes, &mut tries).await? {
+                if unswept.is_some() {
+                    self.unswept.notify_one();
                 }
-                None => None,
-            };
-            match self.store.write_all(writes).await {
-                Ok(_) => {
-                    self.count(&batch);
-                    if unswept.is_some() {
-                        self.unswept.notify_one();
-                    }
-                    *position = after;
-                    return Ok(());
-                }
-                // A user deleted one of them.
-                Err(
-                    WriteError::Conflict { .. }
-                    | WriteError::NotFound
-                    | WriteError::AlreadyExists { .. },
-                ) if tries > 0 => tries -= 1,
-                Err(error) => return Err(error.into()),
+                *position = after;
+                return Ok(());
             }
         }
     }
 
-    pub(super) fn count(&self, batch: &Batch) {
+    /// Commits what a batch changes, with whatever else is to be written, and counts it. `false`:
+    /// something of it was written meanwhile, and the batch is to be made anew.
+    ///
+    /// # Errors
+    /// Nothing of it was done; also after too many tries.
+    pub(super) async fn commit(
+        &self,
+        batch: &Batch,
+        mut writes: Vec<Write>,
+        tries: &mut Tries,
+    ) -> Result<bool, KeepError> {
+        self.delete_chunks_of(batch).await?;
+        let _numbered = match &self.journal {
+            Some(journal) => Some(journal.tell(batch, self.clock.now(), &mut writes).await),
+            None => None,
+        };
+        match self.store.write_all(writes).await {
+            Ok(_) => {
+                self.count(batch);
+                Ok(true)
+            }
+            Err(
+                WriteError::Conflict { .. }
+                | WriteError::NotFound
+                | WriteError::AlreadyExists { .. }
+                | WriteError::AlreadyExpired { .. },
+            ) if tries.0 > 0 => {
+                tries.0 -= 1;
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn count(&self, batch: &Batch) {
         let counters = &self.counters;
         Counters::add(&counters.versions, batch.versions);
         Counters::add(&counters.seen_before, batch.seen_before);
@@ -229,7 +258,7 @@ impl Keeper {
         Counters::add(&counters.too_large, batch.too_large.len() as u64);
     }
 
-    /// What is to be looked for, with what a former gap has left.
+    /// Ends that remain to be found, including those of former gaps.
     async fn unswept_with(
         &self,
         namespace: &str,
@@ -267,7 +296,7 @@ impl Keeper {
         let holder = self.slot(&key, batch).await?.record.as_ref();
         let is_taken = holder.is_some_and(|record| !is_this(record));
         if is_taken {
-            // It may be an elder that the source has again.
+            // It may be an older event that the source has again.
             let elder = keys::event(&namespace, &keys::elder_name(&name, &uid));
             let found = self.slot(&elder, batch).await?.record.as_ref();
             if found.is_some_and(is_this) {
@@ -318,10 +347,10 @@ impl Keeper {
         let seen = record.gone.map_or(0, |gone| gone.number);
         let seen = seen.max(record.version.number);
         let is_old = record.version.epoch == epoch && version.number <= seen;
-        // After the source went back, what it has again is no other version.
+        // After the source went back, a version that it has again is not a new one.
         let is_same = record.event == bytes && !observation.is_gone;
         if is_old || is_same {
-            // What is in a list lives.
+            // An event in a list exists.
             let listed_at = listed_at.filter(|_| !observation.is_gone);
             let is_back = record.gone.is_some() && (!is_old || listed_at.is_some());
             let expires_at = slot.expires_at.unwrap_or(expires_at);
@@ -388,7 +417,7 @@ impl Keeper {
         metadata.name = Some(new_name);
         let index = index(&event);
         let expires_at = expires_at.unwrap_or_else(|| self.end(&event));
-        // Its chunks are under its uid, whatever its name is.
+        // Its chunks are under its uid, independent of its name.
         let id = keys::id(&uid, &keys::event(namespace, name));
         let Ok((record, chunk)) = record.renamed(codec::encode_stored(&mut event)) else {
             batch.damaged += 1;
@@ -403,12 +432,12 @@ impl Keeper {
         Ok(())
     }
 
-    /// When an event that is observed now ends here.
+    /// The expiry of an event that is observed now.
     fn end(&self, event: &Event) -> UnixMillis {
         self.after((self.keep_for)(event))
     }
 
-    /// When an event that was observed at some time ends here.
+    /// The expiry of an event that was observed at some time.
     pub(crate) fn end_of(&self, event: &Event, observed_at: UnixMillis) -> UnixMillis {
         later(observed_at, (self.keep_for)(event))
     }
@@ -451,12 +480,12 @@ impl Keeper {
             };
             batch.slots.insert(key.clone(), slot);
         }
-        // It was put there above.
+        // It was inserted above.
         Ok(batch.slots.entry(key.clone()).or_insert_with(Slot::empty))
     }
 
-    /// Deletes an event in all its versions, and keeps it from being fetched again. Returns what
-    /// the store had, and the revision of its deletion.
+    /// Deletes all versions of an event, and prevents that it is fetched again. Returns the stored
+    /// record, and the revision of its deletion.
     ///
     /// # Errors
     /// As [`Store::delete`].
@@ -477,9 +506,10 @@ impl Keeper {
         let kept_for = found.expires_at.map_or(0, |at| at.0 - self.clock.now().0);
         let kept_for = Duration::from_millis(kept_for.max(0).cast_unsigned());
         let until = self.after(kept_for.max(FORGOTTEN_FOR));
-        let mark = NewRecord::new("").expires_at(until);
+        // Exports say which event it was.
+        let mark = NewRecord::new(key.clone()).expires_at(until);
         let mark = Write::put(keys::forgotten(&id), mark);
-        // First the older versions, so that none is left without the event.
+        // The older versions first, so that none remains without its event.
         self.delete_chunks(&id).await?;
         let delete = Write::delete(key).expecting(Expected::At(found.revision));
         let revisions = self.store.write_all(vec![delete, mark]).await?;
@@ -489,16 +519,16 @@ impl Keeper {
 }
 
 impl Keeper {
-    /// Deletes the older versions of the events that a batch deletes: first, so that none is left
+    /// Deletes the older versions of the events that a batch deletes: first, so that none remains
     /// without its event.
-    pub(super) async fn delete_chunks_of(&self, batch: &Batch) -> Result<(), KeepError> {
+    async fn delete_chunks_of(&self, batch: &Batch) -> Result<(), KeepError> {
         for chunks in &batch.without_chunks {
             self.delete_below(chunks).await?;
         }
         Ok(())
     }
 
-    /// Deletes the older versions of an event; how many bytes they had.
+    /// Deletes the older versions of an event. Returns their bytes.
     pub(crate) async fn delete_chunks(&self, id: &[u8]) -> Result<u64, KeepError> {
         self.delete_below(&keys::chunks(id)).await
     }
@@ -517,7 +547,7 @@ impl Keeper {
                 .sum::<u64>();
             let deletes = chunks.into_iter().map(|chunk| Write::delete(chunk.key));
             match self.store.write_all(deletes.collect()).await {
-                // One of them ended by itself.
+                // One of them expired.
                 Ok(_) | Err(WriteError::NotFound) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -525,7 +555,7 @@ impl Keeper {
     }
 }
 
-/// A moment and some time, of a millisecond at least.
+/// A moment plus a duration of at least one millisecond.
 fn later(moment: UnixMillis, time: Duration) -> UnixMillis {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     UnixMillis(moment.0.saturating_add(millis.max(1)))
@@ -549,7 +579,8 @@ impl Slot {
         self.is_changed = true;
     }
 
-    /// Notes an end at the source; whether it was not noted before, and there is such an event.
+    /// Notes an end at the source. Returns whether there is such an event, and its end was not
+    /// noted before.
     pub(super) fn end(&mut self, uid: &[u8], gone: Gone) -> bool {
         let Some(record) = &mut self.record else {
             return false;
@@ -568,7 +599,7 @@ impl Slot {
         true
     }
 
-    /// Notes the end of an event that a list has no more, or deletes it where deletions are
+    /// Notes the end of an event that is no longer in a list, or deletes it if deletions are
     /// mirrored.
     pub(super) fn sweep(&mut self, key: &Bytes, unswept: &Unswept, mirrors: bool) -> Option<Bytes> {
         let record = self
@@ -590,7 +621,7 @@ impl Slot {
         Some(keys::chunks(&keys::id(&String::from_utf8_lossy(&uid), key)))
     }
 
-    /// What the store is to do.
+    /// The writes for the store.
     fn write(&self, key: &Bytes) -> Option<Write> {
         let record = self.record.as_ref().map(|record| NewRecord {
             value: record.encode(),
@@ -617,7 +648,7 @@ fn gone(version: Version) -> Gone {
 }
 
 impl Record {
-    /// Whether it is not known to have lived when a list was asked for.
+    /// Whether it is not known to have existed when a list was requested.
     pub(super) fn may_have_ended(&self, unswept: &Unswept) -> bool {
         let lived_at = self.version.observed_at.max(self.listed_at);
         self.gone.is_none() && lived_at < unswept.listed_at
@@ -625,7 +656,7 @@ impl Record {
 }
 
 impl Batch {
-    /// Notes the end of the event under a key if a list has it no more; whether that is so.
+    /// Notes the end of the event under a key if it is no longer in a list. Returns whether it did.
     pub(super) fn sweep(&mut self, key: &Bytes, unswept: &Unswept, mirrors: bool) -> bool {
         let slot = self.slots.get_mut(key);
         let ended = slot.and_then(|slot| slot.sweep(key, unswept, mirrors));
@@ -649,7 +680,8 @@ impl Batch {
         ends.filter_map(|slot| slot.expires_at).max()
     }
 
-    /// What the store is to do, and how many versions it is not to keep: their time is over.
+    /// The writes for the store, and the number of versions that are left out because they have
+    /// expired.
     pub(super) fn writes(&self, now: UnixMillis) -> (Vec<Write>, u64) {
         let mut writes = Vec::with_capacity(self.slots.len() + self.chunks.len() + 2);
         let mut over = 0;
@@ -677,47 +709,22 @@ impl Batch {
         (writes, over)
     }
 
-    /// Adds where the source was followed to, and where versions may be missing.
-    fn tell(
-        &self,
-        namespace: &str,
-        position: &Position,
-        gap: Option<&Gap>,
-        writes: &mut Vec<Write>,
-    ) {
-        let mut tell = |gap: &Gap| {
-            let key = keys::gap(gap.from, namespace);
-            writes.push(Write::put(key, NewRecord::new(json(gap))));
-        };
-        if let Some(gap) = gap {
-            tell(gap);
-        }
+    /// The gaps to note: the given one, and that of versions that were too large.
+    fn gaps(&self, namespace: &str, gap: Option<&Gap>) -> Vec<Gap> {
+        let mut gaps: Vec<Gap> = gap.cloned().into_iter().collect();
         if let (Some(from), Some(to)) = (self.too_large.first(), self.too_large.last()) {
-            let gap = Gap {
-                // Beside a gap that begins at the same moment.
-                from: gap.map_or(*from, |gap| (*from).max(gap.from + 1)),
-                to: *to,
-                cause: Cause::TooLarge,
+            // Another gap may begin at the same moment.
+            let from = gap.map_or(*from, |gap| (*from).max(gap.from + 1));
+            gaps.push(Gap {
                 namespace: namespace.to_owned(),
-            };
-            tell(&gap);
+                ..Gap::new(from, (*to).max(from), Cause::TooLarge)
+            });
         }
-        let position = NewRecord::new(json(position));
-        writes.push(Write::put(keys::position(namespace), position));
+        gaps
     }
 }
 
-/// The JSON of a plain value, which can always be written.
-pub(crate) fn json(value: &impl serde::Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
-/// Reads a record of the archive's own.
-pub(crate) fn parse<T: for<'a> serde::Deserialize<'a>>(value: &[u8]) -> Result<T, Fault> {
-    serde_json::from_slice(value).map_err(|error| Fault::Corrupt(error.to_string()))
-}
-
-/// What an event is found by.
+/// The index entries of an event.
 pub(crate) fn index(event: &Event) -> Index {
     let object = event.involved_object.as_ref();
     let clip = |text: &str| {
@@ -734,7 +741,7 @@ pub(crate) fn index(event: &Event) -> Index {
         object_name: text(ObjectReference::name),
         reason: clip(event.reason()),
         event_type: clip(event.r#type()),
-        // What is before any hour is not found by time; see the records of the archive's own.
+        // Earlier times are those of the archive's own records, which are not found by time.
         last_seen: UnixMillis(last_seen.max(keys::EARLIEST.0)),
     }
 }

@@ -1,4 +1,4 @@
-//! Observations that come again change nothing.
+//! Repeated observations change nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +69,7 @@ fn keeper(folder: &std::path::Path, mirrors: bool) -> (Keeper, ManualClock) {
     (keeper, clock)
 }
 
-/// Enough versions for some to be in chunks.
+/// Enough versions that some are in chunks.
 async fn keep_many(keeper: &Keeper, position: &mut Position) {
     let many = (1..200).map(|version| observation(version, false));
     let many: Vec<_> = many.collect();
@@ -93,7 +93,7 @@ async fn where_deletions_are_mirrored_no_older_version_is_left_of_an_event() {
     let (keeper, _) = keeper(folder.path(), true);
     let mut position = Position::default();
     keep_many(&keeper, &mut position).await;
-    // Its last version would make a chunk, too.
+    // Its last version would become a chunk, too.
     let last: Vec<_> = (200..260)
         .map(|version| observation(version, false))
         .collect();
@@ -105,7 +105,7 @@ async fn where_deletions_are_mirrored_no_older_version_is_left_of_an_event() {
     keeper.store.close().await;
 }
 
-/// What is in a list that ended a gap lives, and what is not has ended between two times.
+/// An event in the list after a gap exists; one that is not in it has ended between two times.
 #[tokio::test]
 async fn ends_that_came_while_nothing_was_followed_are_found_by_the_next_list() {
     for mirrors in [false, true] {
@@ -143,7 +143,7 @@ async fn ends_that_came_while_nothing_was_followed_are_found_by_the_next_list() 
         let listed = [lives, again];
         let kept = keeper.keep(&listed, "", &mut position, with);
         kept.await.unwrap();
-        // What is not done yet is done by the next process.
+        // The next process does the remaining work.
         assert_eq!(sweep::sweep(&keeper).await.unwrap(), 2);
         assert_eq!(sweep::sweep(&keeper).await.unwrap(), 0);
         let mut found = Vec::new();
@@ -187,7 +187,7 @@ async fn an_event_whose_names_are_too_long_for_keys_holds_nothing_up() {
     let observations = [
         named(2000, 36),
         named(36, 2000),
-        // The longest, of which the second moves the first out of its way.
+        // The longest names, of which the second moves the first to another name.
         named(900, 20),
         named(900, 50),
         observation(2, false),

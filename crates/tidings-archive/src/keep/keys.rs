@@ -1,41 +1,41 @@
 //! The keys of a cluster's store.
 //!
-//! Events are under `namespace/name`, as the API server has them. What else is kept is under keys
-//! that begin with a zero byte, which no namespace does: before all events.
+//! Events are under `namespace/name`, as in an API server. The archive's own records are under keys
+//! that begin with a zero byte, as no namespace does, so they precede all events.
 
 use bytes::Bytes;
 use tidings_store::{HOUR_MILLIS, KEY_LEN_MAX, UnixMillis};
 
-/// Every key of the archive's own is before this one, and every key of an event behind it.
+/// The archive's own keys are less than this one, and keys of events greater.
 pub(crate) const BEFORE_EVENTS: &[u8] = b"\0\xff";
 
-/// No event is found by an earlier time: what the archive keeps of its own has none.
+/// Events have a later time than this; the archive's own records have none.
 pub(crate) const EARLIEST: UnixMillis = UnixMillis(HOUR_MILLIS);
 
-/// Longest namespace, name and uid together of an event that is kept: whatever keys are made of
-/// them, there is room for it.
+/// Maximum bytes of namespace, name and uid together of an event that is kept: every key that is
+/// made from them fits.
 pub(crate) const NAMES_LEN_MAX: usize = KEY_LEN_MAX - 64;
 
-/// Longest uid that is put into keys; Kubernetes' own have 36 bytes.
+/// Longest uid in keys; Kubernetes' own have 36 bytes.
 const UID_LEN_MAX: usize = 128;
 
-/// Whether a key is of the archive's own.
+/// Whether a key is one of the archive's own.
 pub(crate) fn is_own(key: &[u8]) -> bool {
     key.first() == Some(&0)
 }
 
-/// Where an event is kept.
+/// The key of an event.
 pub(crate) fn event(namespace: &str, name: &str) -> Bytes {
     format!("{namespace}/{name}").into()
 }
 
-/// Where an elder event is kept once its name is used again.
+/// The key of an older event whose name was used again.
 pub(crate) fn elder_name(name: &str, uid: &str) -> String {
     let short: String = uid.chars().take(8).collect();
     format!("{name}.{short}")
 }
 
-/// Where it is kept if that is taken, too.
+/// Its key if that one is taken, too.
 pub(crate) fn elder_name_in_full(name: &str, uid: &str) -> String {
     format!("{name}.{uid}")
 }
@@ -49,37 +49,37 @@ pub(crate) fn id(uid: &str, key: &[u8]) -> Bytes {
     }
 }
 
-/// How far a namespace, or with an empty one the cluster, was followed.
+/// The position of a namespace, or of the cluster if the namespace is empty.
 pub(crate) fn position(namespace: &str) -> Bytes {
     format!("\0position/{namespace}").into()
 }
 
-/// Which store this is.
+/// The identity of the store.
 pub(crate) const IDENTITY: &[u8] = b"\0identity";
 
-/// The rules by which records got their ends.
+/// The rules that gave records their expiry.
 pub(crate) const RETENTION: &[u8] = b"\0retention";
 
-/// Of which export the events are.
+/// The export that was imported.
 pub(crate) const IMPORTED: &[u8] = b"\0imported";
 
-/// What was taken to keep the quota.
+/// Events deleted to keep the quota.
 pub(crate) const TRIMMED: &[u8] = b"\0trimmed";
 
-/// Of all positions.
+/// The prefix of all positions.
 pub(crate) const POSITIONS: &[u8] = b"\0position/";
 
-/// A gap of a namespace, in the order of their beginnings.
+/// A gap of a namespace; the order is that of their beginnings.
 pub(crate) fn gap(from_millis: i64, namespace: &str) -> Bytes {
     format!("\0gap/{:016x}/{namespace}", from_millis.max(0)).into()
 }
 
-/// Which ends are yet to be looked for, of a namespace, or with an empty one of the cluster.
+/// Ends that remain to be found, of a namespace, or of the cluster if the namespace is empty.
 pub(crate) fn unswept(namespace: &str) -> Bytes {
     format!("\0unswept/{namespace}").into()
 }
 
-/// Of all of these.
+/// The prefix of all of these.
 pub(crate) const UNSWEPT: &[u8] = b"\0unswept/";
 
 /// Up to which entry the journal of versions was sealed; there if there is a journal.
@@ -102,13 +102,13 @@ pub(crate) fn unsealed_number(key: &[u8]) -> u64 {
     u64::from_str_radix(digits, 16).unwrap_or(0)
 }
 
-/// Of all gaps.
+/// The prefix of all gaps.
 pub(crate) const GAPS: &[u8] = b"\0gap/";
 
-/// Of all chunks of older versions.
+/// The prefix of all chunks of older versions.
 pub(crate) const CHUNKS: &[u8] = b"\0version/";
 
-/// How many bytes of a chunk's key tell its number.
+/// Bytes of the number in a chunk's key.
 pub(crate) const CHUNK_NUMBER_LEN: usize = 16;
 
 /// A chunk of older versions.
@@ -118,12 +118,16 @@ pub(crate) fn chunk(id: &[u8], number: u64) -> Bytes {
     key.into()
 }
 
-/// Of all chunks of an event.
+/// The prefix of all chunks of an event.
 pub(crate) fn chunks(id: &[u8]) -> Bytes {
     [b"\0version/", id, b"/"].concat().into()
 }
 
-/// That an event was deleted here, and is not to be fetched again.
+/// The prefix of all marks of deleted events.
+pub(crate) const FORGOTTEN: &[u8] = b"\0forgotten/";
+
+/// The mark of an event that was deleted here and must not be fetched again. Its value is the
+/// event's key.
 pub(crate) fn forgotten(id: &[u8]) -> Bytes {
-    [b"\0forgotten/", id].concat().into()
+    [FORGOTTEN, id].concat().into()
 }

@@ -1,16 +1,18 @@
-//! What is kept of one cluster, in a store of its own: the events under their keys, and records of
-//! the archive's own beside them.
+//! What is kept of one cluster, in its own store: events under their keys, and the archive's own
+//! records.
 
 pub(crate) mod coverage;
 pub(crate) mod exchange;
 #[cfg(test)]
 mod exchange_tests;
 pub(crate) mod export;
+pub(crate) mod gaps;
 pub(crate) mod import;
 pub(crate) mod keeper;
 #[cfg(test)]
 mod keeper_tests;
 pub(crate) mod keys;
+pub(crate) mod own;
 pub(crate) mod position;
 pub(crate) mod retention;
 #[cfg(test)]

@@ -1,44 +1,43 @@
-//! How far a cluster was followed, as it is written with the events themselves; and where versions
-//! may be missing.
+//! The position of following in a cluster, which is written with the events themselves; and gaps,
+//! where versions may be missing.
 
 use serde::{Deserialize, Serialize};
 
-/// How far a cluster, or one of its namespaces, was followed.
+/// The position in a cluster, or in one of its namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Position {
     /// Everything at the source up to this resourceVersion is kept; `None` while its events are
     /// being listed.
     pub version: Option<u64>,
-    /// The latest resourceVersion of the source that anything was read at.
+    /// The latest known resourceVersion of the source.
     pub latest: u64,
     /// How often the source went back to an earlier state.
     pub epoch: u64,
-    /// The uid of the source's namespace `kube-system`, if it is known.
+    /// The uid of the source's namespace `kube-system`, if known.
     pub identity: Option<String>,
     /// When the first list was begun, in milliseconds since 1970.
     pub since: i64,
-    /// Up to when nothing is missing, in milliseconds since 1970.
+    /// The time up to which nothing is missing, in milliseconds since 1970.
     pub complete_until: i64,
-    /// What has to be reported about the time since then when the list that is being read is
-    /// complete.
+    /// The cause of the gap since then, which is reported when the current list is complete.
     pub cause: Option<Cause>,
-    /// Versions kept in all.
+    /// Versions kept since the beginning.
     pub versions: u64,
-    /// Which events are followed, by their selectors.
+    /// The selectors of the followed events.
     #[serde(default)]
     pub selection: String,
 }
 
-/// Which ends are yet to be looked for: of events that were not found in a list that ended a gap.
+/// Ends that remain to be found: of events that were not in a list that ended a gap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Unswept {
-    /// When the list was asked for.
+    /// When the list was requested.
     pub(crate) listed_at: i64,
     /// The list's resourceVersion.
     pub(crate) version: u64,
-    /// Up to when ends were followed.
+    /// The time up to which ends were followed.
     pub(crate) not_before: i64,
     /// Events last seen before this had ended by then.
     pub(crate) since: i64,
@@ -68,7 +67,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// One word for it, as it is in the record.
+    /// Its name, as it is stored.
     pub fn name(self) -> &'static str {
         match self {
             Self::Absent => "absent",
@@ -83,7 +82,7 @@ impl Cause {
     }
 }
 
-/// A time of which versions may be missing.
+/// A period in which versions may be missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gap {
@@ -91,8 +90,71 @@ pub struct Gap {
     pub from: i64,
     /// Its end, in milliseconds since 1970.
     pub to: i64,
-    /// Why.
+    /// Why; of several, the first cause.
     pub cause: Cause,
     /// The namespace that is followed; empty for the whole cluster.
     pub namespace: String,
+    /// How many gaps this stands for, if they touched or there were too many of them. Between them
+    /// nothing is missing.
+    #[serde(default = "one")]
+    pub gaps: u64,
+    /// How long several were together, in milliseconds.
+    #[serde(default)]
+    pub(crate) missing: i64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Gap {
+    /// A single one, of the whole cluster.
+    pub(crate) fn new(from: i64, to: i64, cause: Cause) -> Self {
+        Self {
+            from,
+            to,
+            cause,
+            namespace: String::new(),
+            gaps: 1,
+            missing: 0,
+        }
+    }
+
+    /// The same, as it was read: it stands for several that were together so long.
+    pub(crate) fn of_several(self, gaps: u64, missing: i64) -> Self {
+        Self {
+            missing: if gaps > 1 { missing } else { 0 },
+            gaps,
+            ..self
+        }
+    }
+
+    /// For how long versions may be missing in it, in milliseconds.
+    pub fn missing(&self) -> i64 {
+        match self.gaps {
+            0 | 1 => self.to.saturating_sub(self.from).max(0),
+            _ => self.missing,
+        }
+    }
+
+    /// This and another one as one.
+    pub(crate) fn joined(self, other: &Self) -> Self {
+        let from = self.from.min(other.from);
+        let to = self.to.max(other.to);
+        // What both have counts once.
+        let both = self.to.min(other.to) - self.from.max(other.from);
+        let missing = self.missing() + other.missing() - both.max(0);
+        Self {
+            cause: if self.from <= other.from {
+                self.cause
+            } else {
+                other.cause
+            },
+            namespace: self.namespace,
+            gaps: self.gaps.saturating_add(other.gaps),
+            missing: missing.clamp(0, to.saturating_sub(from).max(0)),
+            from,
+            to,
+        }
+    }
 }

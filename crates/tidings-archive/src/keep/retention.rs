@@ -1,10 +1,10 @@
-//! What is kept for how long: changed rules are applied to what is there, and a quota of bytes
-//! takes the oldest events first.
+//! Retention: changed rules are applied to existing events, and a quota of bytes removes the oldest
+//! events first.
 //!
-//! An event's end is written with its newest version, so rules apply to it from then on. When they
-//! change, every record is given the end that the new rules give it, once, in the background. Space
-//! is given back by the store some time after events ended, so a quota is approached in steps, each
-//! of which waits for what the one before has freed.
+//! The time at which an event expires is written with its newest version. When the rules change,
+//! every record gets the time of the new rules, once, in the background. The store releases space
+//! some time after events are deleted, so a quota is approached in steps, each of which waits for
+//! the space that the previous one released.
 
 use std::sync::atomic::Ordering;
 
@@ -15,26 +15,27 @@ use tidings_store::{
     Store, UnixMillis, Write, WriteError,
 };
 
-use super::keeper::{KeepError, Keeper, index, json, parse};
+use super::keeper::{KeepError, Keeper, index};
 use super::keys::{self, EARLIEST};
+use super::own::{json, parse};
 use crate::version::record;
 
-/// Records that are looked at together.
+/// Records examined per page.
 const PAGE: usize = 500;
-/// Of its quota, what a cluster takes after a step, in percent.
+/// The part of its quota that a cluster takes after a step, in percent.
 const TARGET: u64 = 90;
 
-/// What was taken to keep a quota.
+/// Events deleted to keep a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trimmed {
-    /// Events that were deleted.
+    /// Number of events.
     pub events: u64,
-    /// All events last seen before this were, in milliseconds since 1970.
+    /// All events last seen before this time are deleted, in milliseconds since 1970.
     pub before: i64,
 }
 
-/// Gives every record the end that the rules give it, unless these rules did so before.
+/// Gives every record the expiry of the rules, unless these rules were applied before.
 pub(crate) async fn apply(keeper: &Keeper, rules: &str) -> Result<(), KeepError> {
     let key = bytes::Bytes::from_static(keys::RETENTION);
     let found = keeper.store.get(key.clone()).await?;
@@ -89,7 +90,7 @@ async fn apply_to(keeper: &Keeper, found: &Record) -> Result<(), KeepError> {
     Ok(())
 }
 
-/// Whether it was written. If not, a record was written meanwhile, by the rules that are in force.
+/// Whether it was written. If not, a record was written meanwhile, by the current rules.
 fn is_done<T>(written: Result<T, WriteError>) -> Result<bool, KeepError> {
     match written {
         Ok(_) => Ok(true),
@@ -100,7 +101,7 @@ fn is_done<T>(written: Result<T, WriteError>) -> Result<bool, KeepError> {
     }
 }
 
-/// What was taken to keep the quota until now.
+/// Events deleted so far to keep the quota.
 pub(crate) async fn trimmed(keeper: &Keeper) -> Result<Trimmed, ReadError> {
     let found = keeper
         .store
@@ -110,14 +111,14 @@ pub(crate) async fn trimmed(keeper: &Keeper) -> Result<Trimmed, ReadError> {
     Ok(found.unwrap_or_default())
 }
 
-/// If the cluster takes more than its quota, deletes the events last seen before all others;
+/// If the cluster takes more than its quota, deletes the events last seen longest ago. Returns
 /// whether it did.
 pub(crate) async fn trim(keeper: &Keeper, quota: u64) -> Result<bool, KeepError> {
     let stats = keeper.store.stats().await?;
     if stats.disk_bytes <= quota {
         return Ok(false);
     }
-    // What the values take before compression is the measure of what is freed.
+    // The uncompressed length of values measures the released space.
     let surplus = stats.disk_bytes - quota / 100 * TARGET;
     let share = u128::from(stats.value_bytes) * u128::from(surplus) / u128::from(stats.disk_bytes);
     let mut left = u64::try_from(share).unwrap_or(u64::MAX);
@@ -126,7 +127,7 @@ pub(crate) async fn trim(keeper: &Keeper, quota: u64) -> Result<bool, KeepError>
             break;
         }
         let mut after = None;
-        // Whole hours, so that it can be said of all before one that they are gone.
+        // Whole hours, so that all events before a certain time are gone.
         loop {
             let request = NewestRequest {
                 since: Some(hour),
@@ -149,8 +150,8 @@ pub(crate) async fn trim(keeper: &Keeper, quota: u64) -> Result<bool, KeepError>
     Ok(true)
 }
 
-/// Deletes records that were read, all of them or none; how many bytes they had. If one of them was
-/// observed again, it is no longer old; the others are next time.
+/// Deletes records that were read, all or none. Returns their bytes. If one was observed again
+/// meanwhile, none is deleted until the next step.
 pub(super) async fn delete(
     keeper: &Keeper,
     records: &[Record],

@@ -1,4 +1,4 @@
-//! A cluster's store as the API serves it: the events alone, without what is kept beside them.
+//! A cluster's store as the API serves it: only the newest versions of events.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn read_only<T: Send>() -> BoxFuture<'static, Result<T, WriteError>> {
     Box::pin(async { Err(Fault::Storage(Arc::new(ReadOnly)).into()) })
 }
 
-/// A record with the event alone.
+/// The record of the newest version.
 fn event(record: &Record) -> Result<Record, Fault> {
     let value = record::event(&record.value).map_err(|error| Fault::Corrupt(error.to_string()))?;
     Ok(Record {
@@ -171,7 +171,7 @@ impl Watch for ServedWatch {
     }
 }
 
-/// A change of an event; `None` if only what is kept beside it has changed.
+/// A change of an event; `None` if its newest version did not change.
 fn served(change: &Change) -> Result<Option<Arc<Change>>, Fault> {
     if keys::is_own(change.key()) {
         return Ok(None);

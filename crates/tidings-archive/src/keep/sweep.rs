@@ -1,25 +1,24 @@
-//! Ends that came while nothing was followed: of the events that lived when it was last followed,
-//! those that the list behind the gap does not have.
+//! Finds ends that happened while nothing was followed: of the events that existed before the gap,
+//! those that are not in the list after it.
 //!
-//! Events that are found in such a list have its time noted with them. What remains is looked
-//! through by the time it was last seen, page by page, after the list, beside the watch. Events
-//! last seen longer ago than any event lives at the source are not looked at. What is to be done is
-//! in the store until it is done.
+//! Events that are found in such a list are marked with its time. The others are examined by the
+//! time they were last seen, page by page, after the list and beside the watch. Events last seen
+//! longer ago than any event exists at the source are not examined. The remaining work is in the
+//! store until it is done.
 
 use bytes::Bytes;
 use tidings_store::{Expected, ListRequest, NewestRequest, Store, UnixMillis, Write, WriteError};
 
-use super::keeper::{Batch, KeepError, Keeper, parse};
+use super::keeper::{Batch, KeepError, Keeper, Tries};
 use super::keys::{self, EARLIEST};
+use super::own::parse;
 use super::position::Unswept;
 use crate::version::record::Record;
 
-/// Events that are looked at together.
+/// Events examined per page.
 const PAGE: usize = 500;
-/// Tries to commit beside a follower and users who delete.
-const TRIES: usize = 16;
 
-/// Notes all ends that are to be looked for; how many there were.
+/// Finds and notes all ends that remain. Returns their number.
 pub(crate) async fn sweep(keeper: &Keeper) -> Result<u64, KeepError> {
     let mut ends = 0;
     let found = ListRequest::prefix(keys::UNSWEPT);
@@ -69,14 +68,14 @@ async fn sweep_one(keeper: &Keeper, namespace: &[u8], unswept: &Unswept) -> Resu
     }
 }
 
-/// Notes the ends of some events, as far as they have ended.
+/// Notes the ends of those events that have ended.
 async fn end(keeper: &Keeper, keys: &[Bytes], unswept: &Unswept) -> Result<u64, KeepError> {
-    let mut tries = TRIES;
+    let mut tries = Tries::default();
     loop {
         let mut batch = Batch::default();
         let mut ends = 0;
         for key in keys {
-            // As it is now: it may have been observed meanwhile.
+            // Its current record: it may have been observed meanwhile.
             keeper.slot(key, &mut batch).await?;
             ends += u64::from(batch.sweep(key, unswept, keeper.mirror_deletions));
         }
@@ -84,18 +83,8 @@ async fn end(keeper: &Keeper, keys: &[Bytes], unswept: &Unswept) -> Result<u64, 
             return Ok(0);
         }
         let (writes, _) = batch.writes(keeper.clock.now());
-        keeper.delete_chunks_of(&batch).await?;
-        match keeper.store.write_all(writes).await {
-            Ok(_) => {
-                keeper.count(&batch);
-                return Ok(ends);
-            }
-            Err(
-                WriteError::Conflict { .. }
-                | WriteError::NotFound
-                | WriteError::AlreadyExists { .. },
-            ) if tries > 0 => tries -= 1,
-            Err(error) => return Err(error.into()),
+        if keeper.commit(&batch, writes, &mut tries).await? {
+            return Ok(ends);
         }
     }
 }

@@ -19,8 +19,9 @@ use tidings_store::{
 use tokio::sync::{RwLock, RwLockReadGuard};
 
 use super::coverage::Coverage;
-use super::keeper::{Batch, KeepError, Keeper, json, parse};
+use super::keeper::{Batch, KeepError, Keeper};
 use super::keys;
+use super::own::{json, parse};
 use super::position::{Gap, Position};
 use crate::version::record::{Record, Version};
 

@@ -17,42 +17,42 @@ use super::wire::{self, Frame};
 use crate::follow::follower::{Answer, Failure, Page};
 use crate::keep::keeper::Observation;
 
-/// Most bytes of a list's page that are held, for each cluster. A page that has more is asked for
-/// again with half as many events; one event is far shorter.
+/// Maximum bytes of a list's page, for each cluster. A longer page is requested again with half as
+/// many events; one event is far shorter.
 const LIST_BYTES_MAX: usize = 8 << 20;
-/// Most bytes of the namespace whose uid identifies a cluster.
+/// Maximum bytes of the namespace whose uid identifies a cluster.
 const NAMESPACE_BYTES_MAX: usize = 2 << 20;
-/// Longest uid of that; Kubernetes' own have 36 bytes.
+/// Longest uid of it; Kubernetes' own have 36 bytes.
 const UID_LEN_MAX: usize = 128;
-/// Most bytes of an answer that says what is wrong.
+/// Maximum bytes of an error answer.
 const ERROR_BYTES_MAX: usize = 64 << 10;
-/// Most frames, and about the most bytes, that are given out at once.
+/// Maximum frames, and about the maximum bytes, that are returned at once.
 const BATCH_FRAMES_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// What need not be escaped in a query.
+/// Characters that are not escaped in a query.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// Which events of a cluster are followed.
+/// A selection of a cluster's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Only those of this namespace.
     pub namespace: Option<String>,
-    /// Only those that this field selector selects, as kubectl has it.
+    /// Only those that this field selector selects, in kubectl's notation.
     pub field_selector: Option<String>,
     /// Only those that this label selector selects.
     pub label_selector: Option<String>,
 }
 
 impl Selection {
-    /// What tells it from others of the same namespace.
+    /// The part that distinguishes it from others of the same namespace.
     pub(crate) fn words(&self) -> String {
         let of = |selector: &Option<String>| selector.clone().unwrap_or_default();
         match (of(&self.field_selector), of(&self.label_selector)) {
@@ -62,7 +62,7 @@ impl Selection {
     }
 }
 
-/// An object of which only the uid is of interest.
+/// An object of which only the uid is used.
 #[derive(Deserialize)]
 struct Named {
     metadata: Option<Uid>,
@@ -147,7 +147,7 @@ impl ApiServer {
         Err(wire::read_failure(status.as_u16(), retry_after, &body))
     }
 
-    /// Who the source is, and how far.
+    /// The source's identity and current version.
     pub(crate) async fn ask(&self) -> Result<Answer, Failure> {
         let version = self.version().await?;
         Ok(Answer {
@@ -156,7 +156,7 @@ impl ApiServer {
         })
     }
 
-    /// The version the source is at.
+    /// The source's current version.
     pub(crate) async fn version(&self) -> Result<u64, Failure> {
         let (page, _) = self.list(None, 1).await?;
         Ok(page.version)
@@ -202,7 +202,7 @@ impl ApiServer {
         wire::read_list(api, &body)
     }
 
-    /// Watches what follows a version; the source is to end the watch after `time`.
+    /// Watches changes after a version; the source is asked to end the watch after `time`.
     pub(crate) async fn watch(&self, after: u64, time: Duration) -> Result<Watching, Failure> {
         let (after, time) = (after.to_string(), time.as_secs().to_string());
         let path = self.path(&[
@@ -237,7 +237,7 @@ fn other(error: &(dyn std::error::Error + 'static)) -> Failure {
     }
 }
 
-/// The whole of an answer's body.
+/// The whole body of an answer.
 async fn read(mut body: Body, max: usize) -> Result<Bytes, Failure> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -261,13 +261,13 @@ pub(crate) struct Watching {
 }
 
 impl Watching {
-    /// Waits for frames, and gives out those that have come, at least one; `None` when the source
+    /// Waits for frames, and returns those that have arrived, at least one; `None` when the source
     /// closed the watch. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Frame>>, Failure> {
         loop {
-            // What has come already is taken, up to the most that is given out at once. Over
-            // HTTP/1.1 kube-apiserver sends each event as a chunk, and the next chunk is there
-            // only after a turn of the connection's task.
+            // Takes all frames that have arrived, up to the maximum. Over HTTP/1.1 kube-apiserver
+            // sends each event as a chunk, and the next chunk is available only after the
+            // connection's task has run.
             let mut has_turned = false;
             while !self.is_over && self.buffer.len() < BATCH_BYTES_MAX {
                 match self.body.frame().now_or_never() {
@@ -325,7 +325,8 @@ mod tests {
     use super::*;
     use tidings_api::codec::protobuf::{envelop, watch_frame};
 
-    /// What came together is kept together: a commit for each event would be too slow to catch up.
+    /// Events that arrive together are committed together: a commit for each would be too slow to
+    /// catch up.
     #[tokio::test]
     async fn events_that_have_come_in_chunks_of_their_own_are_given_out_together() {
         const SENT: usize = 400;
@@ -356,7 +357,7 @@ mod tests {
         let client = Client::try_from(config).unwrap();
         let source = ApiServer::new(client, Selection::default());
         let mut watching = source.watch(0, Duration::from_secs(60)).await.unwrap();
-        // All of it was sent; the connection stays open.
+        // Everything was sent; the connection stays open.
         let _open = server.join().unwrap();
         let (mut came, mut times) = (0, 0);
         while came < SENT {

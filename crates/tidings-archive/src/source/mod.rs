@@ -1,5 +1,5 @@
-//! The source over HTTP: what the state machine asks for, asked of a cluster's API server, and what
-//! it answered.
+//! The source over HTTP: carries out the state machine's requests at a cluster's API server, and
+//! decodes the answers.
 
 pub(crate) mod api_server;
 pub(crate) mod shell;

@@ -1,4 +1,4 @@
-//! The loop around the state machine: does what it says, and tells it what came.
+//! The loop around the state machine: carries out its steps, and gives it the results.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,29 +15,29 @@ use super::wire::Frame;
 use crate::follow::follower::{Commit, Failure, Follower, Rules, State, Step};
 use crate::keep::keeper::{Keeper, Observation, With};
 
-/// A source has this long to answer who and how far it is, and to open a watch.
+/// Timeout of the source's identity and version, and of opening a watch.
 const ANSWER: Duration = Duration::from_secs(30);
-/// And this long for a page of a list.
+/// Timeout of a page of a list.
 const PAGE: Duration = Duration::from_secs(120);
-/// The source is asked to end a watch after a time between these, so that a dead connection is
-/// noticed, and those of many clusters do not end together.
+/// The source is asked to end a watch after a random time between these, so that a dead connection
+/// is noticed, and watches of many clusters do not end together.
 const WATCH_MIN: u64 = 240;
 const WATCH_MAX: u64 = 300;
-/// What a watch may be late for.
+/// The time that a watch may end late.
 const SLACK: Duration = Duration::from_secs(30);
-/// A watch that was open for less is taken for one that failed.
+/// A watch that was open for less counts as failed.
 const WATCH_SHORT: Duration = Duration::from_secs(1);
-/// While a watch is silent for this long, the source is asked how far it is: silence may be a hung
-/// source.
+/// After a watch is silent for this long, the source is asked for its version: it may hang.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
-/// A source that has sent bookmarks is silent for no longer.
+/// The same for a source that sends bookmarks.
 const SILENCE_BETWEEN_BOOKMARKS: Duration = Duration::from_secs(150);
 
-/// How it goes, for health and metrics.
+/// The state and counters of following, for health and metrics.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// When it was last known that all of the source is kept: steady milliseconds. A source that
-    /// answers while nothing can be written, or in another's place, is no progress.
+    /// When everything of the source was last known to be kept, in milliseconds of the steady
+    /// clock. Answers of the source are not progress while commits fail, or if it is another
+    /// cluster.
     heard: AtomicI64,
     state: Mutex<(State, Option<String>)>,
 }
@@ -55,7 +55,7 @@ impl Progress {
         state.clone()
     }
 
-    /// How long ago something was last heard.
+    /// Time since the last progress.
     pub(crate) fn since(&self, now: Duration) -> Duration {
         let ago = millis(now) - self.heard.load(Ordering::Relaxed);
         Duration::from_millis(ago.max(0).cast_unsigned())
@@ -87,7 +87,7 @@ impl Shell {
         self.progress.heard.store(now, Ordering::Relaxed);
     }
 
-    /// Follows until it is dropped. What is not committed by then is read again next time.
+    /// Follows until it is dropped. Events that are not committed by then are read again next time.
     pub(crate) async fn run(mut self) {
         let mut follower = loop {
             match self.keeper.position(&self.namespace).await {
@@ -237,7 +237,7 @@ impl Shell {
         self.commit(follower, &[], commit).await;
     }
 
-    /// Commits what the follower says, with these events; whether it is done.
+    /// Commits the follower's result with these events. Returns whether it succeeded.
     async fn commit(
         &self,
         follower: &mut Follower,
@@ -282,7 +282,7 @@ impl Shell {
         }
     }
 
-    /// Tells health, metrics and the log how it goes.
+    /// Publishes the state to health, metrics and the log.
     fn show(&self, state: State, why: Option<&str>) {
         let shown = &self.progress.state;
         let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -327,7 +327,7 @@ async fn in_time<T>(
     })
 }
 
-/// By when an event was written as it is, as far as it tells: the latest of its times.
+/// The latest of an event's times: it was written by then at the latest.
 fn written_until(event: &Event) -> Option<i64> {
     let metadata = event.metadata.as_ref();
     let managed = metadata

@@ -1,8 +1,8 @@
-//! Lists and watches of events as Kubernetes' protobuf, which every API server speaks.
+//! Decodes lists and watches of events from Kubernetes' protobuf, which every API server supports.
 //!
-//! A source may send anything. What is made of it takes memory in proportion to its bytes, which
-//! are bounded, and to the elements of lists and maps, of which two bytes make one: those are
-//! counted before anything is made.
+//! A source may send anything. The decoded form takes memory in proportion to its bytes, which are
+//! bounded, and to the elements of lists and maps, for which two bytes each suffice: elements are
+//! counted before anything is decoded.
 
 use bytes::{Buf, Bytes, BytesMut};
 use jiff::Timestamp;
@@ -16,13 +16,13 @@ use crate::version::delta::take_field;
 
 /// Longest frame of a watch that is accepted: an event is below etcd's limit of 1.5 MiB.
 const FRAME_MAX: usize = 4 << 20;
-/// Most events of a page of a list, however many were asked for.
+/// Maximum events of a page of a list, however many were requested.
 const ITEMS_MAX: usize = 10_000;
-/// Most elements in the metadata of what is read at once; an event has some ten.
+/// Maximum elements in the metadata of a page or frame; an event has some ten.
 const ELEMENTS_MAX: usize = 200_000;
-/// Longest token of a list that continues; kube-apiserver's have some hundred bytes.
+/// Longest continue token; kube-apiserver's have some hundred bytes.
 const TOKEN_MAX: usize = 16 << 10;
-/// Most bytes that are repeated of what a source says, in logs and health checks.
+/// Maximum bytes of a source's message that are repeated in logs and health checks.
 const WHY_BYTES_MAX: usize = 1 << 10;
 
 #[derive(Clone, PartialEq, Message)]
@@ -64,7 +64,7 @@ pub(super) struct ObjectMeta {
     pub(super) resource_version: String,
 }
 
-/// Any object, of which only the metadata is of interest.
+/// Any object, of which only the metadata is used.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct AnyObject {
     #[prost(message, optional, tag = "1")]
@@ -96,11 +96,11 @@ struct Status {
     code: i32,
 }
 
-/// What a watch sent.
+/// A message of a watch.
 #[derive(Clone, Debug)]
 pub(crate) enum Frame {
     Event(Box<Observation>),
-    /// Nothing else up to this version.
+    /// A bookmark: there are no other changes up to this version.
     Bookmark(u64),
     Error(Failure),
 }
@@ -152,11 +152,11 @@ pub(crate) fn read_list(api: Api, body: &Bytes) -> Result<(Page, Vec<Observation
     Ok((page, events))
 }
 
-/// The tags of a list's items, and of an object's metadata, in whatever version.
+/// The tags of a list's items, and of an object's metadata, in every version.
 const ITEMS: u64 = 2 << 3 | 2;
 const METADATA: u64 = 1 << 3 | 2;
 
-/// The values of the fields of a message that have this tag.
+/// The values of the fields with this tag.
 fn values(mut message: &[u8], wanted: u64) -> impl Iterator<Item = Result<&[u8], Failure>> {
     std::iter::from_fn(move || {
         while !message.is_empty() {
@@ -177,7 +177,8 @@ fn count(message: &[u8], wanted: u64) -> Result<usize, Failure> {
     values(message, wanted).try_fold(0, |count, value| value.map(|_| count + 1))
 }
 
-/// How many fields there are in an event's metadata: more than elements in its lists and maps.
+/// The number of fields in an event's metadata, at least that of the elements in its lists and
+/// maps.
 fn elements_of(event: &[u8]) -> Result<usize, Failure> {
     let mut elements = 0;
     for metadata in values(event, METADATA) {
@@ -210,13 +211,13 @@ fn observation(api: Api, raw: Bytes, is_gone: bool) -> Result<Observation, Failu
     })
 }
 
-/// Whether a text can be a namespace or a name, which are steps of paths and parts of keys
+/// Whether a text can be a namespace or a name, which are segments of paths and parts of keys
 /// (`IsValidPathSegmentName`).
 fn is_step(text: &str) -> bool {
     !matches!(text, "" | "." | "..") && !text.contains(['/', '%', '\0'])
 }
 
-/// Takes a whole frame from the front of what a watch sent so far.
+/// Takes a complete frame from the beginning of a watch's bytes.
 pub(crate) fn take_frame(api: Api, buffer: &mut BytesMut) -> Result<Option<Frame>, Failure> {
     let Some(len) = buffer.first_chunk::<4>() else {
         return Ok(None);
@@ -263,7 +264,7 @@ pub(crate) fn take_frame(api: Api, buffer: &mut BytesMut) -> Result<Option<Frame
     Ok(Some(frame))
 }
 
-/// What an answer that is no success says. Its body may be anything.
+/// The message of an error answer, whose body may be anything.
 pub(crate) fn read_failure(code: u16, retry_after: Option<i64>, body: &Bytes) -> Failure {
     let status = protobuf::open(body)
         .ok()

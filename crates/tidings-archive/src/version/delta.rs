@@ -1,32 +1,32 @@
-//! What makes an older version from a newer one: the few bytes in which two messages differ.
+//! Deltas between versions: the few bytes in which an older message differs from a newer one.
 //!
-//! The two are walked field by field, as protobuf messages in the order of their fields' numbers,
-//! so that a changed count and a changed time are two short hunks, however far apart. Bytes that
-//! are no message are compared from both ends. The result is right for any bytes; only its length
-//! depends on how alike they are. Time is in proportion to the bytes, with messages in messages
-//! walked down to [`DEPTH_MAX`].
+//! Both are compared field by field, as protobuf messages in the order of field numbers, so a
+//! changed count and a changed time are two short hunks, however far apart. Bytes that are not a
+//! message are compared from both ends. The result is correct for any bytes; only its length
+//! depends on their similarity. Time is proportional to the bytes; nested messages are compared
+//! down to [`DEPTH_MAX`].
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
 use tidings_core::wire::{MAGIC, put_varint, varint};
 
-/// Messages in messages that are walked. A time of a managed field is in the fourth.
+/// Maximum depth of nested messages. A time of a managed field is in the fourth.
 const DEPTH_MAX: usize = 6;
 /// Equal bytes between two hunks that cost no more than another hunk.
 const GAP_MAX: usize = 2;
 
-/// A part of the newer bytes, and the part of the older ones that stands in its place.
+/// A range of the newer bytes, and the range of the older ones in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hunk {
     newer: Range<usize>,
     older: Range<usize>,
 }
 
-/// What [`restore`] needs, with `newer`, to give `older`.
+/// The delta with which [`restore`] makes `older` from `newer`.
 ///
-/// Per hunk: bytes to copy, bytes to leave out, and bytes to put in: three varints and the last
-/// ones themselves. What is left of the newer bytes is copied.
+/// Each hunk has three varints, the number of bytes to copy, to skip and to insert, and the
+/// inserted bytes. The rest of the newer bytes is copied.
 pub(crate) fn delta(newer: &[u8], older: &[u8]) -> Vec<u8> {
     let mut hunks = Hunks::default();
     let enveloped = newer.starts_with(MAGIC) && older.starts_with(MAGIC);
@@ -52,7 +52,7 @@ pub(crate) fn delta(newer: &[u8], older: &[u8]) -> Vec<u8> {
     delta
 }
 
-/// The older bytes; `None` if the delta is not one of these newer bytes.
+/// The older bytes; `None` if the delta does not belong to these newer bytes.
 pub(crate) fn restore(newer: &[u8], mut delta: &[u8]) -> Option<Vec<u8>> {
     let mut older = Vec::with_capacity(newer.len());
     let mut rest = newer;
@@ -86,7 +86,7 @@ impl Hunks {
     }
 }
 
-/// Parts of two byte strings that are compared.
+/// Ranges of two byte strings that are compared.
 #[derive(Clone)]
 struct Pair<'a> {
     newer: &'a [u8],
@@ -106,7 +106,7 @@ impl Pair<'_> {
         self.newer[self.at.newer.clone()] == self.older[self.at.older.clone()]
     }
 
-    /// Compares as messages, if both are.
+    /// Compares them as messages if both are.
     fn walk(&self, depth: usize, hunks: &mut Hunks) {
         if self.is_equal() {
             return;
@@ -124,7 +124,7 @@ impl Pair<'_> {
             return self.compare(hunks);
         };
         let (mut newer, mut older) = (newer.iter().peekable(), older.iter().peekable());
-        // Where the next field would be.
+        // The place of the next field.
         let (mut new_at, mut old_at) = (self.at.newer.start, self.at.older.start);
         loop {
             let order = match (newer.peek(), older.peek()) {
@@ -145,7 +145,7 @@ impl Pair<'_> {
                     values.compare(hunks);
                 }
             } else {
-                // One of the two has it alone.
+                // Only one of them has the field.
                 hunks.push(Hunk {
                     newer: new.map_or(new_at..new_at, |new| new.start..new.value.end),
                     older: old.map_or(old_at..old_at, |old| old.start..old.value.end),
@@ -205,8 +205,8 @@ fn fields(bytes: &[u8], range: Range<usize>) -> Option<Vec<Field>> {
     Some(fields)
 }
 
-/// Takes a field from the front of a message: its tag, and its value without the length. `None` if
-/// there is none that is whole, or it is a group.
+/// Takes a field from the beginning of a message: its tag, and its value without the length. `None`
+/// if there is no complete field, or it is a group.
 pub(crate) fn take_field<'a>(message: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
     let tag = varint(message)?;
     let len = match tag & 7 {
@@ -225,7 +225,7 @@ pub(crate) fn take_field<'a>(message: &mut &'a [u8]) -> Option<(u64, &'a [u8])> 
     Some((tag, value))
 }
 
-/// Takes a varint that is a number of bytes from the front.
+/// Takes a varint that is a number of bytes from the beginning.
 pub(crate) fn take_len(bytes: &mut &[u8]) -> Option<usize> {
     usize::try_from(varint(bytes)?).ok()
 }

@@ -1,4 +1,4 @@
-//! The bytes of a record: an event, and behind it what is known of its versions.
+//! The bytes of a record: an event, followed by the data of its versions.
 //!
 //! | part | form |
 //! |---|---|
@@ -7,36 +7,36 @@
 //! | its number at the source, the source's epoch | 2 varints |
 //! | when it was observed, in milliseconds | varint |
 //! | number and time of its end at the source; 0 and 0 while it lives there | 2 varints |
-//! | until when it lived at least, if it ended while nothing was followed; else 0 | varint |
-//! | when the list was asked for that it was found in last, of those that ended a gap; else 0 | varint |
+//! | when it still existed, if it ended while nothing was followed; else 0 | varint |
+//! | when the last list after a gap was requested that it was found in; else 0 | varint |
 //! | versions observed in all, chunks | 2 varints |
 //! | older versions, the newest first | entries |
-//! | length of everything behind the event | u32, little-endian |
+//! | length of everything after the event | u32, little-endian |
 //! | form | one byte: 2 |
 //!
-//! An entry is a varint of the length of its bytes, doubled, and one more if they are the version
-//! itself rather than what [restores](super::delta) it from the next newer one; how much less its
-//! number and time are (zigzag varints); and the bytes. All versions of a record are of one epoch.
+//! An entry is a varint, which is twice the length of its bytes, plus one if they are the version
+//! itself and not a [delta](super::delta) from the next newer one; the differences of its number
+//! and time (zigzag varints); and the bytes. All versions of a record are of one epoch.
 
 use bytes::Bytes;
 use tidings_core::wire::{put_varint, varint};
 
 use super::delta::{delta, restore, take_len};
 
-/// Bytes of older versions from which on a record becomes a chunk. Each new version writes them
-/// once more, and each chunk costs a whole version.
+/// Bytes of older versions at which a record becomes a chunk. Each new version writes them again,
+/// and each chunk costs a complete version.
 const PAST_MAX: usize = 1024;
 /// The form of the bytes.
 const FORM: u8 = 2;
 /// The length and the form.
 const END_LEN: usize = 5;
 
-/// A version as it was observed.
+/// An observed version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
     /// Its resourceVersion at the source.
     pub(crate) number: u64,
-    /// Counts how often the source went back to an earlier state.
+    /// How often the source went back to an earlier state.
     pub(crate) epoch: u64,
     /// In milliseconds since 1970.
     pub(crate) observed_at: i64,
@@ -47,7 +47,7 @@ pub(crate) struct Version {
 pub(crate) struct Gone {
     pub(crate) number: u64,
     pub(crate) observed_at: i64,
-    /// If it ended while nothing was followed: when it was still there, as far as is known.
+    /// If it ended while nothing was followed: when it was last known to exist.
     pub(crate) not_before: Option<i64>,
 }
 
@@ -60,11 +60,11 @@ pub(crate) struct Record {
     pub(crate) uid: Bytes,
     pub(crate) version: Version,
     pub(crate) gone: Option<Gone>,
-    /// When the list was asked for that it was found in last, of those that ended a gap.
+    /// When the last list after a gap was requested that it was found in.
     pub(crate) listed_at: i64,
-    /// How many versions were observed, in the chunks, too.
+    /// Number of observed versions, including those in chunks.
     pub(crate) versions: u64,
-    /// How many chunks were made.
+    /// Number of chunks that were made.
     pub(crate) chunks: u64,
     past: Bytes,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Record {
 #[error("what is kept of an event's versions cannot be read")]
 pub(crate) struct Damaged;
 
-/// The event alone of a record's bytes.
+/// The newest version of a record.
 pub(crate) fn event(value: &Bytes) -> Result<Bytes, Damaged> {
     let end = event_len(value).ok_or(Damaged)?;
     Ok(value.slice(..end))
@@ -88,7 +88,7 @@ fn event_len(value: &[u8]) -> Option<usize> {
 }
 
 impl Record {
-    /// Of an event that is observed for the first time.
+    /// The record of an event that is observed for the first time.
     pub(crate) fn new(event: Bytes, uid: Bytes, version: Version) -> Self {
         Self {
             event,
@@ -102,7 +102,7 @@ impl Record {
         }
     }
 
-    /// The record once another version was observed, and the chunk that this one becomes, if it
+    /// The record after another version was observed, and the chunk that this one becomes, if it
     /// does.
     pub(crate) fn followed_by(self, event: Bytes, version: Version) -> (Self, Option<Self>) {
         let mut past = Vec::new();
@@ -133,7 +133,7 @@ impl Record {
     }
 
     /// The record under another name, and the chunk that its older versions become, if there are
-    /// any: they were made of the newest one with its former name.
+    /// any: they are deltas from the newest version with its former name.
     pub(crate) fn renamed(self, event: Bytes) -> Result<(Self, Option<Self>), Damaged> {
         let mut past: &[u8] = &self.past;
         let older = (!past.is_empty())
@@ -179,7 +179,7 @@ impl Record {
             put_varint(number, &mut out);
         }
         out.extend_from_slice(&self.past);
-        // A record of 4 GiB is refused by every store.
+        // Every store refuses a record of 4 GiB.
         let len = u32::try_from(out.len() - self.event.len()).unwrap_or(u32::MAX);
         out.extend_from_slice(&len.to_le_bytes());
         out.push(FORM);
@@ -230,7 +230,7 @@ impl Record {
         })
     }
 
-    /// How many [`versions`](Self::versions) are in the record, the last of which may be an error.
+    /// Number of [`versions`](Self::versions) in the record, the last of which may be an error.
     pub(crate) fn count(&self) -> u64 {
         let mut past: &[u8] = &self.past;
         let mut count = 1;
@@ -259,9 +259,9 @@ impl Record {
     }
 }
 
-/// An older version as it is kept.
+/// The stored form of an older version.
 struct Entry<'a> {
-    /// How much less its number and time are than those of the next newer one.
+    /// The difference of its number and time from those of the next newer version.
     number: u64,
     time: i64,
     /// Whether the bytes are the version itself.
@@ -269,7 +269,7 @@ struct Entry<'a> {
     bytes: &'a [u8],
 }
 
-/// Takes an entry from the front.
+/// Takes an entry from the beginning.
 fn take_entry<'a>(past: &mut &'a [u8]) -> Option<Entry<'a>> {
     let len = take_len(past)?;
     let number = unzigzag(varint(past)?).cast_unsigned();
@@ -284,7 +284,7 @@ fn take_entry<'a>(past: &mut &'a [u8]) -> Option<Entry<'a>> {
     })
 }
 
-/// Takes the version before one from the front of the entries.
+/// Takes the version before a given one from the beginning of the entries.
 fn older(newer: &(Version, Bytes), past: &mut &[u8]) -> Option<(Version, Bytes)> {
     let (version, event) = newer;
     let entry = take_entry(past)?;
@@ -326,7 +326,7 @@ mod tests {
         }
     }
 
-    /// As a kubelet's is, with the fields that a patch of the count changes.
+    /// An event like a kubelet's, with the fields that a patch of the count changes.
     fn backing_off(count: i32) -> Bytes {
         let time = Time {
             seconds: Some(1_700_000_000 + i64::from(count) * 61),
@@ -382,7 +382,7 @@ mod tests {
         let mut record = Record::new(backing_off(1), Bytes::from_static(b"uid"), version(1));
         let mut chunks = Vec::new();
         for number in 2..=500 {
-            // Now and then everything is another.
+            // From time to time everything changes.
             let event = if number % 50 == 0 {
                 Bytes::from(vec![number as u8; 300])
             } else {

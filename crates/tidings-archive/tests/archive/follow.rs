@@ -1,4 +1,4 @@
-//! What the source does, and what is kept of it.
+//! Changes at the source, and what is kept of them.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ async fn every_version_is_kept_once_across_restarts_of_both() {
         ledger.insert(event.name_any(), vec![version(&event)]);
     }
     for round in 2..8 {
-        // One of them before the archive is there, which sees of it what is left.
+        // One of them before the archive starts, which sees only the last version.
         let archive = open(&kept, &source).await;
         let past = archive.past();
         for (name, versions) in &mut ledger {
@@ -37,7 +37,7 @@ async fn every_version_is_kept_once_across_restarts_of_both() {
         })
         .await;
         archive.close().await;
-        // Written while it is not followed.
+        // Written while the source is not followed.
         for (name, versions) in &mut ledger {
             versions.push(version(&source.count(name, 100 + round).await));
         }
@@ -71,7 +71,7 @@ async fn another_cluster_behind_the_address_is_refused_until_the_former_one_is_b
     let [first, second, kept] = ["first", "second", "kept"].map(|name| folder.path().join(name));
     let port = free_port();
     let source = Source::start(&first, port).await;
-    // The same certificate and token, as of clusters behind one load balancer.
+    // The same certificate and token, like clusters behind one load balancer.
     std::fs::create_dir(&second).unwrap();
     copy(&first.join("pki"), &second.join("pki"));
     std::fs::copy(first.join("tokens.csv"), second.join("tokens.csv")).unwrap();
@@ -82,7 +82,7 @@ async fn another_cluster_behind_the_address_is_refused_until_the_former_one_is_b
     source.server.shutdown().await;
 
     let other = Source::start(&second, port).await;
-    // More than the first has, so that it is no earlier state of it.
+    // More than the first has, so it does not look like an earlier state of it.
     for number in 0..20 {
         other.create(&format!("foreign.{number}")).await;
     }
@@ -92,7 +92,7 @@ async fn another_cluster_behind_the_address_is_refused_until_the_former_one_is_b
     })
     .await;
     assert!(why.contains("kube-system"), "{why}");
-    // The same after a start of the archive.
+    // The same after a restart of the archive.
     archive.close().await;
     archive = follow(&kept, &other).await;
     let past = archive.past();
@@ -180,7 +180,7 @@ async fn what_is_deleted_here_is_forgotten_in_all_versions_and_not_fetched_again
     let archive = open(&kept, &source).await;
     source.create("web").await;
     source.create("other").await;
-    // More than one record has room for.
+    // More than fit in one record.
     for count in 1..200 {
         source.count("web", count).await;
     }

@@ -1,4 +1,4 @@
-//! A cluster is followed: an Event API server in this process, over real HTTP, into a real store.
+//! Follows an Event API server in this process over real HTTP into a real store.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod follow;

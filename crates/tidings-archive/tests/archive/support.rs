@@ -1,4 +1,4 @@
-//! A source, an archive of it, and what is in it.
+//! A source, an archive of it, and its content.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tidings_server::Running;
 use tidings_store::{ListRequest, Store};
 use tidings_testing::serving;
 
-/// How long anything may take before the test has failed.
+/// Maximum time of a step before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A source with events of the namespace `shop`.
@@ -75,7 +75,7 @@ pub(crate) async fn follow(folder: &Path, source: &Source) -> Cluster {
         .unwrap()
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub(crate) async fn until<T>(mut found: impl AsyncFnMut() -> Option<T>) -> T {
     let waited = tokio::time::timeout(PATIENCE, async {
         loop {
@@ -105,7 +105,7 @@ pub(crate) async fn versions(past: &Past, name: &str) -> Option<Vec<u64>> {
     }
 }
 
-/// Names of the events that are kept.
+/// Names of the kept events.
 pub(crate) async fn names(store: &dyn Store) -> Vec<String> {
     let page = store.list(ListRequest::default()).await.unwrap();
     let keys = page.records.iter().map(|record| &record.key);

@@ -230,7 +230,12 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
         (
             vec!["events", "--context", "x", "--kubeconfig", kubeconfig],
             2,
-            "failed to use the kubeconfig: failed to load current context: x",
+            "failed to use the kubeconfig: it has no context \"x\", but ",
+        ),
+        (
+            on(&["--cluster", "x"]),
+            2,
+            "failed to use the kubeconfig: it has no cluster \"x\", but ",
         ),
         (
             vec!["events", "--server", "https://127.0.0.1:1", "--token", "t"],

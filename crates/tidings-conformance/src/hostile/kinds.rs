@@ -1,6 +1,6 @@
-//! Every kind of hostile input, each with its generator: of a size and a namespace that is new each
-//! time. The largest size is what the server's limits let in: 400 KB of headers, 64 KB of target, 3
-//! MiB of body, 1.5 MiB of stored event. What is larger is refused unread.
+//! Every kind of hostile input, each with its generator for a size and a new namespace. The largest
+//! size is that of the server's limits: 400 KB of headers, 64 KB of target, 3 MiB of body, 1.5 MiB
+//! of stored event. Larger input is refused unread.
 
 use std::fmt::Write;
 
@@ -11,33 +11,38 @@ use super::script::{
     APPLY, Act, Ask, JSON, JSON_PATCH, MERGE, PROTOBUF, STRATEGIC, Script, YAML, event, events,
     items, large_events, nested, one,
 };
+use super::timeline::TIMELINE;
 
 /// One kind.
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    /// The largest size that is sent.
+    /// The largest size.
     pub(super) largest: usize,
     /// The sizes, as parts of the largest.
     pub(super) parts: &'static [usize],
-    /// What is sent of a size, in a namespace.
+    /// Makes the script of a size, in a namespace.
     pub(super) make: fn(usize, &str) -> Script,
-    /// The most that processor time may grow when the size grows four-fold.
+    /// Maximum growth of processor time when the size grows four-fold.
     pub(super) growth_max: f64,
-    /// The longest answer that is no error, in bytes.
+    /// Maximum bytes of an answer without an error.
     pub(super) answer_max: u64,
-    /// Whether each round has a server of its own: what other rounds wrote would count.
+    /// Whether each round has its own server, since events of other rounds would count.
     pub(super) alone: bool,
-    /// Whether it is sent to an archive; what is sent first goes to the server it follows.
+    /// Whether it is sent to an archive; the preparation goes to the server that it follows.
     pub(super) archive: bool,
 }
 
 const MIB: u64 = 1 << 20;
 
-/// What an answer without an error may have: an event as large as they are stored, whose every byte
-/// may be escaped.
+/// Maximum bytes of an answer without an error: an event of the maximum stored size, whose every
+/// byte may be escaped.
 const ANSWER_MAX: u64 = 10 * MIB;
 
-const fn kind(name: &'static str, largest: usize, make: fn(usize, &str) -> Script) -> Kind {
+pub(super) const fn kind(
+    name: &'static str,
+    largest: usize,
+    make: fn(usize, &str) -> Script,
+) -> Kind {
     Kind {
         name,
         largest,
@@ -50,9 +55,13 @@ const fn kind(name: &'static str, largest: usize, make: fn(usize, &str) -> Scrip
     }
 }
 
-/// One of large events, more than the store has in memory anyway; in a table each is answered
+/// A kind with large events, more than the store has in memory anyway; in a table each is answered
 /// twice.
-const fn large(name: &'static str, largest: usize, make: fn(usize, &str) -> Script) -> Kind {
+pub(super) const fn large(
+    name: &'static str,
+    largest: usize,
+    make: fn(usize, &str) -> Script,
+) -> Kind {
     Kind {
         parts: &[2, 1],
         answer_max: 160 * MIB,
@@ -69,6 +78,7 @@ pub(super) const KINDS: &[&[Kind]] = &[
     APPLIED,
     OTHER,
     STORED,
+    TIMELINE,
     ARCHIVED,
     CONNECTIONS,
 ];
@@ -213,7 +223,7 @@ const TARGETS: &[Kind] = &[
 ];
 
 /// Small events.
-fn few(namespace: &str, count: usize) -> impl Iterator<Item = Ask> {
+pub(super) fn few(namespace: &str, count: usize) -> impl Iterator<Item = Ask> {
     let namespace = namespace.to_owned();
     (0..count).map(move |number| {
         let body = event(&namespace, &format!("few.{number}"), "", "");
@@ -275,7 +285,7 @@ const DOCUMENTS: &[Kind] = &[
         let mut text = "a0: &a0 [a]\n".to_owned();
         for line in 1..n {
             let aliases = vec![format!("*a{}", line - 1); 4].join(",");
-            // A String takes whatever is written.
+            // Writing to a String cannot fail.
             let _ = writeln!(text, "a{line}: &a{line} [{aliases}]");
         }
         Ask::create(ns, YAML, text).into()
@@ -453,7 +463,7 @@ fn finalizers(count: usize) -> String {
     format!(",\"finalizers\":[{finalizers}]")
 }
 
-/// Entries of as many managers.
+/// Entries of this number of managers.
 fn managed(count: usize, fields: &str) -> String {
     let entries = items(count, |i| {
         format!(
@@ -578,7 +588,7 @@ const PATCHES: &[Kind] = &[
                 "{{\"op\":\"copy\",\"from\":\"/metadata\",\"path\":\"/metadata/annotations/x{i}\"}}"
             )
         };
-        // As many as double the event beyond what copies may add, whatever follows.
+        // As many as double the event beyond the limit of copies, and more.
         operations(ns, 20 + n, copy).after([Ask::event(ns, ",\"annotations\":{\"a\":\"b\"}", "")])
     }),
     kind("JSON patch: copies of a long text", 30_000, |n, ns| {
@@ -748,7 +758,7 @@ const STORED: &[Kind] = &[
         |n, ns| Script::from(Ask::list(ns, "labelSelector=a")).after(large_events(ns, n)),
     ),
     Kind {
-        // It is shown its own events, and reads all that were written since.
+        // It returns its own events, but reads all that were written since.
         alone: true,
         ..large("a watch of large events from before them", 40, |n, ns| {
             let watch = "watch=true&resourceVersion=1&timeoutSeconds=1";
@@ -771,7 +781,7 @@ const STORED: &[Kind] = &[
     }),
 ];
 
-/// What is sent to an archive.
+/// A kind that is sent to an archive.
 const fn archived(name: &'static str, largest: usize, make: fn(usize, &str) -> Script) -> Kind {
     Kind {
         archive: true,
@@ -779,7 +789,62 @@ const fn archived(name: &'static str, largest: usize, make: fn(usize, &str) -> S
     }
 }
 
+/// Paths of a followed cluster.
+const OF_CLUSTER: [&str; 8] = [
+    "/api/v1/events",
+    "/apis/events.k8s.io/v1/namespaces/shop/events/web/versions",
+    "/apis",
+    "/counts",
+    "/coverage",
+    "/export",
+    "/openapi/v3",
+    "/readyz",
+];
+
+fn of_cluster(method: &Method, query: &str) -> Vec<Ask> {
+    let ask = |path| Ask::new(method.clone(), format!("/clusters/judge{path}?{query}"));
+    OF_CLUSTER.map(ask).to_vec()
+}
+
 const ARCHIVED: &[Kind] = &[
+    archived(
+        "archive: unknown parameters of a cluster's paths",
+        15_000,
+        |n, _| of_cluster(&Method::GET, &"a=b&".repeat(n)).into(),
+    ),
+    archived(
+        "archive: long parameters of a cluster's paths",
+        60_000,
+        |n, _| {
+            let parameters = ["continue", "from", "since", "until"].map(|name| {
+                let query = format!("{name}={}", "1".repeat(n));
+                of_cluster(&Method::GET, &query)
+            });
+            parameters.concat().into()
+        },
+    ),
+    archived("archive: long paths below a cluster", 60_000, |n, _| {
+        let ask = |path| Ask::get(format!("/clusters/judge{path}/{}", "a".repeat(n)));
+        OF_CLUSTER.map(ask).to_vec().into()
+    }),
+    archived("archive: bodies to a cluster's paths", 3_000_000, |n, _| {
+        let asks = of_cluster(&Method::POST, "").into_iter();
+        let asks = asks.map(|ask| ask.body(JSON, "a".repeat(n)));
+        asks.collect::<Vec<_>>().into()
+    }),
+    Kind {
+        // Namespaces of other rounds would count.
+        alone: true,
+        ..archived("archive: events in as many namespaces", 800, |n, ns| {
+            let events = (0..n).map(|i| Ask::event(&format!("{ns}-{i}"), "", ""));
+            let mut asks = of_cluster(&Method::GET, "");
+            asks.extend(
+                ["view", "events"]
+                    .map(|answer| Ask::get(format!("/timeline/api/{answer}?cluster=judge"))),
+            );
+            Script::from(asks).after(events)
+        })
+    },
     archived("archive: a cluster with a long name", 60_000, |n, _| {
         Ask::get(format!("/clusters/{}/api", "a".repeat(n))).into()
     }),
@@ -817,7 +882,7 @@ const ARCHIVED: &[Kind] = &[
     ),
 ];
 
-/// An event that is there is changed so often.
+/// Changes an existing event a number of times.
 fn changed(namespace: &str, times: usize) -> impl Iterator<Item = Ask> {
     let namespace = namespace.to_owned();
     (1..=times).map(move |count| Ask::patch(&namespace, MERGE, format!("{{\"count\":{count}}}")))

@@ -10,7 +10,8 @@ mod configuration;
 use std::fmt::Write;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -183,7 +184,7 @@ impl EventRateLimit {
 
 impl Enforcer {
     fn accept(&self, now: Monotonic, hash: [u64; 2]) -> bool {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         let bucket = buckets.get_or_insert_mut(hash, || TokenBucket::full(self.rate, now));
         let accepted = bucket.take(self.rate, now);
         if buckets.len() > self.buckets_max {

@@ -1,21 +1,10 @@
 //! PATCH of an event by server-side apply, which creates it if there is none.
 
-use axum::response::Response;
-use http::StatusCode;
 use serde_json::Value;
 use serde_saphyr::DuplicateKeyPolicy;
 use tidings_core::validate::go_quote;
 
-use super::access;
-use super::body::event_response;
-use super::call::Call;
-use super::commit::{
-    AFTER_ADMISSION, CHANGE_ATTEMPTS, Changed, change, check_place, now, store_new,
-};
-use crate::api::rules;
-use crate::api::server::ApiServer;
-use crate::http::negotiate::Form;
-use crate::http::query::WriteOptions;
+use super::commit::{AFTER_ADMISSION, CHANGE_ATTEMPTS, Write, Written, now};
 use crate::http::status::Status;
 use tidings_api::managed::{self, ApplyError, Writer};
 use tidings_api::yaml;
@@ -25,68 +14,40 @@ const KEYS_TWICE: &str =
     "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  ";
 
 /// Applies the configuration in the body.
-pub(super) async fn apply(
-    server: &ApiServer,
-    call: &Call,
-    form: Form,
-    options: &WriteOptions,
-) -> Result<Response, Status> {
+pub(super) async fn apply(write: &mut Write<'_>) -> Result<Written, Status> {
+    let (call, options) = (write.call, write.options);
     let (config, duplicates) = read(&call.body)?;
     let writer = Writer {
         manager: &options.field_manager,
         api: call.api,
-        now: now(server),
+        now: now(write.server),
     };
-    let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
     for _ in 0..CHANGE_ATTEMPTS {
-        let stored = match server.stored(call.api, &call.key()).await {
-            Err(status) if status.code() == StatusCode::NOT_FOUND => None,
-            stored => Some(stored?),
-        };
+        write.warnings.clear();
+        let stored = write.stored().await?;
         let live = stored.as_ref().map(|stored| &stored.event);
         let mut event = managed::apply(live, &config, writer, options.force).map_err(refusal)?;
-        let mut warnings = options
+        write.warnings = options
             .field_validation
             .heed_as(KEYS_TWICE, duplicates.clone())
             .map_err(Status::bad_request)?;
         let metadata = event.metadata.get_or_insert_default();
-        if stored.is_none() && !metadata.uid().is_empty() {
+        if live.is_none() && !metadata.uid().is_empty() {
             let why = format!(
                 "uid mismatch: the provided object specified uid {}, and no existing object was found",
                 metadata.uid()
             );
             return Err(Status::conflict(call.api, &call.info.name, &why));
         }
-        check_place(call, metadata).map_err(|status| status.warning(&warnings))?;
-        warnings.extend(rules::dedup_owner_references(&mut event, AFTER_ADMISSION));
-        let metadata = event.metadata.get_or_insert_default();
-        let answer =
-            |code, event| event_response(call, form, code, event, server.clock.now(), &warnings);
-        let Some(stored) = stored else {
-            metadata.resource_version = None;
-            access::require_create(server, call).await?;
-            match store_new(server, call, event, options.dry_run, &mut gate).await {
-                // Another request has just created it: apply to that event.
-                Err(status) if status.code() == StatusCode::CONFLICT && !options.dry_run => {
-                    continue;
-                }
-                created => {
-                    let created = created.map_err(|status| status.warning(&warnings))?;
-                    return answer(StatusCode::CREATED, &created);
-                }
-            }
-        };
+        write.check_place(metadata)?;
         // As with other patches, the resourceVersion has to match only if the configuration names
         // it.
         if config.pointer("/metadata/resourceVersion").is_none() {
             metadata.resource_version = None;
         }
-        if let Changed::Done(event) =
-            change(server, call, &stored, event, options.dry_run, &mut gate)
-                .await
-                .map_err(|status| status.warning(&warnings))?
-        {
-            return answer(StatusCode::OK, &event);
+        write.dedup_owners(&mut event, AFTER_ADMISSION);
+        if let Some(written) = write.put(stored.as_ref(), event).await? {
+            return Ok(written);
         }
     }
     Err(Status::modified(call.api, &call.info.name))

@@ -1,19 +1,25 @@
-//! The last part of every write: validation, admission, and the store.
+//! A write of one event: its managed fields, validation, admission, the store, and the answer.
 
+use axum::response::Response;
+use http::StatusCode;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tidings_core::validate::FieldErrors;
 use tidings_store::{NewRecord, Record, WriteError};
 
+use super::body::event_response;
 use super::call::Call;
-use super::{random, rules};
+use super::{access, random, rules};
 use crate::admission::{Gate, Operation};
+use crate::api::options::ManagedFields;
 use crate::api::server::ApiServer;
 use crate::http::list_options::ResourceVersion;
+use crate::http::negotiate::Form;
+use crate::http::query::WriteOptions;
 use crate::http::status::Status;
 use crate::http::stored::{Key, Stored};
 use tidings_api::codec::{self, Api, set_revision};
-use tidings_api::managed;
+use tidings_api::managed::{self, Writer};
 
 /// Maximum attempts to find a generated name that is not taken.
 const GENERATE_ATTEMPTS: usize = 8;
@@ -26,88 +32,242 @@ pub(super) const CHANGE_ATTEMPTS: usize = 64;
 /// Where kube-apiserver finds the repeated owners of a patched event.
 pub(super) const AFTER_ADMISSION: &str = " after mutating admission happens";
 
-/// Stores an event whose managed fields are up to date, and generates its name if requested.
-pub(super) async fn store_new(
-    server: &ApiServer,
-    call: &Call,
-    mut event: Event,
-    dry_run: bool,
-    gate: &mut Gate<'_>,
-) -> Result<Event, Status> {
-    let api = call.api;
-    settle_namespace(event.metadata.get_or_insert_default(), &call.info.namespace)?;
-    server
-        .admission
-        .check_namespace(api, &call.info.namespace, &event)?;
-    let metadata = event.metadata.get_or_insert_default();
-    let version = metadata
-        .resource_version
-        .take()
-        .filter(|version| !version.is_empty());
-    let uid = random::uuid().map_err(Status::internal)?;
-    rules::prepare_create(metadata, uid, now(server));
-    server.admission.fit(&mut event)?;
-    let metadata = event.metadata.get_or_insert_default();
+/// The event as it is stored, and the code of the answer.
+pub(super) type Written = (StatusCode, Event);
 
-    let generated = metadata.name().is_empty() && !metadata.generate_name().is_empty();
-    let attempts = if generated { GENERATE_ATTEMPTS } else { 1 };
-    for attempt in 1..=attempts {
-        if generated {
-            let metadata = event.metadata.get_or_insert_default();
-            metadata.name = Some(generated_name(metadata.generate_name())?);
-        }
-        let name = event
-            .metadata
-            .as_ref()
-            .map(|metadata| metadata.name().to_owned())
-            .unwrap_or_default();
-        call.notes.name(&name);
-        refuse_if_any(&name, &rules::check_create(api, &event))?;
-        gate.pass(Operation::Create, &event)?;
-        let key = Key {
-            namespace: call.info.namespace.clone(),
-            name,
-        };
-        if dry_run {
-            if let Some(existing) = server.store.get(key.bytes()).await? {
-                return Err(taken(api, &key.name, existing));
-            }
-            event.metadata.get_or_insert_default().resource_version = version;
-            return Ok(event);
-        }
-        // In kube-apiserver the store refuses this, and ignores a version that is not a number.
-        if version
-            .as_ref()
-            .and_then(|version| version.parse::<u64>().ok())
-            > Some(0)
-        {
-            return Err(Status::internal(
-                "resourceVersion should not be set on objects to be created",
-            ));
-        }
-        match server
-            .store
-            .create(key.bytes(), record(server, &mut event))
-            .await
-        {
-            Ok(revision) => {
-                set_revision(&mut event, revision);
-                return Ok(event);
-            }
-            Err(WriteError::AlreadyExists { .. }) if generated && attempt < attempts => {}
-            Err(WriteError::AlreadyExists { .. }) if generated => {
-                return Err(Status::generated_name_taken(api, &key.name));
-            }
-            Err(error @ WriteError::AlreadyExists { .. }) => {
-                return Err(match server.store.get(key.bytes()).await {
-                    Ok(Some(existing)) => taken(api, &key.name, existing),
-                    _ => Status::from_write(&error, api, &key.name),
-                });
-            }
-            Err(error) => return Err(Status::from_write(&error, api, &key.name)),
+/// A write in progress.
+pub(super) struct Write<'a> {
+    pub(super) server: &'a ApiServer,
+    pub(super) call: &'a Call,
+    pub(super) options: &'a WriteOptions,
+    form: Form,
+    gate: Gate<'a>,
+    /// Warnings about the request, for the answer or the error.
+    pub(super) warnings: Vec<String>,
+}
+
+impl<'a> Write<'a> {
+    pub(super) fn new(
+        server: &'a ApiServer,
+        call: &'a Call,
+        form: Form,
+        options: &'a WriteOptions,
+        warnings: Vec<String>,
+    ) -> Self {
+        let gate = server.gate(&call.user.name, call.api, options.dry_run);
+        Self {
+            server,
+            call,
+            options,
+            form,
+            gate,
+            warnings,
         }
     }
-    Err(Status::internal("no name could be generated"))
+
+    /// The answer to the request.
+    pub(super) fn answer(self, written: Result<Written, Status>) -> Result<Response, Status> {
+        let (code, event) = written.map_err(|status| status.warning(&self.warnings))?;
+        let now = self.server.clock.now();
+        event_response(self.call, self.form, code, &event, now, &self.warnings)
+    }
+
+    /// The event that the request names, if it exists.
+    pub(super) async fn stored(&self) -> Result<Option<Stored>, Status> {
+        match self.server.stored(self.call.api, &self.call.key()).await {
+            Err(status) if status.code() == StatusCode::NOT_FOUND => Ok(None),
+            stored => stored.map(Some),
+        }
+    }
+
+    /// Checks that an event has the name and namespace of the request's path; a missing namespace
+    /// is filled in.
+    pub(super) fn check_place(&self, metadata: &mut ObjectMeta) -> Result<(), Status> {
+        let info = &self.call.info;
+        settle_namespace(metadata, &info.namespace)?;
+        match metadata.name() {
+            name if name == info.name => Ok(()),
+            "" => Err(Status::bad_request(format!(
+                "the name of the object ({} based on URL) was undeterminable: name must be provided",
+                info.name
+            ))),
+            name => Err(Status::bad_request(format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                info.name
+            ))),
+        }
+    }
+
+    /// Removes repeated owners, with a warning. `place` is where kube-apiserver finds them.
+    pub(super) fn dedup_owners(&mut self, event: &mut Event, place: &str) {
+        let warnings = rules::dedup_owner_references(event, place);
+        self.warnings.extend(warnings);
+    }
+
+    /// Updates the managed fields of an event that is created, or that replaces `live`.
+    pub(super) fn track(&self, live: Option<&Event>, event: &mut Event) {
+        let manager = self.call.manager(self.options);
+        let writer = Writer {
+            manager: &manager,
+            api: self.call.api,
+            now: now(self.server),
+        };
+        let always = self.server.options.managed_fields == ManagedFields::Always;
+        managed::track(live, event, writer, always);
+    }
+
+    /// Replaces the stored event, or creates one if there is none; its managed fields are up to
+    /// date. `None` if another request was faster, and this one names no version: try again.
+    pub(super) async fn put(
+        &mut self,
+        stored: Option<&Stored>,
+        mut event: Event,
+    ) -> Result<Option<Written>, Status> {
+        if let Some(stored) = stored {
+            let changed = self.change(stored, event).await?;
+            return Ok(changed.map(|event| (StatusCode::OK, event)));
+        }
+        access::require_create(self.server, self.call).await?;
+        event.metadata.get_or_insert_default().resource_version = None;
+        match self.create(event).await {
+            Err(status) if status.code() == StatusCode::CONFLICT && !self.options.dry_run => {
+                Ok(None)
+            }
+            created => Ok(Some((StatusCode::CREATED, created?))),
+        }
+    }
+
+    /// Stores a new event whose managed fields are up to date, and generates its name if requested.
+    pub(super) async fn create(&mut self, mut event: Event) -> Result<Event, Status> {
+        let (server, call, api) = (self.server, self.call, self.call.api);
+        settle_namespace(event.metadata.get_or_insert_default(), &call.info.namespace)?;
+        server
+            .admission
+            .check_namespace(api, &call.info.namespace, &event)?;
+        let metadata = event.metadata.get_or_insert_default();
+        let version = metadata
+            .resource_version
+            .take()
+            .filter(|version| !version.is_empty());
+        let uid = random::uuid().map_err(Status::internal)?;
+        rules::prepare_create(metadata, uid, now(server));
+        server.admission.fit(&mut event)?;
+        let metadata = event.metadata.get_or_insert_default();
+
+        let generated = metadata.name().is_empty() && !metadata.generate_name().is_empty();
+        let attempts = if generated { GENERATE_ATTEMPTS } else { 1 };
+        for attempt in 1..=attempts {
+            if generated {
+                let metadata = event.metadata.get_or_insert_default();
+                metadata.name = Some(generated_name(metadata.generate_name())?);
+            }
+            let name = event
+                .metadata
+                .as_ref()
+                .map(|metadata| metadata.name().to_owned())
+                .unwrap_or_default();
+            call.notes.name(&name);
+            refuse_if_any(&name, &rules::check_create(api, &event))?;
+            self.gate.pass(Operation::Create, &event)?;
+            let key = Key {
+                namespace: call.info.namespace.clone(),
+                name,
+            };
+            if self.options.dry_run {
+                if let Some(existing) = server.store.get(key.bytes()).await? {
+                    return Err(taken(api, &key.name, existing));
+                }
+                event.metadata.get_or_insert_default().resource_version = version;
+                return Ok(event);
+            }
+            // In kube-apiserver the store refuses this, and ignores a version that is not a number.
+            if version
+                .as_ref()
+                .and_then(|version| version.parse::<u64>().ok())
+                > Some(0)
+            {
+                return Err(Status::internal(
+                    "resourceVersion should not be set on objects to be created",
+                ));
+            }
+            match server
+                .store
+                .create(key.bytes(), record(server, &mut event))
+                .await
+            {
+                Ok(revision) => {
+                    set_revision(&mut event, revision);
+                    return Ok(event);
+                }
+                Err(WriteError::AlreadyExists { .. }) if generated && attempt < attempts => {}
+                Err(WriteError::AlreadyExists { .. }) if generated => {
+                    return Err(Status::generated_name_taken(api, &key.name));
+                }
+                Err(error @ WriteError::AlreadyExists { .. }) => {
+                    return Err(match server.store.get(key.bytes()).await {
+                        Ok(Some(existing)) => taken(api, &key.name, existing),
+                        _ => Status::from_write(&error, api, &key.name),
+                    });
+                }
+                Err(error) => return Err(Status::from_write(&error, api, &key.name)),
+            }
+        }
+        Err(Status::internal("no name could be generated"))
+    }
+
+    /// Replaces the stored event by `new`, whose managed fields are up to date.
+    async fn change(&mut self, stored: &Stored, mut new: Event) -> Result<Option<Event>, Status> {
+        let (server, api, key) = (self.server, self.call.api, self.call.key());
+        let old = &stored.event;
+        server.admission.fit(&mut new)?;
+        let metadata = new.metadata.get_or_insert_default();
+        let insisted = match ResourceVersion::parse(
+            Some(metadata.resource_version()).filter(|version| !version.is_empty()),
+        )? {
+            ResourceVersion::At(revision) => Some(revision),
+            ResourceVersion::Unset | ResourceVersion::Zero => None,
+        };
+        if insisted.is_some_and(|revision| revision != stored.record.revision) {
+            return Err(Status::modified(api, &key.name));
+        }
+        rules::prepare_update(metadata, &old.metadata.clone().unwrap_or_default());
+        let finished = metadata.deletion_timestamp.is_some() && metadata.finalizers.is_empty();
+        if let Some(old) = &old.metadata {
+            managed::keep_times(metadata, old);
+        }
+        refuse_if_any(&key.name, &rules::check_update(api, &new, old))?;
+        self.gate.pass(Operation::Update, &new)?;
+
+        let record = record(server, &mut new);
+        // Events are compared, not bytes: kube-apiserver encodes the same event to other bytes.
+        set_revision(&mut new, stored.record.revision);
+        let unchanged = new == *old;
+        let revision = if unchanged || self.options.dry_run {
+            Ok(stored.record.revision)
+        } else if finished {
+            // The last finalizer was removed: complete the deletion.
+            server
+                .store
+                .delete(key.bytes(), Some(stored.record.revision))
+                .await
+                .map(|_| stored.record.revision)
+        } else {
+            server
+                .store
+                .update(key.bytes(), record, stored.record.revision)
+                .await
+        };
+        match revision {
+            Ok(revision) => {
+                set_revision(&mut new, revision);
+                Ok(Some(new))
+            }
+            Err(WriteError::Conflict { .. } | WriteError::NotFound) if insisted.is_none() => {
+                Ok(None)
+            }
+            Err(error) => Err(Status::from_write(&error, api, &key.name)),
+        }
+    }
 }
 
 /// An event of that name exists; it may be waiting for its finalizers.
@@ -130,90 +290,6 @@ fn generated_name(base: &str) -> Result<String, Status> {
     }
     let suffix = random::name_suffix().map_err(Status::internal)?;
     Ok(format!("{}{suffix}", base.get(..stem).unwrap_or_default()))
-}
-
-/// The outcome of an attempt to change an event.
-pub(super) enum Changed {
-    Done(Box<Event>),
-    /// Another request changed it meanwhile, and this request did not name a version: try again.
-    Overtaken,
-}
-
-/// Replaces the stored event by `new`, whose managed fields are up to date.
-pub(super) async fn change(
-    server: &ApiServer,
-    call: &Call,
-    stored: &Stored,
-    mut new: Event,
-    dry_run: bool,
-    gate: &mut Gate<'_>,
-) -> Result<Changed, Status> {
-    let (api, key, old) = (call.api, call.key(), &stored.event);
-    server.admission.fit(&mut new)?;
-    let metadata = new.metadata.get_or_insert_default();
-    let insisted = match ResourceVersion::parse(
-        Some(metadata.resource_version()).filter(|version| !version.is_empty()),
-    )? {
-        ResourceVersion::At(revision) => Some(revision),
-        ResourceVersion::Unset | ResourceVersion::Zero => None,
-    };
-    if insisted.is_some_and(|revision| revision != stored.record.revision) {
-        return Err(Status::modified(api, &key.name));
-    }
-    rules::prepare_update(metadata, &old.metadata.clone().unwrap_or_default());
-    let finished = metadata.deletion_timestamp.is_some() && metadata.finalizers.is_empty();
-    if let Some(old) = &old.metadata {
-        managed::keep_times(metadata, old);
-    }
-    refuse_if_any(&key.name, &rules::check_update(api, &new, old))?;
-    gate.pass(Operation::Update, &new)?;
-
-    let record = record(server, &mut new);
-    // Events are compared, not bytes: kube-apiserver encodes the same event to other bytes.
-    set_revision(&mut new, stored.record.revision);
-    let unchanged = new == *old;
-    let revision = if unchanged || dry_run {
-        Ok(stored.record.revision)
-    } else if finished {
-        // The last finalizer was removed: complete the deletion.
-        server
-            .store
-            .delete(key.bytes(), Some(stored.record.revision))
-            .await
-            .map(|_| stored.record.revision)
-    } else {
-        server
-            .store
-            .update(key.bytes(), record, stored.record.revision)
-            .await
-    };
-    match revision {
-        Ok(revision) => {
-            set_revision(&mut new, revision);
-            Ok(Changed::Done(Box::new(new)))
-        }
-        Err(WriteError::Conflict { .. } | WriteError::NotFound) if insisted.is_none() => {
-            Ok(Changed::Overtaken)
-        }
-        Err(error) => Err(Status::from_write(&error, api, &key.name)),
-    }
-}
-
-/// Checks that an event has the name and namespace of the request's path; a missing namespace is
-/// filled in.
-pub(super) fn check_place(call: &Call, metadata: &mut ObjectMeta) -> Result<(), Status> {
-    settle_namespace(metadata, &call.info.namespace)?;
-    match metadata.name() {
-        name if name == call.info.name => Ok(()),
-        "" => Err(Status::bad_request(format!(
-            "the name of the object ({} based on URL) was undeterminable: name must be provided",
-            call.info.name
-        ))),
-        name => Err(Status::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.info.name
-        ))),
-    }
 }
 
 fn settle_namespace(metadata: &mut ObjectMeta, namespace: &str) -> Result<(), Status> {

@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::future;
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
@@ -198,10 +199,7 @@ impl InitialPlace {
         tokio::spawn(async move {
             _ = tokio::time::timeout_at(deadline, dropped).await;
             if let Some(late) = late.upgrade() {
-                late.place
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .take();
+                late.place.lock().take();
             }
         });
         Self(held)

@@ -18,7 +18,7 @@ mod list;
 mod list_writer;
 mod measured;
 pub(crate) mod metrics;
-mod namespaces;
+pub(crate) mod namespaces;
 mod newest;
 pub(crate) mod not_found;
 pub(crate) mod observed;

@@ -9,6 +9,7 @@ use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 use ring::digest;
 use serde_json::{Value, json};
+use tidings_store::ListRequest;
 
 use super::body::encoded;
 use crate::admission::Namespace;
@@ -106,38 +107,33 @@ async fn all(server: &ApiServer) -> Result<Vec<(String, Namespace)>, Status> {
         let item = |(name, namespace): (&String, &Namespace)| (name.clone(), *namespace);
         return Ok(named.iter().map(item).collect());
     }
-    let mut names: Vec<String> = ["default", "kube-public", "kube-system"]
-        .map(str::to_owned)
-        .into();
-    let mut after = None;
-    loop {
-        // One record is enough to know of a namespace; the next request skips all other keys of
-        // that namespace.
-        let request = tidings_store::ListRequest {
-            after,
-            limit: Some(1),
-            ..Default::default()
-        };
-        let page = server.store.list(request).await?;
-        let Some(record) = page.records.first() else {
-            break;
-        };
-        let namespace: Vec<u8> = record
-            .key
-            .iter()
-            .copied()
-            .take_while(|byte| *byte != b'/')
-            .collect();
-        names.push(String::from_utf8_lossy(&namespace).into_owned());
-        let mut behind = namespace;
-        // No name contains this byte, and all names sort before it.
-        behind.extend_from_slice(b"/\xff");
-        after = Some(behind.into());
-    }
+    let mut names = stored(server, usize::MAX).await?;
+    names.extend(["default", "kube-public", "kube-system"].map(str::to_owned));
     names.sort();
     names.dedup();
     let item = |name| (name, Namespace::Active);
     Ok(names.into_iter().map(item).collect())
+}
+
+/// The first `max` namespaces with stored events, in order.
+pub(crate) async fn stored(server: &ApiServer, max: usize) -> Result<Vec<String>, Status> {
+    let mut names = Vec::new();
+    let mut request = ListRequest::default().limit(1);
+    while names.len() < max {
+        // One record is enough to know of a namespace; the next request skips all other keys of
+        // that namespace.
+        let page = server.store.list(request.clone()).await?;
+        let Some(record) = page.records.first() else {
+            break;
+        };
+        let bytes = record.key.iter().copied();
+        let mut namespace: Vec<u8> = bytes.take_while(|byte| *byte != b'/').collect();
+        names.push(String::from_utf8_lossy(&namespace).into_owned());
+        // No name contains this byte, and all names sort before it.
+        namespace.extend_from_slice(b"/\xff");
+        request.after = Some(namespace.into());
+    }
+    Ok(names)
 }
 
 fn metadata(name: &str, identity: Option<&str>) -> Value {

@@ -105,6 +105,9 @@ pub struct TimelineOptions {
     /// Maximum of events read for one picture (`--timeline-read-limit`). Of a range that has more,
     /// evenly distributed parts are read, warnings first. Default: 20,000.
     pub read_limit: usize,
+    /// How often it is looked whether the user of a live stream may still see the same. Default:
+    /// one minute.
+    pub recheck: Duration,
 }
 
 impl Default for TimelineOptions {
@@ -114,6 +117,7 @@ impl Default for TimelineOptions {
             session_time: Duration::from_secs(12 * 3600),
             max_sessions: 1000,
             read_limit: 20_000,
+            recheck: Duration::from_secs(60),
         }
     }
 }

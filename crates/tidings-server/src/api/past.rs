@@ -188,8 +188,7 @@ pub(crate) async fn counts(
         after,
         limit: COUNTS_MAX,
     };
-    let page = server.store.counts(request).await;
-    let page = page.map_err(|error| Status::from_read(&error, None))?;
+    let page = server.store.counts(request).await?;
     let more = page.counts.last().filter(|_| page.more).map(|last| {
         let after = format!("{}/{}", last.hour.0, last.reason);
         token(COUNTED, &after, &server)
@@ -223,8 +222,7 @@ pub(crate) async fn export(
         Some(token) => Some(read_token(token, PLACE, &server)?),
         None => from,
     };
-    let page = followed(&server)?.past.export(place).await;
-    let page = page.map_err(|error| Status::from_read(&error, None))?;
+    let page = followed(&server)?.past.export(place).await?;
     let page = page.ok_or_else(|| {
         Status::bad_request(
             "from is the namespace and the name of an event, as shop/web-0.17a3f0c1",

@@ -6,7 +6,8 @@
 //! restart, is made again.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 /// Maximum lists whose counts are kept; each takes some hundred bytes.
 const LISTS_MAX: usize = 1024;
@@ -30,21 +31,17 @@ impl Remaining {
             token: token.to_owned(),
             count,
         };
-        let mut lists = self.lists();
+        let mut lists = self.0.lock();
         lists.truncate(LISTS_MAX - 1);
         lists.push_front(left);
     }
 
     /// The number of records after a continue token.
     pub(crate) fn of(&self, prefix: &[u8], token: &str) -> Option<u64> {
-        let lists = self.lists();
+        let lists = self.0.lock();
         let mut lists = lists.iter();
         let left = lists.find(|left| left.token == token && left.prefix == prefix);
         left.map(|left| left.count)
-    }
-
-    fn lists(&self) -> MutexGuard<'_, VecDeque<Left>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -61,6 +58,6 @@ mod tests {
         assert_eq!(remaining.of(b"shop/", "0"), None);
         assert_eq!(remaining.of(b"shop/", "1"), Some(1));
         assert_eq!(remaining.of(b"", "1"), None);
-        assert_eq!(remaining.lists().len(), LISTS_MAX);
+        assert_eq!(remaining.0.lock().len(), LISTS_MAX);
     }
 }

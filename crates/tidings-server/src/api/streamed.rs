@@ -4,7 +4,7 @@
 //! An error before the first byte is answered with a [`Status`]. Once the answer has begun, the
 //! only way to show that it is not complete is to cut it off; its [`Outcome`] tells how it ended.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::vec;
 
 use axum::body::Body;
@@ -13,6 +13,7 @@ use bytes::Bytes;
 use futures::stream;
 use http::{HeaderValue, StatusCode, header};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
+use parking_lot::Mutex;
 use tidings_store::Record;
 
 use super::body::{encoded, table_rows};
@@ -59,15 +60,12 @@ impl Outcome {
     }
 
     fn set(&self, failure: Option<Status>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        *self.0.lock() = failure;
     }
 
     /// Why it is not whole, if so.
     pub(crate) fn failure(&self) -> Option<Status> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().clone()
     }
 }
 
@@ -168,5 +166,91 @@ impl<B: Batches> Streamed<B> {
             out.reserve((batch.len() * 1024).min(CHUNK_LEN));
             self.batch = batch.into_iter();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread;
+    use std::time::Duration;
+
+    use tidings_api::codec::Api;
+    use tidings_api::table::{IncludeObject, Rows};
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::http::negotiate::Shape;
+
+    /// How long a list waits for the other before the test has failed.
+    const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// Empty batches, each of which comes only while the other list waits for one, too.
+    struct Meeting {
+        left: usize,
+        tell: Sender<()>,
+        hear: Receiver<()>,
+    }
+
+    impl Batches for Meeting {
+        async fn next(&mut self) -> Result<Option<Vec<Record>>, Status> {
+            let _ = self.tell.send(());
+            let met = self.hear.recv_timeout(ANSWER_TIMEOUT);
+            met.map_err(|_| Status::internal("the other list does not go on"))?;
+            self.left -= 1;
+            Ok(Some(Vec::new()))
+        }
+
+        fn is_done(&self) -> bool {
+            self.left == 0
+        }
+
+        async fn look_ahead(
+            &mut self,
+            _lengths: bool,
+            _see: impl FnMut(&Record) -> Result<(), Status> + Send,
+        ) -> Result<ListMeta, Status> {
+            Ok(ListMeta::default())
+        }
+    }
+
+    #[test]
+    fn lists_are_made_at_the_same_time() {
+        let (to_one, of_one) = channel();
+        let (to_other, of_other) = channel();
+        let list = |media, tell, hear| {
+            let form = Form {
+                media,
+                shape: Shape::Whole,
+                pretty: false,
+            };
+            let rows = Rows {
+                api: Api::Core,
+                api_version: "meta.k8s.io/v1",
+                include_object: IncludeObject::None,
+                now: jiff::Timestamp::UNIX_EPOCH,
+            };
+            let mut streamed = Streamed {
+                batches: Meeting {
+                    left: 3,
+                    tell,
+                    hear,
+                },
+                batch: Vec::new().into_iter(),
+                writer: ListWriter::new(Api::Core, form, rows),
+                meta: ListMeta::default(),
+                ended: false,
+                outcome: Outcome::new(),
+            };
+            let runtime = Builder::new_current_thread().build().unwrap();
+            let chunk = runtime.block_on(streamed.next_chunk(Vec::new()));
+            chunk.map(|chunk| chunk.is_some())
+        };
+        let made = thread::scope(|scope| {
+            let other = scope.spawn(|| list(Media::Yaml, to_other, of_one));
+            [list(Media::Json, to_one, of_other), other.join().unwrap()]
+        });
+        let made = made.map(|made| made.map_err(|status| status.message().to_owned()));
+        assert_eq!(made, [Ok(true), Ok(true)]);
     }
 }

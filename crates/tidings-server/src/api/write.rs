@@ -9,24 +9,17 @@ use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use super::access;
 use super::apply;
-use super::body::{self, Sent, event_response};
+use super::body::{self, Sent};
 use super::call::Call;
-use super::commit::{
-    AFTER_ADMISSION, CHANGE_ATTEMPTS, Changed, change, check_place, now, store_new,
-};
-use crate::admission::Gate;
-use crate::api::options::ManagedFields;
+use super::commit::{AFTER_ADMISSION, CHANGE_ATTEMPTS, Write, Written};
 use crate::api::rules;
 use crate::api::server::ApiServer;
-use crate::http::negotiate::{Answer, Form};
-use crate::http::query::WriteOptions;
+use crate::http::negotiate::Answer;
 use crate::http::status::Status;
 use crate::http::stored::Key;
 use tidings_api::codec::json::Reading;
 use tidings_api::codec::{self, Api};
-use tidings_api::managed::{self, Writer};
 use tidings_api::patch::{Patch, PatchError, PatchKind};
 
 /// POST to a namespace's events.
@@ -38,34 +31,15 @@ pub(crate) async fn create(
     let options = call.info.query.write_options("CreateOptions")?;
     let Sent {
         mut event,
-        mut warnings,
+        warnings,
     } = body::read_event(&call, options.field_validation)?;
-    warnings.extend(rules::dedup_owner_references(&mut event, ""));
-    let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
-    // Boxed, to keep the handler's future small.
-    let event = Box::pin(create_event(&server, &call, event, &options, &mut gate))
-        .await
-        .map_err(|status| status.warning(&warnings))?;
-    event_response(
-        &call,
-        form,
-        StatusCode::CREATED,
-        &event,
-        server.clock.now(),
-        &warnings,
-    )
-}
-
-async fn create_event(
-    server: &ApiServer,
-    call: &Call,
-    mut event: Event,
-    options: &WriteOptions,
-    gate: &mut Gate<'_>,
-) -> Result<Event, Status> {
+    let mut write = Write::new(&server, &call, form, &options, warnings);
+    write.dedup_owners(&mut event, "");
     rules::wipe_system_fields(event.metadata.get_or_insert_default());
-    track(server, call, options, None, &mut event);
-    store_new(server, call, event, options.dry_run, gate).await
+    write.track(None, &mut event);
+    // Boxed, to keep the handler's future small.
+    let created = Box::pin(write.create(event)).await;
+    write.answer(created.map(|event| (StatusCode::CREATED, event)))
 }
 
 /// PUT of an event; creates it if there is none.
@@ -76,65 +50,37 @@ pub(crate) async fn replace(
     let form = call.form(Answer::Object)?;
     let options = call.info.query.write_options("UpdateOptions")?;
     let Sent { event, warnings } = body::read_event(&call, options.field_validation)?;
-    let said = warnings.clone();
-    Box::pin(replace_with(server, call, form, &options, event, warnings))
-        .await
-        .map_err(|status| status.warning(&said))
+    let mut write = Write::new(&server, &call, form, &options, warnings);
+    let replaced = Box::pin(replace_with(&mut write, event)).await;
+    write.answer(replaced)
 }
 
-async fn replace_with(
-    server: Arc<ApiServer>,
-    call: Call,
-    form: Form,
-    options: &WriteOptions,
-    mut event: Event,
-    mut warnings: Vec<String>,
-) -> Result<Response, Status> {
-    check_place(&call, event.metadata.get_or_insert_default())?;
-    warnings.extend(rules::dedup_owner_references(&mut event, ""));
-    let answer = |code, event: &Event| {
-        event_response(&call, form, code, event, server.clock.now(), &warnings)
-    };
-
-    let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
+async fn replace_with(write: &mut Write<'_>, mut event: Event) -> Result<Written, Status> {
+    let call = write.call;
+    write.check_place(event.metadata.get_or_insert_default())?;
+    write.dedup_owners(&mut event, "");
     for _ in 0..CHANGE_ATTEMPTS {
-        let stored = match server.stored(call.api, &call.key()).await {
-            Err(status) if status.code() == StatusCode::NOT_FOUND => {
-                let metadata = event.metadata.get_or_insert_default();
-                if !metadata.uid().is_empty() {
-                    return Err(wrong_uid(call.api, &call.key(), metadata.uid(), ""));
-                }
-                access::require_create(&server, &call).await?;
-                let mut event = event.clone();
-                event.metadata.get_or_insert_default().resource_version = None;
-                match create_event(&server, &call, event, options, &mut gate).await {
-                    // Another request has just created it: replace it.
-                    Err(status) if status.code() == StatusCode::CONFLICT && !options.dry_run => {
-                        continue;
-                    }
-                    created => return answer(StatusCode::CREATED, &created?),
-                }
-            }
-            stored => stored?,
-        };
-        let metadata = event.metadata.get_or_insert_default();
-        let stored_uid = stored
-            .event
-            .metadata
-            .as_ref()
-            .map(ObjectMeta::uid)
-            .unwrap_or_default();
-        if !metadata.uid().is_empty() && metadata.uid() != stored_uid {
-            return Err(wrong_uid(call.api, &call.key(), metadata.uid(), stored_uid));
+        let stored = write.stored().await?;
+        let live = stored.as_ref().map(|stored| &stored.event);
+        let (wanted, found) = (uid(Some(&event)), uid(live));
+        if !wanted.is_empty() && wanted != found {
+            return Err(wrong_uid(call.api, &call.key(), wanted, found));
         }
         let mut new = event.clone();
-        track(&server, &call, options, Some(&stored.event), &mut new);
-        match change(&server, &call, &stored, new, options.dry_run, &mut gate).await? {
-            Changed::Done(event) => return answer(StatusCode::OK, &event),
-            Changed::Overtaken => {}
+        if live.is_none() {
+            rules::wipe_system_fields(new.metadata.get_or_insert_default());
+        }
+        write.track(live, &mut new);
+        if let Some(written) = write.put(stored.as_ref(), new).await? {
+            return Ok(written);
         }
     }
     Err(Status::modified(call.api, &call.info.name))
+}
+
+fn uid(event: Option<&Event>) -> &str {
+    let metadata = event.and_then(|event| event.metadata.as_ref());
+    metadata.map(ObjectMeta::uid).unwrap_or_default()
 }
 
 /// The Status for a patch that cannot be read or applied.
@@ -156,13 +102,20 @@ pub(crate) async fn patch(
     let kind = PatchKind::of(call.content_type()).ok_or_else(Status::unsupported_patch)?;
     let form = call.form(Answer::Object)?;
     let options = call.info.query.patch_options(kind == PatchKind::Apply)?;
-    let patch = match kind {
-        PatchKind::Apply => return apply::apply(&server, &call, form, &options).await,
-        kind => Patch::parse(kind, &call.body, options.field_validation),
+    let mut write = Write::new(&server, &call, form, &options, Vec::new());
+    let written = match kind {
+        PatchKind::Apply => apply::apply(&mut write).await,
+        kind => patch_with(&mut write, kind).await,
     };
+    write.answer(written)
+}
 
-    let mut gate = server.gate(&call.user.name, call.api, options.dry_run);
+async fn patch_with(write: &mut Write<'_>, kind: PatchKind) -> Result<Written, Status> {
+    let (server, call) = (write.server, write.call);
+    let validation = write.options.field_validation;
+    let patch = Patch::parse(kind, &call.body, validation);
     for _ in 0..CHANGE_ATTEMPTS {
+        write.warnings.clear();
         let stored = server.stored(call.api, &call.key()).await?;
         // Errors of a patch are reported only if the event exists.
         let patch = patch.as_ref().map_err(|error| refused(error.clone()))?;
@@ -180,28 +133,14 @@ pub(crate) async fn patch(
         {
             metadata.resource_version = None;
         }
-        let mut warnings = patch
-            .heed(reading, options.field_validation)
+        write.warnings = patch
+            .heed(reading, validation)
             .map_err(|complaint| Status::invalid_patched_object(patch.shown(&value), &complaint))?;
-        check_place(&call, patched.metadata.get_or_insert_default())
-            .map_err(|status| status.warning(&warnings))?;
-        track(&server, &call, &options, Some(&stored.event), &mut patched);
-        warnings.extend(rules::dedup_owner_references(&mut patched, AFTER_ADMISSION));
-        match change(&server, &call, &stored, patched, options.dry_run, &mut gate)
-            .await
-            .map_err(|status| status.warning(&warnings))?
-        {
-            Changed::Done(event) => {
-                return event_response(
-                    &call,
-                    form,
-                    StatusCode::OK,
-                    &event,
-                    server.clock.now(),
-                    &warnings,
-                );
-            }
-            Changed::Overtaken => {}
+        write.check_place(patched.metadata.get_or_insert_default())?;
+        write.track(Some(&stored.event), &mut patched);
+        write.dedup_owners(&mut patched, AFTER_ADMISSION);
+        if let Some(written) = write.put(Some(&stored), patched).await? {
+            return Ok(written);
         }
     }
     Err(Status::modified(call.api, &call.info.name))
@@ -239,22 +178,4 @@ fn wrong_uid(api: Api, Key { namespace, name }: &Key, wanted: &str, found: &str)
          AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
     );
     Status::conflict(api, name, &why)
-}
-
-/// Updates the managed fields of an event that is created, or that replaces `live`.
-fn track(
-    server: &ApiServer,
-    call: &Call,
-    options: &WriteOptions,
-    live: Option<&Event>,
-    event: &mut Event,
-) {
-    let manager = call.manager(options);
-    let writer = Writer {
-        manager: &manager,
-        api: call.api,
-        now: now(server),
-    };
-    let always = server.options.managed_fields == ManagedFields::Always;
-    managed::track(live, event, writer, always);
 }

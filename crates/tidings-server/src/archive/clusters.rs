@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::Router;
 use hyper_util::service::TowerToHyperService;
+use parking_lot::RwLock;
 use tidings_core::validate::check_dns1123_label;
 
 use crate::api::followed::FollowedCluster;
@@ -102,7 +103,7 @@ impl Clusters {
                 why: "permissions have no effect where everything is allowed (--authorization-mode=AlwaysAllow)",
             });
         }
-        let mut current = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.table.write();
         let max = self.root.options.max_clusters;
         if current.numbers.contains_key(&name) {
             return Err(ClusterError::Exists { name });
@@ -128,7 +129,7 @@ impl Clusters {
     /// Stops serving a cluster: its watches end, and other open requests are finished. Returns
     /// false if no cluster has that name.
     pub(crate) fn remove(&self, name: &str) -> bool {
-        let mut current = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.table.write();
         let mut table = Table::clone(&current);
         let number = table.numbers.remove(name);
         let served = number.and_then(|number| table.clusters.remove(&number));
@@ -163,9 +164,6 @@ impl Clusters {
     }
 
     fn table(&self) -> Arc<Table> {
-        self.table
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.table.read().clone()
     }
 }

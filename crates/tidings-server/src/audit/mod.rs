@@ -22,11 +22,12 @@ mod record;
 mod text;
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::file::RotatedFile;
@@ -212,11 +213,7 @@ impl AuditLog {
     /// Accepts no more lines, and blocks until all accepted ones are written.
     pub fn close(&self) {
         self.queue.close();
-        let writer = self
-            .writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let writer = self.writer.lock().take();
         if let Some(writer) = writer
             && writer.join().is_err()
         {

@@ -10,11 +10,12 @@
 //! - Requests without a known user, and refused requests of known users, have a small part each,
 //!   and never wait.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::text::METADATA_BYTES_MAX;
@@ -151,7 +152,7 @@ impl Queue {
             whose,
             _room: room,
         };
-        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = self.sender.lock();
         let sent = sender.as_ref().map(|sender| sender.send(line));
         sent.ok_or(Full)?.map_err(|_| Full)
     }
@@ -161,10 +162,7 @@ impl Queue {
         self.known.close();
         self.refused.close();
         self.unknown.close();
-        self.sender
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        self.sender.lock().take();
     }
 }
 

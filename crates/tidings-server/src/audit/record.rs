@@ -7,12 +7,13 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
@@ -62,7 +63,7 @@ impl Notes {
     /// The name of the created event: that of the body, or a generated one.
     pub(crate) fn name(&self, name: &str) {
         let name = cut(name, TEXT_BYTES_MAX).into_owned();
-        *self.0.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
+        *self.0.name.lock() = name;
     }
 
     /// The request was authorized and has its place in flight.
@@ -263,7 +264,7 @@ impl Entry {
         let header = |name| self.headers.get(name).map(http::HeaderValue::as_bytes);
         let header = |name| super::text::header(header(name).unwrap_or_default());
         let noted = self.notes.0.name.lock();
-        let noted = noted.unwrap_or_else(PoisonError::into_inner).clone();
+        let noted = noted.clone();
         Record {
             kind: "Event",
             api_version: "audit.k8s.io/v1",

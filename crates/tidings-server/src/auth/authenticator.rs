@@ -3,11 +3,12 @@
 //! allowed.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use http::{HeaderMap, HeaderValue, header, request};
 use jiff::Timestamp;
+use parking_lot::RwLock;
 
 use super::User;
 use super::certificate::{ClientAuthority, PeerCertificate};
@@ -104,19 +105,11 @@ impl Authenticator {
 
     /// Replaces the tokens, for requests from now on.
     pub fn replace_tokens(&self, tokens: Vec<Token>) {
-        *self
-            .known
-            .tokens
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(TokenTable::new(tokens));
+        *self.known.tokens.write() = Arc::new(TokenTable::new(tokens));
     }
 
     pub(crate) fn replace_client_authority(&self, authority: ClientAuthority) {
-        *self
-            .known
-            .client_authority
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Some(authority);
+        *self.known.client_authority.write() = Some(authority);
     }
 
     /// Authenticates a request.
@@ -127,12 +120,7 @@ impl Authenticator {
         now: Instant,
         counters: &Arc<AccessCounters>,
     ) -> Result<(User, KnownBy), Refusal> {
-        let authority = self
-            .known
-            .client_authority
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let authority = self.known.client_authority.read().clone();
         // Without an authority, certificates are neither requested nor used.
         let certificate = authority
             .as_ref()
@@ -154,12 +142,7 @@ impl Authenticator {
                 Err(Refusal::Unauthorized(why))
             };
         };
-        let tokens = self
-            .known
-            .tokens
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let tokens = self.known.tokens.read().clone();
         if let Some(user) = tokens.find(&token_digest(shown)) {
             return Ok((user.clone(), KnownBy::OwnToken));
         }

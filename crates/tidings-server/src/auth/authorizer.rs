@@ -2,7 +2,7 @@
 //! policy may allow a request; then a cluster may allow it, if there is one to ask; everything else
 //! is forbidden.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::User;
@@ -13,6 +13,7 @@ use super::decision::Decision;
 use super::rbac::{RbacPolicy, Rule};
 use super::reviewed::Room;
 use super::reviewer::{ReviewError, Reviewer};
+use parking_lot::RwLock;
 
 /// Decides what a user may do. The default allows what kube-apiserver's default policy does:
 /// everything to `system:masters`, discovery and reviews of oneself to authenticated users, health
@@ -71,7 +72,7 @@ impl Authorizer {
 
     /// Replaces the policy, for requests from now on.
     pub fn replace_policy(&self, policy: RbacPolicy) {
-        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+        *self.policy.write() = Arc::new(policy);
     }
 
     /// Whether everything is allowed.
@@ -80,10 +81,7 @@ impl Authorizer {
     }
 
     fn policy(&self) -> Arc<RbacPolicy> {
-        self.policy
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.policy.read().clone()
     }
 
     /// # Errors

@@ -8,10 +8,11 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use ring::digest::{Context, SHA256};
 use rustls::client::danger::HandshakeSignatureValid;
@@ -289,7 +290,7 @@ impl PeerCertificate {
     /// # Errors
     /// Why it is not accepted.
     pub(crate) fn user(&self, authority: &ClientAuthority, now: Timestamp) -> Result<User, String> {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found.lock();
         if let Some(found) = &*found
             && Arc::ptr_eq(&found.authority.0, &authority.0)
             && now <= found.until

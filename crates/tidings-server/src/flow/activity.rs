@@ -5,10 +5,11 @@
 //! under the lock of the open requests, so that both arrive in order.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -93,7 +94,7 @@ impl Activity {
             let limit = if before.0 == 0 { first } else { pause };
             tokio::time::sleep(limit).await;
             let begun = self.begun.load(Ordering::Relaxed);
-            let now = (begun, self.open().len());
+            let now = (begun, self.open.lock().len());
             if now == before && now.1 == 0 {
                 return;
             }
@@ -120,15 +121,15 @@ impl Activity {
     pub(crate) async fn overdue(&self, longest: Duration, which: Overdue) {
         loop {
             let end = match which {
-                Overdue::First => self.open().values().map(|request| request.end).min(),
-                Overdue::All => self.open().values().map(|request| request.end).max(),
+                Overdue::First => self.open.lock().values().map(|request| request.end).min(),
+                Overdue::All => self.open.lock().values().map(|request| request.end).max(),
             };
             // The last requests may be answered long before their deadline.
             let look_again = clock::deadline(clock::timer(), longest);
             tokio::time::sleep_until(end.unwrap_or(look_again).min(look_again)).await;
             let now = clock::timer();
             let over = match which {
-                Overdue::First => self.open().values().any(|request| request.end <= now),
+                Overdue::First => self.open.lock().values().any(|request| request.end <= now),
                 Overdue::All => self.all_are_overdue(),
             };
             if over {
@@ -139,11 +140,7 @@ impl Activity {
 
     pub(crate) fn all_are_overdue(&self) -> bool {
         let now = clock::timer();
-        self.open().values().all(|request| request.end <= now)
-    }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, OpenRequest>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().values().all(|request| request.end <= now)
     }
 }
 
@@ -162,7 +159,7 @@ impl Open {
         if http2 && unproven > UNPROVEN_MAX && !activity.visitor.is_authenticated() {
             activity.too_many_unproven.notify_one();
         }
-        let mut open = activity.open();
+        let mut open = activity.open.lock();
         if open.is_empty() {
             activity.visitor.set_busy(true);
         }
@@ -182,7 +179,7 @@ impl Open {
     /// Extends the request's deadline to `time` from now.
     pub(crate) fn lasts(&self, time: Duration) {
         let end = clock::deadline(clock::timer(), time);
-        if let Some(request) = self.activity.open().get_mut(&self.number) {
+        if let Some(request) = self.activity.open.lock().get_mut(&self.number) {
             request.end = end.max(request.end);
         }
     }
@@ -202,7 +199,7 @@ impl Open {
         if self.activity.visitor.is_authenticated() {
             return;
         }
-        let mut open = self.activity.open();
+        let mut open = self.activity.open.lock();
         if let Some(request) = open.get_mut(&self.number) {
             request.answered_stranger = !is_watch;
         }
@@ -216,7 +213,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let mut open = self.activity.open();
+        let mut open = self.activity.open.lock();
         open.remove(&self.number);
         if open.is_empty() {
             self.activity.visitor.set_busy(false);

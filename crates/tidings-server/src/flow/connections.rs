@@ -15,9 +15,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::connection_counters::{ConnectionMetrics, Ending};
@@ -134,7 +135,7 @@ impl Connections {
     }
 
     fn try_enter(self: &Arc<Self>, peer: Peer) -> Entry {
-        let mut taken = self.taken();
+        let mut taken = self.taken.lock();
         let taken = &mut *taken;
         if let Some(of_peer) = taken.peers.get(&peer)
             && self.peer_max > 0
@@ -176,12 +177,8 @@ impl Connections {
 
     /// The number of connections with and without credentials.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let taken = self.taken();
+        let taken = self.taken.lock();
         (taken.authenticated, taken.strangers.len() + taken.leaving)
-    }
-
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -265,7 +262,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let visitor = &self.0;
         {
-            let mut taken = visitor.connections.taken();
+            let mut taken = visitor.connections.taken.lock();
             let placed = visitor.placed.load(Ordering::Relaxed);
             let was_leaving = !placed && taken.take(visitor.number).is_none();
             taken.authenticated -= usize::from(placed);
@@ -305,7 +302,7 @@ impl Visitor {
         if self.placed.load(Ordering::Relaxed) {
             return;
         }
-        let mut taken = self.connections.taken();
+        let mut taken = self.connections.taken.lock();
         if taken.authenticated < self.connections.kind_max && taken.take(self.number).is_some() {
             taken.authenticated += 1;
             self.placed.store(true, Ordering::Relaxed);
@@ -317,7 +314,7 @@ impl Visitor {
         if !self.authenticated.swap(false, Ordering::Relaxed) {
             return;
         }
-        let mut taken = self.connections.taken();
+        let mut taken = self.connections.taken.lock();
         if self.placed.swap(false, Ordering::Relaxed) {
             taken.authenticated -= 1;
             taken.insert((true, self.number), self);
@@ -346,7 +343,7 @@ impl Visitor {
         if self.is_authenticated() {
             return Some(room);
         }
-        let mut taken = self.connections.taken();
+        let mut taken = self.connections.taken.lock();
         let all = taken.heads.saturating_add(bytes);
         let of_peer = taken.peers.get(&self.peer).map_or(0, |peer| peer.heads);
         let of_peer = of_peer.saturating_add(bytes);
@@ -365,7 +362,7 @@ impl Visitor {
         if self.placed.load(Ordering::Relaxed) {
             return;
         }
-        let mut taken = self.connections.taken();
+        let mut taken = self.connections.taken.lock();
         if let Some(visitor) = taken.remove((!busy, self.number)) {
             taken.insert((busy, self.number), &visitor);
         }
@@ -384,7 +381,7 @@ impl Drop for HeadRoom {
         if self.bytes == 0 {
             return;
         }
-        let mut taken = self.visitor.connections.taken();
+        let mut taken = self.visitor.connections.taken.lock();
         taken.heads -= self.bytes;
         if let Some(of_peer) = taken.peers.get_mut(&self.visitor.peer) {
             of_peer.heads -= self.bytes;
@@ -474,7 +471,7 @@ mod tests {
         assert!(is_needed(&third));
         drop((known, third, fourth, fifth));
         assert_eq!(door.connections.counts(), (0, 0));
-        assert!(door.connections.taken().peers.is_empty());
+        assert!(door.connections.taken.lock().peers.is_empty());
     }
 
     #[test]
@@ -494,7 +491,7 @@ mod tests {
             assert!(!is_needed(&genuine));
         }
         drop((genuine, crowd));
-        assert!(door.connections.taken().crowds.is_empty());
+        assert!(door.connections.taken.lock().crowds.is_empty());
     }
 
     #[test]
@@ -579,7 +576,7 @@ mod tests {
         held.pop();
         assert!(place(5).visitor().room_for_head(HEAD).is_some());
         drop((held, known));
-        let taken = door.connections.taken();
+        let taken = door.connections.taken.lock();
         assert!(taken.heads == 0 && taken.peers.is_empty());
     }
 

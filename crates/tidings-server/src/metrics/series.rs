@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
+
+use parking_lot::RwLock;
 
 /// A value that only goes up.
 #[derive(Debug, Default)]
@@ -179,12 +181,12 @@ impl<L> Histograms<L> {
 
 impl<L: Labels, V: Value> Family<L, V> {
     pub(crate) fn of(&self, labels: L) -> Arc<V> {
-        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
+        let values = self.values.read();
         if let Some(value) = values.get(&labels) {
             return Arc::clone(value);
         }
         drop(values);
-        let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.values.write();
         let value = values.entry(labels);
         Arc::clone(value.or_insert_with(|| Arc::new(self.empty.empty())))
     }
@@ -257,7 +259,7 @@ impl Text {
     /// A metric with everything of a family.
     pub(crate) fn family<L: Labels, V: Value>(&mut self, family: &Family<L, V>) {
         self.metric(family.name, V::KIND, family.help);
-        let values = family.values.read().unwrap_or_else(PoisonError::into_inner);
+        let values = family.values.read();
         for (labels, value) in values.iter() {
             value.write(family.name, &labels.pairs(), self);
         }

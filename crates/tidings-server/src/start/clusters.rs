@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tidings_store::memory::MemoryStore;
 
 use super::kubeconfig::{Credentials, kubeconfig_of_clusters};
@@ -43,7 +44,7 @@ impl std::fmt::Debug for Kubeconfig {
 
 impl Kubeconfig {
     fn write(&self) -> Result<(), ClusterError> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock();
         let names = self.clusters.names();
         let text = kubeconfig_of_clusters(self.address, &self.credentials, &names);
         write_private(&self.path, text.as_bytes()).map_err(|source| ClusterError::Kubeconfig {

@@ -27,8 +27,8 @@ use crate::api::server::ApiServer;
 use crate::auth::User;
 use crate::auth::authenticator::KnownBy;
 use crate::http::query::Query;
+use crate::http::request::TIMELINE_LIVE;
 use crate::http::status::Status;
-use tidings_store::ListRequest;
 
 /// What needs credentials.
 const API: &str = "/timeline/api/";
@@ -51,6 +51,12 @@ pub(super) async fn enter(
         parts.extensions.insert(id);
     }
     let caller = entered(&timeline, &mut parts).await;
+    if parts.uri.path() == TIMELINE_LIVE {
+        parts.extensions.insert(Arc::new(Again {
+            timeline: Arc::clone(&timeline),
+            parts: parts.clone(),
+        }));
+    }
     parts.headers.remove(header::AUTHORIZATION);
     parts.headers.remove(header::COOKIE);
     let user = match caller {
@@ -64,6 +70,30 @@ pub(super) async fn enter(
     };
     parts.extensions.insert(Entered(user));
     next.run(Request::from_parts(parts, body)).await
+}
+
+/// What is needed to find out again who a request is from: its credentials are known to no other.
+pub(super) struct Again {
+    timeline: Arc<Timeline>,
+    parts: Parts,
+}
+
+impl Again {
+    /// Whether the caller may still see the same.
+    pub(super) async fn is_same(&self, caller: &Caller) -> bool {
+        let mut parts = self.parts.clone();
+        let now = entered(&self.timeline, &mut parts).await;
+        let Ok(Some(now)) = now else {
+            return false;
+        };
+        let shown = |caller: &Caller| -> Vec<_> {
+            let clusters = caller.clusters.iter();
+            clusters
+                .map(|visible| (visible.source.name.clone(), visible.namespaces.clone()))
+                .collect()
+        };
+        now.user.name == caller.user.name && shown(&now) == shown(caller)
+    }
 }
 
 /// The caller of the API; `None` where anyone may come.
@@ -242,7 +272,7 @@ async fn namespaces(
     let candidates = if wanted.is_empty() {
         let mut candidates = server.authorizer.namespaces(user);
         if server.authorizer.asks_cluster() {
-            candidates.extend(stored_namespaces(server).await?);
+            candidates.extend(crate::api::namespaces::stored(server, NAMESPACES_MAX).await?);
             candidates.sort_unstable();
             candidates.dedup();
         }
@@ -257,24 +287,4 @@ async fn namespaces(
     let mut allowed: Vec<String> = try_join_all(asked).await?.into_iter().flatten().collect();
     allowed.sort_unstable();
     Ok((!allowed.is_empty()).then_some(Some(allowed)))
-}
-
-/// The namespaces that have events, in order, up to a number.
-async fn stored_namespaces(server: &ApiServer) -> Result<Vec<String>, Status> {
-    let mut namespaces: Vec<String> = Vec::new();
-    let mut after: Option<String> = None;
-    while namespaces.len() < NAMESPACES_MAX {
-        let mut request = ListRequest::default().limit(1);
-        request.after = after.take().map(Into::into);
-        let page = server.store.list(request).await;
-        let page = page.map_err(|error| Status::from_read(&error, None))?;
-        let key = page.records.first().map(|record| record.key.clone());
-        let Some(key) = key else { break };
-        let key = String::from_utf8_lossy(&key);
-        let (namespace, _) = key.split_once('/').unwrap_or_default();
-        // The byte behind a slash: after all keys of the namespace.
-        after = Some(format!("{namespace}0"));
-        namespaces.push(namespace.to_owned());
-    }
-    Ok(namespaces)
 }

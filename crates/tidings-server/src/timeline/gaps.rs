@@ -2,9 +2,10 @@
 //! to make its coverage, so it is kept for some seconds.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -60,15 +61,14 @@ impl Gaps {
         let Some(followed) = &visible.source.server.followed else {
             return Ok(Arc::default());
         };
-        let table = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = || self.0.lock();
         let kept = table().get(&followed.number).cloned();
         if let Some((at, gaps)) = kept
             && (0..KEPT).contains(&now.saturating_sub(at))
         {
             return Ok(gaps);
         }
-        let coverage = followed.past.coverage().await;
-        let coverage = coverage.map_err(|error| Status::from_read(&error, None))?;
+        let coverage = followed.past.coverage().await?;
         let gaps = coverage.get("gaps").and_then(Value::as_array);
         let gaps = gaps.map(Vec::as_slice).unwrap_or_default().iter();
         let gaps = gaps.filter_map(|gap| read(&visible.source.name, gap));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidings_store::{NewestRequest, Record, Store, UnixMillis};
 
 use super::query::Filters;
-use super::read::{EMPTY_PAGE, Part, brief, queries};
+use super::read::{Part, Queries, brief};
 use super::visible::Visible;
 use crate::http::status::Status;
 
@@ -54,8 +54,8 @@ impl Merged {
         limit: usize,
     ) -> Self {
         let streams = clusters.iter().enumerate().flat_map(|(cluster, visible)| {
-            let queries = queries(visible, filters).into_iter();
-            queries.map(move |query| Stream {
+            let Queries { requests, of } = Queries::of(visible, filters);
+            requests.into_iter().map(move |query| Stream {
                 cluster,
                 store: Arc::clone(&visible.source.server.store),
                 part: Part {
@@ -64,6 +64,7 @@ impl Merged {
                         until: Some(UnixMillis(to)),
                         ..query
                     },
+                    of: of.clone(),
                     done: false,
                 },
                 reached: to,
@@ -96,16 +97,13 @@ impl Merged {
                 .part
                 .read(&*stream.store, PAGE.min(self.left))
                 .await?;
-            self.left = self.left.saturating_sub(match page.len() {
-                0 => EMPTY_PAGE,
-                found => found,
-            });
+            self.left = self.left.saturating_sub(page.read);
             stream.reached = match (stream.part.done, stream.part.request.after) {
                 (false, Some(place)) => place.last_seen.0,
                 _ => i64::MIN,
             };
             let cluster = stream.cluster;
-            for record in page {
+            for record in page.records {
                 let last = brief(&record).filter(|brief| self.filters.selects(brief));
                 if let Some(last) = last.map(|brief| brief.last) {
                     self.waiting.push(Found {

@@ -6,11 +6,13 @@
 //!
 //! - [`enter`]: who a request is from, and which namespaces of which clusters it may see.
 //! - [`page`]: the files of the page.
+//! - [`apart`]: threads for what takes processor time.
 //! - [`read`] and [`merged`]: events of a range of time, from the stores.
 //! - [`rules`]: what is made of them, without any input or output.
 //! - [`answers`]: what the page asks for.
 
 mod answers;
+mod apart;
 mod doors;
 mod enter;
 mod gaps;

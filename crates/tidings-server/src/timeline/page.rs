@@ -39,6 +39,7 @@ macro_rules! files {
 /// Every file of the folder `page`, but for the licences of what is not our own.
 const FILES: &[File] = files! {
     "api.js"
+    "dark.css"
     "dom.js"
     "filters.js"
     "gestures.js"

@@ -6,6 +6,7 @@
 //! within it are read as well.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -26,10 +27,13 @@ const PART_MIN: i64 = 60_000;
 const QUERIES_MAX: usize = 64;
 /// Maximum of objects, or reasons, that are each looked up.
 const LOOKUPS_MAX: usize = 8;
+/// Maximum of namespaces that are each read by themselves. Those of more are picked out of what is
+/// read of all: the store would pass over the others as often as there are namespaces.
+const NAMESPACES_APART: usize = 4;
 /// Events of a page of the store.
 const PAGE: usize = 1000;
 /// Events for which a page counts that has none: the store has passed over others.
-pub(super) const EMPTY_PAGE: usize = 500;
+const EMPTY_PAGE: usize = 500;
 /// Of the bound, this part is read of what was last seen after the range.
 const LATER: usize = 10;
 /// Pages that are read at once.
@@ -129,29 +133,51 @@ pub(super) async fn range(
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) request: NewestRequest,
+    /// The namespaces of which events are wanted, if there are others in what is read.
+    pub(super) of: Option<Arc<[String]>>,
     pub(super) done: bool,
+}
+
+/// A page of a part.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// What is wanted of it.
+    pub(super) records: Vec<Record>,
+    /// How many events were read for it, one at least.
+    pub(super) read: usize,
 }
 
 impl Part {
     /// The next page, of at most `limit` events.
-    pub(super) async fn read(
-        &mut self,
-        store: &dyn Store,
-        limit: usize,
-    ) -> Result<Vec<Record>, Status> {
+    pub(super) async fn read(&mut self, store: &dyn Store, limit: usize) -> Result<Found, Status> {
         self.request.limit = limit.clamp(1, PAGE);
-        let page = store.newest(self.request.clone()).await;
-        let page = page.map_err(|error| Status::from_read(&error, None))?;
+        let page = store.newest(self.request.clone()).await?;
         let mut records = page.records;
         for (key, revision) in page.behind {
-            let found = store.get(key).await;
-            let found = found.map_err(|error| Status::from_read(&error, None))?;
+            let found = store.get(key).await?;
             records.extend(found.filter(|record| record.revision == revision));
         }
         self.request.after = page.place;
         self.done = !page.more || page.place.is_none();
-        records.into_iter().map(plain).collect()
+        let read = match records.len() {
+            0 if self.done => 1,
+            0 => EMPTY_PAGE,
+            read => read,
+        };
+        if let Some(namespaces) = &self.of {
+            records.retain(|record| is_of(namespaces, &record.key));
+        }
+        let records = records.into_iter().map(plain).collect::<Result<_, _>>()?;
+        Ok(Found { records, read })
     }
+}
+
+/// Whether an event is of one of some namespaces, which are in order.
+fn is_of(namespaces: &[String], key: &[u8]) -> bool {
+    let namespace = key.split(|byte| *byte == b'/').next().unwrap_or_default();
+    namespaces
+        .binary_search_by(|name| name.as_bytes().cmp(namespace))
+        .is_ok()
 }
 
 /// The reading of one cluster.
@@ -171,7 +197,10 @@ impl Reading<'_> {
         (from, to): (i64, i64),
         limit: usize,
     ) -> Result<bool, Status> {
-        let queries = queries(visible, filters);
+        let Queries {
+            requests: queries,
+            of,
+        } = Queries::of(visible, filters);
         let number = parts_of((from, to), queries.len());
         let spans = spans((from, to), number);
         let parts = spans.iter().flat_map(|(since, until)| {
@@ -181,6 +210,7 @@ impl Reading<'_> {
                     until: Some(UnixMillis(*until)),
                     ..query.clone()
                 },
+                of: of.clone(),
                 done: false,
             })
         });
@@ -206,6 +236,7 @@ impl Reading<'_> {
                 event_type: Some("Warning".to_owned()),
                 ..query.clone()
             },
+            of: of.clone(),
             done: false,
         });
         let mut later: Vec<Part> = later.collect();
@@ -230,20 +261,16 @@ impl Reading<'_> {
             }
             let share = left / open;
             let store = self.store;
-            let mut pages: Vec<BoxFuture<'_, Result<Vec<Record>, Status>>> = Vec::new();
+            let mut pages: Vec<BoxFuture<'_, Result<Found, Status>>> = Vec::new();
             for part in parts.iter_mut().filter(|part| !part.done) {
                 pages.push(Box::pin(part.read(store, share)));
             }
-            let pages: Vec<Vec<Record>> =
-                stream::iter(pages).buffered(AT_ONCE).try_collect().await?;
-            for page in pages {
-                left = left.saturating_sub(match page.len() {
-                    0 => EMPTY_PAGE.min(share),
-                    found => found,
-                });
-                let bytes: usize = page.iter().map(|record| record.value.len()).sum();
+            let pages: Vec<Found> = stream::iter(pages).buffered(AT_ONCE).try_collect().await?;
+            for Found { records, read } in pages {
+                left = left.saturating_sub(read.min(share));
+                let bytes: usize = records.iter().map(|record| record.value.len()).sum();
                 self.bytes = self.bytes.saturating_sub(bytes);
-                self.records.extend(page);
+                self.records.extend(records);
             }
         }
     }
@@ -268,14 +295,33 @@ fn spans((from, to): (i64, i64), parts: usize) -> Vec<(i64, i64)> {
 
 /// What is asked of the store of a cluster, so that together it is everything that is wanted and
 /// visible, and as little else as the store's indexes allow.
-pub(super) fn queries(visible: &Visible, filters: &Filters) -> Vec<NewestRequest> {
-    let prefixes: Vec<Bytes> = match &visible.namespaces {
-        None => vec![Bytes::new()],
-        Some(namespaces) => namespaces
-            .iter()
-            .map(|namespace| format!("{namespace}/").into())
-            .collect(),
-    };
+pub(super) struct Queries {
+    pub(super) requests: Vec<NewestRequest>,
+    /// The namespaces to pick out of what is read, if that has others, too.
+    pub(super) of: Option<Arc<[String]>>,
+}
+
+impl Queries {
+    pub(super) fn of(visible: &Visible, filters: &Filters) -> Self {
+        let every = || vec![Bytes::new()];
+        let (prefixes, of): (Vec<Bytes>, _) = match &visible.namespaces {
+            None => (every(), None),
+            Some(some) if some.len() > NAMESPACES_APART => {
+                let mut some = some.clone();
+                some.sort_unstable();
+                (every(), Some(some.into()))
+            }
+            Some(some) => {
+                let prefixes = some.iter().map(|namespace| format!("{namespace}/").into());
+                (prefixes.collect(), None)
+            }
+        };
+        let requests = requests(&prefixes, filters);
+        Self { requests, of }
+    }
+}
+
+fn requests(prefixes: &[Bytes], filters: &Filters) -> Vec<NewestRequest> {
     let kind = match filters.kinds.as_slice() {
         [kind] => Some(kind.clone()),
         _ => None,

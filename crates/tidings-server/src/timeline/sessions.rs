@@ -5,10 +5,11 @@
 //! its sessions. Names are kept as digests: how long a look takes tells nothing about them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
+use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use tokio::sync::watch;
 
@@ -88,7 +89,7 @@ impl Sessions {
             ends: now.saturating_add(time),
             over: watch::Sender::new(false),
         };
-        let mut table = self.table();
+        let mut table = self.table.lock();
         table.retain(|_, session| !end(session, session.ends <= now));
         if table.len() >= self.max {
             let first = table.iter().min_by_key(|(_, session)| session.ends);
@@ -103,13 +104,13 @@ impl Sessions {
 
     /// The session of a name, if it is one that was begun at this host and is not over.
     pub(crate) fn find(&self, id: &str, host: &str, now: i64) -> Option<Arc<Session>> {
-        let found = self.table().get(&digest_of(id)).cloned();
+        let found = self.table.lock().get(&digest_of(id)).cloned();
         found.filter(|session| session.ends > now && session.host == host)
     }
 
     /// Ends a session.
     pub(crate) fn end(&self, id: &str) {
-        if let Some(session) = self.table().remove(&digest_of(id)) {
+        if let Some(session) = self.table.lock().remove(&digest_of(id)) {
             end(&session, true);
         }
     }
@@ -120,20 +121,15 @@ impl Sessions {
     /// The system has no randomness to give.
     pub(crate) fn make_code(&self, credentials: HeaderValue) -> Result<String, getrandom::Error> {
         let code = random::token()?;
-        *self.code.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((digest_of(&code), credentials));
+        *self.code.lock() = Some((digest_of(&code), credentials));
         Ok(code)
     }
 
     /// The credentials that a code stands for. It is good for nothing afterwards.
     pub(crate) fn redeem(&self, code: &str) -> Option<HeaderValue> {
-        let mut kept = self.code.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.code.lock();
         let (_, credentials) = kept.take_if(|(digest, _)| *digest == digest_of(code))?;
         Some(credentials)
-    }
-
-    fn table(&self) -> MutexGuard<'_, HashMap<Digest, Arc<Session>>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -183,7 +179,7 @@ mod tests {
         let found = ids.map(|id| sessions.find(&id, "a", 4).is_some());
         assert_eq!(found, [false, true, true]);
         begin(100_000);
-        assert_eq!(sessions.table().len(), 1);
+        assert_eq!(sessions.table.lock().len(), 1);
     }
 
     #[test]

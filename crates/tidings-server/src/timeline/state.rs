@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 
+use super::apart::Places;
 use super::gaps::Gaps;
 use super::sessions::Sessions;
 use super::sources::Sources;
@@ -30,6 +31,8 @@ pub(crate) struct Timeline {
     pub(super) entrance: Entrance,
     pub(super) sessions: Sessions,
     pub(super) gaps: Gaps,
+    /// Of those who make pictures.
+    pub(super) places: Places,
 }
 
 impl Timeline {
@@ -58,6 +61,7 @@ impl Timeline {
             sources,
             entrance,
             gaps: Gaps::default(),
+            places: Places::default(),
         }
     }
 }

@@ -1,12 +1,10 @@
-//! One commit in the making: each request is decided against the store plus what the commit already
-//! holds.
+//! One commit in progress: each request is decided against the store plus the commit so far.
 //!
-//! Invariants: the name of a key points to its current version or to nothing; a version that was
-//! replaced or deleted before its time is known to have ended; every change takes the next
-//! revision; a version whose bucket was swept past it has its end in the log
-//! ([`sweep`](super::sweep)). The index in memory is updated at once; its readers do not look at
-//! revisions that are not published yet. All of it becomes visible by [`Batch::commit`]; a batch
-//! that is dropped instead has its part of the index taken back.
+//! Invariants: a name leads to its current version or to none; a version that was replaced or
+//! deleted before its expiry has a mark; every change takes the next revision; a version whose
+//! bucket was swept past it has its end in the log ([`sweep`](super::sweep)). The index in memory
+//! is updated at once; its readers skip revisions that are not published yet. [`Batch::commit`]
+//! makes everything visible; dropping a batch removes its part of the index again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,16 +27,16 @@ use crate::changes::Logged;
 use crate::clock::Reading;
 use crate::{Change, Deleted, Expected, Fault, Record, Revision, UnixMillis, WriteError};
 
-/// When a commit is made.
+/// The time of a commit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// As the clock is set: by this, requests are decided.
+    /// The clock: requests are decided by it.
     pub(crate) wall: UnixMillis,
-    /// Time since some moment of this process.
+    /// Steady time of this process.
     pub(crate) steady: Duration,
-    /// Up to when the clock is [believed](crate::confirmed): by this, ends are written down.
+    /// The time up to which the clock is [believed](crate::confirmed): expiries are written by it.
     pub(crate) confirmed: UnixMillis,
-    /// Buckets up to this one end before what ends now is forgotten.
+    /// Buckets up to this one end before the current history is forgotten.
     pub(crate) spared: u64,
 }
 
@@ -54,52 +52,52 @@ impl Times {
 /// See the module documentation.
 pub(crate) struct Batch<'a> {
     pub(crate) view: View<'a>,
-    /// What it adds to the log.
+    /// Its part of the log.
     frames: Frames,
     pub(crate) memtable: Arc<Memtable>,
-    /// Where ends go that expiry brings.
+    /// The bucket that gets expiries.
     pub(crate) home: u64,
     pub(crate) state: State,
     now: UnixMillis,
     pub(crate) confirmed: UnixMillis,
-    /// One for each revision it takes.
+    /// One for each of its revisions.
     logged: Vec<Logged>,
     pub(crate) dirty: bool,
     /// Buckets up to this one are dropped soon.
     spared: u64,
-    /// Bytes of the values that it ends in others.
+    /// Bytes of values that it ends in other buckets.
     ended_bytes: u64,
-    /// Records whose end it writes down.
+    /// Number of expiries that it writes.
     pub(crate) expired: u64,
-    /// Buckets it finished; see [`Committer`](super::committer::Committer).
+    /// Buckets that it finished; see [`Committer`](super::committer::Committer).
     pub(crate) finished: Vec<(u64, Revision)>,
 }
 
-/// What a commit did.
+/// The result of a commit.
 pub(crate) struct Committed {
     pub(crate) state: State,
-    /// Bytes of the values that ended in buckets that are not dropped soon.
+    /// Bytes of values that ended in buckets that are not dropped soon.
     pub(crate) ended_bytes: u64,
     pub(crate) logged: Vec<Logged>,
     pub(crate) home: Option<u64>,
 }
 
-/// A put that may be done.
+/// An accepted put.
 struct ReadyPut {
     hash: u64,
     bucket: u64,
     fields: Fields,
     reason: String,
     body: PackedBody,
-    /// Its revision is yet to be given.
+    /// Its revision is assigned later.
     record: Record,
     /// The live version that it replaces.
     replaced: Option<Replaced>,
-    /// The version whose end it writes down.
+    /// The version whose expiry it writes.
     ended: Option<Replaced>,
 }
 
-/// A delete that may be done.
+/// An accepted delete.
 struct ReadyDelete {
     hash: u64,
     ended: Replaced,
@@ -110,14 +108,14 @@ enum Ready {
     Delete(ReadyDelete),
 }
 
-/// A key's current version, and its record once that is known.
+/// A key's current version, and its record once read.
 struct Replaced {
     placed: Placed,
     record: Record,
 }
 
 impl<'a> Batch<'a> {
-    /// `home` is the bucket the last commit wrote to.
+    /// `home` is the bucket of the last commit.
     pub(crate) fn new(
         engine: &'a Engine,
         codec: &'a Codec,
@@ -162,7 +160,7 @@ impl<'a> Batch<'a> {
         Ok(Deleted { revision, previous })
     }
 
-    /// Does all of them, each against what there was before the first, or none.
+    /// Does all or none of them, each against the state before the first.
     pub(crate) fn many(&mut self, writes: Vec<One>) -> Result<Vec<Revision>, WriteError> {
         let mut keys = HashSet::with_capacity(writes.len());
         if !writes.iter().all(|write| keys.insert(write.key())) {
@@ -188,7 +186,7 @@ impl<'a> Batch<'a> {
         Ok(done.collect())
     }
 
-    /// Whether a put may be done, and what it takes to do it.
+    /// Checks whether a put is possible, and prepares it.
     fn ready_to_put(&mut self, put: Put) -> Result<ReadyPut, WriteError> {
         let Put {
             key,
@@ -255,7 +253,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Nothing here fails, so a request is in the batch wholly or not at all.
+    /// Nothing here fails, so a request is in the batch completely or not at all.
     fn do_put(&mut self, ready: ReadyPut) -> Revision {
         let ReadyPut {
             hash,
@@ -296,7 +294,7 @@ impl<'a> Batch<'a> {
         };
         let content = version.encode(revision, bucket);
         self.log(bucket, Kind::Version, revision, &content);
-        // A bucket that outlives the new version must itself tell that its version is replaced.
+        // A bucket that outlives the new version must itself have the end of its version.
         if let Some((replaced, old)) = previous.filter(|(_, old)| *old > bucket) {
             let mut content = Vec::new();
             put_varint(&mut content, replaced);
@@ -315,7 +313,7 @@ impl<'a> Batch<'a> {
         revision
     }
 
-    /// Whether a delete may be done, and what it takes to do it.
+    /// Checks whether a delete is possible, and prepares it.
     fn ready_to_delete(
         &mut self,
         key: &Bytes,
@@ -347,7 +345,7 @@ impl<'a> Batch<'a> {
         self.end(ready.hash, ready.ended, false)
     }
 
-    /// Forgets the history up to a revision on demand.
+    /// Forgets the history up to a revision, on request.
     pub(crate) fn compact(&mut self, revision: Revision) -> Result<(), WriteError> {
         let current = self.state.revision;
         if revision > current {
@@ -360,7 +358,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Has the commit add a frame to a bucket, though there be nothing in it.
+    /// Makes the commit add a frame to a bucket, even an empty one.
     pub(crate) fn write_to(&mut self, bucket: u64) -> Result<(), Fault> {
         self.make_bucket(bucket)?;
         self.frames.entry(bucket).or_default();
@@ -383,8 +381,8 @@ impl<'a> Batch<'a> {
             .push(bucket, kind, revision, content);
     }
 
-    /// Writes and syncs the commit with this number, and makes it visible; on success the changes
-    /// it made, in order, and the bucket it wrote to.
+    /// Writes and syncs the commit with this number, and makes it visible. Returns its changes, in
+    /// order, and its bucket.
     pub(crate) fn commit(
         mut self,
         engine: &Engine,
@@ -418,7 +416,7 @@ impl<'a> Batch<'a> {
         }))
     }
 
-    /// What a key points to; the caller may have looked it up before.
+    /// The version of a key; the caller may have looked it up before.
     fn current(
         &self,
         hash: u64,
@@ -434,7 +432,7 @@ impl<'a> Batch<'a> {
         Ok(pointer.filter(|pointer| !self.state.swept.has(pointer.bucket, pointer.revision)))
     }
 
-    /// The version a key points to; `found` is what the caller took for it.
+    /// The version of a key; `found` is the caller's assumption.
     fn load(&self, hash: u64, current: Pointer, found: Option<Stored>) -> Result<Replaced, Fault> {
         let Pointer {
             revision, bucket, ..
@@ -468,7 +466,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Makes the bucket to write to, if it is not there.
+    /// Creates the bucket to write to, if it does not exist.
     fn make_bucket(&mut self, name: u64) -> Result<(), Fault> {
         if !self.view.buckets.contains_key(&name) {
             self.view.engine.bucket(name)?;
@@ -482,7 +480,7 @@ impl<'a> Batch<'a> {
         self.state.revision
     }
 
-    /// Ends the version a key points to, and returns the revision of that.
+    /// Ends the version of a key, and returns the revision of the end.
     fn end(&mut self, hash: u64, ending: Replaced, expired: bool) -> Revision {
         let revision = self.next_revision();
         let Replaced { placed, record } = ending;
@@ -499,7 +497,7 @@ impl<'a> Batch<'a> {
         revision
     }
 
-    /// Does what every end needs, apart from the log and the index.
+    /// Does the accounting of an end, apart from the log and the index.
     pub(crate) fn ended(&mut self, record: Record, bucket: u64, revision: Revision, expired: bool) {
         self.uncount(&record, bucket);
         self.expired += u64::from(expired);
@@ -529,7 +527,7 @@ impl<'a> Batch<'a> {
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        // What was committed is what the view says by then.
+        // The view has the committed state by then.
         if self.state.revision > self.view.state.revision {
             self.memtable.truncate(self.view.state.revision);
         }

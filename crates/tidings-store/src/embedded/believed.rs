@@ -1,10 +1,10 @@
-//! Up to when the clock was believed last: the file `CLOCK`, which the next process continues from
-//! ([`Confirmed::resume`](crate::confirmed::Confirmed::resume)).
+//! The time up to which the clock was believed: the file `CLOCK`, from which the next process
+//! continues ([`Confirmed::resume`](crate::confirmed::Confirmed::resume)).
 //!
 //! One line: the confirmed time in milliseconds since 1970, or `-` if there is none; the candidate
-//! in the same form, and for how many milliseconds it was held, or `- 0`; a checksum. The file is
-//! replaced as a whole but not synced, so after a power cut it may be missing, damaged or old; the
-//! ends of records are then written down a little later, none earlier.
+//! in the same form, and the milliseconds for which it was held, or `- 0`; a checksum. The file is
+//! replaced but not synced, so after a power cut it may be missing, damaged or old; expiries are
+//! then written a little later, never earlier.
 
 use std::fs;
 use std::num::ParseIntError;
@@ -19,12 +19,12 @@ use crate::confirmed::{Belief, Candidate};
 
 const FILE: &str = "CLOCK";
 
-/// Whether a process has noted the time, be it damaged since.
+/// Whether a process has stored the time, even if it is damaged since.
 pub(crate) fn is_there(folder: &Path) -> bool {
     folder.join(FILE).exists()
 }
 
-/// What the last process noted, if that can be read.
+/// The state of the last process, if readable.
 pub(crate) fn read(folder: &Path) -> Option<Belief> {
     let text = fs::read_to_string(folder.join(FILE)).ok()?;
     let (belief, checksum) = text.trim_end().rsplit_once(' ')?;
@@ -46,7 +46,7 @@ fn time(text: &str) -> Result<Option<UnixMillis>, ParseIntError> {
     }
 }
 
-/// Notes it for the next process.
+/// Stores it for the next process.
 pub(crate) fn write(folder: &Path, belief: Belief) {
     let time = |time: Option<UnixMillis>| time.map_or("-".into(), |time| time.0.to_string());
     let Belief {

@@ -1,4 +1,4 @@
-//! Buckets of records that expire at about the same time, and which one a record goes to.
+//! Buckets of records that expire at about the same time, and the choice of a record's bucket.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const BUCKETS_MAX: usize = 24;
 /// No bucket is narrower than this, about a minute.
 const WIDTH_MIN: u64 = 1 << 16;
 
-/// Where the records with one range of expiry are.
+/// The log and tree of the records with one range of expiry.
 #[derive(Clone)]
 pub(crate) struct Bucket {
     pub(crate) log: Segments,
@@ -24,11 +24,11 @@ pub(crate) struct Bucket {
 
 pub(crate) type Buckets = BTreeMap<u64, Bucket>;
 
-/// The bucket for a record: the end of a range of expiries about an eighth as wide as the record's
-/// life is long, so that equal lives keep about eight buckets open, and mixed ones not many more.
+/// The bucket of a record: the end of a range of expiries about an eighth as wide as the record's
+/// TTL, so that equal TTLs have about eight buckets, and mixed ones not many more.
 ///
-/// `swept` is the last bucket whose ends may already be written down: a clock that was set back
-/// must not put records where the sweep will not look again.
+/// `swept` is the last bucket whose expiries may already be written: a clock that was set back must
+/// not put records where no sweep follows.
 pub(crate) fn bucket_for<'a>(
     now: UnixMillis,
     expires_at: Option<UnixMillis>,
@@ -47,8 +47,7 @@ pub(crate) fn bucket_for<'a>(
     if crowded && let Some(fitting) = existing.find(|end| **end >= expires_at && **end != NEVER) {
         return *fitting;
     }
-    // One that outlives all others when there are too many is made twice as long, so that few of
-    // those are needed.
+    // If there are too many, a new last bucket is twice as wide, so that few are needed.
     let width = if crowded {
         life.saturating_mul(2)
     } else {

@@ -1,9 +1,8 @@
-//! How far the index on disk reaches: the file `CHECKPOINT`, one line of text with a checksum,
-//! replaced as a whole.
+//! The position of the index on disk: the file `CHECKPOINT`, one line of text with a checksum,
+//! replaced atomically.
 //!
-//! Invariant: the file says a commit's number only when everything up to that commit is in the
-//! index and synced. So on opening, the log need only be read from there, and a commit above it
-//! that is missing from the log is damage.
+//! Invariant: the file has a commit's number only when everything up to that commit is in the index
+//! and synced. So opening reads the log only from there, and a missing commit above it is damage.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,7 +21,7 @@ use crate::REVISION_OF_NEW;
 
 const FILE: &str = "CHECKPOINT";
 
-/// What the line begins with; those of formats up to 3 begin with a number.
+/// The beginning of the line; in formats up to 3 it is a number.
 const FORM: &str = "v4 ";
 
 /// See the module documentation.
@@ -30,13 +29,13 @@ const FORM: &str = "v4 ";
 pub(crate) struct Checkpoint {
     pub(crate) number: u64,
     pub(crate) state: State,
-    /// The buckets that had something in the log, and in which order their records end: the latest
-    /// end, and the moment before which all early ends are written down.
+    /// The buckets in the log, and the order in which their records end: the latest end, and the
+    /// moment before which all early ends are written.
     pub(crate) buckets: BTreeMap<u64, (i64, i64)>,
 }
 
 impl Default for Checkpoint {
-    /// That of a store that was never written to.
+    /// The checkpoint of a store without writes.
     fn default() -> Self {
         let state = State {
             revision: REVISION_OF_NEW,
@@ -67,7 +66,7 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// Whether there is a checkpoint, be it damaged.
+    /// Whether there is a checkpoint, even a damaged one.
     pub(crate) fn is_there(folder: &Path) -> bool {
         folder.join(FILE).exists()
     }
@@ -96,7 +95,7 @@ impl Checkpoint {
             let mut parts = word.split(':');
             let bucket: u64 = parts.next()?.parse().ok()?;
             if is_old {
-                // Anything may be in it.
+                // It may have any content.
                 buckets.insert(
                     bucket,
                     (i64::try_from(bucket).unwrap_or(i64::MAX), i64::MIN),
@@ -139,7 +138,7 @@ impl Checkpoint {
         format!("{line} {checksum:016x}\n")
     }
 
-    /// Whether every tree it speaks of is there, and none was found damaged.
+    /// Whether all its trees exist, and none was found damaged.
     pub(crate) fn is_backed_by(&self, index: &Path, log: &Path) -> bool {
         let has_segments = |bucket: &u64| {
             let prefix = format!("{bucket:016x}-");
@@ -158,7 +157,7 @@ impl Checkpoint {
             })
     }
 
-    /// Whether a bucket it speaks of is missing from the log that was not dropped.
+    /// Whether one of its buckets is missing from the log without having been dropped.
     pub(crate) fn is_lost(&self, log: &Log, state: &State) -> bool {
         let there = log.buckets();
         let is_dropped = |bucket: &u64| *bucket <= state.swept.floor;
@@ -167,7 +166,7 @@ impl Checkpoint {
             .any(|bucket| !there.contains_key(bucket) && !is_dropped(bucket))
     }
 
-    /// Replaces the one of a store, and has that stay.
+    /// Replaces the checkpoint of a store durably.
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         disk::replace(&folder.join(FILE), self.encode().as_bytes())
     }

@@ -1,9 +1,9 @@
 //! Compression of bodies with shared dictionaries.
 //!
-//! A single event is too short to compress well by itself; against a dictionary of what events have
-//! in common it shrinks to a sixth. Dictionary 0 is built in (`examples/train_dictionary.rs` makes
-//! it). Every body names its dictionary, and dictionaries are kept as long as the store, so old
-//! bodies stay readable.
+//! A single event is too short to compress well alone; with a dictionary of common parts of events
+//! it shrinks to a sixth. Dictionary 0 is built in (`examples/train_dictionary.rs` makes it). Every
+//! body names its dictionary, and dictionaries are kept as long as the store, so old bodies stay
+//! readable.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use zstd::bulk::{Compressor, Decompressor};
 
 use super::keys::Packed;
+use super::options::EmbeddedOptions;
 use super::sample::Sample;
 use super::varint::damaged;
 use crate::{Fault, INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
@@ -19,8 +20,8 @@ use crate::{Fault, INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 /// The built-in dictionary; part of the format.
 const BUILT_IN: &[u8] = include_bytes!("dictionary.zstd");
 
-/// The last that looks with one table for what repeats: the next takes a third to three times
-/// longer, for at most a thirtieth.
+/// The last level with one table for repetitions: the next takes a third to three times longer, and
+/// saves at most a thirtieth.
 const LEVEL: i32 = 2;
 
 /// No body is longer: anything else on disk is damage.
@@ -50,12 +51,12 @@ impl PackedBody {
 /// See the module documentation.
 pub(crate) struct Codec {
     dictionaries: RwLock<Dictionaries>,
-    /// What dictionaries to come are trained on.
+    /// The sample for training further dictionaries.
     pub(crate) sample: Sample,
 }
 
 struct Dictionaries {
-    /// The one new bodies are written with.
+    /// The dictionary of new bodies.
     current: u32,
     all: HashMap<u32, Arc<Dictionary>>,
 }
@@ -67,8 +68,7 @@ struct Dictionary {
 }
 
 impl Codec {
-    /// A codec that knows the built-in dictionary and these, and writes with the one of the
-    /// greatest id.
+    /// A codec with the built-in dictionary and these; it writes with the one of the greatest id.
     pub(crate) fn new(stored: impl IntoIterator<Item = (u32, Vec<u8>)>) -> Self {
         let mut all = HashMap::from([(0, Arc::new(Dictionary::new(BUILT_IN.to_vec())))]);
         all.extend(
@@ -79,17 +79,25 @@ impl Codec {
         let current = all.keys().copied().max().unwrap_or(0);
         Self {
             dictionaries: RwLock::new(Dictionaries { current, all }),
-            sample: Sample::default(),
+            sample: Sample::new(EmbeddedOptions::default().sample_bytes),
         }
     }
 
-    /// Knows one more, and writes with it from now on.
+    /// The same with a sample of so many bytes.
+    pub(crate) fn sampling(self, bytes: usize) -> Self {
+        Self {
+            sample: Sample::new(bytes),
+            ..self
+        }
+    }
+
+    /// Adds a dictionary, and writes with it from now on.
     pub(crate) fn add(&self, id: u32, bytes: Vec<u8>) {
         let mut dictionaries = self
             .dictionaries
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        // Nothing is written with the one before any more.
+        // Nothing is written with the previous one any more.
         if let Some(before) = dictionaries.all.get(&dictionaries.current) {
             before.compressors.clear();
         }
@@ -161,12 +169,12 @@ impl Codec {
     }
 }
 
-/// How long bodies are together when compressed with a dictionary.
+/// The total length of bodies compressed with a dictionary.
 pub(crate) fn packed_len(dictionary: &[u8], bodies: &[&[u8]]) -> usize {
     let dictionary = Dictionary::new(dictionary.to_vec());
     let len = |body: &&[u8]| {
         let packed = dictionary.compress(body);
-        // What does not shrink is kept as it is.
+        // A body that does not shrink is stored uncompressed.
         packed.map_or(body.len(), |packed| packed.len().min(body.len()))
     };
     bodies.iter().map(len).sum()
@@ -189,8 +197,7 @@ impl Dictionary {
             context.include_dictid(false)?;
             Ok(context)
         };
-        // A body that does not shrink is stored as it is, so there is no need for more room than
-        // its length.
+        // A body that does not shrink is stored uncompressed, so its length is enough room.
         let mut bytes = Vec::with_capacity(body.len());
         self.compressors
             .with(make, |context| context.compress_to_buffer(body, &mut bytes))?;

@@ -1,16 +1,15 @@
 //! The core of the store: one thread that owns the revision and does every write.
 //!
-//! It takes all requests that are waiting, decides each against the state left by all before it,
-//! writes the outcome of all of them as one atomic batch with one `fdatasync`, publishes the
-//! changes to the watchers and answers. While one batch is being synced the next one gathers, so
-//! batches grow with the load and a lone writer does not wait for others; after a batch of several
-//! it gives them a moment to return, so that half of them do not miss the next one each time.
-//! Between requests it writes down the ends of expired records, a bounded number per batch so that
-//! writers are not held up.
+//! It takes all waiting requests, decides each against the state after those before it, writes all
+//! results as one atomic batch with one `fdatasync`, publishes the changes to watchers, and
+//! answers. While one batch is synced the next one gathers, so batches grow with the load, and a
+//! single writer does not wait for others. After a batch of several writers it waits a moment for
+//! them to return, so that not half of them miss each batch. Between requests it writes expiries, a
+//! bounded number per batch, so that writers are not delayed.
 //!
 //! ```text
 //!  queue ──take──▶ Batch: sweep, then each request ──▶ log, fdatasync ──▶ index ──▶ ring ──▶ answers
-//!                    │ on failure: nothing published, everyone told, log cut back before the next batch
+//!                    │ on failure: nothing published, all refused, log truncated before the next batch
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
@@ -38,56 +37,54 @@ use crate::clock::{Reading, timed};
 use crate::confirmed::Confirmed;
 use crate::{Fault, Revision};
 
-/// Maximum ends written down per batch while writers wait, and while none wait: a few milliseconds
-/// of work, as a writer may come meanwhile.
+/// Maximum expiries per batch while writers wait, and while none wait: a few milliseconds of work,
+/// since a writer may arrive meanwhile.
 const SWEEP_BUSY: usize = 384;
 const SWEEP_IDLE: usize = 1024;
 
 /// Minimum names of swept versions in the index before the index is searched for them.
 const SWEPT_NAMES_MIN: u64 = 20_000;
 
-/// Maximum time to wait for writers that were answered to write again; the wait is mostly half as
-/// long as the commit took.
+/// Maximum time to wait for answered writers to write again; usually half the time of the commit.
 const PATIENCE_MAX: Duration = Duration::from_millis(5);
 
-/// How often the committer looks at the clock when nothing is asked of it.
+/// The interval of reading the clock without requests.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Buckets that end before what ends now is forgotten are not gone through for space, if that is
-/// not longer than this.
+/// Buckets that are dropped within this time, at most, are not rewritten for space.
 const SPARED_MAX: Duration = Duration::from_secs(3600);
 
-/// How often an error is logged that comes back with every batch.
+/// The interval of logging an error that recurs with every batch.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) struct Committer {
     shared: Arc<Shared>,
     state: State,
-    /// Buckets whose ends are all written down, with the revision that was reached then: they are
-    /// dropped once the history no longer needs them.
+    /// Buckets whose expiries are all written, with the revision at that time: they are dropped
+    /// once the history no longer needs them.
     finished: Vec<(u64, Revision)>,
-    /// What revision the store was at when, one entry per tick, for forgetting history by age.
+    /// The store's revision by time, one entry per tick, for forgetting history by age.
     ages: VecDeque<(Duration, Revision)>,
-    /// Up to when the clock is believed.
+    /// The time up to which the clock is believed.
     confirmed: Confirmed,
-    /// When that was last noted for the next process, and as of which commit.
+    /// When that was last stored for the next process, and as of which commit.
     noted: (Duration, u64),
     /// The number of the last commit.
     number: u64,
     /// The bucket it wrote to.
     home: Option<u64>,
-    /// Who may be about to write again.
+    /// Writers that may be about to write again.
     returning: Returning,
     /// What a failed commit may have left in the log.
     unfinished: Unfinished,
     flusher: Flusher,
-    /// Only held: it ends before the folder is given back.
+    /// Only held: it ends before the folder is released.
     _trainer: Trainer,
     /// Names of swept versions that may still be in the index.
     swept_names: u64,
-    /// Who waits for all that has expired to be written down, with the count of ends at that time.
+    /// Callers that wait for all expiries to be written, with the count of expiries at that time.
     demands: Vec<(u64, Reply<u64>)>,
-    /// When all that had expired was written down.
+    /// When all expiries were written.
     swept_at: Option<Duration>,
     complained_at: Option<Duration>,
 }
@@ -120,9 +117,10 @@ impl Committer {
         }
     }
 
-    /// When opening: has all frames of the newest commit in the log, which an earlier version did
-    /// not see to when it dropped buckets. Whether some are missing is not known of a commit that
-    /// the index on disk has; but then no process noted the time as it is noted now.
+    /// When opening: makes sure that all frames of the newest commit are in the log, because an
+    /// earlier version dropped buckets without regard to that. For a commit that the index on disk
+    /// has it is unknown whether some are missing; but then no process stored the time in its
+    /// current form.
     pub(crate) fn have_newest(&mut self, was_seen_to: bool) {
         let shared = Arc::clone(&self.shared);
         let Some(engine) = &*shared.engine() else {
@@ -154,7 +152,7 @@ impl Committer {
         committer.flush();
         drop(committer);
         if let Some(engine) = &*ending.0.engine() {
-            // By now nothing is merged any more.
+            // No merges run any more.
             engine.index.write_sums();
         }
         drop(ending);
@@ -186,8 +184,7 @@ impl Committer {
         }
     }
 
-    /// Leaves the index on disk whole, so that nothing need be replayed, and the log without room
-    /// for more.
+    /// Flushes the index, so that nothing needs to be replayed, and removes the log's room.
     fn flush(&mut self) {
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
@@ -200,7 +197,7 @@ impl Committer {
                 tracing::warn!(%error, "failed to flush the index; opening will take longer");
             }
             engine.log.close();
-            // That the time was noted tells that something was written.
+            // A stored time shows that something was written.
             if self.number > 0 {
                 let now = self.times().reading();
                 believed::write(&self.shared.path, self.confirmed.belief(now));
@@ -222,9 +219,9 @@ impl Committer {
         }
     }
 
-    /// Notes up to when the clock is believed, now and then, if something was written since or ends
-    /// wait for it: processes that are killed without a commit are to come nearer to believing it,
-    /// too.
+    /// Stores the time up to which the clock is believed, from time to time, if something was
+    /// written since or expiries wait for it: processes that are killed without a commit must make
+    /// progress, too.
     fn note_time(&mut self, now: Times) {
         let (at, number) = self.noted;
         if is_within(TICK, Some(at), now) {
@@ -237,8 +234,8 @@ impl Committer {
         }
     }
 
-    /// After opening: buckets that were finished before. It is not known when, so the whole history
-    /// is taken to need them.
+    /// After opening: buckets that were finished before. The time is unknown, so the whole history
+    /// is assumed to need them.
     fn recall_finished(&mut self) {
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
@@ -260,7 +257,7 @@ impl Committer {
         bucket <= self.state.swept.floor
     }
 
-    /// Does one batch; whether there is more to do at once.
+    /// Commits one batch. Returns whether there is more to do at once.
     fn cycle(&mut self, requests: &mut Vec<Request>) -> bool {
         let now = self.times();
         let shared = Arc::clone(&self.shared);
@@ -285,8 +282,8 @@ impl Committer {
         }
     }
 
-    /// Waits for room in memory, and takes back what a failed commit left. An error means that
-    /// nothing can be written now.
+    /// Waits for room in memory, and rolls a failed commit back. An error means that nothing can be
+    /// written now.
     fn make_ready(&mut self, engine: &Arc<Engine>) -> Result<(), Fault> {
         if engine.is_far_behind() {
             while !self.flusher.wait()? {}
@@ -295,7 +292,7 @@ impl Committer {
         engine.log.roll_back(&mut self.unfinished).map_err(io_fault)
     }
 
-    /// One batch, and what follows from it.
+    /// One batch, and its consequences.
     fn commit(
         &mut self,
         engine: &Arc<Engine>,
@@ -330,8 +327,8 @@ impl Committer {
                     more = left;
                     self.swept_at = (!more).then_some(now.steady);
                 }
-                // Writes continue: what cannot be read cannot be written down, but it is not served
-                // either.
+                // Writes continue: the expiry of an unreadable record cannot be written, but it is
+                // not served either.
                 Err(error) => {
                     for (_, reply) in self.demands.drain(..) {
                         reply.send(Err(error.clone().into()));
@@ -430,14 +427,14 @@ impl Committer {
         Ok(more)
     }
 
-    /// What to answer after a failed commit. Only if the log is certainly as before is it said that
-    /// nothing was written.
+    /// The answer after a failed commit. It says that nothing was written only if the log is
+    /// certainly as before.
     fn fault_of(&mut self, engine: &Engine, failure: Failure) -> Fault {
         let (error, certain) = match failure {
             Failure::NotWritten(error) => (error, true),
             Failure::NotSynced(error) => (error, false),
             Failure::Unknown(error) => {
-                // What the system keeps of it in memory must not be taken for what is on the disk.
+                // The page cache must not be taken for the content of the disk.
                 drop(engine.log.roll_back(&mut self.unfinished));
                 return Fault::Unknown(Arc::new(error));
             }
@@ -449,7 +446,7 @@ impl Committer {
         }
     }
 
-    /// Logs an error that comes back with every batch, once a minute.
+    /// Logs an error that recurs with every batch, once a minute.
     fn complain(&mut self, now: Times, error: &Fault, what: &'static str) {
         if !is_within(COMPLAIN_EVERY, self.complained_at, now) {
             self.complained_at = Some(now.steady);
@@ -475,9 +472,9 @@ impl Committer {
         batch.forget(until);
     }
 
-    /// Drops buckets whose ends are all written down, once their content is no longer needed: not
-    /// for the history, not to replay the log after a crash, and not to learn the store's state
-    /// from the log alone.
+    /// Drops buckets whose expiries are all written, once their content is not needed for the
+    /// history, for replaying the log after a crash, or for learning the store's state from the
+    /// log.
     fn drop_finished(&mut self, engine: &Arc<Engine>, now: Times) {
         let buckets = engine.buckets();
         let compacted = self.state.compacted;
@@ -529,7 +526,7 @@ impl Committer {
     }
 
     /// Makes a commit without changes in a bucket that is not dropped. Without a checkpoint the
-    /// newest commit says what the store is at, so no frame of it may go.
+    /// newest commit has the store's state, so none of its frames may be dropped.
     fn commit_to_stay(&mut self, engine: &Arc<Engine>, now: Times) -> Result<(), Fault> {
         let shared = Arc::clone(&self.shared);
         let buckets = engine.buckets();
@@ -548,7 +545,7 @@ impl Committer {
         }
     }
 
-    /// Has the space given back of what is no longer needed, when there may be enough of it.
+    /// Starts the release of garbage, when there may be enough of it.
     fn give_back(&self, engine: &Arc<Engine>, now: Times) {
         let spared = now.spared.max(self.state.swept.floor);
         let indexed = engine.indexed.load(Ordering::Acquire);
@@ -569,7 +566,7 @@ impl Committer {
         }
     }
 
-    /// Has the index rid of names that were swept, when they are more than those that live.
+    /// Starts the removal of swept names from the index, when they are more than the live ones.
     fn clean_names(&mut self, engine: &Arc<Engine>) {
         if self.swept_names > self.state.records.max(SWEPT_NAMES_MIN) {
             self.swept_names = 0;
@@ -578,12 +575,12 @@ impl Committer {
     }
 }
 
-/// Whether something was so short a time ago.
+/// Whether a moment was less than some time ago.
 fn is_within(period: Duration, at: Option<Duration>, now: Times) -> bool {
     at.is_some_and(|at| now.steady.saturating_sub(at) < period)
 }
 
-/// Leaves no caller waiting, however the committer ends.
+/// Answers all callers, however the committer ends.
 struct Ending(Arc<Shared>);
 
 impl Drop for Ending {

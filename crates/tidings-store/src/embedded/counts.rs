@@ -1,8 +1,8 @@
-//! How many versions there are of each hour and reason: the tree of a bucket has the counts of its
-//! versions, and a memtable tells what it changes in them.
+//! Counts of versions by hour and reason: a bucket's tree has the counts of its versions, and a
+//! memtable the changes of them.
 //!
-//! Counts change with the commit that changes what is counted, as all that follows from a memtable.
-//! Each flush adds a memtable's changes to the counts of a tree, with the revision up to which they
+//! Counts change with the commit that changes the versions, like everything in a memtable. Each
+//! flush adds a memtable's changes to the counts of a tree, with the revision up to which they
 //! count. Changes up to that revision are not counted again after an interrupted flush, nor by a
 //! reader that finds them in a memtable as well.
 //!
@@ -20,14 +20,14 @@ use super::memtable::{Outcome, Reasons};
 use crate::record::hour_of;
 use crate::{Revision, UnixMillis};
 
-/// What is counted together: of the latest hour first.
+/// The key of a count: the latest hour first.
 pub(crate) type Slice = (Reverse<UnixMillis>, Arc<str>);
 
-/// By how much counts change.
+/// Changes of counts.
 pub(crate) type Changes = BTreeMap<Slice, i64>;
 
-/// What a memtable changes in the counts of each bucket. `counted` tells up to which revision the
-/// counts of a bucket have it already; `None` skips the bucket.
+/// The changes of a memtable in the counts of each bucket. `counted` returns the revision up to
+/// which the counts of a bucket have them already; `None` skips the bucket.
 pub(crate) fn changes<E>(
     outcome: &Outcome,
     reasons: &Reasons,

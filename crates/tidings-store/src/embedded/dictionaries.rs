@@ -1,5 +1,4 @@
-//! The store's own dictionaries: files `dictionaries/<id>`, each a zstd dictionary behind a
-//! checksum.
+//! The store's own dictionaries: files `dictionaries/<id>`, each a checksum and a zstd dictionary.
 //!
 //! Invariant: a dictionary's file is synced before the first body is compressed with it, and never
 //! changed or removed.
@@ -24,15 +23,15 @@ pub(crate) fn load(store: &Path) -> Result<Vec<(u32, Vec<u8>)>, OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(OpenError::io("read folder", &folder, error)),
     };
-    // Who stored the newest may have been killed before its name was synced, and from here on it is
-    // used.
+    // The process that stored the newest may have been killed before its name was synced, and from
+    // here on it is used.
     disk::sync_folder(&folder).map_err(|error| OpenError::io("sync", &folder, error))?;
     let mut dictionaries = Vec::new();
     for entry in entries {
         let path = entry
             .map_err(|error| OpenError::io("read folder", &folder, error))?
             .path();
-        // One that was being written when the process died has another name.
+        // An incomplete one of a killed process has another name.
         let Some(id) = path
             .file_name()
             .and_then(|name| name.to_str()?.parse().ok())
@@ -51,7 +50,7 @@ pub(crate) fn load(store: &Path) -> Result<Vec<(u32, Vec<u8>)>, OpenError> {
     Ok(dictionaries)
 }
 
-/// Adds one, synced.
+/// Adds a dictionary durably.
 pub(crate) fn add(store: &Path, id: u32, dictionary: &[u8]) -> io::Result<()> {
     let folder = store.join(FOLDER);
     disk::make_folder(&folder)?;

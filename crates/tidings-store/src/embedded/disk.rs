@@ -1,9 +1,9 @@
-//! Every change and every sync of the store's own files, in one place, so that tests can have any
-//! of them fail, or undone by a power cut. (The files of the index's trees are lsm-tree's, which
+//! Every change and every sync of the store's own files, in one place, so that tests can make any
+//! of them fail, or undo it by a power cut. (The files of the index's trees are lsm-tree's, which
 //! syncs them itself.)
 //!
-//! What is written is on the disk once the file is synced, and a name that was made, changed or
-//! removed once its folder is. Before that any part of it may be lost, in any order.
+//! Written bytes are durable once the file is synced; a created, changed or removed name once its
+//! folder is synced. Before that any part may be lost, in any order.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,7 +13,7 @@ use std::path::Path;
 #[cfg(test)]
 use super::{faults, power};
 
-/// What is about to be done.
+/// An operation that is about to be done.
 #[cfg_attr(not(test), expect(dead_code, reason = "only tests look at it"))]
 pub(crate) enum Change<'a> {
     MakeFolder(&'a Path),
@@ -42,17 +42,17 @@ fn apply<T>(change: &Change<'_>, make: impl FnOnce() -> io::Result<T>) -> io::Re
     power::apply(change, make)
 }
 
-/// Makes a folder if it is not there, and its name stay.
+/// Creates a folder if it does not exist, durably.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     match apply(&Change::MakeFolder(path), || fs::create_dir(path)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         made => made?,
     }
-    // Also if it was there: who made it may have died before this.
+    // Even if it existed: the process that created it may have died before this.
     sync_folder_of(path)
 }
 
-/// A new file, or an old one emptied. Its name does not stay before its folder is synced.
+/// Creates or truncates a file. Its name is durable after its folder is synced.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true);
@@ -69,29 +69,29 @@ pub(crate) fn write_at(path: &Path, file: &File, bytes: &[u8], at: u64) -> io::R
     apply(&change, || file.write_all_at(bytes, at))
 }
 
-/// Takes off what lies behind an offset, so that it stays away.
+/// Truncates a file durably.
 pub(crate) fn cut(path: &Path, file: &File, len: u64) -> io::Result<()> {
     apply(&Change::SetLen(path, len), || file.set_len(len))?;
     sync_all(path, file)
 }
 
-/// Has all there is of a file stay, and what was taken off its end stay away: `fdatasync` need not
-/// see to that.
+/// Makes the content and length of a file durable, including a truncation, which `fdatasync` need
+/// not sync.
 pub(crate) fn sync_all(path: &Path, file: &File) -> io::Result<()> {
     apply(&Change::Sync(path), || file.sync_all())
 }
 
-/// Has what was written to a file stay.
+/// Makes the written bytes of a file durable.
 pub(crate) fn sync(path: &Path, file: &File) -> io::Result<()> {
     apply(&Change::Sync(path), || file.sync_data())
 }
 
-/// Has the names in a folder stay, and those that were removed stay away.
+/// Makes the names in a folder durable, including removals.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     apply(&Change::SyncFolder(path), || File::open(path)?.sync_all())
 }
 
-/// [Syncs](sync_folder) the folder that a path is in.
+/// [Syncs](sync_folder) the folder of a path.
 pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => sync_folder(Path::new(".")),
@@ -100,7 +100,7 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a file, if it is there.
+/// Removes a file, if it exists.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match apply(&Change::Remove(path), || fs::remove_file(path)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -108,26 +108,26 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Puts a file in the place of another in the same folder, which must be synced for that to stay.
+/// Renames a file over another in the same folder, which must be synced afterwards.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     apply(&Change::Rename(from, to), || fs::rename(from, to))
 }
 
-/// A file that may be lost.
+/// Writes a file that may be lost.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_at(path, &create(path)?, bytes, 0)
 }
 
-/// Puts a file that may be lost in the place of another: when the process dies, there is the old
-/// one or the new one. After a power cut there may be neither.
+/// Replaces a file that may be lost: after a kill of the process there is the old or the new one;
+/// after a power cut there may be neither.
 pub(crate) fn write_anew(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     write(&new, bytes)?;
     rename(&new, path)
 }
 
-/// Puts a file in the place of another as a whole: whatever happens there is the old one or the new
-/// one, and the new one when this returns.
+/// Replaces a file atomically and durably: whatever happens, there is the old or the new one, and
+/// the new one when this returns.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let file = create(&new)?;

@@ -1,4 +1,4 @@
-//! The open store: its log, its index, and what of both is published; the buckets that come and go.
+//! The open store: log, index, buckets, and the published state.
 
 use std::fs;
 use std::io;
@@ -25,15 +25,15 @@ use super::segment::Segment;
 use super::upkeep::Upkeep;
 use crate::Fault;
 
-/// Bytes of the log behind which the index is flushed, though there be little of it: a replay reads
-/// twice as much at most.
+/// Bytes of the log after which the index is flushed, even if it is small: a replay reads at most
+/// twice as much.
 const BEHIND_MAX: u64 = 32 << 20;
 
-/// If it is more than this part of what is flushed otherwise, what was replayed is flushed as soon
-/// as the store is open.
+/// Replayed entries are flushed as soon as the store is open, if they are more than this part of
+/// the usual flush.
 const BEHIND_PART: usize = 8;
 
-/// What readers see.
+/// The state that readers see.
 #[derive(Clone)]
 pub(crate) struct Published {
     pub(crate) state: State,
@@ -42,7 +42,7 @@ pub(crate) struct Published {
     pub(crate) buckets: Arc<Buckets>,
 }
 
-/// A checkpoint to be reached by a flush, and how far the log's segments reach by then.
+/// A checkpoint that a flush reaches, and the ends of the log's segments at that time.
 #[derive(Clone)]
 pub(crate) struct Aside {
     pub(crate) checkpoint: Checkpoint,
@@ -59,16 +59,16 @@ pub(crate) struct Engine {
     pub(crate) checkpoint: AtomicU64,
     /// The revision after that commit.
     pub(crate) indexed: AtomicU64,
-    /// When the log is gone through for space.
+    /// The scheduling of space release.
     pub(crate) upkeep: Upkeep,
-    /// The snapshots of lists that are being read.
+    /// Snapshots of lists that are being read.
     pub(crate) held: Held,
     /// Held while a segment is rewritten.
     pub(crate) rewriting: Mutex<()>,
 }
 
 impl Engine {
-    /// Opens what is in a folder that is locked already.
+    /// Opens a folder that is locked already.
     pub(crate) fn open(folder: &Path, sizes: Sizes, codec: &Codec) -> Result<Self, OpenError> {
         let (log_folder, index_folder) = (folder.join(LOG), folder.join(INDEX));
         let noted = Checkpoint::read(folder)?;
@@ -79,7 +79,7 @@ impl Engine {
                     found,
                 });
             }
-            // It is new, or was being made when the process died.
+            // It is new, or was being created when the process died.
             remove(&index_folder).map_err(|error| OpenError::io("remove", &index_folder, error))?;
             return Self::open_at(folder, sizes, codec, Some(&Checkpoint::default()));
         }
@@ -115,8 +115,7 @@ impl Engine {
         checkpoint: Option<&Checkpoint>,
     ) -> Result<Self, OpenError> {
         let index_folder = folder.join(INDEX);
-        // Without an index all of the log is looked at, but what the checkpoint says of the log
-        // still holds.
+        // Without an index the whole log is read, but the checkpoint is still valid for the log.
         let noted = match checkpoint {
             Some(checkpoint) => Some(checkpoint.clone()),
             None => Checkpoint::read(folder)?,
@@ -143,7 +142,7 @@ impl Engine {
         }
         let index =
             Index::open(&index_folder, sizes).map_err(|error| unusable(&index_folder, error))?;
-        // Without a checkpoint all of it is found out as the index is made.
+        // Without a checkpoint everything is learned while the index is rebuilt.
         for (bucket, (latest, reached)) in checkpoint.iter().flat_map(|it| &it.buckets) {
             let track = Track::noted(*latest, *reached);
             index.order.set(*bucket, track);
@@ -189,7 +188,7 @@ impl Engine {
             .opened_at
             .store(published_revision, Ordering::Release);
         let Published { state, buckets, .. } = engine.published();
-        // What is being made anew is not noted before it is whole.
+        // An index that is being rebuilt is not stored in a checkpoint before it is complete.
         let commits = checkpoint.map_or(&[][..], |_| &commits);
         let note = |commit: &Header| {
             let reached = engine.checkpoint_at(commit.number, commit.state.clone());
@@ -219,7 +218,7 @@ impl Engine {
         self.published().buckets
     }
 
-    /// The bucket of this name, made if it is not there.
+    /// The bucket of this name, created if it does not exist.
     pub(crate) fn bucket(&self, name: u64) -> Result<Bucket, Fault> {
         if let Some(bucket) = self.buckets().get(&name) {
             return Ok(bucket.clone());
@@ -235,7 +234,7 @@ impl Engine {
         Ok(bucket)
     }
 
-    /// Removes a bucket with all in it. Its space is free once the last reader is done.
+    /// Removes a bucket with its content. Its space is free once the last reader is done.
     pub(crate) fn drop_bucket(&self, name: u64) -> io::Result<()> {
         let Some(bucket) = self.buckets().get(&name).cloned() else {
             return Ok(());
@@ -245,12 +244,12 @@ impl Engine {
         });
         self.index.order.forget(name);
         bucket.index.drop_files();
-        // Who reads it still is told by what is left.
+        // Readers that still use it find the remaining bytes.
         drop(bucket);
         self.log.drop_bucket(name)
     }
 
-    /// Puts a segment in the place of another, or nothing; see [`Log::replace`].
+    /// Replaces a segment by another, or removes it; see [`Log::replace`].
     pub(crate) fn replace_segment(
         &self,
         old: &Arc<Segment>,
@@ -284,10 +283,10 @@ impl Engine {
         });
     }
 
-    /// Begins a new memtable of the index, so that the one before can be flushed; returns the
-    /// checkpoint that one reaches.
+    /// Begins a new memtable of the index, so that the previous one can be flushed. Returns the
+    /// checkpoint that it reaches.
     ///
-    /// Must be called by the committer, between two commits.
+    /// Called by the committer, between two commits.
     pub(crate) fn set_aside(&self) -> Aside {
         let Published { state, number, .. } = self.published();
         self.index.set_aside();
@@ -298,21 +297,21 @@ impl Engine {
         }
     }
 
-    /// Whether there is so much that a killed process would leave to be replayed that it is to be
-    /// flushed: the index in memory is full, or much was written that takes little of it.
+    /// Whether so much would have to be replayed after a kill that it is to be flushed: the index
+    /// in memory is full, or many bytes were written that take little of it.
     pub(crate) fn is_far_behind(&self) -> bool {
         self.index.is_full(1) || self.log.behind() > BEHIND_MAX
     }
 
-    /// Whether a good part of that is there.
+    /// Whether a considerable part of that is reached.
     pub(crate) fn is_behind(&self) -> bool {
         self.index.is_full(BEHIND_PART) || self.log.behind() > BEHIND_MAX / BEHIND_PART as u64
     }
 
     /// The checkpoint of a commit that the index has.
     fn checkpoint_at(&self, number: u64, state: State) -> Checkpoint {
-        // A bucket made for a commit that failed has nothing in the log, and would be missed when
-        // opening.
+        // A bucket that was created for a failed commit has nothing in the log, and would be
+        // missing at opening.
         let buckets = self
             .buckets()
             .iter()
@@ -329,7 +328,7 @@ impl Engine {
         }
     }
 
-    /// The store as of the last commit.
+    /// The state of the last commit.
     pub(crate) fn moment(&self) -> Moment {
         let (snapshot, published) = self.index.snapshot(|| self.published());
         let Published { state, buckets, .. } = published;
@@ -340,7 +339,7 @@ impl Engine {
         }
     }
 
-    /// Flushes what was set aside, and then notes that.
+    /// Flushes the frozen memtable, and then writes the checkpoint.
     pub(crate) fn flush(&self, aside: &Aside) -> Result<(), lsm_tree::Error> {
         let Aside {
             checkpoint,
@@ -360,7 +359,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Flushes all there is, while nothing is being committed.
+    /// Flushes everything, while nothing is committed.
     pub(crate) fn write_checkpoint(&self) -> io::Result<()> {
         let aside = self.set_aside();
         self.flush(&aside).map_err(|error| match error {
@@ -369,14 +368,14 @@ impl Engine {
         })
     }
 
-    /// Bytes of the log of buckets behind one.
+    /// Bytes of the log in buckets after one.
     pub(crate) fn len_behind(&self, bucket: u64) -> u64 {
         let buckets = self.buckets();
         let behind = buckets.range(bucket.saturating_add(1)..);
         behind.map(|(_, bucket)| bucket.log.len()).sum()
     }
 
-    /// Bytes on disk of everything.
+    /// Total bytes on disk.
     pub(crate) fn disk_bytes(&self) -> u64 {
         use lsm_tree::AbstractTree;
         let buckets = self.buckets();
@@ -388,9 +387,9 @@ impl Engine {
     }
 }
 
-/// What shows of a folder without a log and a checkpoint that it was more than a store in the
-/// making. A checkpoint is replaced as a whole, and never before it can be read; the time is noted,
-/// and buckets have trees, only behind the first one.
+/// A file in a folder without a log and a checkpoint which shows that the store was complete. A
+/// checkpoint is replaced atomically and is always readable; the time is stored, and buckets have
+/// trees, only after the first one.
 fn trace_of_writes(folder: &Path, index: &Path) -> Option<String> {
     if Checkpoint::is_there(folder) {
         return Some("a damaged checkpoint".into());
@@ -406,7 +405,7 @@ fn trace_of_writes(folder: &Path, index: &Path) -> Option<String> {
 }
 
 fn unusable(folder: &Path, error: lsm_tree::Error) -> OpenError {
-    // A file that is too short is sought before its beginning, which is an invalid input.
+    // Seeking before the beginning of a file that is too short is an invalid input.
     use io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
     match error {
         lsm_tree::Error::Io(error)

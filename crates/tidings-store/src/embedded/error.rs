@@ -16,7 +16,7 @@ pub enum OpenError {
         /// The folder.
         path: PathBuf,
     },
-    /// The folder has files in it that are not a store's.
+    /// The folder has files that do not belong to a store.
     #[error(
         "{path} is not empty and not a store (it contains {found:?}); choose a new or empty folder"
     )]
@@ -48,7 +48,7 @@ pub enum OpenError {
         /// The store's format.
         found: u32,
     },
-    /// The log is damaged before its end, so acknowledged writes would be lost by going on.
+    /// The log is damaged before its end, so acknowledged writes would be lost.
     #[error(
         "{file} is damaged at byte {offset} and more was written after that, so this is not a crash's doing; \
          restore the folder from a copy"
@@ -59,8 +59,8 @@ pub enum OpenError {
         /// Where the damage begins.
         offset: u64,
     },
-    /// All of the log is gone, and the checkpoint, but other files tell that there was something in
-    /// it. A new store would give revisions out again.
+    /// The whole log and the checkpoint are gone, but other files show that the store was not
+    /// empty. A new store would use revisions again.
     #[error(
         "the store in {path} was written to ({found} tells), but its log is empty and there is no checkpoint that can be read; \
          restore the folder from a copy, or choose a new one"
@@ -68,26 +68,26 @@ pub enum OpenError {
     LogLost {
         /// The folder.
         path: PathBuf,
-        /// What tells that something was written.
+        /// The file that shows this.
         found: String,
     },
     /// The disk refused.
     #[error("failed to {what} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
     /// No thread could be started.
     #[error("failed to start a thread: {0}")]
     Thread(Arc<io::Error>),
-    /// The index could not be used, not even after it was rebuilt.
+    /// The index cannot be used, even after it was rebuilt.
     #[error("the store's index cannot be used: {0}")]
     Index(String),
-    /// What is stored cannot be read.
+    /// Stored data cannot be read.
     #[error(transparent)]
     Fault(#[from] Fault),
 }

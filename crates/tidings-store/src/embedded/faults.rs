@@ -1,5 +1,5 @@
-//! Errors of a disk at random places, for tests: one operation in four fails in the logs that are
-//! asked for. And panics of a committer, at one point of its next commit.
+//! Random errors of a disk, for tests: one operation in four fails in the chosen logs. And panics
+//! of a committer, at one point of its next commit.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,12 +34,12 @@ fn failing() -> MutexGuard<'static, BTreeMap<PathBuf, Random>> {
     FAILING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on operations on a folder and the files in it fail; the seed says which.
+/// From now on operations on a folder and its files fail, chosen by the seed.
 pub(crate) fn begin(folder: &Path, seed: u64) {
     failing().insert(folder.to_owned(), Random(seed));
 }
 
-/// They work again.
+/// Operations work again.
 pub(crate) fn end(folder: &Path) {
     failing().remove(folder);
 }
@@ -51,7 +51,7 @@ fn next(folder: &Path) -> Option<usize> {
     (random.below(4) == 0).then(|| random.next() as usize)
 }
 
-/// Does nothing, or fails; a write that fails may have written a part.
+/// Does nothing, or fails; a failed write may have written a part.
 pub(crate) fn strike(change: &Change<'_>) -> io::Result<()> {
     let folder = match change {
         Change::MakeFolder(_) => None,
@@ -78,9 +78,9 @@ pub(crate) fn strike(change: &Change<'_>) -> io::Result<()> {
 /// Where a commit may panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Point {
-    /// Everything is decided, and nothing is written.
+    /// Everything is decided, nothing is written.
     Decided,
-    /// The commit is on the disk, and not published.
+    /// The commit is on the disk, but not published.
     Synced,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn panic_next(store: &Path, point: Point) {
     panicking.insert(store.to_owned(), point);
 }
 
-/// Panics, if that is wanted here.
+/// Panics, if this is the chosen point.
 pub(crate) fn panic_at(store: &Path, point: Point) {
     let mut panicking = PANICKING.lock().unwrap_or_else(PoisonError::into_inner);
     if panicking.get(store) == Some(&point) {

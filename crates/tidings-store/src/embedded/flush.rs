@@ -1,9 +1,8 @@
-//! Flushes the memtables that were set aside to the trees: sorted, one new table for each tree they
-//! concern.
+//! Flushes frozen memtables to the trees: sorted, one new table for each tree with changes.
 //!
-//! Doing so again, or after the trees have some of it already, does no harm: in the end each entry
-//! is as the memtable says. To that end, versions that may be in a tree by an earlier, interrupted
-//! try are taken out when they have ended since.
+//! A repeated flush, or one after the trees have some entries already, does no harm: in the end
+//! each entry is as in the memtable. Therefore versions that may be in a tree from an earlier,
+//! interrupted flush are removed if they have ended since.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -18,13 +17,12 @@ use super::keys::{self, IndexKey, Placed, Pointer};
 use super::memtable::Memtable;
 use crate::Revision;
 
-/// What happens to the entries of a bucket's tree. There are hundreds of thousands, so they are
-/// kept short.
+/// Changes of a bucket's tree. There are hundreds of thousands, so they are compact.
 #[derive(Default)]
 struct Entries {
-    /// Keys that find versions, and whether they are there from now on.
+    /// Keys of versions, and whether they exist from now on.
     keys: Vec<(IndexKey, bool)>,
-    /// The versions that ended, and what ended them.
+    /// The versions that ended, and their ends.
     ended: Vec<(Revision, Revision)>,
 }
 
@@ -34,7 +32,8 @@ impl Entries {
     }
 }
 
-/// Flushes all that was set aside, the oldest first, and has readers to come find it in the trees.
+/// Flushes all frozen memtables, the oldest first, so that later readers find their entries in the
+/// trees.
 pub(crate) fn flush(index: &Index, buckets: &Buckets) -> lsm_tree::Result<()> {
     while let Some(memtable) = index.oldest_aside() {
         flush_one(index, buckets, &memtable)?;
@@ -76,8 +75,8 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     for (name, entries) in entries {
-        // A bucket that was dropped since is not missed, and one that has it is not given it again
-        // when it is tried again.
+        // A bucket that was dropped since is skipped, and one that has its entries does not get
+        // them again in a retry.
         if let Some(bucket) = buckets.get(&name)
             && !written.contains(&name)
         {
@@ -103,7 +102,7 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
     Ok(())
 }
 
-/// Up to which revision a tree counts its versions.
+/// The revision up to which a tree counts its versions.
 fn counted(tree: &AnyTree) -> lsm_tree::Result<Revision> {
     let counted = tree.get(&keys::counted_key()[..], SeqNo::MAX)?;
     let revision = counted.map_or(Ok(0), |bytes| keys::trailing_revision(&bytes));

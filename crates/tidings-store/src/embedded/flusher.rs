@@ -1,10 +1,9 @@
-//! Two threads that keep the index in order beside the committer: one flushes what it has in memory
-//! and notes how far that reaches, one merges its tables, and gives back space in the log when
-//! there is nothing to merge.
+//! Two threads that maintain the index beside the committer: one flushes memtables and writes
+//! checkpoints; one merges tables, and releases space in the log when there is nothing to merge.
 //!
-//! Invariants: at most one memtable is set aside at a time, so the index holds at most about two
+//! Invariants: at most one memtable is frozen at a time, so the index has at most about two
 //! memtables in memory; the committer waits, or refuses writes if flushing fails, before there
-//! would be more. What failed is tried again.
+//! would be more. Failed work is repeated.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -17,19 +16,19 @@ use super::index::{TABLES_MAX, fault};
 use super::rewrite::{self, Failure, Pass, Place};
 use crate::Fault;
 
-/// How long after a failure it is tried again: twice as long each time, up to a limit.
+/// The delay after a failure, which doubles each time up to a maximum.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct State {
-    /// What was set aside and is not yet flushed.
+    /// The frozen memtable that is not yet flushed.
     memtable: Option<(Arc<Engine>, Aside)>,
-    /// Why flushing it failed last.
+    /// The last error of flushing it.
     failed: Option<Fault>,
-    /// Whose tables are to be looked at, and whether the names are to be gone through whole.
+    /// The trees whose tables are to be examined, and whether all names are to be compacted.
     merge: Option<(Arc<Engine>, bool)>,
-    /// Whose log is gone through for space, by what, and from where.
+    /// The pass that releases space in the log, and its position.
     rewrite: Option<(Arc<Engine>, Pass, Place)>,
     closed: bool,
 }
@@ -73,8 +72,8 @@ impl Flusher {
         Ok(flusher)
     }
 
-    /// Begins a new memtable of the index, so that the one before can be flushed, unless an earlier
-    /// one is still being flushed. Must be called between two commits.
+    /// Begins a new memtable of the index, so that the previous one can be flushed, unless an
+    /// earlier one is still being flushed. Called between two commits.
     pub(crate) fn set_aside(&self, engine: &Arc<Engine>) {
         let mut state = self.shared.state();
         if state.memtable.is_none() {
@@ -83,8 +82,8 @@ impl Flusher {
         }
     }
 
-    /// Waits a little for what was set aside to be flushed; whether there is room for more, or why
-    /// not.
+    /// Waits a little for the frozen memtable to be flushed. Returns whether there is room for
+    /// more, or the error.
     pub(crate) fn wait(&self) -> Result<bool, Fault> {
         let state = self.shared.state();
         let state = self.shared.wait(state, RETRY, |state| {
@@ -97,13 +96,13 @@ impl Flusher {
         }
     }
 
-    /// Has the names gone through, to be rid of those that were swept.
+    /// Starts a compaction of all names, to remove swept ones.
     pub(crate) fn clean_names(&self, engine: &Arc<Engine>) {
         self.shared.state().merge = Some((Arc::clone(engine), true));
         self.shared.changed.notify_all();
     }
 
-    /// Has the log gone through for space.
+    /// Starts a pass that releases space in the log.
     pub(crate) fn rewrite(&self, engine: &Arc<Engine>, pass: Pass) {
         let begin = Place::default();
         self.shared.state().rewrite = Some((Arc::clone(engine), pass, begin));
@@ -111,7 +110,7 @@ impl Flusher {
     }
 }
 
-/// What the second thread does next.
+/// The next work of the second thread.
 enum Task {
     Merge(Arc<Engine>, bool),
     Rewrite(Arc<Engine>, Pass, Place),
@@ -142,7 +141,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for so long at most, while there is reason to and it is not over.
+    /// Waits for at most some time, while a condition is true and the threads are not stopped.
     fn wait<'a>(
         &self,
         state: MutexGuard<'a, State>,
@@ -155,7 +154,7 @@ impl Shared {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Waits for something to do, `None` when it is over.
+    /// Waits for work; `None` when the threads are stopped.
     fn next<T>(&self, find: impl Fn(&mut State) -> Option<T>) -> Option<T> {
         let mut state = self.state();
         loop {
@@ -177,7 +176,7 @@ impl Shared {
         while let Some((engine, aside)) = self.next(|state| state.memtable.clone()) {
             let written = engine.flush(&aside);
             if written.is_ok() {
-                // Whatever comes of it: what was set aside is flushed.
+                // Independent of errors here: the memtable is flushed.
                 complain(&engine, merge_crowded(&engine, TABLES_MAX));
             }
             let mut state = self.state();
@@ -225,10 +224,10 @@ impl Shared {
         }
     }
 
-    /// Goes through one segment; returns the place to continue from.
+    /// Examines one segment. Returns the position to continue from.
     fn rewrite(&self, engine: &Engine, pass: &Pass, from: Place) -> Option<Place> {
         let pause = |worked| {
-            // The other half of the time is for those who wait for the disk.
+            // The other half of the time is left for others that wait for the disk.
             !self.wait(self.state(), worked, |_| true).closed
         };
         match rewrite::step(engine, pass, from, &pause) {
@@ -273,8 +272,7 @@ fn complain(engine: &Engine, merged: Result<(), lsm_tree::Error>) {
     }
 }
 
-/// Ends both threads when one of them ends, even by a panic, so that no caller waits for what will
-/// not be done.
+/// Ends both threads when one of them ends, even by a panic, so that no caller waits for ever.
 struct Ending<'a>(&'a Shared);
 
 impl Drop for Ending<'_> {
@@ -284,7 +282,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Merges tables of the trees that are crowded and have more than `more_than` runs side by side.
+/// Merges tables of crowded trees with more than `more_than` runs.
 fn merge_crowded(engine: &Engine, more_than: usize) -> Result<(), lsm_tree::Error> {
     let buckets = engine.buckets();
     let trees = buckets
@@ -292,7 +290,7 @@ fn merge_crowded(engine: &Engine, more_than: usize) -> Result<(), lsm_tree::Erro
         .map(|bucket| &bucket.index)
         .chain([&engine.index.names]);
     for tree in trees {
-        // Each turn merges some; a tree whose tables are in another thread's hands makes none.
+        // Each turn merges some tables; a tree whose tables another thread merges is skipped.
         let mut before = usize::MAX;
         while tree.is_crowded() && tree.l0_run_count() > more_than && tree.l0_run_count() < before {
             before = tree.l0_run_count();

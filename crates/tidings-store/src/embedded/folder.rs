@@ -1,14 +1,14 @@
-//! The folder around the engine: whose it is, which format it has, that only one process has it.
+//! The folder of the store: its owner, its format, and the lock for one process.
 //!
 //! ```text
 //! FORMAT         "tidings-store 4"
 //! lock           held while the store is open
 //! CHECKPOINT     how far the index reaches
-//! log/           everything that was written
-//! index/         where in the log it is
-//! IDENTITY       what the store is told from any other by
-//! dictionaries/  what values are compressed with
-//! torn/          what was cut off segments of the log that a crash had torn
+//! log/           all commits
+//! index/         places in the log
+//! IDENTITY       the identity of the store
+//! dictionaries/  for compressing values
+//! torn/          ends of segments that a crash had torn
 //! ```
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -36,8 +36,7 @@ pub(crate) struct Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Closing the file would do, were it not for a process being forked just now that has it
-        // open as well.
+        // Closing the file is not enough: a process that is being forked may have it open, too.
         if let Err(error) = self.lock.unlock() {
             tracing::warn!(folder = %self.path.display(), %error, "failed to unlock the store");
         }
@@ -47,11 +46,11 @@ impl Drop for Folder {
 impl Folder {
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         fs::create_dir_all(path).map_err(|error| OpenError::io("create folder", path, error))?;
-        // Look before anything is written: a folder of another program stays untouched.
+        // Checked before anything is written: the folder of another program stays untouched.
         let format = read_format(path)?;
         let lock = lock(path)?;
-        // From here on the store builds upon what it finds in the folder, even if the process that
-        // wrote it was killed before it was synced.
+        // From here on the store depends on the content of the folder, even if the process that
+        // wrote it was killed before a sync.
         let synced = match format {
             Some(_) => disk::sync_folder(path),
             None => disk::sync_folder_of(path),
@@ -117,7 +116,7 @@ fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
                 let name = entry
                     .map_err(|error| OpenError::io("read folder", path, error))?
                     .file_name();
-                // Those two may be left by a process that died while making the folder a store.
+                // These two may be left by a process that died while creating the store.
                 if name != LOCK_FILE && name != FORMAT_NEW {
                     return Err(not_a_store(name.to_string_lossy().into_owned()));
                 }

@@ -5,14 +5,14 @@
 //! entry   length │ checksum u32 │ kind u8 │ revision │ content
 //! ```
 //!
-//! A frame is what one commit adds to one segment. Its number is the commit's, `parts` how many
-//! segments the commit added to, `count` how many revisions it took from the first on. The frame's
-//! checksum covers all behind it; each entry also has one of its own, so that it can be read by
-//! itself. Both are XXH3 with the bucket as seed, so a segment under a wrong name is damage.
-//! Fixed-width integers are little-endian, all others LEB128. No entry begins with a zero byte,
-//! which tells a frame from an entry.
+//! A frame is the part of one commit in one segment. Its number is the commit's, `parts` the number
+//! of the commit's segments, `count` the number of its revisions from the first on. The frame's
+//! checksum covers everything after it; each entry also has its own, so that it can be read alone.
+//! Both are XXH3 with the bucket as seed, so a segment under a wrong name is damage. Fixed-width
+//! integers are little-endian, all others LEB128. No entry begins with a zero byte, which tells a
+//! frame from an entry.
 //!
-//! Invariant: nothing is taken from bytes whose checksum does not match.
+//! Invariant: bytes whose checksum does not match are not used.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -20,28 +20,28 @@ use super::keys::{COUNTED_MAX, Ends, State};
 use super::varint::{Reader, put_varint, varint_len};
 use crate::{Fault, Revision};
 
-/// What a frame begins with; the second byte is the version of its form.
+/// The beginning of a frame; the second byte is the version of its form.
 const MAGIC: [u8; 2] = [0, 1];
 
 /// Magic, length and checksum.
 const PREFIX_LEN: usize = 14;
 
-/// No frame is longer: the queue gives a commit a few MiB of requests at most.
+/// Maximum length of a frame: a commit gets at most a few MiB of requests from the queue.
 pub(crate) const FRAME_LEN_MAX: usize = 64 << 20;
 
-/// Bytes between two of [`Built::points`]: fewer than between two that a segment keeps, so that
-/// those lie as far from each other as they should across frames.
+/// Bytes between two of [`Built::points`]: fewer than between two points of a segment, so that
+/// those have the right distance across frames.
 const POINT_DISTANCE: usize = 512;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A version of a record; its revision is the entry's.
     Version = 1,
     /// Ends of versions, with consecutive revisions from the entry's on.
     Ends = 2,
-    /// A version of this bucket was replaced by one, of the entry's revision, in a bucket that goes
-    /// earlier; the content is the varint revision of the version that was replaced.
+    /// A version of this bucket was replaced by one with the entry's revision in a bucket that is
+    /// dropped earlier; the content is the varint revision of the replaced version.
     Replaced = 3,
 }
 
@@ -56,7 +56,7 @@ impl Kind {
     }
 }
 
-/// One entry as it was read.
+/// An entry that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
     pub(crate) kind: Kind,
@@ -76,26 +76,26 @@ impl Entry<'_> {
     }
 }
 
-/// What a frame says of itself.
+/// The header of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The commit's number; each is one greater than the one before.
     pub(crate) number: u64,
-    /// The first revision the commit took, if it took any.
+    /// The first revision of the commit, if it has any.
     pub(crate) first: Revision,
-    /// How many revisions it took.
+    /// Number of its revisions.
     pub(crate) count: u64,
-    /// How many frames the commit has.
+    /// Number of the commit's frames.
     pub(crate) parts: u64,
-    /// What the store is at after the commit.
+    /// The store's state after the commit.
     pub(crate) state: State,
 }
 
-/// A frame in the making.
+/// A frame in progress.
 #[derive(Default)]
 pub(crate) struct Frame {
     entries: Vec<u8>,
-    /// Where entries begin that are far enough from the point before, and their revisions.
+    /// Offsets and revisions of entries that are far enough from the previous point.
     points: Vec<(Revision, usize)>,
     last: Revision,
 }
@@ -110,7 +110,7 @@ pub(crate) struct Built {
 }
 
 impl Frame {
-    /// Adds an entry. Their revisions must not go down.
+    /// Adds an entry. Revisions must not decrease.
     pub(crate) fn push(&mut self, bucket: u64, kind: Kind, revision: Revision, content: &[u8]) {
         let start = self.entries.len();
         if self
@@ -176,7 +176,7 @@ fn entry_checksum(body: &[u8], bucket: u64) -> [u8; 4] {
     (xxh3_64_with_seed(body, bucket) as u32).to_le_bytes()
 }
 
-/// The length is mixed into the seed: it lies before what is summed.
+/// The length is mixed into the seed, since it precedes the summed bytes.
 fn frame_checksum(len: [u8; 4], body: &[u8], bucket: u64) -> [u8; 8] {
     let seed = bucket ^ (u64::from(u32::from_le_bytes(len)) << 32);
     xxh3_64_with_seed(body, seed).to_le_bytes()
@@ -194,7 +194,7 @@ pub(crate) fn frame_len(bytes: &[u8]) -> Option<usize> {
     (PREFIX_LEN..=FRAME_LEN_MAX).contains(&len).then_some(len)
 }
 
-/// The whole, undamaged frame that begins here: its header, where its entries begin, and its
+/// The complete, undamaged frame that begins here: its header, the offset of its entries, and its
 /// length.
 pub(crate) fn read_frame(bytes: &[u8], bucket: u64) -> Option<(Header, usize, usize)> {
     let len = frame_len(bytes)?;
@@ -208,22 +208,22 @@ pub(crate) fn read_frame(bytes: &[u8], bucket: u64) -> Option<(Header, usize, us
     Some((header, PREFIX_LEN + head_len, len))
 }
 
-/// Where the entries of a frame begin whose beginning is here. Not checked: the entries have
-/// checksums of their own.
+/// The offset of the entries of the frame that begins here, unchecked: entries have their own
+/// checksums.
 pub(crate) fn entries_at(bytes: &[u8]) -> Option<usize> {
     frame_len(bytes)?;
     read_header(bytes.get(PREFIX_LEN..)?).map(|(_, len)| PREFIX_LEN + len)
 }
 
-/// The number of the frame that begins here and its last revision, as far as they can be made out,
-/// unchecked: to judge one that is damaged.
+/// The number and last revision of the frame that begins here, if readable, unchecked: to judge a
+/// damaged frame.
 pub(crate) fn peek_frame(bytes: &[u8]) -> Option<(u64, Revision)> {
     let body = bytes.get(PREFIX_LEN..)?;
     let mut reader = Reader::new(body, "a frame");
     let mut next = || reader.varint().ok();
     let (number, first, count) = (next()?, next()?, next()?);
     let len = varint_len(number) + varint_len(first) + varint_len(count);
-    // Numbers begin at one, and one whose end was not written is longer than it need be.
+    // Numbers begin at one; a number whose end was not written is longer than necessary.
     let is_written = number > 0 && len == body.len() - reader.left().len();
     let last = first.checked_add(count)?.saturating_sub(1);
     is_written.then_some((number, last))
@@ -247,7 +247,7 @@ fn read_header(body: &[u8]) -> Option<(Header, usize)> {
     Some((header, body.len() - reader.left().len()))
 }
 
-/// The entry that begins here and its length, if it is whole and undamaged.
+/// The entry that begins here and its length, if it is complete and undamaged.
 pub(crate) fn read_entry(bytes: &[u8], bucket: u64) -> Option<(Entry<'_>, usize)> {
     let (len, rest) = entry_len(bytes)?;
     let (checksum, rest) = rest.split_first_chunk::<4>()?;
@@ -267,7 +267,7 @@ pub(crate) fn read_entry(bytes: &[u8], bucket: u64) -> Option<(Entry<'_>, usize)
     Some((entry, bytes.len() - after.len()))
 }
 
-/// Kind, revision and whole length of the entry that begins here, unchecked: to pass over it.
+/// Kind, revision and complete length of the entry that begins here, unchecked: to skip it.
 pub(crate) fn peek_entry(bytes: &[u8]) -> Option<(u8, Revision, usize)> {
     let (len, rest) = entry_len(bytes)?;
     let (kind, body) = rest.get(4..)?.split_first()?;

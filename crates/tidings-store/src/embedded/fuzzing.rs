@@ -1,7 +1,7 @@
-//! What the store reads from disk, for the fuzz targets: built with `--cfg fuzzing` only.
+//! The store's readers of files, for the fuzz targets: built with `--cfg fuzzing` only.
 //!
-//! Checksums keep random bytes from most decoders. So here the input is what lies behind the
-//! checksums, which are right.
+//! Checksums keep random bytes from most decoders. So here the input is the bytes behind correct
+//! checksums.
 
 use std::fs;
 use std::io;
@@ -15,11 +15,10 @@ use super::frame::{self, Frame, Header, Kind};
 use super::keys::{self, Ends, Pointer, State, Swept, Version};
 use super::varint::{Reader, put_varint};
 
-/// Bodies that say they are longer are not unpacked: the memory for it is allocated first.
+/// Bodies with a greater stated length are not unpacked, because the memory is allocated first.
 const BODY_LEN_MAX: usize = 1 << 16;
 
-/// Reads the bytes as each of the records there are on disk. What can be read is read again from
-/// what is written of it.
+/// Decodes the bytes as each kind of record on disk. Decoded records are encoded and decoded again.
 pub fn decode(bytes: &[u8]) {
     static CODEC: LazyLock<Codec> = LazyLock::new(|| Codec::new([]));
     let _ = frame::read_frame(bytes, 0);
@@ -50,8 +49,8 @@ pub fn decode(bytes: &[u8]) {
     }
 }
 
-/// Makes an empty folder a store whose log, index of the log, checkpoint and dictionaries are whole
-/// and say anything.
+/// Makes an empty folder a store whose log, index of the log, checkpoint and dictionaries are
+/// well-formed, with any content.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -103,7 +102,7 @@ pub fn write_folder(folder: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Numbers, as long as there are any; zeros behind them.
+/// Numbers from the input, then zeros.
 struct Input<'a>(Reader<'a>);
 
 impl Input<'_> {

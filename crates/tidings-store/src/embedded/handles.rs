@@ -1,9 +1,9 @@
-//! The files of the log that are held open: all that may be added to, and of the others as many as
-//! an option says, those that were read lately. A log of months has thousands.
+//! The open files of the log: all that may grow, and of the others a number set by an option, those
+//! that were read recently. A log of months has thousands.
 //!
-//! Invariants: a [`Handle`] leads to one file for as long as it lives, whatever happens to the
-//! file's name. One that may be closed is opened again by that name; before the name is removed, or
-//! given to another file, the handle is [kept](Handle::keep) open for good.
+//! Invariants: a [`Handle`] always means the same file, whatever happens to the file's name. A
+//! closed one is opened again by its name; before the name is removed or reused, the handle is
+//! [kept](Handle::keep) open permanently.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -18,7 +18,7 @@ use std::sync::{
 #[derive(Default)]
 struct Slot {
     state: RwLock<State>,
-    /// Whether it was used since it was last asked for.
+    /// Whether it was used since the last check.
     is_used: AtomicBool,
 }
 
@@ -52,12 +52,12 @@ impl Slot {
 /// The files that may be closed, of all handles that share this.
 pub(crate) struct Handles {
     max: usize,
-    /// Those that are open, in the order in which they are asked whether they were used.
+    /// The open files, in the order of the checks.
     open: Mutex<VecDeque<Weak<Slot>>>,
 }
 
 impl Handles {
-    /// Holds at most `max` files open that may be closed.
+    /// Keeps at most `max` files open that may be closed.
     pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             max,
@@ -73,7 +73,7 @@ impl Handles {
     fn add(&self, slot: &Arc<Slot>) {
         let mut open = self.open();
         open.push_back(Arc::downgrade(slot));
-        // Each is passed over once at most.
+        // Each is skipped at most once.
         let mut turns = 2 * open.len();
         while open.len() > self.max && turns > 0 {
             turns -= 1;
@@ -137,13 +137,13 @@ impl Handle {
         Ok(file)
     }
 
-    /// Keeps it open for good: it may lose its name.
+    /// Keeps it open permanently: it may lose its name.
     pub(crate) fn keep(&self, path: &Path) -> io::Result<()> {
         self.slot.write().hold = Hold::Kept;
         self.get(path).map(drop)
     }
 
-    /// Lets it be closed, unless it is kept: nothing is written to it any more.
+    /// Allows to close it, unless it is kept: nothing is written to it any more.
     pub(crate) fn release(&self) {
         let mut state = self.slot.write();
         let is_released = state.hold == Hold::Written;

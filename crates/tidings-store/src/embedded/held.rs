@@ -1,16 +1,15 @@
-//! Snapshots held for lists that are read page by page, so that a page costs the same however much
-//! was written since the first one.
+//! Snapshots held for lists that are read page by page, so that the cost of a page does not depend
+//! on the writes since the first one.
 //!
-//! A page with more behind it has the snapshot it was read from held under its revision, and the
-//! next page finds it there. A page whose snapshot is not held is read from a new one, with the
-//! changes since its revision [taken back](super::read::View::list): as exact, at a cost in
-//! proportion to those changes.
+//! If there are more pages, the snapshot of a page is held under its revision for the next one. A
+//! page without a held snapshot is read from a new one, with the changes since its revision
+//! [undone](super::read::View::list): equally exact, at a cost in proportion to those changes.
 //!
-//! Invariants: there are at most `snapshots`, none of which was last read longer ago than `idle` or
-//! is of a revision that the history does not reach, as of the last commit or second; the memtables
-//! that would be gone without them take at most `memory` bytes. The snapshot of a list of which a
-//! second page was read is never released in favour of a list of which no second page was read: a
-//! client that wants only the beginning of many lists takes no snapshot from another client's list.
+//! Invariants: there are at most `snapshots`; as of the last commit or second, each was read within
+//! `idle` and has a revision in the history; the memtables that exist only for them take at most
+//! `memory` bytes. A snapshot of a list whose second page was read is never released in favour of a
+//! list without one: a client that reads only the beginning of many lists takes no snapshot from
+//! another client's list.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +23,7 @@ use super::memtable::Memtable;
 use super::options::EmbeddedOptions;
 use crate::Revision;
 
-/// The store as of one commit.
+/// The state of one commit.
 #[derive(Clone)]
 pub(crate) struct Moment {
     pub(crate) snapshot: Arc<Snapshot>,
@@ -32,7 +31,7 @@ pub(crate) struct Moment {
     pub(crate) state: State,
 }
 
-/// How much is held; see [`EmbeddedOptions`].
+/// The bounds; see [`EmbeddedOptions`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) snapshots: usize,
@@ -52,9 +51,9 @@ impl Limits {
 
 struct Entry {
     moment: Moment,
-    /// The steady time when it was last read.
+    /// The steady time of its last read.
     read_at: Duration,
-    /// Whether a page behind the first was read.
+    /// Whether a page after the first was read.
     is_continued: bool,
 }
 
@@ -65,7 +64,7 @@ type Entries = BTreeMap<Revision, Entry>;
 pub(crate) struct Held {
     limits: Limits,
     entries: Mutex<Entries>,
-    /// Changes that were taken back for pages whose snapshot was not held.
+    /// Changes undone for pages without a held snapshot.
     pub(crate) undone: AtomicU64,
 }
 
@@ -81,17 +80,17 @@ impl Held {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there are.
+    /// The number of snapshots.
     pub(crate) fn len(&self) -> usize {
         self.entries().len()
     }
 
-    /// How many changes were taken back for want of one.
+    /// The number of changes undone without a snapshot.
     pub(crate) fn undone(&self) -> u64 {
         self.undone.load(Ordering::Relaxed)
     }
 
-    /// The store as of a revision, for a page behind the first.
+    /// The state of a revision, for a page after the first.
     pub(crate) fn get(&self, revision: Revision, steady: Duration) -> Option<Moment> {
         let mut entries = self.entries();
         let entry = entries.get_mut(&revision)?;
@@ -99,7 +98,7 @@ impl Held {
         Some(entry.moment.clone())
     }
 
-    /// Holds what a page was read from that has more behind it.
+    /// Holds the snapshot of a page that has more after it.
     pub(crate) fn keep(&self, moment: &Moment, steady: Duration) {
         if self.limits.snapshots == 0 {
             return;
@@ -116,12 +115,12 @@ impl Held {
         let over = (entries.len() > self.limits.snapshots)
             .then(|| remove_least(&mut entries, |entry| !entry.is_continued));
         drop(entries);
-        // What it leads to may be files that go with it: not while others wait.
+        // Dropping it may remove files: not under the lock.
         drop(over);
     }
 
-    /// Lets go of those that were not read for a while, and of those at revisions before the oldest
-    /// that is remembered.
+    /// Releases snapshots that were not read for a while, and those at revisions before the
+    /// history.
     pub(crate) fn forget(&self, oldest: Revision, steady: Duration) {
         let idle = self.limits.idle;
         let mut entries = self.entries();
@@ -140,8 +139,7 @@ impl Held {
         drop(gone);
     }
 
-    /// Lets go of some if memtables that are not current take more memory than they may because of
-    /// them.
+    /// Releases snapshots if memtables that exist only for them take too much memory.
     pub(crate) fn fit(&self, current: &Memtables) {
         let is_current =
             |memtable: &Arc<Memtable>| current.iter().any(|it| Arc::ptr_eq(it, memtable));
@@ -173,7 +171,7 @@ impl Held {
     }
 }
 
-/// Takes out the one that was read the longest ago of some of them.
+/// Removes the least recently read of some of them.
 fn remove_least(entries: &mut Entries, of: impl Fn(&Entry) -> bool) -> Option<Entry> {
     let some = entries.iter().filter(|(_, entry)| of(entry));
     let (least, _) = some.min_by_key(|(revision, entry)| (entry.read_at, **revision))?;
@@ -196,7 +194,7 @@ mod tests {
         segment: 64 << 10,
     };
 
-    /// The store as of some revision, with nothing in it.
+    /// An empty state of some revision.
     fn moment(engine: &Engine, revision: Revision) -> Moment {
         let mut moment = engine.moment();
         moment.state.revision = revision;

@@ -1,4 +1,4 @@
-//! The history on disk: what every bucket's log says, merged by revision.
+//! The history on disk: the entries of all buckets' logs, merged by revision.
 
 use super::bucket::Buckets;
 use super::frame::Kind;
@@ -6,7 +6,7 @@ use super::keys::Ends;
 use super::log::BucketWalk;
 use crate::{Fault, Revision};
 
-/// What the log says happened.
+/// An event in the log.
 pub(crate) enum Event {
     /// A record was written: its version's bytes.
     Put { bucket: u64, bytes: Vec<u8> },
@@ -16,8 +16,8 @@ pub(crate) enum Event {
         bucket: u64,
         expired: bool,
     },
-    /// A version was replaced by one in a bucket that goes earlier. This is noted for the index; it
-    /// is no change by itself.
+    /// A version was replaced by one in a bucket that is dropped earlier. This is for the index; it
+    /// is not a change by itself.
     Replaced { version: Revision, bucket: u64 },
 }
 
@@ -33,8 +33,7 @@ pub(crate) struct Events {
 struct Stream {
     bucket: u64,
     walk: BucketWalk,
-    /// Ends of which some were not yet returned: the revision of the first of them, and how many
-    /// were returned.
+    /// Ends that are not all returned yet: the revision of the first, and the number returned.
     ends: Option<(Revision, Ends, usize)>,
     head: Option<(Revision, Event)>,
 }

@@ -1,5 +1,5 @@
-//! Which store this is: the file `IDENTITY`, made once and copied with the folder. It is whole or
-//! not there.
+//! The identity of the store: the file `IDENTITY`, created once and copied with the folder. It is
+//! complete or missing.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use super::disk;
 
 const FILE: &str = "IDENTITY";
 
-/// The identity of the store in a folder: `new`, if there is none yet.
+/// The identity of the store in a folder, which becomes `new` if there is none yet.
 pub(crate) fn of(folder: &Path, new: &str) -> io::Result<String> {
     let path = folder.join(FILE);
     match fs::read_to_string(&path) {

@@ -1,16 +1,15 @@
 //! The index: trees of `lsm-tree` that lead from names, objects and times to versions in the log.
 //!
-//! Nothing in it is synced when a write is acknowledged, for all of it follows from the log. What
-//! was added lately is in memory, in a [`Memtable`] of this crate; the [flusher](super::flusher)
-//! writes it to the trees and notes how far that reaches, and on opening the log is replayed from
-//! there. An index that is lost or damaged is rebuilt from the whole log.
+//! Nothing in it is synced when a write is acknowledged, because all of it follows from the log.
+//! Recent entries are in memory, in a [`Memtable`] of this crate; the [flusher](super::flusher)
+//! writes them to the trees and stores the position, from which opening replays the log. A lost or
+//! damaged index is rebuilt from the whole log.
 //!
-//! Invariants: one thread adds; readers take a [`Snapshot`] and see whole commits. It holds the
-//! memtables that were in memory then, and the trees have nothing for it that those do not: so it
-//! does no harm if one of them is flushed meanwhile, and is then found twice. A memtable says what
-//! it knows of a name before an older one does, and before the trees. The tree of names holds
-//! entries of versions that have expired and been swept until a compaction passes over them;
-//! readers pass over them too.
+//! Invariants: one thread adds; readers take a [`Snapshot`] and see complete commits. It holds the
+//! memtables of that moment, so if one is flushed meanwhile, its entries are found twice, which
+//! does no harm. For a name, a newer memtable has precedence over an older one, and memtables over
+//! the trees. The tree of names has entries of versions that have expired and been swept, until a
+//! compaction removes them; readers skip them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,19 +38,19 @@ use crate::{Fault, Revision};
 /// Table files held open.
 const FILES_MAX: usize = 128;
 
-/// Tables flushed side by side before they are merged.
+/// Number of flushed tables after which they are merged.
 const SIDE_BY_SIDE: u8 = 6;
 
-/// Tables side by side in one tree above which nothing is flushed before they are merged.
+/// Number of tables in one tree above which they are merged before anything is flushed.
 pub(crate) const TABLES_MAX: usize = 32;
 
-/// Bytes of a table at most, about.
+/// Approximate maximum bytes of a table.
 pub(crate) const TABLE_LEN: u64 = 16 << 20;
 
 /// Levels of a tree of lsm-tree.
 const LEVELS: usize = 7;
 
-/// Steps of a merge at most; each takes tables of one level to the next.
+/// Maximum steps of a merge; each moves tables of one level to the next.
 const MERGES_MAX: usize = 8;
 
 /// The tree of names; the others are named after their buckets.
@@ -60,12 +59,12 @@ pub(crate) const NAMES: &str = "names";
 /// A file that says that the index must be rebuilt.
 const DISTRUSTED: &str = "distrusted";
 
-/// A tree, and its folder once it is no longer wanted.
+/// A tree, and its folder once it is to be removed.
 pub(crate) struct Tree {
     inner: AnyTree,
     folder: PathBuf,
     dropped: AtomicBool,
-    /// Bytes of tables that were flushed since tables were merged last.
+    /// Bytes of tables flushed since the last merge.
     flushed: AtomicU64,
 }
 
@@ -98,19 +97,19 @@ impl Tree {
         self.inner.l0_run_count() >= usize::from(SIDE_BY_SIDE)
     }
 
-    /// Whether they must be, before there are more.
+    /// Whether tables must be merged before more are flushed.
     pub(crate) fn is_full(&self) -> bool {
         self.inner.l0_run_count() > TABLES_MAX
     }
 
-    /// Is told that a table was flushed, of which the tree had `before` bytes.
+    /// Notes that a table was flushed; the tree had `before` bytes.
     pub(crate) fn was_flushed(&self, before: u64) {
         let flushed = self.inner.disk_space().saturating_sub(before);
         self.flushed.fetch_add(flushed, Ordering::Relaxed);
     }
 
-    /// Merges tables where there are many, and lets go of those that no snapshot from `watermark`
-    /// on needs.
+    /// Merges tables where there are many, and releases those that no snapshot from `watermark` on
+    /// needs.
     pub(crate) fn merge(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
         let flushed = self.flushed.swap(0, Ordering::Relaxed);
         let strategy = Leveled::default()
@@ -127,21 +126,20 @@ impl Tree {
         Ok(())
     }
 
-    /// What changes when tables are merged or moved.
+    /// A value that changes when tables are merged or moved.
     fn shape(&self) -> (u64, [Option<usize>; LEVELS]) {
         let tables = std::array::from_fn(|level| self.inner.level_table_count(level));
         (self.inner.disk_space(), tables)
     }
 }
 
-/// How many tables the first level of merged tables may have, for a tree of some bytes to which so
-/// many are flushed between two merges.
+/// Maximum tables of the first merged level, for a tree of some bytes, and some bytes flushed
+/// between two merges.
 ///
-/// What is flushed is merged with all of the first level, and that at times with the next one,
-/// which has nearly all there is. A first level of `n` bytes costs `n / 2` each time, and `len` as
-/// often as `n` bytes were flushed; together these are least for the root of twice the product.
-/// Where many trees share a memtable and each is given little, that is far less than where there is
-/// one tree.
+/// Flushed tables are merged with the whole first level, and that sometimes with the next one,
+/// which has nearly all bytes. A first level of `n` bytes costs `n / 2` each time, and `len`
+/// whenever `n` bytes were flushed; the sum is least at the root of twice the product. If many
+/// trees share a memtable and each gets little, that is far less than with one tree.
 fn first_level_tables(len: u64, flushed: u64) -> u8 {
     if flushed == 0 {
         return SIDE_BY_SIDE;
@@ -151,10 +149,10 @@ fn first_level_tables(len: u64, flushed: u64) -> u8 {
     u8::try_from(tables).unwrap_or(SIDE_BY_SIDE)
 }
 
-/// Which ends are written down, as merges of tables see it.
+/// The position of written expiries, for merges of tables.
 type SweptSoFar = Arc<RwLock<Swept>>;
 
-/// Which snapshots are open, and what a new one sees in addition to the trees.
+/// The open snapshots, and the memtables of a new one.
 #[derive(Default)]
 struct Snapshots {
     open: BTreeMap<SeqNo, usize>,
@@ -164,11 +162,11 @@ struct Snapshots {
 /// The memtables of the index.
 #[derive(Clone, Default)]
 pub(crate) struct Memtables {
-    /// The one that is added to.
+    /// The current one, which grows.
     pub(crate) active: Arc<Memtable>,
-    /// Those that are to be flushed, the newest first; there is rarely more than one.
+    /// Those to flush, the newest first; rarely more than one.
     pub(crate) aside: Vec<Arc<Memtable>>,
-    /// How many were flushed and forgotten.
+    /// Number of memtables flushed and dropped.
     pub(crate) forgotten: u64,
 }
 
@@ -178,24 +176,23 @@ impl Memtables {
         [&self.active].into_iter().chain(&self.aside)
     }
 
-    /// Whether one of them says that a version had ended before its time by a revision.
+    /// Whether one of them has the end of a version before its expiry, as of a revision.
     pub(crate) fn have_ended(&self, version: Revision, at: Revision) -> bool {
         self.iter()
             .any(|memtable| memtable.ended_by(version, at).is_some())
     }
 }
 
-/// How much memory an index may take, and how long a segment of the log gets, in bytes; how many of
-/// these are held open.
+/// Memory of the index and length of segments, in bytes, and the number of open segments.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     /// See [`log_files_max`](super::EmbeddedOptions::log_files_max).
     pub(crate) files: usize,
     /// See [`segment_bytes`](super::EmbeddedOptions::segment_bytes).
     pub(crate) segment: u64,
-    /// For what is read of the trees.
+    /// The cache of the trees.
     pub(crate) cache: u64,
-    /// For one memtable. There are two at most.
+    /// For one memtable, of which there are at most two.
     pub(crate) memtable: usize,
 }
 
@@ -206,8 +203,8 @@ struct Trust {
 }
 
 impl Trust {
-    /// Has the index rebuilt at the next opening if this error says that it is damaged; an I/O
-    /// error does not say so.
+    /// Makes the next opening rebuild the index if this error means that it is damaged; an I/O
+    /// error does not.
     fn note(&self, error: &lsm_tree::Error) {
         if matches!(error, lsm_tree::Error::Io(_)) || self.is_lost.swap(true, Ordering::Relaxed) {
             return;
@@ -240,19 +237,19 @@ pub(crate) struct Index {
     pub(crate) names: Arc<Tree>,
     swept: SweptSoFar,
     snapshots: Arc<Mutex<Snapshots>>,
-    /// In which order records end.
+    /// The order in which records end.
     pub(crate) order: Order,
     sums: Sums,
     /// Held by a thread that merges tables beside the one that flushes memtables.
     tidying: Mutex<()>,
     hasher: RandomState,
-    /// The latest revision in the log when it was opened: versions up to there may be in the trees
-    /// though the memtables that have them were not flushed, not by this process.
+    /// The latest revision of the log at opening: an earlier process may have flushed versions up
+    /// to it, although their memtables were not flushed by this one.
     pub(crate) opened_at: AtomicU64,
 }
 
 impl Index {
-    /// Opens the trees in a folder, which may be empty; those of buckets as they are asked for.
+    /// Opens the trees in a folder, which may be empty; those of buckets on demand.
     pub(crate) fn open(folder: &Path, sizes: Sizes) -> lsm_tree::Result<Self> {
         fs::create_dir_all(folder)?;
         if !sums::take(folder)? {
@@ -295,11 +292,10 @@ impl Index {
         Ok(index)
     }
 
-    /// A bucket's tree, made if it is not there.
+    /// A bucket's tree, created if it does not exist.
     pub(crate) fn bucket(&self, bucket: u64) -> lsm_tree::Result<Arc<Tree>> {
         let path = self.folder.join(format!("{bucket:016x}"));
-        // Versions are found by a prefix, of which there is always some: filters would be dead
-        // weight.
+        // Versions are found by prefixes, which always exist: filters would be useless.
         let config = config(&path, &self.sequence, &self.cache, &self.files)
             .filter_policy(FilterPolicy::disabled())
             .with_compaction_filter_factory(Some(Arc::new(SweptVersions(
@@ -316,13 +312,13 @@ impl Index {
         Ok(Arc::new(tree))
     }
 
-    /// Lets new sequence numbers begin above those in a tree.
+    /// Makes new sequence numbers begin above those in a tree.
     fn begin_after(&self, tree: &AnyTree) {
         self.sequence
             .fetch_max(tree.get_highest_seqno().map_or(1, |last| last + 1));
     }
 
-    /// Removes trees of buckets other than these.
+    /// Removes the trees of other buckets.
     pub(crate) fn remove_others(&self, buckets: &[u64]) -> std::io::Result<()> {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
@@ -337,19 +333,18 @@ impl Index {
         Ok(())
     }
 
-    /// Whether a tree was made in the folder of an index, and what leads to its content is there.
+    /// Whether the folder of an index has a tree with its pointer.
     pub(crate) fn has_tree(folder: &Path, tree: &str) -> bool {
         folder.join(tree).join(POINTER).is_file()
     }
 
-    /// Has the folders of the trees that were made stay.
+    /// Syncs the folders of new trees.
     pub(crate) fn sync_names(&self) -> std::io::Result<()> {
         disk::sync_folder(&self.folder)
     }
 
-    /// Writes down what is needed to notice damage before the trees are opened, unless tables are
-    /// being merged: what was written down before still holds then. To be called by the thread that
-    /// flushes memtables.
+    /// Writes the sums that detect damage before the trees are opened, unless tables are being
+    /// merged: then the previous ones are still valid. Called by the thread that flushes memtables.
     pub(crate) fn write_sums(&self) {
         let Ok(_none_is_merged) = self.tidying.try_lock() else {
             return;
@@ -359,7 +354,7 @@ impl Index {
         }
     }
 
-    /// To be held while tables are merged by another thread than the one that flushes memtables.
+    /// Held while another thread than the one that flushes memtables merges tables.
     pub(crate) fn tidying(&self) -> MutexGuard<'_, ()> {
         self.tidying.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -369,16 +364,15 @@ impl Index {
         self.trust.note(error);
     }
 
-    /// Whether the index in a folder was found to be damaged while it was in use, or is being
-    /// rebuilt.
+    /// Whether the index in a folder was found damaged in use, or is being rebuilt.
     pub(crate) fn is_distrusted(folder: &Path) -> bool {
         folder.join(DISTRUSTED).exists()
     }
 
-    /// Puts an empty folder in the place of an index, to be filled from the whole log, and not to
-    /// be trusted before that is [done](Self::trust).
+    /// Replaces an index by an empty folder, which is filled from the whole log and is not trusted
+    /// before that is [done](Self::trust).
     pub(crate) fn discard(folder: &Path) -> std::io::Result<()> {
-        // Moved away as a whole: a part of the old index might be taken for all of it.
+        // Moved as a whole: part of the old index might be taken for all of it.
         let old = folder.with_extension("old");
         remove(&old)?;
         match fs::rename(folder, &old) {
@@ -396,27 +390,27 @@ impl Index {
         disk::sync_folder(folder)
     }
 
-    /// The hash by which memtables find a name. It differs from one process to the next.
+    /// The hash of a name in memtables. It differs between processes.
     pub(crate) fn hash(&self, name: &[u8]) -> u64 {
         self.hasher.hash_one(name)
     }
 
-    /// The memtable that is added to.
+    /// The current memtable.
     pub(crate) fn active(&self) -> Arc<Memtable> {
         Arc::clone(&self.snapshots().memtables.active)
     }
 
-    /// Those there are now.
+    /// The memtables of this moment.
     pub(crate) fn memtables(&self) -> Memtables {
         self.snapshots().memtables.clone()
     }
 
-    /// Whether the memtable that is added to has more than a part of the memory it may take.
+    /// Whether the current memtable has more than a part of its maximum memory.
     pub(crate) fn is_full(&self, part: usize) -> bool {
         self.active().bytes() > self.memtable_bytes / part
     }
 
-    /// Begins a new memtable; the one before is to be flushed.
+    /// Begins a new memtable; the previous one is to be flushed.
     pub(crate) fn set_aside(&self) {
         let mut snapshots = self.snapshots();
         let next = Arc::new(Memtable::as_large_as(&snapshots.memtables.active));
@@ -424,7 +418,7 @@ impl Index {
         snapshots.memtables.aside.insert(0, memtable);
     }
 
-    /// The oldest memtable that is to be flushed.
+    /// The oldest memtable to flush.
     pub(crate) fn oldest_aside(&self) -> Option<Arc<Memtable>> {
         self.snapshots().memtables.aside.last().cloned()
     }
@@ -436,7 +430,7 @@ impl Index {
         snapshots.memtables.forgotten += 1;
     }
 
-    /// Makes a commit visible: does what `with` does, and lets go of names that were swept.
+    /// Makes a commit visible: calls `with`, and updates the position of swept names.
     pub(crate) fn publish(&self, swept: &Swept, with: impl FnOnce()) {
         self.swept
             .write()
@@ -465,7 +459,7 @@ impl Index {
         )
     }
 
-    /// What no reader before this sequence number will ask for any more.
+    /// Entries older than this sequence number are needed by no reader.
     pub(crate) fn watermark(&self) -> SeqNo {
         let snapshots = self.snapshots();
         let oldest = snapshots.open.keys().next();
@@ -479,7 +473,7 @@ impl Index {
     }
 }
 
-/// Removes a folder, if it is there.
+/// Removes a folder, if it exists.
 pub(crate) fn remove(folder: &Path) -> std::io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -493,15 +487,15 @@ fn config(
     cache: &Arc<Cache>,
     files: &Arc<DescriptorTable>,
 ) -> Config {
-    // The second counter is what lsm-tree would have readers see; ours ask for what they want.
+    // The second counter is for lsm-tree's own readers; ours pass a sequence number.
     Config::new(path, sequence.clone(), SequenceNumberCounter::default())
-        // Names and times that lie side by side are much alike.
+        // Neighbouring names and times are similar.
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
         .use_cache(Arc::clone(cache))
         .use_descriptor_table(Some(Arc::clone(files)))
 }
 
-/// Drops the names of swept versions as tables are merged.
+/// Drops the names of swept versions when tables are merged.
 struct SweptNames(SweptSoFar);
 
 impl Factory for SweptNames {
@@ -525,7 +519,7 @@ impl CompactionFilter for SweptNamesFilter {
     }
 }
 
-/// Drops what leads to swept versions in a bucket's tree.
+/// Drops entries of swept versions in a bucket's tree.
 struct SweptVersions(u64, SweptSoFar);
 
 impl Factory for SweptVersions {
@@ -559,7 +553,7 @@ fn verdict(is_swept: bool) -> Verdict {
     }
 }
 
-/// An entry as a tree returns it: not yet read.
+/// An entry of a tree, not yet read.
 pub(crate) struct Entry {
     inner: IterGuardImpl,
     trust: Arc<Trust>,
@@ -643,7 +637,7 @@ pub(crate) fn fault(error: lsm_tree::Error) -> Fault {
     }
 }
 
-/// What to say of an error of the disk's.
+/// The text for an error of the disk.
 pub(crate) fn io_fault(error: std::io::Error) -> Fault {
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Fault::NoSpace,
@@ -658,7 +652,7 @@ mod tests {
     #[test]
     fn a_tree_that_is_given_little_has_a_small_first_level() {
         let mega = |bytes: u64| bytes << 20;
-        // Tree, flushed between two merges, tables of 16 MiB.
+        // Bytes of the tree, bytes flushed between two merges, tables of 16 MiB.
         for (len, flushed, tables) in [
             (mega(60), mega(2), 1),
             (mega(200), mega(2), 2),

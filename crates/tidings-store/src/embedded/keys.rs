@@ -1,5 +1,4 @@
-//! What the embedded store puts on disk, apart from the frames around it (`frame.rs`): entries of
-//! the log and of the index.
+//! The bytes of entries in the log and in the index. Frames around them are in `frame.rs`.
 //!
 //! | tree | key | value |
 //! |---|---|---|
@@ -14,15 +13,15 @@
 //! | a bucket's | `e` + end (u64) + revision (u64), of an [early](super::order) record | empty |
 //! | a bucket's | `x` + revision (u64) | revision (u64) of the change that ended this version before its time |
 //!
-//! A place is the inverted last-seen (u64) and the inverted revision (u64), so that a walk forward
-//! goes from the newest back.
+//! A place is the inverted last-seen (u64) and the inverted revision (u64), so a forward scan
+//! begins at the newest.
 //!
 //! Fixed-width integers are big-endian so that keys sort by value; `varint` is LEB128. A bucket is
 //! named by the time its last record expires, in milliseconds ([`NEVER`] for records that do not).
 //!
-//! The entries of a version with a place exist from its write until it is replaced, deleted or its
-//! bucket is dropped, and for as long it is counted. Letters and field order are part of the format
-//! and must be kept; see docs/storage-format.md.
+//! The entries with a place, and the count, of a version exist from its write until it is replaced
+//! or deleted, or its bucket is dropped. Letters and field order are part of the format and must be
+//! kept; see docs/storage-format.md.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Deref};
@@ -43,7 +42,7 @@ pub(crate) const FORMAT: u32 = 4;
 /// The bucket of records that never expire.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// What nearly all events are of: who asks for those reads few others.
+/// The type of nearly all events: a request for it reads few others, so it needs no index.
 pub(crate) const USUAL_TYPE: &str = "Normal";
 
 /// A revision as the value of an `x` or `u` entry.
@@ -51,37 +50,37 @@ pub(crate) fn revision_key(revision: Revision) -> [u8; 8] {
     revision.to_be_bytes()
 }
 
-/// What a key of a bucket's tree begins with: by what it leads to a version.
+/// The first byte of a key in a bucket's tree: what it indexes.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 enum Tag {
-    /// By the hour and the reason, to how many there are.
+    /// Counts, by hour and reason.
     Count = b'c',
-    /// By its end, if that comes early.
+    /// Versions that end early, by their end.
     Early = b'e',
-    /// By the [`group`] of the key.
+    /// Versions, by the [`group`] of the key.
     Group = b'g',
     /// By the object.
     Object = b'o',
     /// By the reason.
     Reason = b'r',
-    /// By when it was last seen alone.
+    /// Versions, by the time last seen only.
     Seen = b's',
     /// By the type.
     Type = b't',
-    /// To what is counted.
+    /// The revision up to which versions are counted.
     Counted = b'u',
-    /// By its revision, if it ended before its time.
+    /// Versions that ended before their expiry, by revision.
     Ended = b'x',
 }
 
-/// How long the longest [`IndexKey`] is.
+/// Length of the longest [`IndexKey`].
 const KEY_LEN: usize = 25;
 
-/// A key of a bucket's tree that leads to a version, or the beginning of some.
+/// A key in a bucket's tree that leads to a version, or a prefix of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexKey {
-    /// Zeros behind its end: two keys of which one begins with the other are never sorted.
+    /// Padded with zeros: no two sorted keys are prefixes of each other.
     bytes: [u8; KEY_LEN],
     len: u8,
 }
@@ -118,7 +117,8 @@ impl Deref for IndexKey {
     }
 }
 
-/// What versions are found by, the last seen first. Others may be found, too: the record decides.
+/// An index condition, the last seen first. It may also find versions that do not match: the record
+/// decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     Seen,
@@ -129,8 +129,8 @@ pub(crate) enum By {
 }
 
 impl By {
-    /// What finds the fewest versions for a request, as far as can be said without looking; `None`
-    /// if it can match nothing.
+    /// The condition that probably finds the fewest versions for a request; `None` if nothing can
+    /// match.
     pub(crate) fn of(request: &NewestRequest) -> Option<Self> {
         let NewestRequest {
             prefix,
@@ -148,7 +148,7 @@ impl By {
         Some(reason.or(event_type).or_else(group).unwrap_or(Self::Seen))
     }
 
-    /// Whether it finds a version with these.
+    /// Whether it finds a version with these fields.
     pub(crate) fn finds(self, fields: &Fields) -> bool {
         match self {
             Self::Seen => true,
@@ -161,13 +161,13 @@ impl By {
         }
     }
 
-    /// What the keys of all that it finds begin with.
+    /// The prefix of the keys of all versions that it finds.
     pub(crate) fn prefix(self) -> IndexKey {
         self.key(&[])
     }
 
-    /// The key of the version at a place, which is its bytes. A name in all groups has none, but a
-    /// beginning.
+    /// The key of the version at a place, which is given as bytes. A name in all groups has only a
+    /// prefix.
     fn key(self, place: &[u8]) -> IndexKey {
         let short = |hash: u32| hash.to_be_bytes();
         match self {
@@ -183,8 +183,7 @@ impl By {
         }
     }
 
-    /// The range of the keys of what a request is about, apart from what it selects by; the last
-    /// one is in it.
+    /// The range of keys, including the last, by the request's range of time.
     pub(crate) fn range(self, request: &NewestRequest) -> (Bound<IndexKey>, IndexKey) {
         let behind = request.behind().map(place_bytes);
         let start = match &behind {
@@ -199,7 +198,7 @@ impl By {
     }
 }
 
-/// A place as it is in keys.
+/// The form of a place in keys.
 fn place_bytes(place: Place) -> [u8; 16] {
     let time = u128::from(!ordered(place.last_seen));
     ((time << 64) | u128::from(!place.revision)).to_be_bytes()
@@ -215,14 +214,16 @@ pub(crate) fn read_place(key: &[u8]) -> Result<Place, Fault> {
     })
 }
 
-/// The hash (24 bits) of a key's part up to its first slash: with Kubernetes' keys, the namespace.
+/// The hash (24 bits) of the part of a key before its first slash: the namespace, in Kubernetes'
+/// keys.
 pub(crate) fn group(key: &[u8]) -> Option<u32> {
     let slash = key.iter().position(|byte| *byte == b'/')?;
     let [.., a, b, c] = xxh3_64(key.get(..=slash)?).to_be_bytes();
     Some(u32::from_be_bytes([0, a, b, c]))
 }
 
-/// What versions about an object are found by. Others may be found, too: the record decides.
+/// An index condition for an object. It may also find versions that do not match: the record
+/// decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectKey {
     /// The hash of the uid.
@@ -232,7 +233,7 @@ pub(crate) enum ObjectKey {
 }
 
 impl ObjectKey {
-    /// For an object and keys with a prefix; `None` if the selector can match nothing.
+    /// The condition for an object and a prefix of keys; `None` if the selector can match nothing.
     pub(crate) fn of(object: &ObjectSelector, key_prefix: &[u8]) -> Option<Self> {
         match object {
             ObjectSelector::Uid(uid) => uid_hash(uid).map(Self::Uid),
@@ -249,7 +250,7 @@ impl ObjectKey {
         }
     }
 
-    /// Whether it looks for versions in such a group.
+    /// Whether it finds versions in this group.
     pub(crate) fn is_in(self, group: Option<u32>) -> bool {
         match self {
             Self::Uid(_) | Self::Name(_, None) => true,
@@ -257,7 +258,7 @@ impl ObjectKey {
         }
     }
 
-    /// The hash as it is in keys, and how many bytes of it.
+    /// The form of the hash in keys, and its length.
     fn hash_in_keys(self) -> (u64, usize) {
         match self {
             Self::Uid(hash) => (hash, 8),
@@ -267,12 +268,12 @@ impl ObjectKey {
     }
 }
 
-/// The hash of a reason; its upper 24 bits are in keys.
+/// The hash of a reason; keys have its upper 24 bits.
 fn reason_hash(reason: &str) -> Option<u64> {
     (!reason.is_empty()).then(|| xxh3_64(reason.as_bytes()))
 }
 
-/// The hash (24 bits) of a type that is found by itself.
+/// The hash (24 bits) of a type with an index.
 fn type_hash(event_type: &str) -> Option<u32> {
     let is_found = !matches!(event_type, "" | USUAL_TYPE);
     is_found.then(|| xxh3_64(event_type.as_bytes()) as u32 & GROUP_MASK)
@@ -282,7 +283,7 @@ fn uid_hash(uid: &str) -> Option<u64> {
     (!uid.is_empty()).then(|| xxh3_64(uid.as_bytes()))
 }
 
-/// 40 bits, and room for those of the group, so that a name is found in all of them, and in one.
+/// 40 bits, and room for those of the group, so that a name can be found in all groups or in one.
 fn name_hash(name: &str) -> Option<u64> {
     (!name.is_empty()).then(|| xxh3_64(name.as_bytes()) & !u64::from(GROUP_MASK))
 }
@@ -294,7 +295,7 @@ fn name_in_group(hash: u64, group: Option<u32>) -> u64 {
 /// The bits of a [`group`].
 const GROUP_MASK: u32 = 0xff_ffff;
 
-/// What a version is found by in addition to its name, as the index has it.
+/// The index values of a version, in addition to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fields {
     uid: Option<u64>,
@@ -312,8 +313,7 @@ impl Fields {
         let object = name_hash(&index.object_name);
         Self {
             uid,
-            // A uid may be anything, even what another's name is hashed from. Once is enough to be
-            // found.
+            // A uid may be any text, even one that hashes like a name. One entry is enough.
             object: object.filter(|object| Some(*object) != uid),
             group: group(key),
             reason: reason_hash(&index.reason),
@@ -327,7 +327,7 @@ impl Fields {
         [self.uid, self.object]
     }
 
-    /// The keys that find the version with a revision.
+    /// The keys that lead to the version with a revision.
     pub(crate) fn keys(self, revision: Revision) -> impl Iterator<Item = IndexKey> {
         let place = place_bytes(Place {
             last_seen: self.last_seen,
@@ -351,7 +351,7 @@ pub(crate) fn ended_key(revision: Revision) -> IndexKey {
     IndexKey::new(Tag::Ended, [&revision.to_be_bytes(), &[]])
 }
 
-/// The key under which a tree tells up to which revision its versions are counted.
+/// The key of the revision up to which a tree's versions are counted.
 pub(crate) fn counted_key() -> IndexKey {
     IndexKey::new(Tag::Counted, [&[]; 2])
 }
@@ -372,11 +372,11 @@ pub(crate) fn read_count_key(key: &[u8]) -> Result<(UnixMillis, &str), Fault> {
     read().ok_or_else(|| damaged("the key of a count"))
 }
 
-/// The keys of all counts of a range's hours.
+/// The keys of all counts in a range of hours.
 pub(crate) fn count_range(request: &CountsRequest) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let first = match (&request.after, request.until) {
         (Some((hour, reason)), _) => Bound::Excluded(count_key(*hour, reason)),
-        // That hour begins no earlier.
+        // That hour does not begin earlier.
         (None, Some(until)) if hour_of(until) == until => {
             Bound::Included(count_key(UnixMillis(until.0.saturating_sub(1)), ""))
         }
@@ -384,14 +384,14 @@ pub(crate) fn count_range(request: &CountsRequest) -> (Bound<Vec<u8>>, Bound<Vec
         (None, None) => Bound::Included(vec![Tag::Count as u8]),
     };
     let last = match request.since {
-        // Behind all reasons of that hour.
+        // After all reasons of that hour.
         Some(since) => count_key(UnixMillis(hour_of(since).0.saturating_sub(1)), ""),
         None => vec![Tag::Count as u8 + 1],
     };
     (first, Bound::Excluded(last))
 }
 
-/// A number as the value of a count.
+/// The value of a count.
 pub(crate) fn encode_count(count: u64) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, count);
@@ -402,7 +402,7 @@ pub(crate) fn decode_count(bytes: &[u8]) -> Result<u64, Fault> {
     Reader::new(bytes, "a count").varint()
 }
 
-/// The key by which the end of an early record is found.
+/// The key of an early record's end.
 pub(crate) fn early_key(end: UnixMillis, revision: Revision) -> IndexKey {
     let end = ordered(end).to_be_bytes();
     IndexKey::new(Tag::Early, [&end, &revision.to_be_bytes()])
@@ -418,7 +418,7 @@ pub(crate) fn read_early_key(key: &[u8]) -> Result<(UnixMillis, Revision), Fault
     ))
 }
 
-/// The revision of the version that a key of a bucket's tree leads to.
+/// The revision of the version that a key in a bucket's tree leads to.
 pub(crate) fn revision_of(key: &[u8]) -> Option<Revision> {
     match *key.first()? {
         b'g' | b'o' | b'r' | b's' | b't' => Some(read_place(key).ok()?.revision),
@@ -434,7 +434,7 @@ pub(crate) fn trailing_revision(key: &[u8]) -> Result<Revision, Fault> {
         .ok_or_else(|| damaged("an index key"))
 }
 
-/// Maps times to integers that sort alike.
+/// Maps times to integers with the same order.
 fn ordered(time: UnixMillis) -> u64 {
     time.0.cast_unsigned() ^ (1 << 63)
 }
@@ -443,7 +443,7 @@ fn time_of(ordered: u64) -> UnixMillis {
     UnixMillis((ordered ^ (1 << 63)).cast_signed())
 }
 
-/// Where the current version of a key is.
+/// The location of a key's current version.
 ///
 /// On disk: varint revision, varint bucket, varint milliseconds from expiry to the bucket's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -478,18 +478,18 @@ impl Pointer {
     }
 }
 
-/// A version, with what the trees are to record of it.
+/// A version with its index values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
     pub(crate) pointer: Pointer,
     pub(crate) fields: Fields,
-    /// Whether the index leads to its end; see [`order`](super::order). Of a version that ends,
-    /// whether that is to be removed.
+    /// Whether its end is in the index; see [`order`](super::order). For a version that ends:
+    /// whether that entry is removed.
     pub(crate) is_early: bool,
 }
 
 impl Placed {
-    /// All keys that lead to it in its bucket's tree.
+    /// All its keys in its bucket's tree.
     pub(crate) fn keys(&self) -> impl Iterator<Item = IndexKey> {
         let Pointer {
             revision,
@@ -523,7 +523,7 @@ pub(crate) struct Version<'a> {
     pub(crate) body: Packed<'a>,
 }
 
-/// A `Body` as it lies on disk.
+/// A `Body` in the form on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packed<'a> {
     pub(crate) dictionary: Option<u32>,
@@ -575,7 +575,7 @@ impl<'a> Version<'a> {
     }
 }
 
-/// What of a record is compressed: key, index values and value.
+/// The compressed part of a record: key, index values and value.
 ///
 /// On disk: a zero byte if there is a reason or a type (without it no key is empty); varint length
 /// and bytes of the key, the object's uid, kind, namespace and name, and behind a zero byte of
@@ -606,7 +606,7 @@ pub(crate) fn encode_body(key: &[u8], index: &Index, value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reads a body's beginning, and whether it has a reason and a type.
+/// Reads whether a body has a reason and a type.
 fn begin_body(bytes: &[u8]) -> (Reader<'_>, bool) {
     let (bytes, has_others) = match bytes {
         [0, rest @ ..] => (rest, true),
@@ -615,8 +615,7 @@ fn begin_body(bytes: &[u8]) -> (Reader<'_>, bool) {
     (Reader::new(bytes, "a record's body"), has_others)
 }
 
-/// Takes the key and returns its length, which is one that a store accepts: the index takes no
-/// other.
+/// Takes the key and returns its length, which the index accepts.
 fn take_key(reader: &mut Reader<'_>) -> Result<usize, Fault> {
     let len = reader.bytes()?.len();
     if (1..=KEY_LEN_MAX).contains(&len) {
@@ -669,8 +668,7 @@ pub(crate) fn split_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, usize)
     ))
 }
 
-/// Ends of versions of one bucket: a deletion, or a stretch of expiries, with consecutive
-/// revisions.
+/// Ends of versions of one bucket: a deletion, or several expiries, with consecutive revisions.
 ///
 /// On disk: 1 byte (0 deleted, 1 expired); varint bucket; varint count; varint revision of the
 /// first ended version, then the varint distance from each to the next (modulo 2^64).
@@ -714,22 +712,22 @@ impl Ends {
     }
 }
 
-/// Up to where the ends of expired records are written down.
+/// The position up to which expiries are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Swept {
-    /// All of this bucket and those before it.
+    /// All expiries of this bucket and earlier ones.
     pub(crate) floor: u64,
-    /// Of buckets behind that, all versions up to a revision: that they expired, or another end.
+    /// In later buckets, all versions up to a revision: they expired, or ended otherwise.
     pub(crate) marks: Arc<BTreeMap<u64, Revision>>,
 }
 
 impl Swept {
-    /// Whether the end of a version is written down, as far as this tells.
+    /// Whether the position covers the end of a version.
     pub(crate) fn has(&self, bucket: u64, revision: Revision) -> bool {
         bucket <= self.floor || revision <= self.mark(bucket)
     }
 
-    /// How far a bucket behind the floor is swept.
+    /// The revision up to which a bucket after the floor is swept.
     pub(crate) fn mark(&self, bucket: u64) -> Revision {
         self.marks.get(&bucket).copied().unwrap_or(0)
     }
@@ -738,7 +736,7 @@ impl Swept {
         Arc::make_mut(&mut self.marks).insert(bucket, revision);
     }
 
-    /// Everything up to this bucket is written down.
+    /// A position that covers everything up to this bucket.
     pub(crate) fn raise(&mut self, floor: u64) {
         self.floor = floor;
         let is_below = |bucket: &u64| *bucket <= floor;
@@ -747,7 +745,7 @@ impl Swept {
         }
     }
 
-    /// As formats up to 3 had it: all up to a bucket and a revision in it.
+    /// The position of formats up to 3: everything up to a bucket and a revision in it.
     pub(crate) fn up_to(bucket: u64, revision: Revision) -> Self {
         let mut swept = Self::default();
         if revision == Revision::MAX {
@@ -761,7 +759,7 @@ impl Swept {
         swept
     }
 
-    /// The first bucket that is not below the floor, for those who know nothing of marks.
+    /// The first bucket after the floor, for callers that do not use marks.
     pub(crate) fn begins_at(&self) -> u64 {
         match self.floor {
             0 => 0,
@@ -770,30 +768,30 @@ impl Swept {
     }
 }
 
-/// What the store is at; rewritten by every batch.
+/// The store's state, which every batch writes again.
 ///
-/// On disk: the fields in their order as varints: of what is swept the bucket behind the floor and
-/// 0, where formats up to 3 had a bucket and how far that was swept. Behind them bucket and mark of
-/// each that has one.
+/// On disk: the fields in order as varints. What is swept is the bucket after the floor and 0,
+/// where formats up to 3 had a bucket and its position. Then follow bucket and mark of each bucket
+/// with a mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// The latest revision.
     pub(crate) revision: Revision,
-    /// History up to here is forgotten.
+    /// History up to this revision is forgotten.
     pub(crate) compacted: Revision,
-    /// Which ends are written down.
+    /// The position of written expiries.
     pub(crate) swept: Swept,
-    /// Records whose end is not written down.
+    /// Records whose expiry is not written.
     pub(crate) records: u64,
     /// Bytes of their values.
     pub(crate) value_bytes: u64,
 }
 
-/// What is counted one by one never comes near this; nothing behind it could be counted.
+/// Numbers that grow by one never come near this.
 pub(crate) const COUNTED_MAX: u64 = 1 << 62;
 
 impl State {
-    /// Whether a store can be at it.
+    /// Whether a store can have this state.
     pub(crate) fn is_possible(&self) -> bool {
         let Self {
             revision,

@@ -1,19 +1,17 @@
-//! The log: every commit there is, in segments by bucket. It is the journal, the data and the
-//! history in one, and the only thing that is synced before a write is acknowledged.
+//! The log: all commits, in segments by bucket. It is journal, data and history in one, and the
+//! only file that is synced before a write is acknowledged.
 //!
-//! A commit adds one frame to each segment it concerns, nearly always one. Frames carry the
-//! commit's number and how many of them it has, so after a crash it is known whether the last
-//! commit is whole; if it is not, it was not acknowledged, and what is there of it is cut off, kept
-//! in `torn/` and logged. A commit that is missing before another one is damage, and the store does
-//! not open.
+//! A commit appends one frame to each of its segments, of which there is nearly always one. Frames
+//! have the commit's number and the number of its frames, so after a crash it is known whether the
+//! last commit is complete. If not, it was not acknowledged, and its bytes are removed, kept in
+//! `torn/` and logged. A missing commit before another one is damage, and the store does not open.
 //!
-//! Invariants: the segments of a bucket are in the order of their revisions, and only the last is
-//! added to; behind its frames there may be zeros, behind those of the others there is nothing.
-//! After a failed write or sync nothing is appended until every segment of that commit has been cut
-//! back to what was synced before; a segment whose sync failed is then never added to again, unless
-//! it has no revision yet. A segment that is not the last, or is sealed, may be replaced by one
-//! with less in it ([`rewrite`](super::rewrite)); a reader that has the bucket's [`Segments`] from
-//! before continues to read the old one.
+//! Invariants: the segments of a bucket are in the order of their revisions, and only the last
+//! grows; only its frames may be followed by zeros. After a failed write or sync nothing is
+//! appended until every segment of that commit is truncated to its synced length; a segment whose
+//! sync failed never grows again, unless it has no revision yet. A segment that is not the last, or
+//! is sealed, may be replaced by one with fewer entries ([`rewrite`](super::rewrite)); a reader
+//! with the bucket's previous [`Segments`] continues to read the old one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,15 +29,15 @@ use super::parallel;
 use super::segment::{AppendError, Extent, FoundFrame, Scratch, Segment, Walk};
 use crate::{Fault, Revision};
 
-/// How the name of a segment ends that is being written to replace another.
+/// The end of the name of a segment that is being written to replace another.
 const UNFINISHED: &str = "new";
 
-/// A segment that one of the last `RECENT` commits added to has [room](Segment::append) for the
-/// next commits.
+/// A segment with a frame of one of the last `RECENT` commits has [room](Segment::append) for the
+/// next ones.
 const RECENT: u64 = 64;
 
-/// A segment is sealed when it has this part of the bytes of a full one: the first if nothing was
-/// added to it lately, the second if something was.
+/// A segment is sealed when it has this part of the bytes of a full one: the first if it has not
+/// grown lately, the second if it has.
 const QUIET_PART: u64 = 64;
 const BUSY_PART: u64 = 2;
 
@@ -80,21 +78,21 @@ impl Segments {
         segment.map_or(Ok(None), |segment| segment.version(revision, scratch))
     }
 
-    /// The segment that the version with a revision is in, if it is here.
+    /// The segment of the version with a revision, if it is here.
     fn segment(&self, revision: Revision) -> Option<Arc<Segment>> {
         let segments = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let next = segments.partition_point(|segment| segment.first <= revision);
         next.checked_sub(1).and_then(|at| segments.get(at)).cloned()
     }
 
-    /// Has the system begin to read the version with a revision.
+    /// Asks the system to read ahead the version with a revision.
     pub(crate) fn will_need(&self, revision: Revision) {
         if let Some(segment) = self.segment(revision) {
             segment.will_need(revision);
         }
     }
 
-    /// Goes through all entries from a revision on.
+    /// Reads all entries from a revision on.
     pub(crate) fn walk(&self, from: Revision) -> BucketWalk {
         let mut segments = self.all();
         let next = segments.partition_point(|segment| segment.first <= from);
@@ -116,7 +114,7 @@ impl Segments {
             .unwrap_or(0)
     }
 
-    /// The number of the last commit that added to them.
+    /// The number of the last commit with a frame in them.
     pub(crate) fn number(&self) -> u64 {
         self.all()
             .iter()
@@ -144,7 +142,7 @@ pub(crate) struct BucketWalk {
 }
 
 impl BucketWalk {
-    /// Hands the next entry of this revision or a greater one (or ends that reach it) to `with`.
+    /// Passes the next entry of this revision or a greater one (or ends that reach it) to `with`.
     pub(crate) fn next<T>(
         &mut self,
         mut with: impl FnMut(super::frame::Entry<'_>) -> Result<Option<T>, Fault>,
@@ -168,51 +166,52 @@ impl BucketWalk {
 /// See the module documentation.
 pub(crate) struct Log {
     folder: PathBuf,
-    /// A segment this long is not added to any more.
+    /// A segment of this length does not grow any more.
     pub(crate) segment_len: u64,
     handles: Arc<Handles>,
     buckets: RwLock<BTreeMap<u64, Segments>>,
-    /// The segments that the last commits added to, each with the last one's number. No other has
-    /// room behind its frames.
+    /// The segments with frames of the last commits, each with the number of the last one. No other
+    /// has room.
     recent: Mutex<Vec<(Arc<Segment>, u64)>>,
-    /// Held by who writes down where things are in segments that may be replaced, or replaces them.
+    /// Held while `.idx` files of segments that may be replaced are written, and while segments are
+    /// replaced.
     idx: Mutex<()>,
-    /// Bytes of the commits behind the last checkpoint, or the one that is being made.
+    /// Bytes of the commits after the last checkpoint, or the one in progress.
     behind: AtomicU64,
 }
 
-/// Segments, and how far they reached at some moment.
+/// Segments, with their ends at some moment.
 pub(crate) type Extents = Vec<(Arc<Segment>, Extent)>;
 
-/// What a commit adds to the log, by bucket.
+/// The frames of a commit, by bucket.
 pub(crate) type Frames = BTreeMap<u64, Frame>;
 
 /// The outcome of a commit.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Nothing of it was written.
+    /// Nothing was written.
     NotWritten(io::Error),
-    /// It is not in the log once what was written of it is rolled back.
+    /// It is not in the log after what was written is rolled back.
     NotSynced(io::Error),
-    /// It could not be told whether the disk has it.
+    /// It is unknown whether the disk has it.
     Unknown(io::Error),
 }
 
-/// Segments that must be cut back before anything is appended again.
+/// Segments that must be truncated before anything is appended.
 #[derive(Default)]
 pub(crate) struct Unfinished(pub(crate) Vec<Arc<Segment>>);
 
 impl Log {
-    /// Opens the segments in a folder and puts the end of the last commit right. Frames with
-    /// numbers above `checkpoint` are complete then, without a gap; without a checkpoint only the
-    /// last commit can be judged.
+    /// Opens the segments in a folder and repairs the end of the last commit. Afterwards frames
+    /// with numbers above `checkpoint` are complete; without a checkpoint this is checked only for
+    /// the last commit.
     ///
-    /// The checkpoint is a commit's number and revision. With `from_start` all of every segment is
-    /// looked at. Segments that have `segment_len` bytes or more are not added to. Of those that
-    /// are not added to, `files_max` are held open.
+    /// The checkpoint is a commit's number and revision. With `from_start` every segment is read
+    /// completely. Segments of `segment_len` bytes or more do not grow. Of the segments that do not
+    /// grow, `files_max` are held open.
     ///
-    /// Returns the headers of the commits above the checkpoint, too, the last one's last; without a
-    /// checkpoint not of all.
+    /// Also returns the headers of the commits above the checkpoint, in order; without a checkpoint
+    /// not all.
     pub(crate) fn open(
         folder: &Path,
         checkpoint: Option<(u64, Revision)>,
@@ -272,8 +271,8 @@ impl Log {
         let number = number.max(checkpoint.unwrap_or(0));
         let revision = revision.max(reached.unwrap_or(0));
         for (segment, claims) in claims {
-            // A crash tears only what comes after all that was acknowledged, and only where it is
-            // added to.
+            // A crash tears only bytes after all acknowledged commits, and only at the end of a
+            // last segment.
             let is_older = claims.is_some_and(|claims| claims.0 <= number && claims.1 <= revision);
             let is_last = buckets
                 .get(&segment.bucket)
@@ -289,9 +288,8 @@ impl Log {
         for segment in tails {
             cut(folder, &segment)?;
         }
-        // A process that was killed may have added the last commit, cut a torn one off or begun a
-        // segment, without that being synced. From here on it is built upon, maybe in other
-        // segments.
+        // A killed process may have appended the last commit, removed a torn one or created a
+        // segment without syncing. Later commits depend on it, maybe in other segments.
         disk::sync_folder(folder).map_err(|error| io("sync", folder, error))?;
         for segment in buckets.values().filter_map(|segments| segments.last()) {
             let synced = segment.sync();
@@ -319,7 +317,7 @@ impl Log {
             .clone()
     }
 
-    /// Where a bucket's segments are kept from now on.
+    /// Adds the entry of a bucket's segments.
     pub(crate) fn bucket(&self, bucket: u64) -> Segments {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         buckets.entry(bucket).or_default().clone()
@@ -383,12 +381,12 @@ impl Log {
         }
     }
 
-    /// Bytes of the commits behind the last checkpoint, or the one that is being made.
+    /// Bytes of the commits after the last checkpoint, or the one in progress.
     pub(crate) fn behind(&self) -> u64 {
         self.behind.load(Ordering::Relaxed)
     }
 
-    /// A checkpoint is being made that has all commits there are.
+    /// A checkpoint with all commits is in progress.
     pub(crate) fn begin_checkpoint(&self) {
         self.behind.store(0, Ordering::Relaxed);
     }
@@ -402,7 +400,7 @@ impl Log {
         recent.iter().any(|(other, _)| Arc::ptr_eq(other, segment))
     }
 
-    /// Notes what a commit added to.
+    /// Notes the segments of a commit.
     fn remember(&self, segments: impl Iterator<Item = Arc<Segment>>, number: u64) {
         let mut recent = self.recent();
         for segment in segments {
@@ -416,8 +414,8 @@ impl Log {
         }
     }
 
-    /// Leaves nothing but frames in the files that no recent commit added to. It syncs them, so no
-    /// caller should wait for it.
+    /// Removes the room of segments that have not grown lately. This syncs them, so no caller
+    /// should wait for it.
     pub(crate) fn give_room_back(&self, number: u64) {
         let is_over = |last: &u64| number.saturating_sub(*last) >= RECENT;
         for (segment, _) in self.recent().extract_if(.., |(_, last)| is_over(last)) {
@@ -425,23 +423,23 @@ impl Log {
         }
     }
 
-    /// Keeps files no longer open that will not be added to any more.
+    /// Closes the files of segments that do not grow any more.
     fn forget(&self, is_over: impl Fn(&Arc<Segment>) -> bool) {
         self.recent().retain(|(segment, _)| !is_over(segment));
     }
 
-    /// Leaves nothing but frames in all files.
+    /// Removes the room of all segments.
     pub(crate) fn close(&self) {
         for (segment, _) in self.recent().drain(..) {
             give_room_back(&segment);
         }
     }
 
-    /// Cuts back what a failed commit may have left.
+    /// Truncates what a failed commit may have left.
     pub(crate) fn roll_back(&self, unfinished: &mut Unfinished) -> io::Result<()> {
         while let Some(segment) = unfinished.0.last() {
             if segment.len() == 0 {
-                // It may be that only the sync failed the last time.
+                // Perhaps only the sync failed the last time.
                 segment.remove()?;
                 self.change(segment.bucket, |all| {
                     all.retain(|other| !Arc::ptr_eq(other, segment));
@@ -455,15 +453,15 @@ impl Log {
         Ok(())
     }
 
-    /// The segment to append to, made if there is none or the last one is full.
+    /// The segment to append to, created if there is none or the last one is full.
     fn segment_for(&self, bucket: u64, first: Revision, len: usize) -> io::Result<Arc<Segment>> {
         let segments = self.bucket(bucket);
         if let Some(segment) = segments.newest() {
             let far = first.saturating_sub(segment.first) > u64::from(u32::MAX >> 1);
             let full = segment.len() > 0 && segment.len() + len as u64 > self.segment_len;
-            // Two segments may not begin at the same revision: they would be the same file. This
-            // one's commits took none, so it stays in use, however long it is and whether or not a
-            // sync failed: it was cut back to what was synced before.
+            // Two segments must not begin at the same revision, as they would be the same file. The
+            // commits in this one took no revision, so it stays in use, whatever its length and
+            // even if a sync failed: it was truncated to its synced length.
             let begins_here = segment.first == first;
             if begins_here || !far && !full && !segment.is_retired() {
                 return Ok(segment);
@@ -475,7 +473,7 @@ impl Log {
         let segment = Arc::new(Segment::create(path, bucket, first, &self.handles)?);
         disk::sync_folder(&self.folder)?;
         self.change(bucket, |segments| {
-            // Whichever it is: the one before may have been replaced meanwhile.
+            // The previous one may have been replaced meanwhile.
             if let Some(before) = segments.last() {
                 before.rest();
             }
@@ -484,9 +482,9 @@ impl Log {
         Ok(segment)
     }
 
-    /// Has nothing more added to the last segments of buckets behind one, if they are long enough;
-    /// they may be replaced then. Those with no commit after `quiet` need not be as long: there
-    /// will not be many of them. To be called between two commits.
+    /// Seals the last segments of buckets after one, if they are long enough, so that they can be
+    /// replaced. Those without a commit after `quiet` need not be as long, since they are few.
+    /// Called between two commits.
     pub(crate) fn seal(&self, behind: u64, quiet: u64) {
         for (_, segments) in self.buckets().range(behind.saturating_add(1)..) {
             let Some(segment) = segments.newest().filter(|segment| {
@@ -495,7 +493,7 @@ impl Log {
                 } else {
                     BUSY_PART
                 };
-                // The next one must not begin at the same revision.
+                // The next segment must not begin at the same revision.
                 segment.len() >= self.segment_len / part && segment.last() >= segment.first
             }) else {
                 continue;
@@ -509,8 +507,8 @@ impl Log {
         }
     }
 
-    /// Changes a bucket's segments, whose [`Segments`] may have been replaced since the caller
-    /// looked.
+    /// Changes a bucket's segments, whose [`Segments`] may have been replaced since the caller read
+    /// them.
     fn change(&self, bucket: u64, change: impl FnOnce(&mut Vec<Arc<Segment>>)) {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(segments) = buckets.get(&bucket) {
@@ -524,9 +522,9 @@ impl Log {
         Segment::create(path, old.bucket, old.first, &self.handles)
     }
 
-    /// Replaces a segment that is no longer added to by a synced one, or removes it; `publish`
-    /// hands out the bucket's segments as they are then, while no other thread can change them.
-    /// After an error it is not known which of the two a power cut leaves.
+    /// Replaces a segment that does not grow by a synced one, or removes it. `publish` gets the
+    /// bucket's new segments while no other thread can change them. After an error it is unknown
+    /// which of the two a power cut leaves.
     pub(crate) fn replace(
         &self,
         old: &Arc<Segment>,
@@ -535,10 +533,10 @@ impl Log {
     ) -> io::Result<()> {
         let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.buckets().contains_key(&old.bucket) {
-            // It was dropped meanwhile, with all its files.
+            // The bucket was dropped meanwhile, with all its files.
             return new.map_or(Ok(()), |new| disk::remove(&new.path));
         }
-        // First, and for good: it must not be taken for that of the new one.
+        // First and durably: it must not be taken for that of the new segment.
         old.remove_idx()?;
         disk::sync_folder(&self.folder)?;
         let new = if let Some(mut new) = new {
@@ -560,7 +558,7 @@ impl Log {
                 {
                     new.rest();
                 }
-                // Another one: a reader of an older commit needs the segments that it knows.
+                // A new value: a reader of an older commit needs its own segments.
                 *segments = Segments(Arc::new(RwLock::new(all)));
                 publish(segments.clone());
             }
@@ -585,11 +583,11 @@ impl Log {
         self.forget(|segment| segment.bucket == bucket);
         let is_read = Arc::strong_count(&segments.0) > 1;
         for segment in segments.all() {
-            // Two of them are here.
+            // Two of the references are here.
             if (is_read || Arc::strong_count(&segment) > 2)
                 && let Err(error) = segment.keep_open()
             {
-                // What is in it has ended. The space is not to stay for those who still read it.
+                // Its content has ended. Open readers must not keep the space.
                 tracing::warn!(file = %segment.path.display(), %error, "failed to keep a file open for its readers");
             }
             segment.remove()?;
@@ -597,8 +595,8 @@ impl Log {
         disk::sync_folder(&self.folder)
     }
 
-    /// How far the segments reach that were added to since it was [written
-    /// down](Self::write_idx). To be called between two commits.
+    /// The ends of the segments that have grown since their `.idx` was [written](Self::write_idx).
+    /// Called between two commits.
     pub(crate) fn extents(&self) -> Extents {
         let mut extents = Vec::new();
         for segments in self.buckets().values() {
@@ -609,7 +607,7 @@ impl Log {
         extents
     }
 
-    /// Writes down where things are in segments, as far as these reached at some moment.
+    /// Writes `.idx` files of segments, as of some moment.
     pub(crate) fn write_idx(&self, extents: &Extents) -> io::Result<()> {
         let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
         let buckets = self.buckets();
@@ -625,20 +623,19 @@ impl Log {
     }
 }
 
-/// Takes off the room behind a segment's frames. It may stay, as it does when the process is
-/// killed.
+/// Removes the room of a segment. It may stay, as after a kill of the process.
 fn give_room_back(segment: &Segment) {
     if let Err(error) = segment.give_room_back() {
         tracing::warn!(file = %segment.path.display(), %error, "failed to give room in a segment back");
     }
 }
 
-/// Whether there is nothing in a folder that could be a store's log.
+/// Whether a folder has nothing that could be a store's log.
 pub(crate) fn is_empty(folder: &Path) -> bool {
     segment_files(folder).is_ok_and(|files| files.is_empty()) || !folder.exists()
 }
 
-/// Removes what a process left that ended while rewriting a segment.
+/// Removes the file of a process that ended while rewriting a segment.
 fn remove_unfinished(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -671,8 +668,8 @@ fn segment_files(folder: &Path) -> io::Result<Vec<(u64, Revision, PathBuf)>> {
     Ok(files)
 }
 
-/// Checks that no commit above the checkpoint is missing; takes an unfinished last one back.
-/// Returns the headers of the whole ones that were found.
+/// Checks that no commit above the checkpoint is missing; removes an incomplete last one. Returns
+/// the headers of the complete ones.
 fn check(
     checkpoint: Option<u64>,
     found: &mut [(Arc<Segment>, FoundFrame)],
@@ -694,7 +691,7 @@ fn check(
         let missing = header.number > checkpoint && header.number != next;
         let partial = header.number > checkpoint && parts as u64 != header.parts;
         if missing || (partial && header.number != newest) {
-            // The segment whose end is damaged has the missing commit, if there is one.
+            // If the end of a segment is damaged, the missing commit is there.
             let file = tails.first().unwrap_or(segment);
             return Err(OpenError::Damaged {
                 file: file.path.clone(),
@@ -717,7 +714,7 @@ fn check(
     Ok(whole)
 }
 
-/// Cuts the end off a segment, and keeps it.
+/// Removes the end of a segment, and keeps the bytes in `torn/`.
 fn cut(folder: &Path, segment: &Segment) -> Result<(), OpenError> {
     let path = &segment.path;
     let io = |what, error| OpenError::io(what, path, error);

@@ -1,15 +1,15 @@
-//! The newest part of the index, in memory: what the last commits did to names, until the
-//! [flusher](super::flusher) flushes it to the trees.
+//! The newest part of the index, in memory: changes of names by the last commits, until the
+//! [flusher](super::flusher) flushes them to the trees.
 //!
-//! Every change of a name is a slot, in the order of revisions. A slot is never changed but for the
-//! revision of the next change of the same name, so a reader sees the memtable as of any revision:
-//! a slot counts if it is not younger than that and the next one is. Slots are found by name and by
-//! object along chains from a hash table, in order of names or times by sorting whole chunks of
-//! them, once, when a reader first asks.
+//! Every change of a name is a slot, in the order of revisions. The only part of a slot that
+//! changes is the revision of the next change of the same name, so a reader sees the memtable as of
+//! any revision: a slot is valid if it is not younger and the next one is. Slots are found by name
+//! and by object along chains from a hash table; for the order of names or times, complete chunks
+//! are sorted once, when a reader first needs it.
 //!
-//! Invariants: one thread adds; slots younger than what is published are seen by no other thread
-//! and may be [taken back](Memtable::truncate). Versions that end and are not in the memtable are
-//! noted in `ended`, which hides them wherever they are found.
+//! Invariants: one thread adds; other threads do not see slots younger than the published revision,
+//! which may be [removed](Memtable::truncate) again. Ends of versions that are not in the memtable
+//! are in `ended`, which hides them wherever they are found.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,29 +20,29 @@ use foldhash::fast::RandomState;
 use super::keys::{By, Fields, ObjectKey, Placed, Pointer};
 use crate::{Place, Revision, UnixMillis};
 
-/// Slots of a whole chunk.
+/// Slots of a complete chunk.
 const CHUNK: usize = 1024;
 
-/// Bytes a slot is charged in addition to its name: itself, its share of the hash tables and of
+/// Accounted bytes of a slot in addition to its name: itself, and its share of the hash tables and
 /// sorted orders.
 pub(crate) const SLOT_BYTES: usize = 256;
 
-/// Bytes a noted end is charged.
+/// Accounted bytes of an end.
 const ENDED_BYTES: usize = 192;
 
-/// Bytes a reason is charged in addition to its text.
+/// Accounted bytes of a reason in addition to its text.
 const REASON_BYTES: usize = 64;
 
-/// Bytes an early record is charged in addition to its slot.
+/// Accounted bytes of an early record in addition to its slot.
 const EARLY_BYTES: usize = 64;
 
-/// Slots of a chain that are gone through at a time.
+/// Slots of a chain that are read at a time.
 const ABOUT_MAX: usize = 512;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
 
-/// The next change of a name there was none of.
+/// The next change of a name without one.
 const NEVER_CHANGED: Revision = Revision::MAX;
 
 /// A change of a name.
@@ -50,12 +50,13 @@ struct Slot {
     revision: Revision,
     /// The revision of the next change of the same name.
     next: AtomicU64,
-    /// Where the new version is, and what it is found by; `None` if the name is gone.
+    /// The location and index values of the new version; `None` if the name is deleted.
     put: Option<Put>,
     name_hash: u64,
     name_at: u32,
     name_len: u32,
-    /// The slots before with the same hash of the name, of the object's uid, and of its name.
+    /// The previous slots with the same hash of the name, of the object's uid, and of the object's
+    /// name.
     previous: [u32; 3],
 }
 
@@ -67,13 +68,13 @@ struct Put {
     is_early: bool,
 }
 
-/// What a memtable says of a name.
+/// The answer of a memtable about a name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
     Placed(Placed),
-    /// It points to nothing.
+    /// It has no version.
     Gone,
-    /// An older memtable knows, or the trees.
+    /// It is in an older memtable, or in the trees.
     Unknown,
 }
 
@@ -89,7 +90,7 @@ impl Slot {
         self.revision <= at && at < self.next.load(Ordering::Acquire)
     }
 
-    /// Where it is among those last seen, if it puts a version.
+    /// Its place in the order of last seen, if it puts a version.
     fn place(&self) -> Option<Place> {
         self.put.map(|put| Place {
             last_seen: put.fields.last_seen,
@@ -119,7 +120,7 @@ impl Slot {
 /// Reasons by their [hashes](Fields::reason).
 pub(crate) type Reasons = HashMap<u64, Arc<str>, RandomState>;
 
-/// Some slots that follow each other, and their names.
+/// Consecutive slots, and their names.
 #[derive(Default)]
 pub(crate) struct Chunk {
     slots: Vec<Slot>,
@@ -155,7 +156,7 @@ impl Chunk {
         })
     }
 
-    /// Its slots that put a version, the one seen last first.
+    /// Its slots that put a version, the last seen first.
     fn by_seen(&self) -> &[u16] {
         self.by_seen.get_or_init(|| {
             let mut sorted = self.sorted(|a, b| b.place().cmp(&a.place()));
@@ -176,14 +177,14 @@ impl Chunk {
 
 #[derive(Default)]
 struct Inner {
-    /// All of them whole.
+    /// The complete chunks.
     chunks: Vec<Arc<Chunk>>,
     /// The one that is added to.
     open: Chunk,
-    /// A copy of it as it is now, if a reader asked for one: its orders are sorted once for all
-    /// readers that go through it.
+    /// A copy of the current chunk, if a reader needed one: its orders are sorted once for all
+    /// readers.
     copied: OnceLock<Arc<Chunk>>,
-    /// The last slot with a hash of a name, and of an object.
+    /// The last slot for a hash of a name, and of an object.
     names: HashMap<u64, u32, RandomState>,
     objects: HashMap<u64, u32, RandomState>,
     ended: HashMap<Revision, Ended, RandomState>,
@@ -206,7 +207,7 @@ impl Inner {
         Some((chunk, chunk.slots.get(slot as usize % CHUNK)?))
     }
 
-    /// A copy of the chunk that is added to, if it has slots up to a revision.
+    /// A copy of the current chunk, if it has slots up to a revision.
     fn open_chunk(&self, at: Revision) -> Option<Arc<Chunk>> {
         let copy = || Arc::new(self.open.copy());
         let copied = self
@@ -286,7 +287,7 @@ impl Inner {
         }
     }
 
-    /// Notes that a version ended, unless its slot tells.
+    /// Notes that a version ended, unless its slot has this.
     fn end(&mut self, version: &Placed, by: Revision) {
         if self.at(version.pointer.revision).is_none() {
             let ended = Ended {
@@ -342,13 +343,13 @@ struct Change<'a> {
 #[derive(Default)]
 pub(crate) struct Memtable {
     inner: RwLock<Inner>,
-    /// The buckets whose trees have been given it, while it is being flushed.
+    /// The buckets whose trees have its entries, while it is being flushed.
     pub(crate) written: Mutex<BTreeSet<u64>>,
 }
 
 impl Memtable {
-    /// An empty one, with room in its hash tables for as much as another has: making them longer
-    /// again and again costs more than to fill them.
+    /// An empty one, whose hash tables have room for as much as another has: to grow them
+    /// repeatedly costs more than to fill them.
     pub(crate) fn as_large_as(other: &Self) -> Self {
         let other = other.read();
         let memtable = Self::default();
@@ -367,12 +368,12 @@ impl Memtable {
         self.inner.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// About how many bytes of memory it takes.
+    /// Approximate bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         self.read().bytes
     }
 
-    /// Is told the reason of a version that is going to be put or to end.
+    /// Notes the reason of a version that will be put or ended.
     pub(crate) fn know_reason(&self, fields: &Fields, reason: &str) {
         let Some(hash) = fields.reason else {
             return;
@@ -389,7 +390,7 @@ impl Memtable {
         self.read().reasons.clone()
     }
 
-    /// Has a name point to a new version, in place of another if that lived.
+    /// Points a name to a new version, in place of the live one if there is one.
     pub(crate) fn put(&self, hash: u64, name: &[u8], new: &Placed, replaced: Option<&Placed>) {
         let mut inner = self.write();
         let revision = new.pointer.revision;
@@ -410,7 +411,7 @@ impl Memtable {
         });
     }
 
-    /// Has a name point to nothing, because its version ended.
+    /// Notes that a name has no version, because it ended.
     pub(crate) fn remove(&self, hash: u64, name: &[u8], ended: &Placed, by: Revision) {
         let mut inner = self.write();
         inner.end(ended, by);
@@ -422,7 +423,7 @@ impl Memtable {
         });
     }
 
-    /// Takes back everything younger than a revision.
+    /// Removes everything younger than a revision.
     pub(crate) fn truncate(&self, revision: Revision) {
         let mut inner = self.write();
         loop {
@@ -451,7 +452,7 @@ impl Memtable {
         inner.bytes -= (before - inner.ended.len()) * ENDED_BYTES;
     }
 
-    /// What a name points to as of a revision.
+    /// The version of a name as of a revision.
     pub(crate) fn find(&self, hash: u64, name: &[u8], at: Revision) -> Found {
         let inner = self.read();
         inner
@@ -474,8 +475,7 @@ impl Memtable {
         let mut found = Vec::new();
         let mut reached = None;
         loop {
-            // A chain may be as long as the memtable, and the thread that adds to it waits for the
-            // lock.
+            // A chain may be as long as the memtable, and the adding thread waits for the lock.
             let inner = self.read();
             let head = || inner.objects.get(&object).copied().unwrap_or(NONE);
             let mut next = reached.unwrap_or_else(head);
@@ -489,8 +489,8 @@ impl Memtable {
                     let placed = placed.filter(|placed| wanted.is_in(placed.fields.group));
                     found.extend(placed.map(|placed| placed.pointer));
                 }
-                // Those that may still be taken back are gone past at once, so that `next` stays a
-                // slot of this chain.
+                // Slots that may still be removed are skipped at once, so that `next` stays a slot
+                // of this chain.
                 left -= usize::from(slot.revision <= at);
             }
             if left > 0 {
@@ -503,8 +503,8 @@ impl Memtable {
         }
     }
 
-    /// By what revision a version was ended before its time, as far as this memtable knows, as of a
-    /// revision.
+    /// The revision that ended a version before its expiry, as of a revision, if it is in this
+    /// memtable.
     pub(crate) fn ended_by(&self, version: Revision, at: Revision) -> Option<Revision> {
         let inner = self.read();
         let by = match inner.ended.get(&version) {
@@ -528,9 +528,9 @@ impl Memtable {
         early.map(|(_, end, revision)| (*end, *revision)).collect()
     }
 
-    /// All its slots up to a revision, and maybe some behind it, those of a chunk that is not whole
-    /// copied: to be gone through without holding up the thread that adds. A reader that asks again
-    /// before something was added gets the same copy.
+    /// All its slots up to a revision, and maybe some later ones. An incomplete chunk is copied, so
+    /// that reading it does not delay the adding thread; without additions, the next reader gets
+    /// the same copy.
     pub(crate) fn chunks(&self, at: Revision) -> Vec<Arc<Chunk>> {
         let inner = self.read();
         let next = inner.chunks.partition_point(|chunk| chunk.begins_by(at));
@@ -539,8 +539,8 @@ impl Memtable {
         chunks
     }
 
-    /// The outcome of names and versions up to a revision; what is to be done to the trees, for a
-    /// memtable that nothing is added to any more.
+    /// The final state of names and versions up to a revision: the changes for the trees, of a
+    /// memtable that does not grow any more.
     pub(crate) fn outcome(&self, at: Revision) -> Outcome {
         let chunks = self.chunks(at);
         let ended = self.read().ended.values().copied().collect::<Vec<_>>();
@@ -571,7 +571,7 @@ impl Chunk {
 pub(crate) struct Outcome {
     chunks: Vec<Arc<Chunk>>,
     at: Revision,
-    /// Versions put before this memtable that ended, and the revision of what ended them.
+    /// Versions of before this memtable that ended, and the revision of their end.
     pub(crate) ended_before: Vec<(Placed, Revision)>,
 }
 
@@ -590,7 +590,7 @@ impl Outcome {
         })
     }
 
-    /// The names in order, with what they point to in the end.
+    /// The names in order, with their final version.
     pub(crate) fn names(&self) -> Vec<(&[u8], Option<Pointer>)> {
         let last = self.slots().filter(|(_, _, next)| next.is_none());
         let mut names: Vec<_> = last
@@ -609,7 +609,7 @@ impl Outcome {
         last.map_or(0, |slot| slot.revision)
     }
 
-    /// The versions put, and the revisions of what ended those that ended.
+    /// The new versions, and the revisions of their ends if they ended.
     pub(crate) fn versions(&self) -> impl Iterator<Item = (Placed, Option<Revision>)> {
         self.slots()
             .filter_map(|(_, slot, next)| Some((slot.placed()?, next)))
@@ -624,8 +624,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// From the first name on that does not satisfy `is_before`, which a beginning of all names
-    /// does.
+    /// From the first name that does not satisfy `is_before`, which is true for a prefix of the
+    /// order.
     pub(crate) fn new(chunk: Arc<Chunk>, at: Revision, is_before: impl Fn(&[u8]) -> bool) -> Self {
         let next = chunk.by_name().partition_point(|at| {
             chunk
@@ -642,7 +642,7 @@ impl Names {
             .and_then(|at| self.chunk.slot(*at))
     }
 
-    /// The next name and what it points to, without going on.
+    /// The next name and its version, without advancing.
     pub(crate) fn peek(&mut self) -> Option<(&[u8], Option<Pointer>)> {
         while self.head().is_some_and(|slot| !slot.is_seen(self.at)) {
             self.next += 1;
@@ -659,7 +659,7 @@ impl Names {
     }
 }
 
-/// A chunk's versions, the one seen last first, as of a revision.
+/// A chunk's versions, the last seen first, as of a revision.
 pub(crate) struct Seen {
     chunk: Arc<Chunk>,
     next: usize,
@@ -668,7 +668,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Those that something finds, behind a place if there is one.
+    /// Those that a condition finds, after a place if there is one.
     pub(crate) fn new(chunk: Arc<Chunk>, at: Revision, by: By, behind: Option<Place>) -> Self {
         let is_before = |slot: &Slot| behind.is_some_and(|behind| slot.place() >= Some(behind));
         let by_seen = chunk.by_seen();

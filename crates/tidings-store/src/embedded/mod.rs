@@ -133,17 +133,18 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Opens the store in a folder, which is made if it is not there.
+    /// Opens the store in a folder, which is created if it does not exist.
     ///
-    /// A log whose last commit was torn by a crash is cut back to the last whole one. That commit
-    /// was never acknowledged; what is cut off is kept in the folder `torn` and logged. A missing
-    /// or damaged index is rebuilt from the log.
+    /// A log whose last commit was torn by a crash is truncated to the last complete one. The torn
+    /// commit was never acknowledged; its bytes are kept in the folder `torn`, which is logged. A
+    /// missing or damaged index is rebuilt from the log.
     ///
     /// # Errors
     /// See [`OpenError`].
     pub fn open(folder: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let folder = Folder::open(folder.as_ref())?;
-        let codec = Arc::new(Codec::new(dictionaries::load(folder.path())?));
+        let codec = Codec::new(dictionaries::load(folder.path())?);
+        let codec = Arc::new(codec.sampling(options.sample_bytes));
         if !options.learn_to_compress {
             codec.sample.close();
         }
@@ -151,7 +152,7 @@ impl EmbeddedStore {
             files: options.log_files_max,
             cache: options.cache_bytes,
             memtable: options.index_memory_bytes,
-            // Where things are in it is kept in 32 bits.
+            // Offsets in it have 32 bits.
             segment: options.segment_bytes.min(1 << 30),
         };
         let mut engine = Engine::open(folder.path(), sizes, &codec)?;
@@ -197,12 +198,12 @@ impl EmbeddedStore {
         Ok(Self { shared })
     }
 
-    /// Does several writes in one commit, all or none, also across a crash; returns the revision
-    /// of each. Every write is decided against what there was before the first.
+    /// Does several writes in one commit, all or none, also across a crash. Returns the revision of
+    /// each. All preconditions are about the state before the commit.
     ///
     /// # Errors
-    /// That of the first write that cannot be done, as [`Store::create`], [`Store::update`] and
-    /// [`Store::delete`] have it; [`WriteError::RepeatedKey`] if two have the same key;
+    /// That of the first write that cannot be done, as of [`Store::create`], [`Store::update`] and
+    /// [`Store::delete`]; [`WriteError::RepeatedKey`] if two have the same key;
     /// [`WriteError::TooMany`] if there are more than [`WRITES_MAX`].
     ///
     /// ```
@@ -216,7 +217,7 @@ impl EmbeddedStore {
     /// let event = |name: &'static str| Write::put(name, NewRecord::new("…"));
     /// store.write_all(vec![event("a"), event("b"), position()]).await?;
     ///
-    /// // The second is there already, so none is done.
+    /// // The second exists already, so none is done.
     /// let again = vec![event("c"), event("b").expecting(Expected::Absent), position()];
     /// assert!(store.write_all(again).await.is_err());
     /// assert_eq!(store.get("c".into()).await?, None);
@@ -263,8 +264,8 @@ impl EmbeddedStore {
             .await
     }
 
-    /// What can be done on the caller's time, rather than by the one committer: compressing,
-    /// looking for the key, and reading what is replaced.
+    /// Work that is done in the caller's task, not in the one committer: compression, looking up
+    /// the key, and reading the replaced record.
     fn ready(
         &self,
         key: Bytes,
@@ -307,7 +308,7 @@ impl Drop for EmbeddedStore {
     }
 }
 
-/// Runs a read that may take long where it holds up no other task.
+/// Runs a read that may take long on a blocking thread.
 async fn blocking<T: Send + 'static>(
     shared: &Arc<Shared>,
     read: impl FnOnce(&Shared) -> Result<T, ReadError> + Send + 'static,
@@ -369,7 +370,7 @@ impl Store for EmbeddedStore {
             if let Ok(Some(page)) = shared.list_at_once(&request) {
                 return Ok(page);
             }
-            // Whatever kept it from being read is found out again where there is time for it.
+            // An error is found again by the complete read, where there is time for it.
             let read = blocking(shared, move |shared| shared.list(&request));
             read.await
         })
@@ -395,7 +396,7 @@ impl Store for EmbeddedStore {
         Box::pin(async move {
             let published = self.shared.changes.latest();
             if after > published {
-                // A list may have seen a batch that is on disk and about to be published.
+                // A list may have seen a batch that is on disk but not published yet.
                 let current = self
                     .shared
                     .read(|view| Ok::<_, ReadError>(view.state.revision))
@@ -436,7 +437,7 @@ impl Store for EmbeddedStore {
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.shared.queue.close();
-            // The sender lives in what we hold, so this ends when the committer has.
+            // `self` holds the sender, so this ends when the committer has ended.
             drop(self.shared.ended.subscribe().wait_for(|ended| *ended).await);
         })
     }

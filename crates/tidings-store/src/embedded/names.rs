@@ -1,8 +1,7 @@
-//! The names of a [`Snapshot`] in order, with what they point to: those in memory merged with those
-//! of the tree.
+//! The names of a [`Snapshot`] in order, with their versions: those in memory merged with those of
+//! the tree.
 //!
-//! What the newest memtable says of a name counts; a name may be found in several places, and is
-//! returned once.
+//! The newest memtable with a name decides; a name may be in several places, and is returned once.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +15,7 @@ use super::keys::Pointer;
 use super::memtable::Names as Stream;
 use crate::{Fault, Revision};
 
-/// A name and what it points to.
+/// A name and its version.
 type Entry = (UserKey, Option<Pointer>);
 
 /// See the module documentation.
@@ -33,7 +32,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Those with a prefix that come after another, as of a revision; `tree` is that of names.
+    /// Names with a prefix after another name, as of a revision; `tree` is the tree of names.
     pub(crate) fn new(
         snapshot: &Snapshot,
         tree: &Tree,
@@ -78,13 +77,13 @@ impl Names {
         while let Some(Reverse((other, ..))) = self.heads.peek()
             && *other == name
         {
-            // An older memtable's.
+            // From an older memtable.
             self.pass();
         }
         Some((name, pointer))
     }
 
-    /// Advances the stream of the first head, and returns what the head was.
+    /// Advances the stream of the first head, and returns that head.
     fn pass(&mut self) -> Option<Entry> {
         let mut first = self.heads.peek_mut()?;
         let Reverse((name, _, number)) = &mut *first;
@@ -92,8 +91,7 @@ impl Names {
         let pointer = stream.peek().and_then(|(_, pointer)| pointer);
         stream.advance();
         let next = stream.peek().map(|(name, _)| name);
-        // What takes its place is put right once, where taking it out and putting in another would
-        // be twice.
+        // Replacing the head sorts once; removing it and adding another would sort twice.
         let name = if let Some(next) = next.filter(|next| next.starts_with(&self.prefix)) {
             std::mem::replace(name, next.into())
         } else {

@@ -1,71 +1,68 @@
-//! How an embedded store is run.
+//! Options of an embedded store.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
 
-/// How an [`EmbeddedStore`](super::EmbeddedStore) is run; the default is right for a server of its
-/// own.
+/// Options of an [`EmbeddedStore`](super::EmbeddedStore); the defaults suit a dedicated server.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct EmbeddedOptions {
-    /// For how long changes are remembered for watchers and lists at older revisions. Default 10
+    /// How long changes are remembered for watchers and lists at older revisions. Default 10
     /// minutes.
     ///
-    /// Expired records keep their space for as long.
+    /// Expired records occupy space for as long.
     pub history_retention: Duration,
-    /// How many changes are remembered at most. Default 2,000,000.
+    /// Maximum changes remembered. Default 2,000,000.
     pub history_len_max: u64,
-    /// How many bytes of recent changes are also kept in memory. Default 8 MiB.
+    /// Maximum bytes of recent changes in memory. Default 8 MiB.
     ///
-    /// Watchers further behind, and reads of what was written before, read from disk.
+    /// Watchers further behind, and reads of older versions, read from disk.
     pub history_memory_bytes: usize,
-    /// How much of the index is kept in memory before it is flushed, in bytes. Default 16 MiB.
+    /// Bytes of the index in memory at which it is flushed. Default 16 MiB.
     ///
-    /// There is as much again while it is being flushed.
+    /// During a flush there may be as much again.
     pub index_memory_bytes: usize,
-    /// How long a file of the log gets before the next one is begun, in bytes. Default 128 MiB, 1
-    /// GiB at most.
+    /// Bytes of a segment of the log at which the next one begins. Default 128 MiB, at most 1 GiB.
     ///
-    /// Space of records that were replaced, deleted or expired is given back in files of which a
-    /// quarter is not needed. There may be as much more, and half as much in files that are written
-    /// to.
+    /// Space of replaced, deleted or expired records is released in segments of which a quarter is
+    /// garbage. There may be as much more, and half as much in segments that are being written.
     pub segment_bytes: u64,
-    /// How many files of the log are held open that are no longer written to. Default 256; 0 holds
-    /// none.
+    /// Maximum complete segments that are kept open for reading. Default 256; 0 means none.
     ///
-    /// A read of another one opens it first, which takes some microseconds. Files that are written
-    /// to, a few dozen, are not counted.
+    /// A read of another one opens it first, which takes some microseconds. Segments that are being
+    /// written, a few dozen, do not count.
     pub log_files_max: usize,
-    /// How many lists that are read page by page have a snapshot held for them, so that their pages
-    /// cost the same however much is written meanwhile. Default 256; 0 holds none.
+    /// Maximum snapshots held for lists that are read page by page, so that the cost of their pages
+    /// does not depend on later writes. Default 256; 0 means none.
     ///
-    /// The pages of other lists are as exact, and cost time in proportion to what was written since
-    /// the first one. Once two pages of a list were read it keeps its snapshot beside any number of
-    /// new lists.
+    /// The pages of other lists are equally exact, but cost time in proportion to the writes since
+    /// the first one. After two pages of a list were read, new lists do not take its snapshot.
     pub list_snapshots_max: usize,
-    /// How long after its last page was read a list's snapshot is held. Default one minute.
+    /// How long a list's snapshot is held after its last page was read. Default one minute.
     ///
-    /// None is held for longer than the history is. What expired or was merged meanwhile keeps its
-    /// space on disk for as long.
+    /// At most as long as the history. Expired or merged data occupies disk space for as long.
     pub list_snapshot_idle: Duration,
-    /// How much of the index is kept in memory for snapshots after it was flushed, in bytes.
-    /// Default 64 MiB.
+    /// Maximum bytes of the index in memory that snapshots hold after a flush. Default 64 MiB.
     pub list_snapshot_memory_bytes: usize,
-    /// Memory for caching what is read, in bytes. Default 32 MiB.
+    /// Bytes of the read cache. Default 32 MiB.
     pub cache_bytes: u64,
-    /// Below this many free bytes on the disk, creates and updates are refused with
-    /// [`Fault::NoSpace`](crate::Fault::NoSpace), so that deletes, expiry and the engine's own
-    /// upkeep still work. Default 128 MiB.
+    /// Free bytes on the disk below which creates and updates are refused with
+    /// [`Fault::NoSpace`](crate::Fault::NoSpace), so that deletes, expiry and the store's upkeep
+    /// still work. Default 128 MiB.
     pub free_space_min: u64,
-    /// Whether the ends of expired records are written down as their time comes, or only when
-    /// [`expire`](crate::Store::expire) is called (for tests). Default true.
+    /// Whether expiries are written in time, or only when [`expire`](crate::Store::expire) is
+    /// called (for tests). Default true.
     pub expire_by_itself: bool,
-    /// Whether values are compressed with what they have in common, which is learned from them,
-    /// rather than with the built-in dictionary alone. Default true.
+    /// Whether values are compressed with dictionaries that are trained from them, not only with
+    /// the built-in one. Default true.
     pub learn_to_compress: bool,
-    /// Tells the time. Default [`SystemClock`].
+    /// Maximum bytes of values held in memory for learning, of 2,048 values at most. Default 2 MiB.
+    /// A smaller sample makes compression worse. Learning itself takes some 10 MiB more for a
+    /// moment, once per process whatever the number of stores.
+    pub sample_bytes: usize,
+    /// The clock. Default [`SystemClock`].
     pub clock: Arc<dyn Clock>,
 }
 
@@ -85,6 +82,7 @@ impl Default for EmbeddedOptions {
             free_space_min: 128 << 20,
             expire_by_itself: true,
             learn_to_compress: true,
+            sample_bytes: 2 << 20,
             clock: Arc::new(SystemClock),
         }
     }

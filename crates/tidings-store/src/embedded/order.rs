@@ -1,13 +1,13 @@
-//! In which order the records of each bucket end: which of them end so much before an earlier one
-//! that the index must lead to their ends, and when a sweep need look at a bucket again.
+//! The order in which the records of each bucket end: which end so much before an earlier one that
+//! the index needs their ends, and when a sweep must examine a bucket again.
 //!
-//! A sweep goes through a bucket in the order of revisions and stops at the first record that
-//! lives. Records of one life end in that order. One that ends more than [`TOLERANCE`] before an
-//! earlier one of its bucket is *early*: it has an entry in the index by its end, which the sweep
-//! looks for first. So no end is written down later than that because of another record.
+//! A sweep reads a bucket in the order of revisions and stops at the first live record. Records
+//! with the same TTL end in that order. A record that ends more than [`TOLERANCE`] before an
+//! earlier one of its bucket is *early*: it has an index entry by its end, which the sweep reads
+//! first. So another record delays an expiry by at most that.
 //!
-//! All of this follows from the log and goes with the index: the checkpoint notes it, and a replay
-//! adds what came since. What is not known errs on the side of more entries and more looks.
+//! All of this follows from the log and belongs to the index: the checkpoint has it, and a replay
+//! adds later changes. Unknown state leads to more entries and more sweeps, never fewer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,17 +22,16 @@ pub(crate) const TOLERANCE: i64 = 2_000;
 pub(crate) struct Track {
     /// The latest end in it.
     pub(crate) latest: i64,
-    /// All early ends before this moment are written down, and those of that moment before a
-    /// revision.
+    /// All early ends before this moment are written, and those of that moment before a revision.
     pub(crate) reached: (i64, Revision),
-    /// No early end that is not written down comes before this moment.
+    /// A lower bound of unwritten early ends.
     pub(crate) early: i64,
-    /// No other end does that is not written down.
+    /// A lower bound of other unwritten ends.
     pub(crate) next: i64,
 }
 
 impl Track {
-    /// That of a bucket of which it is known what the index has.
+    /// The order of a bucket whose index entries are known.
     pub(crate) fn noted(latest: i64, reached: i64) -> Self {
         Self {
             latest,
@@ -43,7 +42,7 @@ impl Track {
     }
 }
 
-/// That of every bucket that may end; see the module documentation. Clones are the same.
+/// The order of every bucket that may end; see the module documentation. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Order(Arc<Mutex<BTreeMap<u64, Track>>>);
 
@@ -52,7 +51,7 @@ impl Order {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of a record that is put into a bucket, and tells whether it is early.
+    /// Notes a record that is put into a bucket. Returns whether it is early.
     pub(crate) fn put(&self, bucket: u64, expires_at: Option<UnixMillis>) -> bool {
         let Some(UnixMillis(end)) = expires_at else {
             return false;
@@ -75,7 +74,7 @@ impl Order {
         is_early
     }
 
-    /// What is known of a bucket; of one that is not known, that anything may be in it.
+    /// The state of a bucket; an unknown one may have anything in it.
     pub(crate) fn of(&self, bucket: u64) -> Track {
         let known = self.tracks().get(&bucket).copied();
         let end = i64::try_from(bucket).unwrap_or(i64::MAX);
@@ -90,7 +89,7 @@ impl Order {
         self.tracks().clone()
     }
 
-    /// Takes a sweep back whose commit failed: `before` is what was known before it.
+    /// Undoes a sweep whose commit failed: `before` is the state before it.
     pub(crate) fn restore(&self, before: &BTreeMap<u64, Track>) {
         let mut tracks = self.tracks();
         for (bucket, before) in before {
@@ -100,7 +99,7 @@ impl Order {
                 track.next = track.next.min(before.next);
             }
         }
-        // What was not known then is found out again.
+        // Unknown state is found out again.
         tracks.retain(|bucket, _| before.contains_key(bucket));
     }
 

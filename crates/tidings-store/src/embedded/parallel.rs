@@ -1,15 +1,15 @@
-//! The same work on many things by a few threads: a store of months has hundreds of files to open,
-//! and each is mostly waited for.
+//! The same work on many items by a few threads: a store of months has hundreds of files to open,
+//! and most of the time is waiting.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Threads at most, the caller's among them.
+/// Maximum threads, including the caller's.
 const THREADS: usize = 8;
 
-/// Does the work on each; the results have the order of the things.
+/// Does the work on each item; the results are in the order of the items.
 pub(crate) fn each<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(things.len()));

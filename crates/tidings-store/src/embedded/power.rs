@@ -1,21 +1,20 @@
-//! Power cuts, for tests: what happens to a store's folder when the machine loses power at some
-//! change of its files.
+//! Power cuts, for tests: the state of a store's folder when the machine loses power at some change
+//! of its files.
 //!
-//! A [`Disk`] follows every [`Change`] in a folder and knows what of it is on the disk for good: a
-//! file's bytes as of its last sync, a folder's names as of its own. At the change that was asked
-//! for the power goes: this and all later ones fail. [`Disk::leave`] then makes a folder as the
-//! machine may find it. Of a file that was not synced, each page is as it was at the last sync, or
-//! as it was written, or torn between the two, and its length anything between; what was written
-//! but is missing is zeros. Of the names that changed in a folder that was not synced, none, the
-//! first ones or any of them are as changed; a rename is done or not done. A byte that was synced
-//! and not written to again is never harmed.
+//! A [`Disk`] follows every [`Change`] in a folder and knows what is durable: a file's bytes as of
+//! its last sync, a folder's names as of its last sync. At the requested change the power fails:
+//! this and all later changes fail. [`Disk::leave`] then makes a folder as the machine may find it.
+//! In an unsynced file, each page is as of the last sync, or as written, or torn between the two,
+//! and the length is anything between; missing bytes are zeros. In an unsynced folder, none, the
+//! first ones or any of the changed names are changed; a rename is done or not done. Bytes that
+//! were synced and not written again are never damaged.
 //!
 //! The index's trees are lsm-tree's, which syncs each table, then the folder, then the version that
-//! has it, then the folder, and replaces the pointer to that version last, as a whole: what a
-//! pointer leads to is on the disk. So its files are taken as they are when the power goes, among
-//! them what is half written by then; or, for each tree by itself, as they were when the last
-//! checkpoint was about to be written, as if nothing later had been synced. Now and then files that
-//! were made since are spoiled, synced or not: such an index must be noticed and rebuilt.
+//! has it, then the folder, and replaces the pointer to that version last, as a whole: the files of
+//! a pointer are durable. So its files are taken as they are when the power fails, including
+//! incomplete ones; or, for each tree separately, as they were before the last checkpoint, as if
+//! nothing later had been synced. Sometimes files that were created since are damaged, synced or
+//! not: such an index must be detected and rebuilt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -73,7 +72,7 @@ pub(crate) struct Disk {
     files: Vec<Content>,
     folders: BTreeMap<PathBuf, Names>,
     random: Random,
-    /// Changes until the power goes.
+    /// Changes until the power fails.
     left: usize,
     is_off: bool,
     index_at_checkpoint: Files,
@@ -81,7 +80,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Follows a folder all of which is on the disk.
+    /// Follows a folder whose content is durable.
     pub(crate) fn follow(root: &Path, random: Random) -> Arc<Mutex<Self>> {
         let mut disk = Self {
             root: root.to_owned(),
@@ -218,12 +217,12 @@ impl Disk {
         }
     }
 
-    /// Makes a folder as the machine finds it when the power is back.
+    /// Makes a folder in the state that the machine finds when the power is back.
     pub(crate) fn leave(&mut self, into: &Path) {
         assert!(self.is_off);
         let mut random = self.random.clone();
         for (folder, names) in &self.folders {
-            // A folder whose own name is lost is lost with all in it; those come in the order of
+            // A folder whose own name is lost is lost with its content; they are in the order of
             // their paths.
             if !into.join(folder).is_dir() {
                 continue;
@@ -260,7 +259,7 @@ impl Disk {
             .collect();
         let mut left = Files::new();
         for tree in trees {
-            // What says that the index is not to be trusted is synced before it counts.
+            // The mark of an untrusted index is synced before it is needed.
             let is_note = tree.as_deref().is_some_and(|tree| tree == "distrusted");
             let is_noted = is_note && now.keys().any(|path| tree_of(path) == tree);
             let files = [before, now][if is_noted { 1 } else { random.below(2) }];
@@ -287,7 +286,7 @@ impl Disk {
     }
 }
 
-/// The files of the index as of one moment in each tree, though lsm-tree may be at work on it.
+/// The files of the index as of one moment in each tree, although lsm-tree may be writing.
 fn index_files(root: &Path) -> Files {
     let mut files = Files::new();
     let Ok(trees) = fs::read_dir(root.join(INDEX)) else {
@@ -300,7 +299,7 @@ fn index_files(root: &Path) -> Files {
             files.insert(path, fs::read(tree.path()).unwrap());
             continue;
         }
-        // What the pointer leads to is there for as long as it stays the same.
+        // The files of a pointer exist as long as the pointer does not change.
         loop {
             let pointer = fs::read(tree.path().join("current")).ok();
             let mut of_tree = Files::new();
@@ -368,7 +367,7 @@ fn left_of(content: &Content, random: &mut Random) -> Vec<u8> {
     left.resize(len, 0);
     for start in (0..len).step_by(PAGE) {
         let end = len.min(start + PAGE);
-        // All of the page, nothing, its beginning or its end.
+        // The whole page, nothing, its beginning or its end.
         let (from, to) = match random.below(4) {
             0 => (start, start),
             1 => (start, start + random.below(end - start + 1)),
@@ -381,7 +380,7 @@ fn left_of(content: &Content, random: &mut Random) -> Vec<u8> {
     left
 }
 
-/// Makes a change, if the power is there.
+/// Makes a change, if there is power.
 pub(crate) fn apply<T>(change: &Change<'_>, make: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let (Change::MakeFolder(path)
     | Change::Create(path)
@@ -407,7 +406,7 @@ pub(crate) fn apply<T>(change: &Change<'_>, make: impl FnOnce() -> io::Result<T>
     if disk.left == 0 {
         disk.is_off = true;
         disk.index_at_cut = index_files(&disk.root);
-        // It may still have been done, though the caller gets an error.
+        // It may be done, although the caller gets an error.
         if disk.random.below(2) == 0 {
             return Err(off());
         }

@@ -1,11 +1,10 @@
 //! The bounded queue in front of the committer: many tasks push and wait, one thread takes what is
-//! there.
+//! waiting.
 //!
-//! A permit is held for every started KiB of a queued request, so the bound holds for count and for
-//! bytes alike. No timer holds a lone request back: the committer wakes as soon as there is one.
-//! Where several writers were answered together it may wait a little for them to
-//! [return](Returning). It is woken only for what it sleeps for: waking a thread costs a system
-//! call.
+//! A queued request holds a permit for every started KiB, so count and bytes are both bounded. No
+//! timer delays a single request: the committer wakes as soon as there is one. After several
+//! writers were answered together, it may wait a little for them to [return](Returning). It is
+//! woken only for what it waits for, because waking a thread costs a system call.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,10 +14,10 @@ use tokio::sync::Semaphore;
 
 use crate::Fault;
 
-/// Requests (of up to a KiB) the queue holds before writers wait.
+/// Maximum requests (of up to a KiB) in the queue before writers wait.
 const PERMITS: u32 = 32 * 1024;
 
-/// Most requests taken for one commit, and most permits' worth of them.
+/// Maximum requests, and maximum permits, of one commit.
 const TAKE_MAX: usize = 512;
 const TAKE_PERMITS_MAX: usize = 2048;
 
@@ -30,30 +29,30 @@ pub(crate) struct Queue<T> {
 }
 
 struct State<T> {
-    /// With the permits that each holds.
+    /// Requests with their permits.
     items: VecDeque<(T, u32)>,
-    /// The number of items until which the taker sleeps; 0 if it does not sleep.
+    /// The number of requests that the taker waits for; 0 if it does not sleep.
     wanted: usize,
     closed: bool,
 }
 
-/// Writers that are about to ask for more.
+/// Writers that are about to write again.
 ///
-/// Those who were answered together mostly ask again together. If some of them just miss a commit,
-/// they wait for all of it and for their own: half the writers are served per sync, for good. So
-/// the next commit waits for them, for less than it takes itself.
+/// Writers that were answered together usually write again together. If some of them just miss a
+/// commit, they wait for it and for their own: from then on half the writers are served per sync.
+/// So the next commit waits for them, for less time than it takes itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Returning {
-    /// How many requests there will be when all are back.
+    /// The number of requests when all have returned.
     pub(crate) count: usize,
-    /// How long to wait for them, once there is a request.
+    /// The time to wait for them, once there is a request.
     pub(crate) patience: Duration,
 }
 
-/// What [`Queue::take`] found.
+/// The result of [`Queue::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Some requests, or none because the time was over.
+    /// Some requests, or none after the timeout.
     Open,
     /// The queue is closed and empty.
     Closed,
@@ -84,7 +83,7 @@ impl<T> Queue<T> {
         if state.closed {
             return Err(Fault::Closed);
         }
-        // Given back by the taker.
+        // Released by the taker.
         permit.forget();
         state.items.push_back((item, cost));
         let wake = (1..=state.items.len()).contains(&state.wanted);
@@ -98,9 +97,9 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Moves requests into `into`, waiting at most this long for the first, and for those who
-    /// return. If none of them was there in time, a writer that comes later is a lone one and is
-    /// not kept waiting.
+    /// Moves requests into `into`, waiting at most this long for the first, and for returning
+    /// writers. If none of them came in time, a later writer is treated as a single one and does
+    /// not wait.
     pub(crate) fn take(&self, into: &mut Vec<T>, wait: Duration, returning: Returning) -> Taken {
         let state = self.state();
         let mut state = self.sleep(state, 1, wait.min(returning.patience));
@@ -125,7 +124,7 @@ impl<T> Queue<T> {
         Taken::Open
     }
 
-    /// Waits at most this long until `wanted` requests are there.
+    /// Waits at most this long for `wanted` requests.
     fn sleep<'a>(
         &self,
         mut state: MutexGuard<'a, State<T>>,
@@ -146,12 +145,12 @@ impl<T> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many requests wait.
+    /// The number of waiting requests.
     pub(crate) fn len(&self) -> usize {
         self.state().items.len()
     }
 
-    /// Refuses further requests; those accepted are still taken.
+    /// Refuses further requests; accepted ones are still taken.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.permits.close();
@@ -230,7 +229,7 @@ mod tests {
         let patience = Duration::from_secs(3600);
         let three = take(Returning { count: 3, patience });
         for number in 0..3 {
-            // Each comes when the one before was looked at.
+            // Each arrives after the previous one was examined.
             while queue.state().wanted == 0 && !three.is_finished() {
                 tokio::task::yield_now().await;
             }

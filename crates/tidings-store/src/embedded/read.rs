@@ -1,8 +1,8 @@
-//! Reading: a [`View`] is the store as of one commit, and every read is answered from one.
+//! Reads: a [`View`] is the store as of one commit, and answers every read.
 //!
-//! The pages of one list are read from one snapshot, which is [held](super::held) for them. A list
-//! at an older revision of which there is none is the current one with the changes since then taken
-//! back, so pages stay exact however long they take, as long as the history reaches back to them.
+//! The pages of one list are read from one snapshot, which is [held](super::held) for them. Without
+//! a snapshot, a list at an older revision is the current one with the changes since then undone,
+//! so pages are exact however late they are read, as long as the history reaches back to them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -29,17 +29,17 @@ use crate::{
     ReadError, Record, Revision, UnixMillis,
 };
 
-/// Maximum events of one object that are read at once, wherever they are asked for.
+/// Maximum events of one object that are read in the calling task.
 pub(crate) const AT_ONCE_MAX: usize = 64;
 
-/// Maximum records that are read for one page of the newest and do not match the request.
+/// Maximum records skipped for one page of the newest.
 pub(crate) const PASSED_OVER_MAX: usize = 4096;
 
 /// See the module documentation.
 pub(crate) struct View<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) codec: &'a Codec,
-    /// What was written last, for those who want nothing but records.
+    /// The latest writes, for reads that need only records.
     recent: Option<&'a Changes>,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) buckets: Arc<Buckets>,
@@ -47,12 +47,12 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The store as of now.
+    /// The current state.
     pub(crate) fn new(engine: &'a Engine, codec: &'a Codec) -> Self {
         Self::at(engine, codec, engine.moment())
     }
 
-    /// The store as of some moment.
+    /// The state of some moment.
     pub(crate) fn at(engine: &'a Engine, codec: &'a Codec, moment: Moment) -> Self {
         let Moment {
             snapshot,
@@ -69,8 +69,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The same, which takes what it can from the history in memory. That hears of a commit after
-    /// the engine is, and never of one that is not on disk.
+    /// The same, with the history in memory where possible. It gets a commit after the engine does,
+    /// and never one that is not on disk.
     pub(crate) fn with_recent(self, recent: &'a Changes) -> Self {
         Self {
             recent: Some(recent),
@@ -78,7 +78,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Where a key's current version is, expired or not.
+    /// The location of a key's current version, expired or not.
     pub(crate) fn pointer(&self, key: &[u8]) -> Result<Option<Pointer>, Fault> {
         let hash = self.engine.index.hash(key);
         let pointer = match self.in_memory(hash, key, self.state.revision) {
@@ -89,7 +89,7 @@ impl<'a> View<'a> {
         Ok(pointer.filter(|pointer| !self.is_swept(pointer.bucket, pointer.revision)))
     }
 
-    /// Where a key's current version is, for a [`Batch`](super::batch::Batch) to come.
+    /// The location of a key's current version, for a later [`Batch`](super::batch::Batch).
     pub(crate) fn look_up(&self, key: &[u8]) -> Result<LookedUp, Fault> {
         Ok(LookedUp {
             pointer: self.pointer(key)?,
@@ -97,7 +97,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What the memtables say that a key points to.
+    /// The version of a key in the memtables.
     pub(crate) fn in_memory(&self, hash: u64, key: &[u8], at: Revision) -> Found {
         let mut memtables = self.snapshot.memtables.iter();
         let found = memtables.find_map(|memtable| match memtable.find(hash, key, at) {
@@ -107,7 +107,7 @@ impl<'a> View<'a> {
         found.unwrap_or(Found::Unknown)
     }
 
-    /// What the trees say of a key that no memtable knows, which was looked up before.
+    /// The version of a key in the trees, looked up before, if no memtable has it.
     pub(crate) fn still_in_trees(
         &self,
         key: &[u8],
@@ -121,13 +121,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What the trees say that a key points to.
+    /// The version of a key in the trees.
     fn in_trees(&self, key: &[u8]) -> Result<Option<Pointer>, Fault> {
         let entry = self.snapshot.get(&self.engine.index.names, key)?;
         entry.map(|bytes| Pointer::decode(&bytes)).transpose()
     }
 
-    /// Whether a version ended before its time.
+    /// Whether a version ended before its expiry.
     pub(crate) fn is_ended(&self, bucket: &Tree, version: Revision) -> Result<bool, Fault> {
         let in_memory = self
             .snapshot
@@ -139,13 +139,12 @@ impl<'a> View<'a> {
                 .contains_key(bucket, &keys::ended_key(version)[..])?)
     }
 
-    /// The version with a revision. `None` if its bucket is gone, which means that it expired long
-    /// ago.
+    /// The version with a revision. `None` if its bucket was dropped, as it expired long ago.
     pub(crate) fn version(&self, revision: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
         self.version_into(revision, bucket, &mut Scratch::default())
     }
 
-    /// The same, where it may have been left out of the log since it ended.
+    /// The same, for a version that may have been removed from the log since it ended.
     pub(crate) fn found(&self, revision: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
         let Some(segments) = self.buckets.get(&bucket) else {
             return Ok(None);
@@ -169,8 +168,8 @@ impl<'a> View<'a> {
             .transpose()
     }
 
-    /// The record alone of a version, for lists, which look at nothing else and read one after the
-    /// other into `scratch`: from memory if it is there, which takes a tenth of the time.
+    /// Only the record of a version, for lists, which read one after the other into `scratch`: from
+    /// memory if possible, in a tenth of the time.
     fn record(
         &self,
         revision: Revision,
@@ -215,7 +214,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether the end of a version is written down by the expiry of its bucket.
+    /// Whether the expiry of a version is written by the end of its bucket.
     pub(crate) fn is_swept(&self, bucket: u64, revision: Revision) -> bool {
         self.state.swept.has(bucket, revision)
     }
@@ -253,9 +252,8 @@ impl<'a> View<'a> {
         Ok(page.finish())
     }
 
-    /// The same for the events of one object as of now, if these are few and the system has them in
-    /// memory: where to hand it to another thread would take longer than to do it. The index is
-    /// read as for a point read.
+    /// The same for the events of one object at the latest revision, if these are few and in the
+    /// page cache: then another thread would take longer. The index is read as for a point read.
     pub(crate) fn list_at_once(
         &self,
         request: &ListRequest,
@@ -277,15 +275,15 @@ impl<'a> View<'a> {
         Ok(Some(page.finish()))
     }
 
-    /// Where the versions are that may be about an object, and perhaps others. `None` if these are
-    /// not few, and they are to be read at once.
+    /// Locations of versions that may be about an object, and perhaps of others. `None` if there
+    /// are many, and only few may be read.
     fn about(
         &self,
         object: &ObjectSelector,
         prefix: &[u8],
         at_once: bool,
     ) -> Result<Option<BTreeMap<Revision, u64>>, Fault> {
-        // One that is being flushed may be found twice.
+        // A version that is being flushed may be found twice.
         let mut versions = BTreeMap::new();
         let Some(object) = ObjectKey::of(object, prefix) else {
             return Ok(Some(versions));
@@ -310,14 +308,14 @@ impl<'a> View<'a> {
         Ok(Some(versions).filter(|versions| !are_many(versions)))
     }
 
-    /// What the keys that changed after a revision pointed to at that revision.
+    /// The versions, at a revision, of keys that changed after it.
     fn undone(
         &self,
         revision: Revision,
         request: &ListRequest,
     ) -> Result<BTreeMap<Bytes, Option<Pointer>>, Fault> {
         let mut undone = BTreeMap::new();
-        // Only the first change of a key after the revision tells what was there at it.
+        // Only the first change of a key after the revision has the version at the revision.
         let mut undo = |key: &Bytes, previous: Option<Pointer>| {
             if request.contains(key) {
                 undone.entry(key.clone()).or_insert(previous);
@@ -360,7 +358,7 @@ impl<'a> View<'a> {
         Ok(undone)
     }
 
-    /// The key that an event changed, and what it pointed to before.
+    /// The key that an event changed, and its version before.
     fn previous(
         &self,
         revision: Revision,
@@ -372,7 +370,7 @@ impl<'a> View<'a> {
                 let previous = stored
                     .previous
                     .map(|(revision, bucket)| self.version(revision, bucket));
-                // A copy: what was unpacked shares one buffer, and a list may hold many keys.
+                // A copy: the unpacked record shares one buffer, and a list may hold many keys.
                 (
                     Bytes::copy_from_slice(&stored.record.key),
                     previous.transpose()?.flatten(),
@@ -478,8 +476,8 @@ impl<'a> View<'a> {
         page: &mut PageBuilder<'_>,
     ) -> Result<(), Fault> {
         let request = page.request;
-        // Few are read here only if the system does not have all of them in memory. They lie far
-        // from each other, and a disk reads many at once in about the time of one.
+        // Few versions get here only if they are not all in the page cache. They are far apart, and
+        // a disk reads many at once in about the time of one.
         if versions.len() <= AT_ONCE_MAX && !page.scratch.is_of_cached() {
             for (revision, bucket) in &versions {
                 if let Some(bucket) = self.buckets.get(bucket) {
@@ -491,7 +489,7 @@ impl<'a> View<'a> {
             Some(limit) => (true, limit),
             None => (false, usize::MAX),
         };
-        // They come in no order. No more of them are kept than the page has room for.
+        // They are not in order. Only as many are kept as the page has room for.
         let mut found: BTreeMap<Bytes, Record> = BTreeMap::new();
         let (mut bytes, mut behind) = (0, 0);
         let mut add = |stored: Stored| {
@@ -561,7 +559,7 @@ impl<'a> View<'a> {
                 break;
             }
             let revision = place.revision;
-            // One that is being flushed may be found twice.
+            // A version that is being flushed may be found twice.
             if last.replace(revision) == Some(revision)
                 || self.is_swept(bucket, revision)
                 || self
@@ -600,8 +598,7 @@ impl<'a> View<'a> {
         Ok(page)
     }
 
-    /// Where the versions are that may be asked for, and perhaps others, the one seen last first in
-    /// each.
+    /// Locations of versions that may match, and perhaps of others, the last seen first in each.
     fn seen_streams(&self, request: &NewestRequest) -> Result<Vec<SeenStream>, Fault> {
         let mut streams = Vec::new();
         let Some(by) = By::of(request) else {
@@ -619,7 +616,7 @@ impl<'a> View<'a> {
         for (name, bucket) in self.buckets.iter() {
             let name = *name;
             if let By::Object(ObjectKey::Name(_, None)) = by {
-                // They lie by the groups of their names, each in order.
+                // They are by groups of their names, each in order.
                 let entries = self.snapshot.prefix(&bucket.index, &by.prefix()[..]);
                 let places = entries.map(|entry| keys::read_place(&key_of(entry)?));
                 let mut places: Vec<_> = places.collect::<Result<_, _>>()?;
@@ -641,7 +638,8 @@ impl<'a> View<'a> {
         Ok(streams)
     }
 
-    /// Changes after a revision in order, at most about `limit`, and the revision they reach.
+    /// Changes after a revision in order, at most about `limit`, and the revision up to which they
+    /// reach.
     pub(crate) fn changes(
         &self,
         after: Revision,
@@ -656,7 +654,7 @@ impl<'a> View<'a> {
                 bytes += len(change.record()) + len(change.previous());
                 changes.push(Arc::new(change));
             }
-            // Every change of this store has a revision of its own, so any of them may be the last.
+            // Every change of this store has its own revision, so any of them may be the last.
             if changes.len() >= limit.changes || bytes >= limit.bytes {
                 let reached = changes.last().map_or(after, |change| change.revision());
                 return Ok((changes, reached));
@@ -678,15 +676,15 @@ impl ListRequest {
     }
 }
 
-/// Collects a page until its limit, then only looks whether, or counts how much, is behind it.
+/// Collects a page up to its limit, and then finds out whether there is more, or counts it.
 struct PageBuilder<'a> {
     request: &'a ListRequest,
-    /// How many records the whole list has, where that is known without counting.
+    /// The number of records of the whole list, if known without counting.
     all: Option<u64>,
     room: Room,
     page: Page,
     behind: u64,
-    /// What versions are read into.
+    /// The buffer for reading versions.
     scratch: Scratch,
 }
 
@@ -709,7 +707,7 @@ impl<'a> PageBuilder<'a> {
         self.behind > 0 && (!self.request.count_remaining || self.all.is_some())
     }
 
-    /// Takes the next key with what it points to.
+    /// Takes the next key with its version.
     fn offer(
         &mut self,
         view: &View<'_>,
@@ -747,7 +745,7 @@ impl<'a> PageBuilder<'a> {
     }
 }
 
-/// Places and buckets of some versions, the one seen last first.
+/// Places and buckets of versions, the last seen first.
 struct SeenStream {
     next: Option<(Place, u64)>,
     rest: Box<dyn Iterator<Item = Result<(Place, u64), Fault>>>,

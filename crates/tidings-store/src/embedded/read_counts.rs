@@ -75,7 +75,7 @@ pub(crate) fn read(view: &View<'_>, request: &CountsRequest) -> Result<Counts, F
 
 type Stream<'a> = Box<dyn Iterator<Item = Result<(Slice, i64), Fault>> + 'a>;
 
-/// The sum of the first of all that is counted together.
+/// The sum of the first counts with the same key.
 fn next(streams: &mut [Peekable<Stream<'_>>]) -> Result<Option<(Slice, i64)>, Fault> {
     let mut first: Option<Slice> = None;
     for stream in &mut *streams {

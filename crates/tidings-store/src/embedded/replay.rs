@@ -1,10 +1,10 @@
-//! What the log says and the index does not yet, put into the index while opening.
+//! Replays the part of the log that is not in the index, at opening.
 //!
-//! It uses the log alone, never what it finds in the index, so it does no harm that some trees may
-//! already have some of it: in the end each entry is as the last commit left it.
+//! It uses only the log, not the index, so it does no harm that some trees may have some entries
+//! already: in the end each entry is in the state of the last commit.
 //!
-//! Each flush of a memtable writes down how far it reaches, so a process that is killed while it
-//! replays leaves less to the next one.
+//! Each flush of a memtable writes a checkpoint, so a process that is killed during a replay leaves
+//! less to the next one.
 
 use std::sync::Arc;
 
@@ -21,9 +21,8 @@ use super::segment::Scratch;
 use super::stored::{Stored, unpack};
 use crate::{Fault, Revision};
 
-/// Puts every change after a revision into the index, up to what the store is at. `commits` are
-/// those that made the changes, as far as they are known; of a flush, `note` is told the last one
-/// that the trees have.
+/// Puts every change after a revision into the index, up to the store's state. `commits` are those
+/// of the changes, as far as known; after a flush, `note` gets the last one in the trees.
 pub(crate) fn replay(
     index: &Index,
     codec: &Codec,
@@ -46,7 +45,7 @@ pub(crate) fn replay(
         if index.is_full(1) {
             flush(index, buckets)?;
             replay.memtable = index.active();
-            // More may be to come of the commit that this change is of.
+            // More changes of this commit may follow.
             let whole = commits.partition_point(|commit| commit.state.revision < revision);
             if let Some(commit) = whole.checked_sub(1).and_then(|at| commits.get(at)) {
                 note(commit)?;
@@ -56,7 +55,7 @@ pub(crate) fn replay(
     Ok(())
 }
 
-/// Merges no more than it must: the flusher does that once the store is open.
+/// Merges only what is necessary: the flusher does the rest once the store is open.
 fn flush(index: &Index, buckets: &Buckets) -> Result<(), OpenError> {
     index.set_aside();
     flush::flush(index, buckets).map_err(fault)?;
@@ -104,8 +103,8 @@ impl Replay<'_> {
             Event::End {
                 version, bucket, ..
             } => self.remove(version, bucket, revision)?,
-            // The new version lies in a bucket that goes earlier, so it was put just now, or is
-            // gone with its bucket.
+            // The new version is in a bucket that is dropped earlier, so it was put just now, or
+            // was dropped with its bucket.
             Event::Replaced { version, bucket } if self.put != revision => {
                 self.remove(version, bucket, revision)?;
             }
@@ -130,8 +129,8 @@ impl Replay<'_> {
         placed
     }
 
-    /// `None` if it is gone with its bucket; or, in the bucket that never ends, if the history no
-    /// longer needs it.
+    /// `None` if it was dropped with its bucket; or, in the bucket that never ends, if the history
+    /// no longer needs it.
     fn version(&self, version: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
         let Some(Bucket { log, .. }) = self.buckets.get(&bucket) else {
             return Ok(None);

@@ -1,8 +1,7 @@
-//! Where the committer's answers go, and what is answered if it ends before it can say the outcome
-//! of a write.
+//! The committer's answers, and the answer if it ends before the outcome of a write is known.
 //!
-//! - Before a commit was begun with it, nothing of a write is on the disk: the store is closed, and
-//!   nothing changed.
+//! - Before its commit begins, nothing of a write is on the disk: the store is closed, and nothing
+//!   changed.
 //! - From then on it may be on the disk: the outcome is unknown.
 
 use std::sync::Arc;
@@ -11,7 +10,8 @@ use tokio::sync::oneshot;
 
 use crate::{Fault, WriteError};
 
-/// Where one answer goes. Dropped without one, it gives the answer of the module documentation.
+/// The receiver of one answer. If dropped without one, it sends the answer of the module
+/// documentation.
 pub(crate) struct Reply<T> {
     /// `None` once the answer is given.
     sender: Option<oneshot::Sender<Result<T, WriteError>>>,
@@ -36,7 +36,7 @@ impl<T> Reply<T> {
 
     pub(crate) fn send(mut self, answer: Result<T, WriteError>) {
         if let Some(sender) = self.sender.take() {
-            // A caller that went away does not want to know.
+            // The caller may be gone.
             drop(sender.send(answer));
         }
     }

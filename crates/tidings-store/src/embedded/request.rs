@@ -1,4 +1,4 @@
-//! What is asked of the committer, prepared by the caller as far as possible.
+//! Requests to the committer, prepared by the caller as far as possible.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use super::reply::Reply;
 use super::stored::{LookedUp, Stored};
 use crate::{Deleted, Expected, Fault, Revision, UnixMillis, WriteError};
 
-/// Something to be done by the committer, with where to send the answer.
+/// A request to the committer, with the receiver of its answer.
 pub(crate) enum Request {
     Put(Box<Put>, Reply<Revision>),
     Delete {
@@ -51,9 +51,9 @@ pub(crate) struct Put {
     pub(crate) expires_at: Option<UnixMillis>,
     pub(crate) body: PackedBody,
     pub(crate) expected: Expected,
-    /// What the key pointed to when the caller looked.
+    /// The version of the key when the caller looked it up.
     pub(crate) looked_up: LookedUp,
-    /// The record to be replaced, as the caller found it.
+    /// The record to replace, as found by the caller.
     pub(crate) found: Option<Stored>,
 }
 

@@ -1,30 +1,29 @@
-//! Gives back the space of records that were replaced, deleted or expired, in buckets that are not
-//! dropped soon: a segment of which much is no longer needed is rewritten without that, next to the
-//! old one, and put in its place. One with nothing left is removed.
+//! Releases the space of replaced, deleted or expired records in buckets that are not dropped soon:
+//! a segment with much garbage is rewritten without it, next to the old one, and replaces it. A
+//! segment with nothing left is removed.
 //!
-//! What is needed is judged up to a revision that history is forgotten up to and the index on disk
-//! has. Invariants:
+//! Entries are garbage as of a revision up to which history is forgotten and which the index on
+//! disk has. Invariants:
 //!
-//! - A version is left out if it ended at or before that revision. No reader at a revision that can
-//!   still be read has it, no watch reports it, and what the index on disk had of it was removed,
-//!   or is passed over as swept.
-//! - What tells the end of a version is left out only if that version was swept, or is not in the
-//!   log any more and cannot come back: otherwise the version would be live again in a rebuilt
-//!   index. A version tells the end of the one it replaced, so if that one is still there, and
-//!   nothing in its own bucket tells, a deletion (kind `Ends`) with the same revision takes its
-//!   place.
-//! - Frames keep what they say of themselves. Those with no entry left are left out, but for a
-//!   segment's last one: without a checkpoint the newest frames tell the store's state. So no
-//!   segment is touched that has commits above the checkpoint, and one is removed only if two later
-//!   commits are elsewhere, and it is not its bucket's last.
-//! - A bucket's last segment is touched only after it was [sealed](super::log::Log::seal), so that
-//!   nothing is added to it.
-//! - Segments are gone through from the oldest of the first bucket on, and each is on the disk for
-//!   good before the next is begun.
+//! - A version is removed if it ended at or before that revision. No reader at a readable revision
+//!   sees it, no watch reports it, and its entries in the index on disk were removed, or are
+//!   skipped as swept.
+//! - The end of a version is removed only if that version was swept, or is not in the log any more
+//!   and cannot come back: otherwise the version would be live again in a rebuilt index. A version
+//!   is also the end of the one it replaced; if that one still exists, and its own bucket does not
+//!   have its end, a deletion (kind `Ends`) with the same revision takes the place of the version.
+//! - Frames keep their headers. Frames without entries are removed, except a segment's last one:
+//!   without a checkpoint the newest frames have the store's state. So a segment with commits above
+//!   the checkpoint is not rewritten, and a segment is removed only if two later commits are
+//!   elsewhere and it is not its bucket's last.
+//! - A bucket's last segment is rewritten only after it was [sealed](super::log::Log::seal), so
+//!   that it does not grow.
+//! - Segments are rewritten in order, from the oldest of the first bucket on, and each is durable
+//!   before the next is begun.
 //!
-//! Which versions ended before their time is known from the marks (`x`) in the bucket's tree, which
-//! are removed in the end; so the marks that are left tell how much space can be gained, whichever
-//! process left it. Which were swept is known from the state.
+//! Versions that ended before their expiry have marks (`x`) in the bucket's tree, which are removed
+//! last; so the remaining marks show how much space can be gained, also after a restart. The state
+//! has the position of swept versions.
 
 use std::io;
 use std::path::Path;
@@ -44,11 +43,11 @@ use super::segment::{Frames, Scratch, Segment, Walk};
 use crate::clock::timed;
 use crate::{Fault, Revision};
 
-/// A segment is rewritten if about this part of it is not needed, and replaced if it turns out that
-/// at least half of that part is not needed.
+/// A segment is rewritten if about this part of it is garbage, and replaced if at least half of
+/// that part proves to be garbage.
 const GAIN: u64 = 4;
 
-/// Below this many bytes there may be nothing but a header in a segment.
+/// A segment of fewer bytes may have nothing but a header.
 const TINY: u64 = 512;
 
 /// Bytes read between two pauses, and written at once.
@@ -57,18 +56,18 @@ const PIECE: usize = 1 << 20;
 /// Bytes that are synced at once, so that commits need not wait long for the disk.
 const SYNC_PIECE: u64 = 8 << 20;
 
-/// Entries looked at to tell how long those of a segment are.
+/// Entries examined to estimate the length of a segment's entries.
 const SAMPLE: u64 = 128;
 
-/// About the bytes of an entry in addition to its content; an end has little more.
+/// Approximate bytes of an entry in addition to its content; an end has little more.
 const ENTRY_LEN: u64 = 16;
 
 /// Why a segment was not rewritten.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// All is as before.
+    /// Nothing changed.
     Nothing(Fault),
-    /// What a power cut would leave is not known; nothing may be built upon it in this process.
+    /// The state after a power cut is unknown; this process must not depend on it.
     Unknown(io::Error),
 }
 
@@ -78,7 +77,7 @@ impl From<Fault> for Failure {
     }
 }
 
-/// The outcome of a segment.
+/// The result for a segment.
 enum Outcome {
     Kept,
     Replaced,
@@ -89,24 +88,24 @@ enum Outcome {
 /// The inputs of a pass.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pass {
-    /// What was swept at a revision that history is forgotten up to.
+    /// The swept position at a revision up to which history is forgotten.
     pub(crate) dead: Swept,
-    /// Buckets up to this one are left alone: they are dropped soon.
+    /// Buckets up to this one are not rewritten: they are dropped soon.
     pub(crate) spared: u64,
 }
 
-/// Where a pass is.
+/// The position of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     bucket: u64,
-    /// Segments that begin before this revision were looked at.
+    /// Segments that begin before this revision are done.
     revision: Revision,
-    /// Whether segments of this bucket were given back of which the index still has something.
+    /// Whether segments of this bucket were released that the index still has entries of.
     has_swept: bool,
 }
 
 impl Place {
-    /// Behind a segment.
+    /// The position after a segment.
     fn behind(self, segment: &Segment) -> Self {
         Self {
             bucket: segment.bucket,
@@ -124,8 +123,8 @@ impl Place {
     }
 }
 
-/// Looks at the next segment; returns the place to continue from, if there are more. `pause` is
-/// told how long it worked, and tells whether to continue. A damaged segment is left as it is, and
+/// Examines the next segment. Returns the position to continue from, if there are more. `pause`
+/// gets the working time, and decides whether to continue. A damaged segment stays as it is, and
 /// does not affect the others.
 pub(crate) fn step(
     engine: &Engine,
@@ -161,8 +160,8 @@ pub(crate) fn step(
         Ok(Next::Segment(place)) => Ok(Some(place)),
         Ok(Next::Bucket) => {
             if from.has_swept {
-                // Entries of swept versions go as tables are merged, and here none might be added
-                // to merge.
+                // Merges of tables remove entries of swept versions, but without new tables there
+                // might be no merge.
                 let tree = &bucket.index;
                 tree.major_compact(TABLE_LEN, engine.index.watermark())
                     .map_err(|error| {
@@ -220,7 +219,7 @@ fn look_at_next(
     let next_first = later.map_or(Revision::MAX, |later| later.first);
     let dead = pass.dead.mark(from.bucket);
     let mut next = from.behind(segment);
-    // Those that a removed segment left count as the one's before it.
+    // Ends left by a removed segment count for the previous one.
     let start = if at == 0 { 0 } else { segment.first };
     let marks = &ended_key(start)[..]..&ended_key(next_first)[..];
     let mut ended = Vec::new();
@@ -263,7 +262,7 @@ fn look_at_next(
     let mut scratch = Scratch::default();
     let mut is_gone = |version| match outcome {
         Ok(Outcome::Replaced) => Ok(true),
-        // It was left out before, and its mark was not removed.
+        // It was removed before, and its mark was not.
         Ok(Outcome::Kept) => Ok(segment.version(version, &mut scratch)?.is_none()),
         _ => Ok::<_, Fault>(false),
     };
@@ -295,8 +294,8 @@ fn look_at_next(
     Ok(Next::Segment(next))
 }
 
-/// Whether there is room for a new file of a length, and as much again for who else writes. An
-/// unreadable answer is no reason not to try.
+/// Whether there is room for a new file of a length, and as much again for other writes. If the
+/// answer cannot be read, it is tried.
 fn has_room(beside: &Path, len: u64) -> bool {
     let disk = beside.parent().map(rustix::fs::statvfs);
     let Some(Ok(disk)) = disk else {
@@ -305,8 +304,8 @@ fn has_room(beside: &Path, len: u64) -> bool {
     disk.f_bavail.saturating_mul(disk.f_frsize) >= len.saturating_mul(2)
 }
 
-/// About how long a segment will be without the versions that ended and those up to a revision, if
-/// about enough of it is not needed.
+/// The estimated length of a segment without ended versions and those up to a revision, if enough
+/// of it is garbage.
 fn worthwhile_len(
     segment: &Arc<Segment>,
     ended: u64,
@@ -315,7 +314,7 @@ fn worthwhile_len(
     let len = segment.len();
     let loose = segment.loose();
     if len <= TINY {
-        // There may be nothing but a last frame, which was kept before.
+        // There may be only a last frame, which was kept before.
         let has_entries = segment.last() >= segment.first;
         return Ok(has_entries.then_some(len));
     }
@@ -329,14 +328,14 @@ fn worthwhile_len(
         sample = Sample::of(segment, segment.first)?;
     }
     let version_len = sample.version_bytes / sample.versions.max(1) + ENTRY_LEN;
-    // What tells ends has never been looked at: it may be that none of it is needed.
+    // Ends were never examined: perhaps none is needed.
     let told = sample.other_bytes.saturating_mul(len) / sample.bytes().max(1);
     let loose = loose.map_or(told, |loose| loose * ENTRY_LEN);
     let gain = swept + ended * version_len + loose;
     Ok((gain >= len / GAIN).then(|| len.saturating_sub(gain)))
 }
 
-/// What some of the entries of a segment are.
+/// A sample of a segment's entries.
 #[derive(Default)]
 struct Sample {
     versions: u64,
@@ -387,17 +386,17 @@ struct Rewrite<'a> {
     engine: &'a Engine,
     segment: &'a Arc<Segment>,
     buckets: &'a Buckets,
-    /// What is swept as of now.
+    /// The current swept position.
     swept: &'a Swept,
     limit: Revision,
-    /// The versions up to here were swept by then.
+    /// Versions up to here were swept at that revision.
     dead: Revision,
-    /// The versions that ended up to there, and what ended them, in order.
+    /// Versions that ended up to that revision, and their ends, in order.
     ended: &'a [(Revision, Revision)],
-    /// Those of this segment that are kept, in order.
+    /// Versions of this segment that are kept, in order.
     kept: Vec<Revision>,
     scratch: Scratch,
-    /// The segment's last frame if it has no entries left: needed if nothing else is left.
+    /// The segment's last frame if it has no entries left: kept if nothing else is left.
     end: Option<(Frame, Header)>,
     is_removable: bool,
 }
@@ -419,7 +418,7 @@ impl Rewrite<'_> {
                 return Ok(Outcome::Ended);
             }
         }
-        // What could not be left out this time is not counted again.
+        // Entries that could not be removed this time are not counted again.
         segment.looked_at();
         let is_removed = output.len == 0 && self.is_removable;
         if let Some((frame, header)) = self.end.take().filter(|_| !is_removed) {
@@ -433,14 +432,14 @@ impl Rewrite<'_> {
         } else {
             output.finish(&self).map_err(io_fault)?
         };
-        // Readers of what was before continue to read it.
+        // Readers of the old segment continue to read it.
         segment.keep_open().map_err(io_fault)?;
         let replaced = self.engine.replace_segment(segment, new);
         replaced.map_err(Failure::Unknown)?;
         Ok(Outcome::Replaced)
     }
 
-    /// Does a part of the work; whether there is more.
+    /// Does part of the work. Returns whether there is more.
     fn piece(&mut self, frames: &mut Frames<'_>, output: &mut Output) -> Result<bool, Fault> {
         let mut bytes = 0;
         while bytes < PIECE {
@@ -458,7 +457,7 @@ impl Rewrite<'_> {
         Ok(true)
     }
 
-    /// What is needed of a frame's entries.
+    /// The entries of a frame that are kept.
     fn frame(&mut self, mut entries: &[u8]) -> Result<Frame, Fault> {
         let mut frame = Frame::default();
         while !entries.is_empty() {
@@ -505,7 +504,7 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// Leaves out a version, but not that the one before it was replaced.
+    /// Removes a version, but keeps the end of the one that it replaced.
     fn leave_out(
         &mut self,
         revision: Revision,
@@ -514,7 +513,7 @@ impl Rewrite<'_> {
     ) -> Result<(), Fault> {
         let own = self.segment.bucket;
         let previous = Version::decode(content, revision, own)?.previous;
-        // A bucket that goes later tells itself.
+        // A bucket that is dropped later has the end itself.
         if let Some((version, bucket)) = previous
             && bucket <= own
             && self.is_to_be_told(version, bucket)?
@@ -529,8 +528,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// Whether a version may still be in the log, now or after a power cut, and the state does not
-    /// tell its end.
+    /// Whether a version may still be in the log, now or after a power cut, without its end in the
+    /// state.
     fn is_to_be_told(&mut self, version: Revision, bucket: u64) -> Result<bool, Fault> {
         if self.swept.has(bucket, version) {
             return Ok(false);
@@ -545,7 +544,7 @@ impl Rewrite<'_> {
     }
 }
 
-/// The new segment in the making. There is no file before there is a piece to be written.
+/// The new segment in progress. The file is created with the first write.
 #[derive(Default)]
 struct Output {
     segment: Option<Segment>,

@@ -1,39 +1,41 @@
-//! A sample of what is written, on which dictionaries are trained.
+//! A sample of written bodies, for training dictionaries.
 //!
-//! Writers leave a body now and then, without waiting. The distance to the next sample grows, so a
-//! store whose values do not change soon stops trying.
+//! Writers add a body from time to time, without waiting. The distance to the next sample grows, so
+//! a store whose values do not change soon stops trying.
 //!
-//! Bound: one sample of at most two MiB.
+//! Bound: one sample, of as many bytes as the store's options say.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Bodies, and bytes of them, in a sample.
+/// Maximum bodies in a sample.
 const SAMPLE_LEN: usize = 2048;
-const SAMPLE_BYTES_MAX: usize = 2 << 20;
 
 /// Every body is taken for the first sample. For each further sample the distance between two
 /// bodies taken grows by this factor, up to the maximum.
 const DISTANCE_GROWTH: u64 = 4;
 const DISTANCE_MAX: u64 = 4096;
 
-/// Where writers leave bodies.
+/// The sample that writers add to.
 pub(crate) struct Sample(Mutex<State>, Condvar);
 
 struct State {
     bodies: Vec<Vec<u8>>,
     bytes: usize,
+    bytes_max: usize,
     /// One in `distance` bodies is taken.
     distance: u64,
     passed: u64,
     closed: bool,
 }
 
-impl Default for Sample {
-    fn default() -> Self {
+impl Sample {
+    /// One of so many bytes, about.
+    pub(crate) fn new(bytes_max: usize) -> Self {
         Self(
             Mutex::new(State {
                 bodies: Vec::new(),
                 bytes: 0,
+                bytes_max,
                 distance: 1,
                 passed: 0,
                 closed: false,
@@ -45,12 +47,12 @@ impl Default for Sample {
 
 impl State {
     fn is_full(&self) -> bool {
-        self.bodies.len() >= SAMPLE_LEN || self.bytes >= SAMPLE_BYTES_MAX
+        self.bodies.len() >= SAMPLE_LEN || self.bytes >= self.bytes_max
     }
 }
 
 impl Sample {
-    /// Perhaps keeps a copy. If others are at it, it does not: it is a sample.
+    /// Perhaps keeps a copy; not if the lock is taken, since a sample may skip bodies.
     pub(crate) fn offer(&self, body: &[u8]) {
         let Ok(mut state) = self.0.try_lock() else {
             return;
@@ -66,7 +68,7 @@ impl Sample {
         }
     }
 
-    /// Waits for a full sample; `None` when it is over.
+    /// Waits for a full sample; `None` when the store closes.
     pub(crate) fn take(&self) -> Option<Vec<Vec<u8>>> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
@@ -93,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_sample_is_bounded_and_taken_when_full() {
-        let sample = Sample::default();
+        let sample = Sample::new(1 << 20);
         for number in 0..5000u64 {
             sample.offer(&number.to_be_bytes());
         }
@@ -108,5 +110,10 @@ mod tests {
         );
         sample.close();
         assert!(sample.take().is_none());
+        let sample = Sample::new(100);
+        for number in 0..5000u64 {
+            sample.offer(&number.to_be_bytes());
+        }
+        assert_eq!(sample.take().map(|bodies| bodies.len()), Some(13));
     }
 }

@@ -1,19 +1,18 @@
 //! One file of the log: frames of one bucket, appended, synced, and read by revision.
 //!
-//! Invariants: entries lie in the order of their revisions. What readers see ends at `len`, and
-//! everything up to there was synced; the one writer appends behind it and moves it when the sync
-//! has succeeded. Of where entries are, only one point in about four kilobytes is kept in memory; a
-//! read takes what lies between two points and walks through it. The file is held open while it may
-//! be added to, and otherwise as [`handles`](super::handles) tells.
+//! Invariants: entries are in the order of their revisions. Readers see the bytes up to `len`, all
+//! of which are synced; the one writer appends after it and advances it when the sync has
+//! succeeded. Memory holds only one point for about four kilobytes of entries; a read takes the
+//! bytes between two points and scans them. The file is open while it may grow, and otherwise as
+//! described in [`handles`](super::handles).
 //!
-//! Behind the frames of a segment that is added to again and again lie zeros, room for the next
-//! ones: most file systems write a file's new length to a journal of theirs, which takes longer
-//! than the frame. They are taken off again before another segment is begun, so a segment that is
-//! not its bucket's last ends with its last frame.
+//! A segment that grows often has zeros after its frames, as room for the next ones: most file
+//! systems write a file's new length to their journal, which takes longer than the frame. The zeros
+//! are removed before the next segment begins, so a segment that is not its bucket's last ends with
+//! its last frame.
 //!
-//! The points are written beside the file with each checkpoint (`.idx`), as of that checkpoint, so
-//! that opening need not read what is before them. That is a shortcut only: without it, or if it is
-//! damaged, the file is read from the beginning.
+//! Each checkpoint writes the points next to the file (`.idx`), so that opening need not read the
+//! frames before them. If that file is missing or damaged, the segment is read from the beginning.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -30,45 +29,45 @@ use super::handles::{Handle, Handles};
 use super::varint::{Reader, put_varint};
 use crate::{Fault, Revision};
 
-/// Bytes between two points at least. A read takes as many, which are the page or two that a disk
-/// or the system's memory hands out anyway; a point takes eight of memory, those of 100 million
-/// records about 50 MB.
+/// Minimum bytes between two points. A read takes as many, which are one or two pages of the disk
+/// or the page cache anyway. A point takes eight bytes of memory, those of 100 million records
+/// about 50 MB.
 const APART: u64 = 4096;
 
-/// Bytes a walk through the file reads at a time.
+/// Bytes that a scan of the file reads at a time.
 const CHUNK: u64 = 64 << 10;
 
-/// Bytes of zeros written at a time as room for frames of up to an eighth of that: making the file
-/// longer costs more than such a frame itself.
+/// Bytes of zeros written at a time, as room for frames of up to an eighth of that: to extend the
+/// file costs more than such a frame.
 const ROOM: u64 = 128 << 10;
 const SMALL_FRAME: u64 = ROOM / 8;
 
-/// The number of loose ends of a segment that was never looked at whole.
+/// The number of loose ends of a segment that was never scanned completely.
 const NOT_LOOKED_AT: u64 = u64::MAX;
 
-/// They are written in such pieces, as Linux keeps in one what is written as one: of a large piece
-/// all would count as changed, and may be written again, with each frame in it.
+/// Zeros are written in such pieces, because Linux caches each write as one unit: a change in a
+/// large unit may write all of it again, with each frame.
 const PIECE: u64 = 4096;
 
-/// What versions are read into, one after the other. Those that lie close together are read at
+/// A buffer for reading versions one after the other. Those that are close together are read at
 /// once.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// Made longer when it must be, and never shorter.
+    /// It grows as needed and never shrinks.
     bytes: Vec<u8>,
-    /// What the bytes are: of which segment, from where, and how many.
+    /// The segment, offset and length of the bytes.
     holds: Option<(Arc<Segment>, u64, usize)>,
-    /// How much may still be read, where only what the system has in memory is.
+    /// The bytes that may still be read, if only the page cache is read.
     cached: Option<usize>,
 }
 
-/// Maximum bytes that are read at once, which takes a fraction of a millisecond: more than the
-/// [most versions](super::read::AT_ONCE_MAX) that are read at once lie in.
+/// Maximum bytes that are read at once, in a fraction of a millisecond: more than the
+/// [versions](super::read::AT_ONCE_MAX) that are read at once take.
 const CACHED_MAX: usize = 512 << 10;
 
 impl Scratch {
-    /// Into this only what the system has in memory is read, which no disk is waited for, and not
-    /// much of it; the rest is `WouldBlock`.
+    /// A buffer that reads only from the page cache, without waiting for a disk, and only a bounded
+    /// part; anything else is `WouldBlock`.
     pub(crate) fn of_cached() -> Self {
         Self {
             cached: Some(CACHED_MAX),
@@ -76,7 +75,7 @@ impl Scratch {
         }
     }
 
-    /// Whether only what the system has in memory is read into it.
+    /// Whether it reads only from the page cache.
     pub(crate) fn is_of_cached(&self) -> bool {
         self.cached.is_some()
     }
@@ -85,37 +84,37 @@ impl Scratch {
 /// See the module documentation.
 pub(crate) struct Segment {
     pub(crate) bucket: u64,
-    /// No revision in it is less.
+    /// A lower bound of its revisions.
     pub(crate) first: Revision,
     pub(crate) path: PathBuf,
     file: Handle,
     known: RwLock<Known>,
-    /// No zeros lie behind the frames further than this.
+    /// Zeros after the frames end here at the latest.
     reach: AtomicU64,
     /// The end of the frames in the `.idx` file; 0 if no such file can be used.
     noted: AtomicU64,
-    /// Whether it must not be added to any more.
+    /// Whether it must not grow any more.
     retired: AtomicBool,
-    /// How many versions that this may tell the ends of have been left out of the log since it was
-    /// looked at whole; see [`rewrite`](super::rewrite).
+    /// Number of versions whose ends may be in this segment, and which were removed from the log
+    /// since it was last scanned completely; see [`rewrite`](super::rewrite).
     loose: AtomicU64,
 }
 
 /// Why a frame could not be appended.
 #[derive(Debug)]
 pub(crate) enum AppendError {
-    /// It could not be written.
+    /// The write failed.
     Write(io::Error),
-    /// It could not be synced: what the disk has is not known.
+    /// The sync failed: the state of the disk is unknown.
     Sync(io::Error),
 }
 
-/// What is known of a segment's content.
+/// The known content of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Known {
-    /// Distances from the first revision, and offsets, of some entries.
+    /// Some entries: the distance from the first revision, and the offset.
     points: Vec<(u32, u32)>,
-    /// Where the synced frames end.
+    /// The end of the synced frames.
     len: u64,
     /// The revision of the last entry.
     last: Revision,
@@ -137,7 +136,7 @@ impl Known {
         self.number = number;
     }
 
-    /// Adds a point, if it is far enough from the one before.
+    /// Adds a point if it is far enough from the previous one.
     fn add_point(&mut self, point: (u32, u32)) {
         let far = |(_, last): &(u32, u32)| u64::from(point.1.saturating_sub(*last)) >= APART;
         if self.points.last().is_none_or(far) {
@@ -146,7 +145,7 @@ impl Known {
     }
 }
 
-/// How far a segment reached at some moment.
+/// The end of a segment at some moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     points: usize,
@@ -155,13 +154,13 @@ pub(crate) struct Extent {
     number: u64,
 }
 
-/// The end of a segment that is no whole frame.
+/// The bytes after the last complete frame of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
-    /// Whether a whole frame follows somewhere in it, or the file has become shorter: no crash does
-    /// that.
+    /// Whether they contain a complete frame, or the file became shorter: a crash cannot cause
+    /// this.
     pub(crate) is_damage: bool,
-    /// The number and the last revision it says its commit has, if that can be made out.
+    /// The commit number and the last revision that they state, if readable.
     pub(crate) claims: Option<(u64, Revision)>,
 }
 
@@ -175,9 +174,9 @@ pub(crate) struct FoundFrame {
 }
 
 impl Segment {
-    /// A new, empty one. The folder must be synced before anything in it counts.
+    /// A new, empty segment. The folder must be synced before its content is durable.
     ///
-    /// A file of that name can only be left over from a commit that failed, and is emptied.
+    /// An existing file of that name is from a failed commit, and is truncated.
     pub(crate) fn create(
         path: PathBuf,
         bucket: u64,
@@ -209,13 +208,13 @@ impl Segment {
         }
     }
 
-    /// How many ends it may tell that are not needed; `None` if that was never looked at.
+    /// Number of ends in it that may not be needed; `None` if it was never scanned.
     pub(crate) fn loose(&self) -> Option<u64> {
         let loose = self.loose.load(Ordering::Relaxed);
         (loose != NOT_LOOKED_AT).then_some(loose)
     }
 
-    /// It may tell one more.
+    /// Counts one more.
     pub(crate) fn add_loose(&self) {
         let add = |loose| (loose != NOT_LOOKED_AT).then(|| loose + 1);
         let _ = self
@@ -223,12 +222,12 @@ impl Segment {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// It was looked at whole.
+    /// It was scanned completely.
     pub(crate) fn looked_at(&self) {
         self.loose.store(0, Ordering::Relaxed);
     }
 
-    /// About where entries of this revision and later begin.
+    /// The approximate offset of entries from this revision on.
     pub(crate) fn offset(&self, revision: Revision) -> u64 {
         let known = self.known();
         if known.last < revision {
@@ -241,8 +240,8 @@ impl Segment {
         before.map_or(0, |(_, at)| u64::from(*at))
     }
 
-    /// One that is there, with its frames behind the `.idx` file that have a number above
-    /// `checkpoint` (without one, the last two), and its end if that is not a whole frame.
+    /// An existing segment, its frames after the `.idx` file with a number above `checkpoint`
+    /// (without one, the last two), and its end if that is not a complete frame.
     pub(crate) fn open(
         path: PathBuf,
         bucket: u64,
@@ -256,8 +255,8 @@ impl Segment {
         let file = handle.get(&path)?;
         let file_len = file.metadata()?.len();
         let mut known = Known::default();
-        // Earlier versions wrote it as of some moment after the checkpoint; what comes after the
-        // checkpoint must be looked at.
+        // Earlier versions wrote it some time after the checkpoint; frames after the checkpoint
+        // must be read.
         if !from_start
             && let Some(read) = read_known(&idx_path(&path))
             && checkpoint.is_none_or(|checkpoint| read.number <= checkpoint)
@@ -291,8 +290,8 @@ impl Segment {
                 break (known.len < file_len).then_some(());
             };
             let (before, number) = ((known.last, known.number), header.number);
-            // Without a checkpoint: should the last be part of a commit that is not whole, the one
-            // before is the last that is.
+            // Without a checkpoint: if the last frame belongs to an incomplete commit, the one
+            // before is the last complete one.
             if checkpoint.is_none() && frames.len() == 2 {
                 frames.remove(0);
             }
@@ -323,13 +322,12 @@ impl Segment {
         self.file.get(&self.path)
     }
 
-    /// Keeps the file open for good: its name is about to be removed or to be another's.
+    /// Keeps the file open from now on: its name is about to be removed or reused.
     pub(crate) fn keep_open(&self) -> io::Result<()> {
         self.file.keep(&self.path)
     }
 
-    /// Nothing will be added to it any more: it takes no more memory than it must, and its file is
-    /// open only while it is read.
+    /// It does not grow any more: releases spare memory, and opens its file only for reading.
     pub(crate) fn rest(&self) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.points.shrink_to_fit();
@@ -341,12 +339,12 @@ impl Segment {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the synced frames end.
+    /// The end of the synced frames.
     pub(crate) fn len(&self) -> u64 {
         self.known().len
     }
 
-    /// Bytes of the file: frames, and the room behind them.
+    /// Bytes of the file: frames and room.
     pub(crate) fn file_len(&self) -> u64 {
         self.len().max(self.reach.load(Ordering::Relaxed))
     }
@@ -361,9 +359,8 @@ impl Segment {
         self.known().number
     }
 
-    /// Writes a frame behind the last one and syncs it. Readers do not see it before
-    /// [`publish`](Self::publish). If it is small there may be room behind it afterwards, up to
-    /// `room_until`.
+    /// Appends a frame and syncs it. Readers do not see it before [`publish`](Self::publish). A
+    /// small frame may be followed by room afterwards, up to `room_until`.
     pub(crate) fn append(&self, built: &Built, room_until: u64) -> Result<(), AppendError> {
         let (start, len) = (self.len(), built.bytes.len() as u64);
         let file = self.file().map_err(AppendError::Write)?;
@@ -374,8 +371,7 @@ impl Segment {
         disk::sync(&self.path, &file).map_err(AppendError::Sync)
     }
 
-    /// Has zeros lie behind an offset. Nothing depends on them: that they could not be written is
-    /// no failure.
+    /// Writes zeros after an offset. Nothing depends on them, so errors are ignored.
     fn make_room(&self, file: &File, from: u64, until: u64) {
         let until = until.min(from + ROOM);
         if from < self.reach.load(Ordering::Relaxed) {
@@ -395,7 +391,7 @@ impl Segment {
         }
     }
 
-    /// Takes the zeros behind the last frame off, for good, if there are any.
+    /// Removes the zeros after the last frame durably, if there are any.
     pub(crate) fn give_room_back(&self) -> io::Result<()> {
         if self.file_len() > self.len() {
             self.roll_back()?;
@@ -403,36 +399,35 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes a part of what will be published, or was already, as long as no other thread knows of
-    /// this segment.
+    /// Writes bytes of a segment that no other thread knows yet.
     pub(crate) fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         disk::write_at(&self.path, &*self.file()?, bytes, at)
     }
 
-    /// Takes the place of another, of which there is no `.idx` any more; see [`disk::rename`].
+    /// Renames it over another segment, whose `.idx` is removed already; see [`disk::rename`].
     pub(crate) fn take_place_of(&mut self, old: &Self) -> io::Result<()> {
         disk::rename(&self.path, &old.path)?;
         self.path.clone_from(&old.path);
         Ok(())
     }
 
-    /// Whether nothing is to be appended any more.
+    /// Whether it must not grow any more.
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
     }
 
-    /// Ends the appending.
+    /// Forbids further frames.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the frame that was appended visible.
+    /// Makes the appended frame visible.
     pub(crate) fn publish(&self, built: &Built, number: u64) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.add(self.first, built, number);
     }
 
-    /// Takes off whatever lies behind the last published frame.
+    /// Removes all bytes after the last published frame.
     pub(crate) fn roll_back(&self) -> io::Result<()> {
         let len = self.len();
         disk::cut(&self.path, &*self.file()?, len)?;
@@ -440,12 +435,12 @@ impl Segment {
         Ok(())
     }
 
-    /// Has it stay as it is.
+    /// Makes its current content durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         disk::sync_all(&self.path, &*self.file()?)
     }
 
-    /// Takes off a frame that was found while opening, and all behind it.
+    /// Removes a frame that was found while opening, and everything after it.
     pub(crate) fn cut(&self, frame: &FoundFrame) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.points.retain(|(_, at)| u64::from(*at) < frame.offset);
@@ -453,7 +448,7 @@ impl Segment {
         (known.last, known.number) = frame.before;
     }
 
-    /// The bytes behind the last frame.
+    /// The bytes after the last frame.
     pub(crate) fn tail(&self) -> io::Result<Vec<u8>> {
         let (len, file) = (self.len(), self.file()?);
         let mut bytes =
@@ -462,7 +457,7 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// How far it reaches, if the `.idx` file does not reach as far.
+    /// Its end, if the `.idx` file ends before.
     pub(crate) fn extent(&self) -> Option<Extent> {
         let known = self.known();
         (known.len > self.noted.load(Ordering::Relaxed)).then(|| Extent {
@@ -473,8 +468,8 @@ impl Segment {
         })
     }
 
-    /// Writes down where entries are, as of a moment. Not synced: it has a checksum, and may be
-    /// lost.
+    /// Writes the `.idx` file, as of a moment. It has a checksum and may be lost, so it is not
+    /// synced.
     pub(crate) fn write_idx(&self, extent: Extent) -> io::Result<()> {
         let Extent {
             points,
@@ -506,13 +501,13 @@ impl Segment {
         disk::remove(&idx_path(&self.path))
     }
 
-    /// Removes the file, if it is still there. Those who still read from it are not disturbed.
+    /// Removes the file, if it exists. Open readers continue.
     pub(crate) fn remove(&self) -> io::Result<()> {
         self.remove_idx()?;
         disk::remove(&self.path)
     }
 
-    /// Goes through its frames from the first on.
+    /// Reads its frames from the first on.
     pub(crate) fn frames(&self) -> io::Result<Frames<'_>> {
         let window = Window {
             file: self.file()?,
@@ -527,7 +522,7 @@ impl Segment {
         })
     }
 
-    /// Between which points the version with a revision lies, if it is here.
+    /// The points around the version with a revision, if it is here.
     fn around(&self, revision: Revision) -> Option<(u64, u64)> {
         let known = self.known();
         let next = known
@@ -539,14 +534,14 @@ impl Segment {
         Some((u64::from(*start), end))
     }
 
-    /// Has the system begin to read what a version lies in. Nothing depends on it.
+    /// Asks the system to read ahead the bytes of a version. Nothing depends on it.
     pub(crate) fn will_need(&self, revision: Revision) {
         #[cfg(target_os = "linux")]
         if let Some((start, end)) = self.around(revision)
             && let Ok(file) = self.file()
         {
             let len = std::num::NonZeroU64::new(end.saturating_sub(start));
-            // An error means that it is read when it is needed.
+            // After an error it is read when needed.
             let _ = rustix::fs::fadvise(&file, start, len, rustix::fs::Advice::WillNeed);
         }
         #[cfg(not(target_os = "linux"))]
@@ -578,8 +573,8 @@ impl Segment {
             }
             rest = rest.get(len..).ok_or_else(|| self.damaged(start))?;
         }
-        // A caller that is told that it is missing may forget what else is known of it, so that is
-        // said only of undamaged bytes.
+        // A caller may forget a missing version, so only undamaged bytes may say that it is
+        // missing.
         let mut rest = bytes;
         while !rest.is_empty() {
             let len = if frame::is_frame(rest) {
@@ -645,7 +640,7 @@ impl Segment {
         Fault::Corrupt(format!("{} near byte {near}", self.path.display()))
     }
 
-    /// The next entries from a position on, undamaged, to be walked through; see [`Walk`].
+    /// The next undamaged entries from a position on; see [`Walk`].
     fn chunk(&self, from: Position) -> Result<Option<(u64, Vec<u8>, u64)>, Fault> {
         let (start, end) = {
             let known = self.known();
@@ -683,7 +678,7 @@ enum Position {
     Offset(u64),
 }
 
-/// Goes through the entries of a segment from about a revision on, in order.
+/// Reads the entries of a segment in order, from about a revision on.
 pub(crate) struct Walk {
     segment: Arc<Segment>,
     next: Position,
@@ -743,7 +738,7 @@ pub(crate) struct Frames<'a> {
 }
 
 impl Frames<'_> {
-    /// The next frame, undamaged: its header and its entries.
+    /// The next undamaged frame: its header and its entries.
     pub(crate) fn next(&mut self) -> Result<Option<(Header, &[u8])>, Fault> {
         let at = self.at;
         if at >= self.window.end {
@@ -763,7 +758,7 @@ impl Frames<'_> {
     }
 }
 
-/// A file's bytes as they are gone through from one end to the other.
+/// A file's bytes, read from beginning to end.
 struct Window {
     file: Arc<File>,
     end: u64,
@@ -772,7 +767,7 @@ struct Window {
 }
 
 impl Window {
-    /// The bytes from an offset on: as many as asked for or more, or less at the end of the file.
+    /// The bytes from an offset on: at least the requested number, or fewer at the end of the file.
     fn at(&mut self, offset: u64, len: usize) -> io::Result<&[u8]> {
         let skip = usize::try_from(offset - self.start).unwrap_or(usize::MAX);
         let left = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX);
@@ -786,7 +781,7 @@ impl Window {
     }
 }
 
-/// The points of a whole frame.
+/// The points of a complete frame.
 fn index_frame(bytes: &[u8], entries_at: usize) -> Built {
     let (mut points, mut last, mut at) = (Vec::new(), 0, entries_at);
     while let Some((_, revision, len)) = frame::peek_entry(bytes.get(at..).unwrap_or_default()) {
@@ -801,10 +796,10 @@ fn index_frame(bytes: &[u8], entries_at: usize) -> Built {
     }
 }
 
-/// Reads what the system has in memory.
+/// Reads from the page cache.
 ///
 /// # Errors
-/// `WouldBlock` if not all of it is there, or that cannot be told.
+/// `WouldBlock` if not all bytes are there, or that is unknown.
 fn read_cached(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -825,7 +820,7 @@ fn read_cached(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     Err(io::ErrorKind::WouldBlock.into())
 }
 
-/// Whether a whole frame begins anywhere in this part of a file.
+/// Whether a complete frame begins anywhere in this part of a file.
 fn has_frames(file: &File, from: u64, end: u64, bucket: u64) -> io::Result<bool> {
     let mut bytes = vec![0; usize::try_from(end.saturating_sub(from)).unwrap_or(0)];
     file.read_exact_at(&mut bytes, from)?;

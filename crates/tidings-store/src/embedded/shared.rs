@@ -1,5 +1,4 @@
-//! What the store's handle, its watchers and its committer share, and the reads that any of them
-//! does.
+//! State shared by the store's handle, watchers and committer, and the reads that all of them use.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,8 +29,8 @@ pub(crate) struct Shared {
     pub(crate) codec: Arc<Codec>,
     pub(crate) queue: Queue<Request>,
     pub(crate) changes: Arc<Changes>,
-    /// `None` once it is closed. Readers hold the lock while they read; the committer takes it for
-    /// itself to close the engine.
+    /// `None` once it is closed. Readers share the lock while they read; the committer locks it
+    /// exclusively to close the engine.
     pub(crate) engine: RwLock<Option<Arc<Engine>>>,
     pub(crate) expired: AtomicU64,
     pub(crate) ended: watch::Sender<bool>,
@@ -64,15 +63,15 @@ impl Shared {
         answer.await.unwrap_or_else(|_| Err(reply::unknown()))
     }
 
-    /// Whether creates and updates may be done. An unreadable answer is no reason to refuse them.
+    /// Whether creates and updates are allowed. If the free space cannot be read, they are.
     pub(crate) fn has_space(&self) -> bool {
         rustix::fs::statvfs(&self.path).map_or(true, |disk| {
             disk.f_bavail.saturating_mul(disk.f_frsize) >= self.options.free_space_min
         })
     }
 
-    /// Reads a page from the snapshot held for its revision, or from a new one; what is read if
-    /// there is more is held.
+    /// Reads a page from the snapshot held for its revision, or from a new one, which is held if
+    /// there are more pages.
     fn read_page<E: From<Fault>>(
         &self,
         at: At,
@@ -108,7 +107,7 @@ impl Shared {
         let read = self.read_page(request.at, |view| view.list(request, now).map(Some));
         let read = read.map(Option::unwrap_or_default);
         match (request.at, read) {
-            // It may have been forgotten while being read.
+            // It may have been forgotten during the read.
             (At::Exact(requested), Err(ReadError::Fault(fault))) => {
                 let oldest = self.oldest()?;
                 let forgotten = requested < oldest;
@@ -176,7 +175,7 @@ impl Older for Shared {
             }
             Ok(view.changes(after, limit)?)
         });
-        // It may have been forgotten while being read.
+        // It may have been forgotten during the read.
         let oldest = self.oldest()?;
         if after < oldest {
             Err(compacted(oldest))

@@ -1,4 +1,4 @@
-//! A version as it was read, taken from its bytes; and where one was found, for the commit that may
+//! A version decoded from its bytes; and the place where one was found, for the commit that may
 //! replace it.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::codec::Codec;
 use super::keys::{self, Fields, Placed, Pointer, Version};
 use crate::{Fault, Index, Record, Revision};
 
-/// A version as it was read.
+/// A decoded version.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) record: Record,
@@ -32,19 +32,18 @@ impl Stored {
     }
 }
 
-/// What a [`View`](super::read::View) says that a key points to, for a later one.
+/// The version of a key in a [`View`](super::read::View), for use by a later one.
 ///
-/// A memtable that knows a name continues to know it until it is flushed. So if no memtable was
-/// forgotten since, and the present ones do not know the name, the answer was from the trees, and
-/// they would give the same one again.
+/// A memtable with a name keeps it until it is flushed. So if no memtable was dropped since, and
+/// the current ones do not have the name, the result was from the trees, and is still the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LookedUp {
     pub(crate) pointer: Option<Pointer>,
-    /// How many memtables had been forgotten.
+    /// Number of memtables dropped at that time.
     pub(crate) forgotten: u64,
 }
 
-/// A version from its bytes. Key and value share the one allocation.
+/// A version from its bytes. Key and value share one allocation.
 pub(crate) fn unpack(
     codec: &Codec,
     bytes: &[u8],
@@ -73,7 +72,7 @@ pub(crate) fn unpack(
     })
 }
 
-/// The record alone of a version. Key and value share the one allocation.
+/// Only the record of a version. Key and value share one allocation.
 pub(crate) fn unpack_record(
     codec: &Codec,
     version: Version<'_>,

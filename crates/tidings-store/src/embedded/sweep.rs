@@ -1,11 +1,11 @@
-//! Writes down the ends of records that have expired by the confirmed time: first the early ones of
-//! a bucket, by their own ends, then the others in the order of their writing, up to the first that
-//! lives (see [`order`](super::order)).
+//! Writes expiries of records by the confirmed time: first the early ones of a bucket, by their
+//! expiry, then the others in the order of their revisions, up to the first live one (see
+//! [`order`](super::order)).
 //!
-//! Invariants: what is written down in the order of writing is told by the state (a mark for each
-//! bucket, and the last bucket that is finished), and does not touch the index; an early end is
-//! written down as a deletion is, but in a bucket that stays as long as its version's, so that a
-//! rebuilt index finds it. What cannot be read in one bucket does not hold up another.
+//! Invariants: expiries in the order of revisions are in the state (a mark for each bucket, and the
+//! last finished bucket), and do not change the index; an early expiry is written like a deletion,
+//! but in a bucket that stays as long as its version's, so that a rebuilt index finds it.
+//! Unreadable records in one bucket do not delay another.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use super::read::View;
 use super::stored::unpack_record;
 use crate::{Fault, Revision, UnixMillis};
 
-/// Versions a sweep looks at, at most; most of them may have ended before their time.
+/// Maximum versions that a sweep examines; most of them may have ended before their expiry.
 const STEPS_MAX: usize = 16 * 1024;
 
-/// Early ends looked at at a time, for the lag.
+/// Early ends examined at a time, for the lag.
 const LOOKED_AT: usize = 256;
 
-/// How much a sweep may still do.
+/// The remaining work of a sweep.
 struct Budget {
     ends: usize,
     steps: usize,
@@ -42,12 +42,12 @@ impl Budget {
 }
 
 impl Batch<'_> {
-    /// Writes down ends, at most about `quota` of them; whether there may be more. Must come before
-    /// anything else in the batch. If the commit fails, what the index knows of the order of ends
-    /// is to be restored.
+    /// Writes expiries, at most about `quota`. Returns whether there may be more. Must precede
+    /// everything else in the batch. If the commit fails, the index's order of ends must be
+    /// restored.
     ///
     /// # Errors
-    /// The first bucket's that could not be read; what was done stands.
+    /// That of the first bucket that could not be read; expiries written before remain.
     pub(crate) fn sweep(&mut self, quota: usize) -> Result<bool, Fault> {
         let mut budget = Budget {
             ends: quota,
@@ -64,7 +64,7 @@ impl Batch<'_> {
             let swept = self.sweep_bucket((*name, bucket), &mut track, &mut budget);
             order.set(*name, track);
             match swept {
-                // All in it has expired. It must not hold up the buckets behind it for ever.
+                // Everything in it has expired. It must not delay later buckets for ever.
                 Err(Fault::Corrupt(damage)) if is_over => {
                     tracing::error!(
                         bucket = name,
@@ -80,7 +80,7 @@ impl Batch<'_> {
                 Ok(()) => all_over &= track.next == i64::MAX,
             }
             if budget.is_spent() {
-                // That so much was passed over is not to be found out again.
+                // Skipped versions are not examined again.
                 self.dirty = true;
                 return Ok(true);
             }
@@ -108,7 +108,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Logs a stretch of ends. What it did before an error stands.
+    /// Logs consecutive expiries. Those before an error remain.
     fn log_ends(&mut self, to: u64, first: Revision, bucket: u64, versions: Vec<Revision>) {
         if !versions.is_empty() {
             let ends = Ends {
@@ -129,7 +129,7 @@ impl Batch<'_> {
         let first = self.state.revision + 1;
         let mut versions = Vec::new();
         let swept = self.sweep_early_versions((name, bucket), track, budget, &mut versions);
-        // A rebuilt index must find it as long as the version is there.
+        // A rebuilt index must find it as long as the version exists.
         let last = self.view.buckets.keys().next_back();
         let stays = if self.home >= name {
             self.home
@@ -161,7 +161,7 @@ impl Batch<'_> {
             if is_ended || self.state.swept.has(name, revision) {
                 continue;
             }
-            // None if it was left out of the log, as it ended.
+            // `None` if it was removed from the log, since it ended.
             let Some(found) = self.view.found(revision, name)? else {
                 continue;
             };
@@ -196,9 +196,9 @@ impl Batch<'_> {
         let first = self.state.revision + 1;
         let mut versions = Vec::new();
         let swept = self.sweep_versions((name, bucket), track, budget, &mut versions);
-        // What was swept is told by the state for as long as the bucket is there, and its ends by
-        // the log for as long as the history needs them, wherever they lie. So they go where this
-        // commit writes anyway.
+        // The state has the swept position as long as the bucket exists, and the log has the
+        // expiries as long as the history needs them, in whatever bucket. So they are written to
+        // the bucket of this commit.
         self.log_ends(self.home, first, name, versions);
         swept
     }
@@ -211,7 +211,7 @@ impl Batch<'_> {
         versions: &mut Vec<Revision>,
     ) -> Result<(), Fault> {
         let start = self.state.swept.mark(name).saturating_add(1);
-        // Both run in the order of revisions, so the marks are walked along.
+        // Both are in the order of revisions, so the marks are read in step.
         let (first, last) = (keys::ended_key(start), keys::ended_key(Revision::MAX));
         let mut marks = self
             .view
@@ -229,7 +229,7 @@ impl Batch<'_> {
                 while mark.is_some_and(|mark| mark < revision) {
                     mark = marks.next().transpose()?;
                 }
-                // Those that this batch ended are among them.
+                // They include versions that this batch ended.
                 let memtables = &self.view.snapshot.memtables;
                 if mark == Some(revision) || memtables.have_ended(revision, self.state.revision) {
                     return Ok(Some((revision, Found::Ended)));
@@ -255,7 +255,7 @@ impl Batch<'_> {
                 Some((revision, Found::Expired(record))) => {
                     let ended = self.next_revision();
                     versions.push(revision);
-                    // The state records it, so no entry of the index need be touched.
+                    // The state has it, so no entry of the index needs to change.
                     self.state.swept.set_mark(name, revision);
                     self.ended(record, name, ended, true);
                     budget.ends -= 1;
@@ -267,7 +267,7 @@ impl Batch<'_> {
     }
 }
 
-/// What a sweep finds next.
+/// The next result of a sweep.
 enum Found {
     Ended,
     Expired(crate::Record),
@@ -294,7 +294,7 @@ impl View<'_> {
         for entry in entries.take(limit) {
             found.push(keys::read_early_key(&key_of(entry)?)?);
         }
-        // Each source gave its next `limit`, so the first `limit` of all are among them; an end
+        // Each source returned its next `limit`, so the first `limit` of all are among them; an end
         // that is being flushed is found twice.
         found.sort_unstable();
         found.dedup();
@@ -302,7 +302,7 @@ impl View<'_> {
         Ok(found)
     }
 
-    /// By how many milliseconds the end that is overdue for longest is overdue.
+    /// Milliseconds by which the earliest unwritten expiry is overdue.
     pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
         let mut first = now;
         for (name, bucket) in self

@@ -1,14 +1,15 @@
-//! Learns what the store's own values have in common: a thread that trains a zstd dictionary on a
-//! sample of them, and keeps it if it pays.
+//! A thread that trains a zstd dictionary on a sample of the store's values, and keeps it if it
+//! saves enough.
 //!
 //! When the [sample](super::sample) is full, a dictionary is trained on most of it and measured on
 //! the rest against the one in use; if that saves a twentieth, it is stored, synced, and used from
 //! then on.
 //!
-//! Bound: [`DICTIONARIES_MAX`] dictionaries.
+//! Bounds: [`DICTIONARIES_MAX`] dictionaries; one training at a time in a process, since each takes
+//! several times the memory of its sample.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use super::codec::{Codec, packed_len};
@@ -26,6 +27,9 @@ const DICTIONARY_SHARE: usize = 10;
 /// Maximum dictionaries of a store.
 const DICTIONARIES_MAX: u32 = 64;
 
+/// Held while a dictionary is trained, in whatever store.
+static TRAINING: Mutex<()> = Mutex::new(());
+
 /// The running thread; dropping it waits for its end.
 pub(crate) struct Trainer {
     codec: Arc<Codec>,
@@ -39,6 +43,7 @@ impl Trainer {
             .name("tidings-train".into())
             .spawn(move || {
                 while let Some(sample) = training.sample.take() {
+                    let _alone = TRAINING.lock().unwrap_or_else(PoisonError::into_inner);
                     train(&training, &store, &sample);
                 }
             })?;
@@ -69,7 +74,7 @@ fn train(codec: &Codec, store: &Path, sample: &[Vec<u8>]) {
         .partition(|(number, _)| number % HELD_BACK == 0);
     let learned: Vec<&[u8]> = learned.into_iter().map(|(_, body)| &body[..]).collect();
     let held_back: Vec<&[u8]> = held_back.into_iter().map(|(_, body)| &body[..]).collect();
-    // Values that have nothing in common cannot be trained on, which zstd calls an error.
+    // Training on values without common parts is an error of zstd.
     let len: usize = learned.iter().map(|body| body.len()).sum();
     let len = DICTIONARY_BYTES.min(len / DICTIONARY_SHARE);
     let Ok(dictionary) = zstd::dict::from_samples(&learned, len) else {
@@ -127,7 +132,7 @@ mod tests {
         let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
         assert_eq!(codec.unpack(new.as_packed()).unwrap(), body(5000));
         assert_eq!(codec.unpack(old.as_packed()).unwrap(), body(0));
-        // The same again would save nothing.
+        // The same dictionary again would save nothing.
         train(&codec, folder.path(), &sample);
         assert_eq!(codec.current().0, 1);
     }

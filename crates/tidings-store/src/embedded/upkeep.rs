@@ -1,12 +1,11 @@
-//! When the log is gone through for space; how that is done is told in
-//! [`rewrite`](super::rewrite).
+//! The scheduling of space release in the log; [`rewrite`](super::rewrite) does the work.
 //!
-//! A pass looks at every segment of buckets that are not dropped soon, so there is one after these
-//! have grown by half, or versions as long as a quarter of them have ended, and a segment at least
-//! either way: the work is in proportion to what was written. It begins when the history up to
-//! where that was noticed is forgotten, for before that there is little to be found. How much they
-//! had grown is not known after opening, so the first pass is when what was there then is
-//! forgotten; of segments without much to give back it reads a few entries of the index.
+//! A pass examines every segment of buckets that are not dropped soon. So a pass follows after
+//! these have grown by half, or versions with a quarter of their bytes have ended, and at least one
+//! segment either way: the work is in proportion to the writes. It begins when the history up to
+//! that moment is forgotten, because before that there is little garbage. The growth before opening
+//! is unknown, so the first pass begins when the history at opening is forgotten; for segments
+//! without much garbage it reads a few entries of the index.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,15 +13,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::keys::{State, Swept};
 use crate::Revision;
 
-/// What the next pass waits for.
+/// The condition of the next pass.
 enum Next {
-    /// That history up to a revision is forgotten, and what was swept then.
+    /// History up to a revision is forgotten; with the swept position of that time.
     Forgotten(Revision, Swept),
-    /// That the log has `len` bytes, or versions with `ended` bytes have ended.
+    /// The log has `len` bytes, or versions with `ended` bytes have ended.
     Grown { len: u64, ended: u64 },
-    /// The end of the pass that is under way.
+    /// The running pass ends.
     Running,
-    /// That the store is opened again.
+    /// The store is opened again.
     Opening,
 }
 
@@ -30,22 +29,22 @@ enum Next {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     No,
-    /// As soon as the index is flushed.
+    /// Due as soon as the index is flushed.
     OnceIndexed,
-    /// It is, and counts as begun; with what was swept at a revision that is forgotten.
+    /// Due, and counted as begun; with the swept position at a forgotten revision.
     Now(Swept),
 }
 
 /// See the module documentation.
 pub(crate) struct Upkeep {
     next: Mutex<Next>,
-    /// Bytes of values, before compression, of versions that ended since it was last noticed that
-    /// there is something to do.
+    /// Bytes of values, before compression, of versions that ended since the last pass was
+    /// scheduled.
     ended: AtomicU64,
 }
 
 impl Upkeep {
-    /// For a store that was opened with this state.
+    /// The state after opening a store.
     pub(crate) fn new(state: &State) -> Self {
         let swept = state.swept.clone();
         Self {
@@ -58,14 +57,14 @@ impl Upkeep {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Versions ended with a commit in buckets that are not dropped soon; their values had `bytes`
-    /// bytes.
+    /// Counts versions that a commit ended in buckets that are not dropped soon; `bytes` are those
+    /// of their values.
     pub(crate) fn ended(&self, bytes: u64) {
         self.ended.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Asked by the committer. `indexed` is the revision that the index on disk has, `len` the
-    /// bytes of those buckets.
+    /// Called by the committer. `indexed` is the revision of the index on disk, `len` the bytes of
+    /// those buckets.
     pub(crate) fn due(&self, state: &State, indexed: Revision, len: impl FnOnce() -> u64) -> Due {
         let mut next = self.next();
         match &mut *next {
@@ -95,13 +94,12 @@ impl Upkeep {
         };
     }
 
-    /// A pass failed; the store had this revision then. It is tried again when the history has
-    /// moved on.
+    /// A pass failed at this revision of the store. It is repeated when the history has advanced.
     pub(crate) fn failed(&self, revision: Revision) {
         *self.next() = Next::Forgotten(revision + 1, Swept::default());
     }
 
-    /// There must be no pass before the store is opened again.
+    /// Forbids passes until the store is opened again.
     pub(crate) fn give_up(&self) {
         *self.next() = Next::Opening;
     }

@@ -1,4 +1,4 @@
-//! Integers of varying length (LEB128), and bytes behind their length: written, and read again.
+//! Writes and reads integers of variable length (LEB128), and bytes with their length.
 
 use crate::Fault;
 
@@ -16,7 +16,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// How many bytes [`put_varint`] writes.
+/// The number of bytes that [`put_varint`] writes.
 pub(crate) fn varint_len(value: u64) -> usize {
     (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
@@ -27,7 +27,7 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Takes apart what the functions above put together; every failure names what was being read.
+/// Reads what the functions above write; every error names the field.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     what: &'static str,
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
         Self { bytes, what }
     }
 
-    /// What is not yet read.
+    /// The unread bytes.
     pub(crate) fn left(&self) -> &'a [u8] {
         self.bytes
     }

@@ -1,8 +1,7 @@
-//! Requests to a cluster: which member is asked, for how long, with what token, and what a failure
-//! means.
+//! Requests to a cluster: choice of the member, deadline, token, and the meaning of failures.
 //!
-//! Only a request that certainly was not taken, or that may be done twice without harm, is sent
-//! again from here.
+//! Only requests that were certainly not accepted, or that may be done twice without harm, are sent
+//! again here.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -41,13 +40,13 @@ const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 /// A cluster. Shared by everything that talks to it.
 pub(super) struct Client {
     members: Members,
-    /// The member that is asked first: the last one that answered.
+    /// The preferred member: the last one that answered.
     current: AtomicUsize,
     credentials: Option<Credentials>,
     tokens: Tokens,
     request_timeout: Duration,
     attempt_timeout: Duration,
-    /// The greatest revision any answer carried.
+    /// The greatest revision in any answer.
     revision: AtomicU64,
 }
 
@@ -64,25 +63,25 @@ impl Client {
         })
     }
 
-    /// The greatest revision any answer carried.
+    /// The greatest revision in any answer.
     pub(super) fn revision(&self) -> Revision {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// Notes the revision an answer carried and returns it.
+    /// Notes and returns the revision of an answer.
     pub(super) fn observe(&self, header: Option<wire::ResponseHeader>) -> Revision {
         let revision = header.map_or(0, |header| unsigned(header.revision));
         self.revision.fetch_max(revision, Ordering::AcqRel);
         revision
     }
 
-    /// When a request that begins now must be over.
+    /// The deadline of a request that begins now.
     pub(super) fn deadline(&self) -> Instant {
         sleep(self.request_timeout).deadline()
     }
 
-    /// Asks until some member answers or the time is up; for requests that may be done twice
-    /// without harm.
+    /// Repeats a request until a member answers or the deadline passes; for requests that may be
+    /// done twice without harm.
     pub(super) async fn ask<M, R>(
         &self,
         path: &'static str,
@@ -96,8 +95,8 @@ impl Client {
         self.send(path, message, deadline, |_| true).await
     }
 
-    /// Sends a request at most once to where it may be done: another member is tried only if none
-    /// has taken it yet.
+    /// Sends a request such that it is done at most once: another member is tried only if none has
+    /// accepted it.
     pub(super) async fn order<M, R>(
         &self,
         path: &'static str,
@@ -138,8 +137,7 @@ impl Client {
             if failure.outcome != Outcome::TokenRefused {
                 self.leave(member);
             }
-            // A refused token is worth one more try at once; a second refusal waits like everything
-            // else.
+            // After a refused token it is tried again at once; a second refusal waits as usual.
             if !pause.wait_until(deadline).await {
                 return Err(failure);
             }
@@ -162,7 +160,7 @@ impl Client {
         let authorized = self.authorized(member, Request::new(message));
         let (request, token) = match timeout_at(end, authorized).await {
             Ok(authorized) => authorized?,
-            // It waited for a token, and has not been sent.
+            // It waited for a token, and was not sent.
             Err(_) => return Err(late().knowing(Outcome::NotDone)),
         };
         let answer = timeout_at(end, self.unary(member, path, request)).await;
@@ -196,8 +194,8 @@ impl Client {
         .map_err(|status| self.failure(member, &status))
     }
 
-    /// Opens a watch stream to a member, with the token that is returned. It ends by itself when
-    /// the member has lost its leader.
+    /// Opens a watch stream to a member, with the returned token. It ends by itself when the member
+    /// loses its leader.
     pub(super) async fn stream(
         &self,
         member: usize,
@@ -255,8 +253,8 @@ impl Client {
             .max_encoding_message_size(REQUEST_LEN_MAX))
     }
 
-    /// Adds the token, which is returned as well, and the wish to be refused at once by a member
-    /// without a leader.
+    /// Adds the token, which is also returned, and requires that a member without a leader refuses
+    /// at once.
     async fn authorized<M>(
         &self,
         member: usize,
@@ -285,7 +283,7 @@ impl Client {
         let answer: Result<wire::AuthenticateResponse, _> = self
             .unary(member, AUTHENTICATE, Request::new(request))
             .await;
-        // Whatever happened to it, the request it is for has not been sent.
+        // The request itself was not sent.
         let answer = answer.map_err(|failure| match failure.outcome {
             Outcome::Refused => failure,
             _ => failure.knowing(Outcome::NotDone),
@@ -298,8 +296,7 @@ impl Client {
         })
     }
 
-    /// Gives up the token that a request or a stream was sent with, if it failed for want of a good
-    /// one.
+    /// Drops the token of a request or stream that failed for lack of a valid one.
     pub(super) fn heed(&self, failure: &Failure, token: Option<&Token>) {
         if failure.outcome == Outcome::TokenRefused
             && let Some(token) = token
@@ -308,7 +305,7 @@ impl Client {
         }
     }
 
-    /// The member to ask.
+    /// The current member.
     pub(super) fn current(&self) -> usize {
         self.current.load(Ordering::Relaxed)
     }
@@ -341,7 +338,7 @@ pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// Ours are unsigned; above etcd's greatest they mean its greatest.
+/// Ours are unsigned; greater ones mean etcd's maximum.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,7 @@
 //! Forgetting old revisions, by the protocol kube-apiservers use among themselves (`compact.go`).
 //!
-//! All clients that share an etcd compare-and-swap one key on its version, once in an interval. The
-//! winner compacts to the revision of the key's last round; the others take note. So history
+//! All clients of an etcd compare-and-swap one key on its version, once per interval. The winner
+//! compacts to the revision of the key's previous round; the others note the new state. So history
 //! reaches back one to two intervals, whatever the number of clients.
 
 use std::sync::Arc;
@@ -21,11 +21,10 @@ use crate::{Fault, Revision, WriteError};
 
 const KEY: &str = "compact_rev_key";
 
-/// The oldest revision etcd can still be read at (zero if nothing was ever forgotten), and its
-/// latest.
+/// The oldest readable revision of etcd (zero if it was never compacted), and its latest.
 ///
-/// etcd does not tell, but says of each revision whether it is too old: about thirty such requests
-/// find the oldest.
+/// etcd has no request for it, but answers for each revision whether it is too old: about thirty
+/// requests find the oldest.
 pub(super) async fn oldest_and_latest(client: &Client) -> Result<(Revision, Revision), Failure> {
     let answer: RangeResponse = client.ask(RANGE, look(0), client.deadline()).await?;
     let latest = client.observe(answer.header);
@@ -59,7 +58,7 @@ fn written(version: &KeyValue) -> Revision {
 
 /// Takes part in the protocol for ever.
 pub(super) async fn run(shared: Arc<Shared>, every: Duration) {
-    // The version of the key and the revision of the cluster, as of the round before.
+    // The version of the key and the revision of the cluster, as of the previous round.
     let mut version = 0;
     let mut revision = 0;
     loop {
@@ -73,7 +72,7 @@ pub(super) async fn run(shared: Arc<Shared>, every: Duration) {
     }
 }
 
-/// One round; returns the version and revision for the next.
+/// One round. Returns the version and revision for the next.
 pub(super) async fn round(
     shared: &Shared,
     version: i64,

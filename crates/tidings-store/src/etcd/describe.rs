@@ -1,16 +1,15 @@
-//! What a value says about itself. The store knows only bytes; the server's decoder tells it the
-//! rest.
+//! The description of a value. The store knows only bytes; the server's decoder knows the rest.
 
 use std::sync::Arc;
 
 use crate::{Index, UnixMillis};
 
-/// What a value says about itself, for the store to find it by.
+/// The description of a value, by which the store finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// What to find it by; the default for a value that cannot be decoded.
+    /// Its index values; the default for a value that cannot be decoded.
     pub index: Index,
-    /// When it ends, if the value itself says so exactly. `None` leaves it to the lease.
+    /// When it expires, if the value itself states it exactly. `None` leaves it to the lease.
     pub expires_at: Option<UnixMillis>,
 }
 

@@ -1,21 +1,21 @@
-//! When a record or a lease ends, and what happens to that when the clock is set.
+//! The end of a record or a lease, and its change when the clock is set.
 //!
-//! An end that was reckoned from the life a lease had left comes when that much steady time has
-//! passed. So it is kept with the clock's lead by which it was reckoned, and moves with a clock
-//! that is set. An end that was said as a time of the clock stays as it is.
+//! An end that was computed from the remaining time of a lease comes after that much steady time.
+//! So it is stored with the clock's lead at that time, and moves when the clock is set. An end that
+//! was given in wall time does not change.
 
 use crate::UnixMillis;
 use crate::clock::Reading;
 
-/// By how many milliseconds the clock's lead may differ without its being taken to be set.
+/// Milliseconds by which the clock's lead may differ without meaning that the clock was set.
 pub(super) const SET_MILLIS: u64 = 2_000;
 
-/// When a record or a lease ends.
+/// The end of a record or a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) at: UnixMillis,
-    /// The clock's lead by which it was reckoned from time that is left; `None` if it was said as a
-    /// time of the clock.
+    /// The clock's lead when it was computed from remaining time; `None` if it was given in wall
+    /// time.
     pub(super) lead: Option<i64>,
 }
 
@@ -24,7 +24,7 @@ impl End {
         Self { at, lead: None }
     }
 
-    /// The end of a record or lease that has `seconds` seconds left now.
+    /// The end of a record or lease with `seconds` remaining seconds.
     pub(super) fn after(now: Reading, seconds: i64) -> Self {
         let left = seconds.saturating_mul(1000);
         Self {
@@ -33,7 +33,7 @@ impl End {
         }
     }
 
-    /// The same end by a clock that has this lead.
+    /// The same end by a clock with this lead.
     pub(super) fn under(self, lead: i64) -> Self {
         match self.lead {
             Some(of) if of.abs_diff(lead) > SET_MILLIS => Self {

@@ -1,15 +1,15 @@
-//! What is known about when records end.
+//! The known ends of records.
 //!
-//! etcd keeps a lease with a record, and a lease lives a little longer than asked and starts again
-//! when the leader changes. So the true end is taken from the first of these that knows it:
+//! A record in etcd has a lease, which is a little longer than requested and starts again when the
+//! leader changes. So the true end comes from the first of these sources that has it:
 //!
-//! 1. this process wrote that revision, or is just writing it (exact);
+//! 1. this process wrote the revision, or is writing it now (exact);
 //! 2. the server's decoder finds it in the value (exact);
-//! 3. the lease's number says when the lease ends: written by this or another tidings (at most
-//!    `min(60 s, 5 %)` late);
-//! 4. the life the lease had left when it was first seen: written by kube-apiserver (as late as
-//!    kube-apiserver itself). It passes in steady time, so the end is kept with the clock's lead by
-//!    which it was reckoned, and moves when the clock is set.
+//! 3. the number of the lease contains its end: written by this or another tidings (at most `min(60
+//!    s, 5 %)` late);
+//! 4. the remaining time of the lease when it was first seen: written by kube-apiserver (as late as
+//!    kube-apiserver itself). It passes in steady time, so the end is stored with the clock's lead
+//!    at that time, and moves when the clock is set.
 //!
 //! Bounded: own writes by revision up to a number, first-seen leases up to [`LEASES_MAX`], writes
 //! in flight by the calls in flight.
@@ -24,16 +24,16 @@ use super::lease;
 use super::wire::KeyValue;
 use crate::{Revision, UnixMillis};
 
-/// Most leases of others whose end is remembered; kube-apiserver makes one a minute, or one per
-/// 1000 writes.
+/// Maximum leases of other programs whose end is remembered; kube-apiserver makes one per minute,
+/// or per 1000 writes.
 const LEASES_MAX: usize = 16_384;
 
-/// What is known without asking etcd.
+/// The end as known without a request to etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// The end; `None` is never.
+    /// The end; `None` means never.
     End(Option<End>),
-    /// It hangs on this lease of another program, not seen before.
+    /// It depends on this lease of another program, which was not seen before.
     Lease(i64),
 }
 
@@ -51,7 +51,7 @@ struct State {
     leases_in_order: VecDeque<i64>,
 }
 
-/// A write of this process, told from any other by its lease and value.
+/// A write of this process, identified by its lease and value.
 struct Write {
     lease: i64,
     value: Bytes,
@@ -71,7 +71,7 @@ impl Expiries {
     }
 
     /// Notes a write that is about to be sent, until the guard is dropped. A watch may see it
-    /// before its answer is here.
+    /// before the answer arrives.
     pub(super) fn begin(
         &self,
         key: &Bytes,
@@ -99,9 +99,8 @@ impl Expiries {
         }
     }
 
-    /// Notes that this process wrote a revision. Says whether another end was taken for its own
-    /// until now: a watch cannot tell apart two writes of one value under one lease that are on
-    /// their way at once.
+    /// Notes that this process wrote a revision. Returns whether another end was assumed until now:
+    /// a watch cannot distinguish two concurrent writes of one value under one lease.
     pub(super) fn wrote(&self, revision: Revision, expires_at: UnixMillis) -> bool {
         let mut state = self.state();
         let before = state.written.get(&revision).copied();
@@ -109,13 +108,13 @@ impl Expiries {
         before.is_some_and(|before| before != expires_at)
     }
 
-    /// The end of a revision this process wrote lately.
+    /// The end of a revision that this process wrote recently.
     pub(super) fn of_revision(&self, revision: Revision) -> Option<UnixMillis> {
         self.state().written.get(&revision).copied()
     }
 
-    /// The end of a version of a record; `decode` asks the index, or the server's decoder what its
-    /// value says.
+    /// The end of a version of a record; `decode` asks the index, or the server's decoder about its
+    /// value.
     pub(super) fn of(
         &self,
         key: &[u8],
@@ -150,8 +149,8 @@ impl Expiries {
         }
     }
 
-    /// Notes when the lease of another program ends. The first word counts: etcd may lengthen it
-    /// later.
+    /// Notes the end of another program's lease. The first answer is kept, since etcd may extend
+    /// the lease later.
     pub(super) fn first_seen(&self, lease: i64, end: End) -> End {
         let mut state = self.state();
         if let Some(end) = state.leases.get(&lease) {

@@ -1,5 +1,4 @@
-//! What a failed request means. The one question that matters about a write is whether it may have
-//! been done anyway.
+//! The meaning of failed requests. For a write, what matters is whether it may be done anyway.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -8,16 +7,16 @@ use tonic::{Code, Status};
 
 use crate::Fault;
 
-/// What is certain about a request that failed.
+/// The certain outcome of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It did not happen; another member, or the same one later, may take it.
+    /// It was not done; another member, or the same one later, may accept it.
     NotDone,
-    /// It did not happen because the token is not, or no longer, good.
+    /// It was not done, because the token is not valid (any more).
     TokenRefused,
-    /// It did not happen, and trying again would not help.
+    /// It was not done, and a retry would not help.
     Refused,
-    /// It may have happened.
+    /// It may be done.
     Unknown,
 }
 
@@ -46,7 +45,7 @@ impl Failure {
         }
     }
 
-    /// The same failure, where more is known of the outcome of the request than the failure says.
+    /// The same failure with a more precise outcome.
     pub(super) fn knowing(mut self, outcome: Outcome) -> Self {
         self.outcome = outcome;
         self
@@ -56,8 +55,8 @@ impl Failure {
         self.message.contains(text)
     }
 
-    /// etcd's space is used up. It says so before it does a transaction, and also after it has done
-    /// one that used up the rest (`quotaApplierV3` in `apply/uber_apply.go` and its kin).
+    /// etcd has no space left. It reports this before a transaction, and also after one that used
+    /// up the rest (`quotaApplierV3` in `apply/uber_apply.go` and its kin).
     pub(super) fn is_no_space(&self) -> bool {
         self.says("database space exceeded")
     }
@@ -83,8 +82,8 @@ impl From<Failure> for Fault {
     }
 }
 
-/// What a failure means: first whether etcd said it or our side of the connection, then by etcd's
-/// own error texts (`api/v3rpc/rpctypes`) where its codes do not say.
+/// The meaning of a failure: first by whether it is from etcd or from our side of the connection,
+/// then by etcd's own error texts (`api/v3rpc/rpctypes`) where its codes do not say.
 fn outcome(status: &Status) -> Outcome {
     let message = status.message();
     let says = |text| message.contains(text);
@@ -115,8 +114,8 @@ fn outcome(status: &Status) -> Outcome {
     }
 }
 
-/// No connection could be made, so nothing was sent; or the member refused to begin with the
-/// request, which HTTP/2 lets it say only of one it has not looked at (RFC 9113, 8.7).
+/// There was no connection, so nothing was sent; or the member refused to begin the request, which
+/// HTTP/2 allows only for an unprocessed one (RFC 9113, 8.7).
 fn is_unsent(cause: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(cause);
     while let Some(error) = cause {

@@ -1,5 +1,5 @@
-//! The tasks behind the store: the one stream that feeds watchers and index, the index's loading,
-//! and the sweep of records that outlive their lease.
+//! The background tasks of the store: the one stream that feeds watchers and index, loading of the
+//! index, and the sweep of records that outlive their lease.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,22 +19,22 @@ use crate::changes::Logged;
 use crate::clock::Reading;
 use crate::{Change, ReadError, Record, Revision, UnixMillis, WriteError};
 
-/// How often etcd is asked for progress while nothing happens, so that bookmarks stay young.
+/// The interval of requests for progress while nothing changes, so that bookmarks are current.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// How long after an overflow or a failure the index is loaded again.
 const RELOAD_AFTER: Duration = Duration::from_secs(60);
 
-/// How often the clock is compared with the time that passes.
+/// The interval of comparing the clock with steady time.
 const LOOK_AT_CLOCK_EVERY: Duration = Duration::from_secs(5);
 
-/// How often records that outlived their lease are looked for, in looks at the clock, and how many
-/// are deleted in one go.
+/// The interval of sweeps for records that outlived their lease, in clock comparisons, and the
+/// maximum of records deleted per sweep.
 const SWEEP_EVERY: u32 = 6;
 const SWEEP_LEN: usize = 1024;
 
-/// How much longer than its record a lease may live by design: 60 s, and as long again for etcd to
-/// get to it.
+/// Time by which a lease may outlive its record by design: 60 s, and as long again for etcd to
+/// delete it.
 const LEASE_SLACK_MILLIS: i64 = 120_000;
 
 /// Follows the cluster for ever: from stream to stream, member to member.
@@ -103,8 +103,8 @@ async fn follow_once(shared: &Shared, position: &mut Revision) -> Ended {
 }
 
 impl Shared {
-    /// The changes behind etcd's events, each with when its record ends; `None` if etcd has
-    /// forgotten a previous value.
+    /// The changes of etcd's events, each with the end of its record; `None` if etcd has forgotten
+    /// a previous value.
     pub(super) async fn changes_of(
         &self,
         events: &[WatchEvent],
@@ -158,7 +158,7 @@ impl Shared {
         // The history first: a reader that sees the index at a revision finds the changes up to it.
         self.changes.publish(logged, revision);
         self.index.apply(applied, revision);
-        // What a write's answer said in between, it could not say to the index yet.
+        // The answer of a write in between could not update the index yet.
         for (key, revision, taken) in ends {
             let end = self.expiries.of_revision(revision);
             if let Some(end) = end.filter(|end| *end != taken) {
@@ -236,8 +236,8 @@ impl Shared {
     }
 }
 
-/// Deletes records that are still there long after their lease should have deleted them: it started
-/// again with another leader. Looks at the clock meanwhile.
+/// Deletes records that still exist long after their lease should have deleted them, because it
+/// started again with another leader. Also reads the clock.
 pub(super) async fn sweep(shared: Arc<Shared>) {
     let mut lead = Reading::of(&*shared.clock).lead();
     loop {
@@ -247,7 +247,7 @@ pub(super) async fn sweep(shared: Arc<Shared>) {
         }
         loop {
             match sweep_once(&shared).await {
-                // Nothing was due, or nothing was there any more.
+                // Nothing was due, or nothing existed any more.
                 Ok(0) => break,
                 Ok(removed) => tracing::info!(removed, "deleted records that outlived their lease"),
                 Err(error) => {
@@ -260,8 +260,8 @@ pub(super) async fn sweep(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Has the index put the ends right that were reckoned while the clock was set otherwise. Tells
-    /// if it was set since it had this lead.
+    /// Makes the index correct the ends that were computed with another lead. Returns whether the
+    /// clock was set since it had this lead.
     pub(super) fn look_at_clock(&self, lead: &mut i64) {
         let now = self.reading().lead();
         if now.abs_diff(*lead) > SET_MILLIS {

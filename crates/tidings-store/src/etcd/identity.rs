@@ -1,5 +1,5 @@
-//! Which store this is: a key beside the prefix, so that it is no record, and is restored with the
-//! records from a snapshot of etcd.
+//! The identity of the store: a key outside the prefix, so that it is not a record, but is restored
+//! with the records from a snapshot of etcd.
 
 use bytes::Bytes;
 
@@ -10,11 +10,11 @@ use super::wire::{
     Compare, CompareWith, PutRequest, RangeRequest, Request, Response, TxnRequest, TxnResponse,
 };
 
-/// What stands behind the prefix without its last slash.
+/// The end of the key, after the prefix without its last slash.
 const SUFFIX: &str = ".tidings/identity";
 
 impl Shared {
-    /// The identity in etcd: `new`, if there is none yet.
+    /// The identity in etcd, which becomes `new` if there is none yet.
     pub(super) async fn identity(&self, new: String) -> Result<Option<String>, Failure> {
         let prefix = self.options.prefix.trim_end_matches('/');
         let key = Bytes::from(format!("{prefix}{SUFFIX}"));

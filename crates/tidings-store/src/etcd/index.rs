@@ -1,9 +1,8 @@
-//! The local index: which keys are about an object, and which were last seen when. It holds no
-//! values.
+//! The local index of keys by object and by the time last seen. It holds no values.
 //!
-//! It is loaded once from a snapshot and then follows the watch, so it is exact at one revision,
-//! its own, that only grows. Uids and names are kept as hashes: what it returns are candidates, and
-//! the reader decides by the record itself. It is bounded; with more records than it may hold it
+//! It is loaded once from a snapshot and then follows the watch, so it is exact at its own
+//! revision, which only grows. Uids and names are stored as hashes: it returns candidates, and the
+//! reader decides by the record itself. It is bounded: with more records than its maximum it
 //! empties itself and answers nothing.
 
 use std::cmp::Reverse;
@@ -17,7 +16,7 @@ use super::end::{End, SET_MILLIS};
 use crate::clock::Reading;
 use crate::{Index, ObjectSelector, Place, Revision, UnixMillis};
 
-/// What the index knows of a record.
+/// The index's data of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) revision: Revision,
@@ -29,7 +28,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Where it is among those last seen.
+    /// Its place in the order of last seen.
     pub(super) fn place(&self) -> Place {
         Place {
             last_seen: self.last_seen,
@@ -38,7 +37,7 @@ impl Entry {
     }
 }
 
-/// A key and its outcome; `None` is deleted.
+/// A key and its new data; `None` means deleted.
 pub(super) type Applied = (Bytes, Revision, Option<Entry>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +45,7 @@ enum Phase {
     /// A snapshot is being read; changes wait in `waiting` until it is complete.
     Loading,
     Ready,
-    /// More records than it may hold.
+    /// There are more records than the maximum.
     TooLarge,
 }
 
@@ -58,20 +57,20 @@ pub(super) struct LocalIndex {
 
 struct State {
     phase: Phase,
-    /// Tells a load that began before a reset from the one after it.
+    /// Distinguishes a load that began before a reset from the one after it.
     generation: u64,
     revision: Revision,
     entries: HashMap<Bytes, Entry>,
     by_object: BTreeSet<(u64, Bytes)>,
     by_last_seen: BTreeSet<(Reverse<UnixMillis>, Reverse<Revision>, Bytes)>,
     by_end: BTreeSet<(UnixMillis, Bytes)>,
-    /// By the clock's lead, those whose end was reckoned by the clock.
+    /// Records whose end was computed from remaining time, by the clock's lead.
     by_lead: BTreeSet<(i64, Bytes)>,
     value_bytes: u64,
     waiting: Vec<Applied>,
 }
 
-/// Keys found, and the revision at which they were.
+/// The found keys, and their revision.
 pub(super) struct Found<K = Bytes> {
     pub(super) keys: Vec<K>,
     pub(super) revision: Revision,
@@ -108,7 +107,7 @@ impl LocalIndex {
         (state.phase == Phase::Ready).then_some(state)
     }
 
-    /// What to keep of a record.
+    /// The index's data for a record.
     pub(super) fn entry(
         &self,
         revision: Revision,
@@ -134,7 +133,7 @@ impl LocalIndex {
         state.generation
     }
 
-    /// Adds a part of the snapshot. False if there is no use in going on.
+    /// Adds a part of the snapshot. Returns false if loading is to stop.
     pub(super) fn load(&self, generation: u64, part: Vec<(Bytes, Entry)>) -> bool {
         let mut state = self.state();
         if state.generation != generation || state.phase != Phase::Loading {
@@ -164,7 +163,7 @@ impl LocalIndex {
         state.check_len(self.len_max);
     }
 
-    /// Applies what the watch delivered, complete up to a revision.
+    /// Applies changes of the watch, which are complete up to a revision.
     pub(super) fn apply(&self, changes: Vec<Applied>, revision: Revision) {
         let mut state = self.state();
         match state.phase {
@@ -183,7 +182,7 @@ impl LocalIndex {
         state.check_len(self.len_max);
     }
 
-    /// Sets right when a version ends, if that is the one the index holds.
+    /// Corrects the end of a version, if it is the one in the index.
     pub(super) fn correct(&self, key: &Bytes, revision: Revision, expires_at: UnixMillis) {
         let mut state = self.state();
         let held = state.entries.get(key).copied();
@@ -200,8 +199,8 @@ impl LocalIndex {
         }
     }
 
-    /// Has the order of ends right for a clock that has this lead now. Costs what there is of ends
-    /// that were reckoned by the clock while it had another lead.
+    /// Corrects the order of ends for a clock with this lead. The cost is in proportion to the ends
+    /// that were computed with another lead.
     pub(super) fn reckon(&self, lead: i64) {
         let mut state = self.state();
         let is_set = |of: &i64| of.abs_diff(lead) > SET_MILLIS;
@@ -220,14 +219,14 @@ impl LocalIndex {
         }
     }
 
-    /// Changes were missed: nothing is known any more.
+    /// Changes were missed: empties the index.
     pub(super) fn reset(&self) {
         let mut state = self.state();
         state.generation += 1;
         state.clear(Phase::TooLarge);
     }
 
-    /// The revision the index is at, if it is of use.
+    /// The revision of the index, if it is usable.
     pub(super) fn revision(&self) -> Option<Revision> {
         self.ready().map(|state| state.revision)
     }
@@ -288,15 +287,15 @@ impl LocalIndex {
         })
     }
 
-    /// When this version of a record ends, if it is the one the index holds and it ends at all.
+    /// The end of this version of a record, if it is the one in the index and it has an end.
     pub(super) fn end_of(&self, key: &[u8], revision: Revision) -> Option<End> {
         let state = self.ready()?;
         let entry = state.entries.get(key)?;
         entry.end.filter(|_| entry.revision == revision)
     }
 
-    /// At most `limit` records that ended at or before a moment of the clock as it is set now, the
-    /// earliest first, and the revision this is known as of.
+    /// At most `limit` records that ended at or before a moment of the current clock, the earliest
+    /// first, and the revision of this result.
     pub(super) fn ended(
         &self,
         by: UnixMillis,
@@ -362,7 +361,7 @@ impl State {
             self.value_bytes -= old.value_len as u64;
         }
         let Some(new) = entry else { return };
-        // Its own copy: what came from the network is a slice of a much larger answer.
+        // A copy: the original is a slice of a much larger answer.
         let key = Bytes::copy_from_slice(key);
         for hash in [new.uid, new.name].into_iter().flatten() {
             self.by_object.insert((hash, key.clone()));
@@ -461,7 +460,8 @@ mod tests {
         }
     }
 
-    /// Ends that are reckoned by the clock move with it, before and after the order is put right.
+    /// Ends that were computed from remaining time move with the clock, before and after the order
+    /// is corrected.
     #[test]
     fn ends_reckoned_by_the_clock_move_with_it() {
         const HOUR: i64 = 3_600_000;

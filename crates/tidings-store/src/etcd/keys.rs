@@ -13,7 +13,7 @@ impl Keys {
         }
     }
 
-    /// A key as it stands in etcd.
+    /// The key in etcd of a key of the contract.
     pub(super) fn full(&self, key: &[u8]) -> Bytes {
         let mut full = BytesMut::with_capacity(self.prefix.len() + key.len() + 1);
         full.put_slice(&self.prefix);
@@ -21,7 +21,7 @@ impl Keys {
         full.freeze()
     }
 
-    /// A key of the contract, from how it stands in etcd.
+    /// The key of the contract of a key in etcd.
     pub(super) fn short(&self, full: &Bytes) -> Bytes {
         full.slice(self.prefix.len().min(full.len())..)
     }
@@ -31,7 +31,7 @@ impl Keys {
         (self.prefix.clone(), end(&self.prefix))
     }
 
-    /// The range of keys with a prefix, behind a key.
+    /// The range of keys with a prefix, after a key.
     pub(super) fn range(&self, prefix: &[u8], after: Option<&Bytes>) -> (Bytes, Bytes) {
         let first = self.full(prefix);
         let begin = match after {
@@ -46,8 +46,8 @@ impl Keys {
     }
 }
 
-/// The first key behind all that start with a prefix. A single zero byte is etcd's word for "to the
-/// end of all keys".
+/// The first key after all keys with a prefix. To etcd a single zero byte means "to the end of all
+/// keys".
 fn end(prefix: &[u8]) -> Bytes {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {

@@ -1,13 +1,12 @@
-//! Leases, shared as kube-apiserver shares them (`lease_manager.go`), with their end written into
-//! their number.
+//! Leases, shared as in kube-apiserver (`lease_manager.go`), with their end in their number.
 //!
-//! A lease lives for the asked time and a little more: `min(60 s, 5 %)`. As long as its remaining
-//! life covers what a new write asks for it is used again, at most [`ATTACHED_MAX`] times, then
-//! another is granted. Leases are not kept alive.
+//! A lease has the requested time and a little more: `min(60 s, 5 %)`. While its remaining time
+//! covers a new write, it is used again, at most [`ATTACHED_MAX`] times; then another is granted.
+//! Leases are not kept alive.
 //!
-//! etcd lets the client choose a lease's number, so ours says when the lease ends. etcd itself
-//! starts every lease again when its leader changes; the number does not change with it, and later
-//! readers of a record know its true end.
+//! etcd lets the client choose a lease's number, so ours contains the end of the lease. etcd starts
+//! every lease again when its leader changes; the number stays, so later readers of a record know
+//! its true end.
 
 use std::time::Duration;
 
@@ -19,11 +18,11 @@ use super::failure::Failure;
 use super::wire;
 use crate::UnixMillis;
 
-/// Most writes one lease is used for.
+/// Maximum writes per lease.
 const ATTACHED_MAX: u32 = 1000;
 
-/// Most leases remembered for further use. More than one is of use only when records live for
-/// different times.
+/// Maximum leases remembered for further use. More than one helps only if records have different
+/// TTLs.
 const OPEN_MAX: usize = 64;
 
 /// The longest lease etcd grants, in seconds.
@@ -35,8 +34,7 @@ const MARK: i64 = 0x2E77;
 const END_BITS: u32 = 34;
 const RANDOM_BITS: u32 = 14;
 
-/// The number of a lease that ends at this Unix second; 0, "any", if it is too far away to be
-/// written down.
+/// The number of a lease that ends at this Unix second; 0 ("any") if that does not fit.
 fn number(end: i64, random: u64) -> i64 {
     if end < 0 || end >> END_BITS != 0 {
         return 0;
@@ -45,7 +43,7 @@ fn number(end: i64, random: u64) -> i64 {
     MARK << (END_BITS + RANDOM_BITS) | end << RANDOM_BITS | random
 }
 
-/// When a lease ends, if it is one of ours.
+/// The end of a lease, if it is one of ours.
 pub(super) fn end_of(lease: i64) -> Option<UnixMillis> {
     if lease >> (END_BITS + RANDOM_BITS) != MARK {
         return None;
@@ -59,14 +57,13 @@ struct Open {
     id: i64,
     /// In Unix seconds, by the clock of its time.
     end: i64,
-    /// When etcd ends it at the earliest, whatever happens to the clock.
+    /// The earliest time at which etcd ends it, whatever happens to the clock.
     until: Instant,
     attached: u32,
 }
 
 impl Open {
-    /// Whether a record that lives for so much longer, and whose lease may end so early or late,
-    /// can have it.
+    /// Whether it fits a record with this remaining time and this range of ends.
     fn serves(&self, (earliest, latest): (i64, i64), now: Instant, life: Duration) -> bool {
         self.attached < ATTACHED_MAX
             && (earliest..=latest).contains(&self.end)
@@ -74,7 +71,7 @@ impl Open {
     }
 }
 
-/// The ends, earliest and latest, a lease for a record may have.
+/// The earliest and latest end of a lease for a record.
 fn bounds(now: UnixMillis, expires_at: UnixMillis, ttl_min: i64) -> (i64, i64) {
     let earliest = expires_at.0.saturating_add(999).div_euclid(1000);
     let now = now.0.div_euclid(1000);
@@ -99,8 +96,8 @@ impl Leases {
         }
     }
 
-    /// A lease that ends when the record does or a little later. Waits for a grant once in many
-    /// calls.
+    /// A lease that ends with the record or a little later. Only one in many calls waits for a
+    /// grant.
     pub(super) async fn attach(
         &self,
         client: &Client,
@@ -139,7 +136,7 @@ impl Leases {
         Ok(id)
     }
 
-    /// Uses a lease no more: etcd does not know it (any longer).
+    /// Drops a lease that etcd does not know (any more).
     pub(super) async fn forget(&self, id: i64) {
         self.open.lock().await.retain(|lease| lease.id != id);
     }
@@ -153,8 +150,8 @@ async fn grant(client: &Client, end: i64, ttl: i64, deadline: Instant) -> Result
             client.ask(LEASE_GRANT, request, deadline).await;
         match answer {
             Ok(answer) => return Ok(answer.id),
-            // Either an earlier attempt was done after all, or another process has drawn this
-            // number. Draw again: the unused lease ends by itself.
+            // Either an earlier attempt was done after all, or another process has this number.
+            // Draw again: the unused lease ends by itself.
             Err(failure) if failure.says("lease already exists") => {}
             Err(failure) => return Err(failure),
         }
@@ -204,7 +201,7 @@ mod tests {
         assert!(lease.serves(bounds, granted, hour));
         let later = granted + Duration::from_secs(60);
         assert!(lease.serves(bounds, later, hour));
-        // Ten minutes later the clock says again what it said then.
+        // Ten minutes later the clock shows that time again.
         let later = granted + Duration::from_secs(600);
         assert!(!lease.serves(bounds, later, hour));
     }

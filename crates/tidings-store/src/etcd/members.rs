@@ -1,10 +1,9 @@
-//! Connections to the members, and the TLS files they are made with, which may be replaced while
-//! they are in use.
+//! Connections to the members, and their TLS files, which may be replaced while they are in use.
 //!
-//! A connection lives on with what it was made with; only a new one needs what is in the files now,
-//! as with etcd's own client. So the files are read again from time to time and when a request
-//! failed, and if they say something else, all connections are made again. Files that cannot be
-//! used, for example half-replaced ones, change nothing.
+//! As with etcd's own client, an open connection keeps its certificates; only a new one uses the
+//! current files. So the files are read again from time to time and when a request failed, and if
+//! they changed, all connections are made again. Files that cannot be used, for example
+//! half-replaced ones, have no effect.
 
 use std::error::Error;
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -15,12 +14,13 @@ use tonic::transport::{Channel, Endpoint};
 use super::error::OpenError;
 use super::options::{EtcdOptions, TlsFiles, TlsMaterial};
 
-/// Connections are probed this often; etcd objects to less than 5 s (`--grpc-keepalive-min-time`).
+/// The interval of probes of connections; etcd objects to less than 5 s
+/// (`--grpc-keepalive-min-time`).
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(8);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How often the TLS files are read while nothing fails, in time for certificates that are about to
-/// expire.
+/// The interval at which the TLS files are read while nothing fails, in time for certificates that
+/// are about to expire.
 pub(super) const REFRESH_EVERY: Duration = Duration::from_secs(10);
 
 /// See the module documentation.
@@ -33,7 +33,7 @@ pub(super) struct Members {
 
 struct Tls {
     files: TlsFiles,
-    /// What the connections are made with.
+    /// The TLS configuration of the connections.
     material: Mutex<TlsMaterial>,
 }
 
@@ -72,7 +72,7 @@ impl Members {
         channels.get(member).cloned()
     }
 
-    /// Makes all connections again if the TLS files say something else than before.
+    /// Makes all connections again if the TLS files changed.
     pub(super) fn refresh(&self) {
         let Some(tls) = &self.tls else { return };
         let mut material = tls.material.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,37 +5,38 @@
 //! - **Revisions** are etcd's: a record's is its `ModRevision`, a list's the answer's header
 //!   revision. They count every write to the cluster, also those of other programs.
 //!   [`Store::revision`] is the latest one seen by this process.
-//! - **Writes** are transactions on the key's `ModRevision`. A write is sent again only where that
-//!   cannot do it twice: an update or a delete (its condition can hold but once), or a create that
-//!   was certainly not taken. When the answer to a write is lost, the key and its history are read:
-//!   if they hold what was written the write is acknowledged, if they show that it was not and will
-//!   not be done it is refused, and otherwise it is [`Fault::Unknown`]. It is never reported as
-//!   failed when it may have been done.
-//! - **Expiry.** Leases do the deleting, shared as kube-apiserver shares them, and may be late: by
-//!   up to `min(60 s, 5 %)`, and by a whole life when etcd's leader changes. Reads hide a record
-//!   from its true end on. The end is exact for what this process wrote (and for values that say it
-//!   themselves, see [`Description::expires_at`]); for what another tidings, or this one before a
-//!   restart, wrote it is the end its lease had when granted; for what kube-apiserver wrote, the
-//!   end its lease had when first seen. Records whose lease was extended beyond that are deleted by
-//!   this store. This store deletes only by a clock that has been right for half a minute: after it
-//!   was opened, or the clock was set, that waits. The ends of others' leases move with a clock
-//!   that is set, for leases live by steady time.
+//! - **Writes** are transactions on the key's `ModRevision`. A write is sent again only if that
+//!   cannot do it twice: an update or a delete (its condition holds only once), or a create that
+//!   was certainly not accepted. When the answer to a write is lost, the key and its history are
+//!   read: if they have the written value, the write is acknowledged; if they show that it was not
+//!   and will not be done, it is refused; otherwise the result is [`Fault::Unknown`]. It is never
+//!   reported as failed when it may have been done.
+//! - **Expiry.** Leases delete records. They are shared as in kube-apiserver, and may be late: by
+//!   up to `min(60 s, 5 %)`, and by a whole TTL when etcd's leader changes. Reads hide a record
+//!   from its time of expiry on. That time is exact for records written by this process (and for
+//!   values that state it, see [`Description::expires_at`]). For records of another tidings, or of
+//!   this one before a restart, it is the end of the lease when granted; for records of
+//!   kube-apiserver, the end of the lease when first seen. This store deletes records whose lease
+//!   was extended beyond that, but only by a clock that has been right for half a minute: after
+//!   opening, or after the clock was set, it waits. If the clock is set, the ends of others' leases
+//!   move with it, since leases run by steady time.
 //! - **`expired`** of a [`Change::Delete`] is decided by the clock when the change is read: etcd
-//!   does not say why a key went.
+//!   does not say why a key was deleted.
 //! - **Watches.** One stream from etcd feeds all watchers through a bounded history in memory; a
 //!   watcher that starts earlier than it reads etcd's own history. After a failure the stream
-//!   continues at another member behind the last whole revision it delivered.
-//! - **Indexes.** etcd has no indexes. A bounded local index follows the watch; where it is not
-//!   ready or too small, lists by object and by time read the whole prefix. So do the newest of a
-//!   range, or by object, reason or type, each page of them; and counts read everything. Both find
-//!   a record by what the server's decoder says of its value: [`NewRecord::index`] is not stored.
-//! - **Identity.** It is beside the prefix, under the prefix without its last slash and
-//!   `.tidings/identity`, and is made by the first who looks for it.
+//!   continues at another member after the last complete revision.
+//! - **Indexes.** etcd has no indexes. A bounded local index follows the watch. While it is not
+//!   ready, or if it is too small, lists by object and by time read the whole prefix. So does each
+//!   page of [`Store::newest`] with a range, an object, a reason or a type; counts read everything.
+//!   The index values are those that the server's decoder returns for a value: [`NewRecord::index`]
+//!   is not stored.
+//! - **Identity.** Its key is the prefix without the last slash, and `.tidings/identity`. The first
+//!   reader creates it.
 //!
-//! Watch progress on revisions of *other* keys comes at once from etcd 3.4.25 and 3.5.8 on, every
-//! ten minutes before.
+//! From etcd 3.4.25 and 3.5.8 on, the progress of watches with revisions of *other* keys is
+//! immediate; before, it came every ten minutes.
 //!
-//! The gRPC messages are written down in `wire.rs`, so that no `protoc` is needed to build.
+//! The gRPC messages are declared in `wire.rs`, so the build needs no `protoc`.
 //!
 //! [`Change::Delete`]: crate::Change::Delete
 
@@ -85,7 +86,7 @@ pub use self::describe::{Describe, Description};
 pub use self::error::OpenError;
 pub use self::options::{Credentials, EtcdOptions, TlsFiles};
 
-/// How long closing waits for etcd to tell the last changes this process made.
+/// Maximum time that closing waits for the last changes of this process to arrive from etcd.
 const LAST_CHANGES: Duration = Duration::from_secs(1);
 
 /// A store on etcd; see the [module documentation](self).
@@ -224,7 +225,7 @@ impl Store for EtcdStore {
         })
     }
 
-    /// The latest revision any answer of etcd to this process carried.
+    /// The latest revision in any answer of etcd to this process.
     fn revision(&self) -> Revision {
         self.shared.client.revision()
     }
@@ -232,8 +233,8 @@ impl Store for EtcdStore {
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            // In a task of its own, which takes etcd's answer also while the caller is busy with
-            // the page before: what is not taken holds up everything else on the connection.
+            // In its own task, which reads etcd's answer even while the caller is busy with the
+            // previous page: unread data delays everything else on the connection.
             let mut reading = JoinSet::new();
             reading.spawn(async move { shared.list(&request).await });
             let read = reading.join_next().await.ok_or(Fault::Closed)?;
@@ -278,7 +279,7 @@ impl Store for EtcdStore {
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.shared.closed.send_replace(true);
-            // Watchers are told what was written, if etcd says it soon.
+            // Watchers still get the last changes, if etcd sends them soon.
             let wrote = self.shared.wrote.load(Ordering::Acquire);
             self.shared.until_fed(wrote, LAST_CHANGES).await;
             self.end();

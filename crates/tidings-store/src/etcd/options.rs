@@ -1,4 +1,4 @@
-//! Where etcd is and how this backend uses it. Invalid values are refused when the store is opened.
+//! Options of the etcd backend. Invalid values are refused when the store is opened.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,37 +19,37 @@ use super::error::OpenError;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EtcdOptions {
-    /// The members' client URLs (`--etcd-servers`). At least one; all of one cluster.
+    /// The client URLs of members of one cluster (`--etcd-servers`), at least one.
     pub endpoints: Vec<String>,
-    /// What stands before every key; kube-apiserver's `--etcd-prefix`, the resource and a slash.
-    /// Default `/registry/events/`. It must not be empty.
+    /// The prefix of every key: kube-apiserver's `--etcd-prefix`, the resource and a slash. Default
+    /// `/registry/events/`. It must not be empty.
     pub prefix: String,
     /// User and password, if etcd's authentication is on.
     pub credentials: Option<Credentials>,
-    /// Files for TLS, for endpoints that begin with `https://`. Without any, etcd's certificate has
-    /// to be signed by an authority the system trusts.
+    /// Files for TLS, for endpoints that begin with `https://`. Without any, etcd's certificate
+    /// must be signed by an authority that the system trusts.
     pub tls: Option<TlsFiles>,
-    /// How long a request may take with all its attempts. Default 10 s. After it a read fails, and
-    /// a write is refused or its outcome is [`Fault::Unknown`](crate::Fault::Unknown).
+    /// Maximum time of a request with all its attempts. Default 10 s. After it a read fails, and a
+    /// write is refused or its outcome is [`Fault::Unknown`](crate::Fault::Unknown).
     pub request_timeout: Duration,
-    /// How long one member may take to answer before another is asked. Default 3 s.
+    /// Time after which another member is asked. Default 3 s.
     pub attempt_timeout: Duration,
-    /// How long a connection may take to be made. Default 2 s.
+    /// Maximum time to connect. Default 2 s.
     pub connect_timeout: Duration,
-    /// How often old revisions are compacted, together with every kube-apiserver on the same etcd
+    /// The interval of compactions, together with every kube-apiserver on the same etcd
     /// (`--etcd-compaction-interval`). Default 5 minutes, so history reaches back 5 to 10 minutes;
     /// `None` leaves it to others.
     pub compaction_interval: Option<Duration>,
-    /// Most changes kept in memory for watchers. Default 100,000. Older ones are read from etcd's
-    /// own history.
+    /// Maximum changes kept in memory for watchers. Default 100,000. Older ones are read from
+    /// etcd's own history.
     pub history_len_max: usize,
-    /// Most bytes of changes kept in memory for watchers. Default 64 MiB.
+    /// Maximum bytes of changes kept in memory for watchers. Default 64 MiB.
     pub history_bytes_max: usize,
-    /// Most records in the local index, at about 400 bytes each. Default 300,000. Above it, lists
-    /// by object and by time read the whole prefix. Zero turns the index off.
+    /// Maximum records in the local index, at about 400 bytes each. Default 300,000. Above it,
+    /// lists by object and by time read the whole prefix. Zero turns the index off.
     pub index_len_max: usize,
-    /// The shortest lease asked for. Default 5 s. A record is not read past its expiry however long
-    /// its lease lives.
+    /// The shortest lease. Default 5 s. A record is not returned after its expiry, however long its
+    /// lease is.
     pub lease_ttl_min: Duration,
 }
 
@@ -75,9 +75,9 @@ impl std::fmt::Debug for Credentials {
 /// seconds and when etcd cannot be reached.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFiles {
-    /// The authorities that may have signed etcd's certificate (`--etcd-cafile`). Without them,
-    /// those the system trusts, as they are when a connection is made: of `SSL_CERT_FILE` and
-    /// `SSL_CERT_DIR` where these are set.
+    /// The authorities that etcd's certificate may be signed by (`--etcd-cafile`). By default those
+    /// that the system trusts when a connection is made: of `SSL_CERT_FILE` and `SSL_CERT_DIR`
+    /// where these are set.
     pub ca_file: Option<PathBuf>,
     /// Our own certificate (`--etcd-certfile`); goes with the key.
     pub cert_file: Option<PathBuf>,
@@ -149,7 +149,7 @@ impl EtcdOptions {
     }
 }
 
-/// What TLS files hold.
+/// The content of the TLS files.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct TlsMaterial {
     ca: Option<Vec<u8>>,

@@ -1,9 +1,9 @@
 //! Lists: in key order, by object, by time.
 //!
 //! Lists by object and by time ask the local index for candidates and then etcd for those records,
-//! at one revision. The records themselves decide, so an answer from the index is the answer a read
-//! of all keys would give. For the latest revision the index must have come at least as far as the
-//! cluster was when the request began.
+//! at one revision. The records themselves decide, so an answer from the index equals that of
+//! reading all keys. For the latest revision the index must have reached the cluster's revision at
+//! the beginning of the request.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +22,10 @@ use crate::{
     PAGE_BYTES_MAX, Page, Place, ReadError, Record, Revision,
 };
 
-/// How long the index may take to catch up before the whole prefix is read instead.
+/// Maximum time to wait for the index before the whole prefix is read instead.
 const CATCH_UP: Duration = Duration::from_millis(100);
 
-/// Most candidates taken from the index.
+/// Maximum candidates from the index.
 const CANDIDATES_MAX: usize = 5_000;
 
 /// Keys read in one transaction; etcd allows 128 operations by default.
@@ -106,8 +106,8 @@ impl Shared {
         })
     }
 
-    /// How many of the keys etcd counts from the start of a page are not to be seen, if that is
-    /// known here: those whose version at the revision has ended by now.
+    /// The number of keys, of those that etcd counts from the start of a page, that are hidden
+    /// because their version at the revision has expired, if known here.
     fn ended_behind(&self, request: &ListRequest, page: &Page, revision: Revision) -> Option<u64> {
         let reading = self.reading();
         let (now, lead) = (reading.wall, reading.lead());
@@ -115,7 +115,7 @@ impl Shared {
             key.starts_with(&request.prefix)
                 && request.after.as_ref().is_none_or(|after| key > after)
         };
-        // As of one revision: what goes from the index meanwhile would be in neither.
+        // As of one revision: keys that leave the index meanwhile would be in neither.
         let (ended, index_at) = self.index.ended(now, lead, CANDIDATES_MAX)?;
         if ended.len() == CANDIDATES_MAX || index_at < revision {
             return None;
@@ -128,8 +128,8 @@ impl Shared {
             .collect();
         for logged in since {
             let previous = logged.change.previous();
-            // Only a key's first change behind the revision has a version of the revision before
-            // it.
+            // Only a key's first change after the revision has the version of the revision as its
+            // previous one.
             if let Some(previous) =
                 previous.filter(|it| it.revision <= revision && in_range(&it.key))
                 && let end = self.expiries.of_revision(previous.revision)
@@ -150,7 +150,7 @@ impl Shared {
         object.is_none_or(|object| object.matches(&(self.describe)(&version.value).index))
     }
 
-    /// `None` if the index is of no use for this request.
+    /// `None` if the index cannot answer this request.
     pub(super) async fn list_by_index(
         &self,
         request: &ListRequest,
@@ -198,7 +198,7 @@ impl Shared {
         Ok(Some(page))
     }
 
-    /// Every key that can be of a record about the object at the request's revision, and that
+    /// All keys that may be of records about the object at the request's revision, and that
     /// revision.
     async fn candidates(
         &self,
@@ -223,7 +223,7 @@ impl Shared {
         let At::Exact(revision) = request.at else {
             return Ok(Some((keys, found.revision)));
         };
-        // What the index says now, and whatever has changed since.
+        // The current candidates, and all keys changed since.
         let Some(since) = self.changes.between(revision, found.revision) else {
             return Ok(None);
         };
@@ -235,7 +235,7 @@ impl Shared {
         Ok((keys.len() <= CANDIDATES_MAX).then_some((keys, revision)))
     }
 
-    /// Waits a moment for the index to reach a revision. True if it has.
+    /// Waits a moment for the index to reach a revision. Returns whether it did.
     pub(super) async fn index_reached(&self, revision: Revision) -> bool {
         let there = || self.index.revision().map(|at| at >= revision);
         match there() {
@@ -247,7 +247,7 @@ impl Shared {
         there().unwrap_or(false)
     }
 
-    /// Some keys as they were at a revision; `None` if etcd has forgotten it.
+    /// The records of some keys at a revision; `None` if etcd has forgotten it.
     async fn fetch(
         &self,
         keys: &[Bytes],
@@ -323,7 +323,7 @@ impl Shared {
         })
     }
 
-    /// Reads everything: etcd counts keys, and nothing of what is in them.
+    /// Reads everything: etcd can only count keys.
     pub(super) async fn counts(&self, request: &CountsRequest) -> Result<Counts, ReadError> {
         self.check_open()?;
         let mut walk = Walk::new(self.keys.range(&[], None), 0);
@@ -388,8 +388,7 @@ impl Shared {
     }
 }
 
-/// How many of these are fetched together, at least one: as many as one transaction may name, and a
-/// page holds.
+/// The number that is fetched together, at least one: limited by transactions and pages.
 fn fetched_together(keys: &[(Bytes, Entry)]) -> usize {
     let lens = keys.iter().scan(0, |len: &mut usize, (_, entry)| {
         *len += entry.value_len;
@@ -404,18 +403,18 @@ fn fetched_together(keys: &[(Bytes, Entry)]) -> usize {
 /// Greater is newer; among equals the first key comes first.
 type Rank = (Place, Reverse<Bytes>);
 
-/// The newest records of those seen so far: with their values as far as a page holds these, of the
-/// others where they are.
+/// The newest records seen so far: with values as far as a page has room, and only the keys of the
+/// others.
 #[derive(Default)]
 struct Newest {
     records: BTreeMap<Rank, Record>,
     value_bytes: usize,
-    /// Older than all of `records`; there are some only where the values of these fill a page.
+    /// Older than all of `records`; not empty only if the values of `records` fill a page.
     behind: BTreeSet<Rank>,
 }
 
 impl Newest {
-    /// Adds a record; says whether one had to go for the limit.
+    /// Adds a record. Returns whether one was removed for the limit.
     fn insert(&mut self, rank: Rank, record: Record, limit: usize) -> bool {
         self.value_bytes += record.value.len();
         self.records.insert(rank, record);
@@ -437,7 +436,7 @@ impl Newest {
         true
     }
 
-    /// Where the oldest of them is.
+    /// The place of the oldest of them.
     fn last(&self) -> Option<Place> {
         let (place, _) = self.behind.first().or(self.records.keys().next())?;
         Some(*place)

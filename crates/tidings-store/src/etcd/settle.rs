@@ -1,15 +1,15 @@
 //! The outcome of a put whose answer was lost.
 //!
-//! - **Done**, if the key holds our value under our lease, from a revision later than any known
-//!   when the call began, and no other call of this process is writing the same there.
-//! - **Done or refused**, for an update on revision r, once the key has gone beyond r: whichever
-//!   change was the first behind r is ours, or ours was not done and never will be, for its
-//!   condition can hold no more. The key's own history tells which.
-//! - **Not done**, if etcd said that its space is used up and the key is as it was: absent, or at
-//!   revision r. A create whose key a client has deleted since counts as not done; nothing of it is
+//! - **Done**, if the key has our value under our lease, from a revision later than any known when
+//!   the call began, and no other call of this process is writing the same.
+//! - **Done or refused**, for an update on revision r, once the key is beyond r: either the first
+//!   change after r is ours, or ours was not and never will be done, since its condition can no
+//!   longer hold. The key's history decides.
+//! - **Not done**, if etcd reported that it has no space left and the key is unchanged: absent, or
+//!   at revision r. A create whose key was deleted since counts as not done, as nothing of it is
 //!   left.
-//! - **Unknown** otherwise: above all while the key is as it was, since the lost request may still
-//!   be on its way.
+//! - **Unknown** otherwise, mainly while the key is unchanged, since the lost request may still be
+//!   on its way.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::failure::Failure;
 use super::wire::{KeyValue, RangeRequest, RangeResponse};
 use crate::{Fault, Revision, WriteError};
 
-/// How many versions of a key are looked at for the first one behind a revision.
+/// Maximum versions of a key that are read to find the first one after a revision.
 const VERSIONS_MAX: usize = 16;
 
 /// A put whose answer was lost.
@@ -31,27 +31,28 @@ pub(super) struct Lost<'a> {
     pub(super) key: &'a Bytes,
     pub(super) value: &'a Bytes,
     pub(super) lease: i64,
-    /// The revision it was made on; `None` is a create.
+    /// The expected revision; `None` for a create.
     pub(super) expected: Option<Revision>,
     /// The latest revision known when the call began.
     pub(super) before: Revision,
 }
 
 impl Shared {
-    /// The revision of the put if it was done, and else why not, as far as that can be known.
+    /// The revision of the put if it was done, and otherwise the reason, as far as known.
     pub(super) async fn settle(
         &self,
         lost: Lost<'_>,
         failure: Failure,
     ) -> Result<Revision, WriteError> {
-        // A time of its own: the write's may be used up, and an answer is worth waiting for.
+        // With its own deadline: that of the write may have passed, and the answer is worth the
+        // wait.
         let deadline = self.client.deadline();
         let unknown = || Err(Fault::Unknown(Arc::new(failure.clone())).into());
         let Ok(current) = self.version_at(lost.key, 0, deadline).await else {
             return unknown();
         };
-        // etcd has answered, so the request is not on its way any more: a key that is as it was
-        // will stay so.
+        // etcd has answered, so the request is not on its way any more: an unchanged key stays
+        // unchanged.
         let is_as_it_was = current
             .as_ref()
             .map(|current| unsigned(current.mod_revision))
@@ -73,7 +74,7 @@ impl Shared {
             .await
         {
             Some(first) if self.is_ours(&lost, &first) => Ok(unsigned(first.mod_revision)),
-            // Looks like ours, and may be another's.
+            // It looks like ours, but may be another's.
             Some(first) if first.value == *lost.value => unknown(),
             Some(_) => {
                 let current = self.record(current).await;
@@ -91,7 +92,7 @@ impl Shared {
             && self.expiries.is_alone(lost.key, lost.lease, lost.value)
     }
 
-    /// The version that replaced the one at a revision, found by going back from the current one.
+    /// The version that replaced the one at a revision, found backwards from the current one.
     /// `None` if the key is still at that revision, was deleted since, or has changed too often to
     /// look.
     async fn first_behind(
@@ -103,8 +104,8 @@ impl Shared {
     ) -> Option<KeyValue> {
         for _ in 0..VERSIONS_MAX {
             let at = unsigned(version.mod_revision);
-            // A key that was created again has no version before, or one from before it was
-            // deleted.
+            // A key that was created again has no previous version, or one from before its
+            // deletion.
             if at <= expected || unsigned(version.create_revision) > expected {
                 return None;
             }
@@ -117,7 +118,7 @@ impl Shared {
         None
     }
 
-    /// The key as it was at a revision; zero is now.
+    /// The key at a revision; zero means the latest.
     async fn version_at(
         &self,
         key: &Bytes,

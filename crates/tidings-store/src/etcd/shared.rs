@@ -1,5 +1,5 @@
-//! What the store's methods, its tasks and its watches have in common, and what all of them ask:
-//! how far the cluster is, what a version is as a record, and when that ends.
+//! State shared by the store's methods, tasks and watches, and their common requests: the cluster's
+//! revision, the record of a version, and its end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,24 +29,23 @@ pub(super) struct Shared {
     pub(super) options: EtcdOptions,
     pub(super) client: Arc<Client>,
     pub(super) clock: Arc<dyn Clock>,
-    /// Up to when the clock is believed.
+    /// The time up to which the clock is believed.
     pub(super) confirmed: Mutex<Confirmed>,
     pub(super) describe: Describe,
     pub(super) keys: Keys,
     pub(super) leases: Leases,
     pub(super) expiries: Expiries,
     pub(super) index: LocalIndex,
-    /// The recent history, as far as the feed has followed it.
+    /// The recent history, up to the feed's revision.
     pub(super) changes: Arc<Changes>,
-    /// How far the feed has come.
+    /// The feed's revision.
     pub(super) fed: tokio::sync::watch::Sender<Revision>,
     /// Wakes the feed to ask etcd for progress.
     pub(super) want_progress: Notify,
-    /// The oldest revision that can be read, as far as is known; zero if nothing was ever
-    /// forgotten.
+    /// The oldest readable revision, as far as known; zero if nothing was ever compacted.
     pub(super) oldest: AtomicU64,
     pub(super) expired: AtomicU64,
-    /// The latest revision this process wrote.
+    /// The latest revision that this process wrote.
     pub(super) wrote: AtomicU64,
     /// Watches reading etcd's own history.
     pub(super) direct_watches: AtomicU64,
@@ -54,7 +53,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// For a cluster that can be read from the oldest to the latest of these revisions.
+    /// For a cluster with this oldest readable and this latest revision.
     pub(super) fn new(
         options: EtcdOptions,
         client: Arc<Client>,
@@ -66,7 +65,7 @@ impl Shared {
             changes: options.history_len_max,
             bytes: options.history_bytes_max,
         };
-        // What others have written may end by this clock, of which nothing is known yet.
+        // Records of other programs may end by this clock, which is not confirmed yet.
         let confirmed = Confirmed::resume(None, Reading::of(&*clock));
         Self {
             client,
@@ -107,13 +106,13 @@ impl Shared {
         self.oldest.load(Ordering::Acquire)
     }
 
-    /// Notes that etcd has forgotten what was before a revision.
+    /// Notes that etcd has compacted the history before a revision.
     pub(super) fn compacted(&self, revision: Revision) {
         self.oldest.fetch_max(revision, Ordering::AcqRel);
         self.changes.forget(revision);
     }
 
-    /// The cluster's latest revision, not only the latest one seen here.
+    /// The cluster's latest revision, not only the latest one seen by this process.
     pub(super) async fn latest(&self, deadline: Instant) -> Result<Revision, Failure> {
         // No record has the prefix itself as its key.
         let request = wire::RangeRequest {
@@ -124,7 +123,7 @@ impl Shared {
         Ok(self.client.observe(answer.header))
     }
 
-    /// How many keys etcd has for this store.
+    /// The number of this store's keys in etcd.
     pub(super) async fn count_all(&self) -> Result<u64, Failure> {
         let (key, range_end) = self.keys.all();
         let request = wire::RangeRequest {
@@ -139,7 +138,7 @@ impl Shared {
         Ok(unsigned(answer.count))
     }
 
-    /// Makes a record of a version of a key as etcd returned it.
+    /// The record of a version that etcd returned.
     pub(super) async fn record(&self, version: wire::KeyValue) -> Record {
         self.record_and_end(version).await.0
     }
@@ -156,7 +155,7 @@ impl Shared {
         (record, end)
     }
 
-    /// When a version of a record ends, by the clock as it is set now.
+    /// The end of a version of a record, by the current clock.
     pub(super) async fn end_of(&self, key: &Bytes, version: &wire::KeyValue) -> Option<End> {
         let revision = unsigned(version.mod_revision);
         let decode = || {
@@ -177,17 +176,17 @@ impl Shared {
         }
     }
 
-    /// Asks etcd how long the lease of another program has left. If etcd cannot tell now, the
-    /// record is taken for one that lives on, and it is asked again next time.
+    /// Asks etcd for the remaining time of another program's lease. If etcd does not answer, the
+    /// record counts as live, and the next call asks again.
     pub(super) async fn first_sight(&self, lease: i64) -> Option<End> {
         let request = wire::LeaseTimeToLiveRequest { id: lease };
         let deadline = self.client.deadline();
         let answer: Result<wire::LeaseTimeToLiveResponse, _> =
             self.client.ask(LEASE_TIME_TO_LIVE, request, deadline).await;
-        // After the answer: it may have taken long, and the end is rather late than early.
+        // After the answer: it may have taken long, and a late end is better than an early one.
         let now = self.reading();
         match answer {
-            // A lease that is gone has a life of -1.
+            // A lease that is gone has a remaining time of -1.
             Ok(answer) => Some(self.expiries.first_seen(lease, End::after(now, answer.ttl))),
             Err(failure) if failure.says("requested lease not found") => {
                 Some(self.expiries.first_seen(lease, End::after(now, 0)))
@@ -209,9 +208,8 @@ impl Shared {
         self.read_clock().1
     }
 
-    /// Both times now. What is reckoned by a clock that is set back for a moment seems to end
-    /// early; so the confirmed time takes note of every such reading, and is behind for as long as
-    /// it matters.
+    /// Both times now. An end computed by a clock that is set back for a moment seems early; so the
+    /// confirmed time includes every such reading, and is behind for as long as it matters.
     pub(super) fn reading(&self) -> Reading {
         self.read_clock().0
     }
@@ -225,10 +223,10 @@ impl Shared {
         (now, confirmed.at(now))
     }
 
-    /// Waits for the feed to reach a revision, for `at_most` at the longest.
+    /// Waits for the feed to reach a revision, at most for `at_most`.
     pub(super) async fn until_fed(&self, revision: Revision, at_most: Duration) {
         let mut fed = self.fed.subscribe();
-        // Each caller checks for itself how far the feed has come.
+        // Each caller checks the feed's revision itself.
         let _ = timeout(at_most, fed.wait_for(|fed| *fed >= revision)).await;
     }
 }

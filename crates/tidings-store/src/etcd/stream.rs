@@ -1,4 +1,4 @@
-//! One watch of etcd: whole revisions in order, or the reason why there are no more.
+//! One watch of etcd: complete revisions in order, or the reason of its end.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::token::Token;
 use super::wire::{self, WatchAction, WatchEvent, WatchRequest};
 use crate::Revision;
 
-/// Why a stream is over.
+/// Why a stream ended.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// etcd has forgotten changes that were not delivered yet, up to this revision.
@@ -33,26 +33,26 @@ pub(super) struct Stream {
     member: usize,
     requests: mpsc::Sender<WatchRequest>,
     responses: tonic::Streaming<wire::WatchResponse>,
-    /// What it was opened with, if etcd's authentication is on.
+    /// Its token, if etcd's authentication is on.
     token: Option<Token>,
-    /// The parts of an answer that etcd cut to pieces for its size.
+    /// The fragments of a large answer.
     parts: Vec<WatchEvent>,
     /// Everything up to here was delivered.
     position: Revision,
-    /// Whether this member's answers to progress requests keep their place among the events.
+    /// Whether this member answers progress requests in order with events.
     tells_progress: bool,
 }
 
-/// What a stream brought.
+/// A result of a stream.
 pub(super) struct Delivery {
-    /// Changes in order; empty if only the revision moved on.
+    /// Changes in order; empty if only the revision advanced.
     pub(super) events: Vec<WatchEvent>,
-    /// There is nothing before or at this revision that was not delivered.
+    /// All changes up to this revision are delivered.
     pub(super) revision: Revision,
 }
 
 impl Stream {
-    /// Follows every key of the prefix after a revision.
+    /// Watches all keys of the prefix after a revision.
     pub(super) async fn open(
         client: &Arc<Client>,
         keys: &Keys,
@@ -101,7 +101,7 @@ impl Stream {
         })
     }
 
-    /// The next changes or news of progress. Cancel-safe.
+    /// The next changes or progress. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<Delivery, Ended> {
         let next = self.receive().await;
         if let Err(Ended::Failed(failure)) = &next {
@@ -141,13 +141,12 @@ impl Stream {
                 continue;
             }
             let mut events = std::mem::take(&mut self.parts);
-            // A stream starts behind its position; this only keeps the promise should a member not
-            // keep its own.
+            // A stream starts after its position; this check is for members that do not.
             events.retain(|event| revision_of(event) > self.position);
             let revision = match events.last() {
                 Some(last) => revision_of(last),
-                // Only an answer without events speaks of progress: what follows the last of
-                // several events may be on its way.
+                // Only an answer without events is progress: more events may be on their way after
+                // the last of several.
                 None if empty => at,
                 None => continue,
             };
@@ -158,7 +157,7 @@ impl Stream {
         }
     }
 
-    /// Asks for news of progress, where that can be believed.
+    /// Requests progress, if the answer is reliable.
     pub(super) fn ask_progress(&self) {
         if self.tells_progress {
             // If the queue is full, enough requests are on their way.
@@ -174,7 +173,7 @@ pub(super) fn revision_of(event: &WatchEvent) -> Revision {
 }
 
 /// Before 3.4.25 and 3.5.8 an answer to a progress request could overtake events (etcd issue
-/// 15220). The progress etcd tells on its own, every ten minutes, never does.
+/// 15220). The progress that etcd sends by itself every ten minutes never does.
 fn tells_progress(version: &str) -> bool {
     let mut numbers = version
         .split(['.', '-', '+'])

@@ -1,9 +1,9 @@
 //! The token of etcd's authentication: one for all requests.
 //!
-//! - However many requests are without a token, one asks for it. The others wait, and take what it
-//!   got; a failure, too, if they would ask the same member.
-//! - A token is given up only for a request that was refused with that very token. What comes late,
-//!   and was sent with an older one, says nothing of it.
+//! - If many requests need a token, one of them asks. The others wait for its result, and share a
+//!   failure if they would ask the same member.
+//! - A token is dropped only if a request was refused with that very token. A late refusal of an
+//!   older token does not count.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -22,14 +22,14 @@ pub(super) struct Tokens {
 
 #[derive(Default)]
 struct Known {
-    /// How often was asked to the end.
+    /// Number of completed attempts.
     asked: u64,
     token: Option<Token>,
-    /// Why the last that asked got none, and from which member.
+    /// The error and member of the last failed attempt.
     failure: Option<(usize, Failure)>,
 }
 
-/// A token, told from those before and after it.
+/// A token with its number.
 #[derive(Clone)]
 pub(super) struct Token {
     pub(super) value: MetadataValue<Ascii>,
@@ -47,7 +47,7 @@ impl Tokens {
         if let Some(token) = token {
             return Ok(token);
         }
-        // Should it be dropped in the middle, another gets its turn.
+        // If this future is dropped, another caller gets its turn.
         let _turn = self.turn.lock().await;
         let answered = self.with(|known| {
             if let Some(token) = &known.token {
@@ -78,8 +78,8 @@ impl Tokens {
         }
     }
 
-    /// A request was refused with this token: the next one asks for another, unless there is
-    /// another already.
+    /// A request was refused with this token: the next one asks for another, unless there is one
+    /// already.
     pub(super) fn give_up(&self, token: &Token) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let is_it = |current: &mut Token| current.generation == token.generation;
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// A member whose answers are let go one by one, and counted.
+    /// A member whose answers are released one by one, and counted.
     struct Member {
         asked: Cell<u32>,
         answers: Semaphore,

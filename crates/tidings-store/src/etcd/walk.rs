@@ -14,17 +14,17 @@ const PART_LEN: usize = 1000;
 pub(super) struct Walk {
     begin: Bytes,
     end: Bytes,
-    /// Zero until the first part has told the latest.
+    /// Zero until the first part returns the latest.
     revision: Revision,
     keys_only: bool,
     part_len: usize,
-    /// How many keys the first part said there were in the range.
+    /// The number of keys in the range, from the first part.
     pub(super) count: Option<u64>,
     over: bool,
 }
 
 impl Walk {
-    /// Walks a range at a revision; zero is the latest.
+    /// Walks a range at a revision; zero means the latest.
     pub(super) fn new((begin, end): (Bytes, Bytes), revision: Revision) -> Self {
         Self {
             begin,

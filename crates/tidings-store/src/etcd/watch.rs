@@ -1,5 +1,5 @@
-//! Watches: from the shared history in memory while it reaches back far enough, else from a stream
-//! of their own.
+//! Watches: from the shared history in memory if it reaches back far enough, otherwise from their
+//! own stream.
 //!
 //! ```text
 //!   start ──▶ Recent ──fell behind──▶ Direct (no stream) ──▶ Direct (stream) ──caught up──▶ Recent
@@ -7,7 +7,7 @@
 //!                                           └───────────────────────┘
 //! ```
 //!
-//! Both tell the same story, so a watch may change over at any revision it has reached.
+//! Both have the same changes, so a watch may switch at any revision that it has reached.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,10 +60,10 @@ pub(super) async fn start(
     }))
 }
 
-/// Whether etcd still has the history after a revision. Its watch would say so too, but only after
-/// the start.
+/// Whether etcd still has the history after a revision. Its watch would report that, too, but only
+/// after the start.
 async fn check_readable(shared: &Shared, after: Revision) -> Result<(), WatchError> {
-    // Nothing was ever forgotten. (And etcd takes zero for the latest.)
+    // Nothing was ever compacted. (And to etcd zero means the latest.)
     if after == 0 {
         return Ok(());
     }
@@ -84,7 +84,7 @@ async fn check_readable(shared: &Shared, after: Revision) -> Result<(), WatchErr
     }
 }
 
-/// The history in memory is all the shared watcher may read; what is older is read by [`Direct`].
+/// The shared watcher reads only the history in memory; [`Direct`] reads older changes.
 struct NothingOlder(Arc<crate::changes::Changes>);
 
 impl Older for NothingOlder {
@@ -112,7 +112,7 @@ enum Source {
     Direct(Box<Direct>),
 }
 
-/// A stream of one watch's own. Counted while it lives.
+/// A watch's own stream. Counted while it exists.
 struct Direct {
     shared: Arc<Shared>,
     stream: Option<Stream>,
@@ -175,8 +175,8 @@ impl EtcdWatch {
         }
     }
 
-    /// The next changes of the own stream, perhaps none that match. Cancel-safe: the position moves
-    /// with the return.
+    /// The next changes of the own stream, of which perhaps none match. Cancel-safe: the position
+    /// advances on return.
     async fn read_direct(&mut self) -> Result<Vec<Arc<Change>>, WatchError> {
         let Source::Direct(direct) = &mut self.source else {
             return Ok(Vec::new());
@@ -221,8 +221,8 @@ impl EtcdWatch {
                 }
             }
         };
-        // From here on the delivery is out of the stream: should this future be dropped while a
-        // lease is looked up, the stream is opened again at the unmoved position.
+        // From here on the changes are taken from the stream: if this future is dropped while a
+        // lease is looked up, the stream is opened again at the unchanged position.
         let stream = direct.stream.take();
         let Some(changes) = self.shared.changes_of(&delivery.events).await else {
             return Err(compacted(delivery.revision));

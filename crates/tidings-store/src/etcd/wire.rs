@@ -1,9 +1,9 @@
-//! The part of etcd's v3 API this backend speaks, as protobuf messages.
+//! The part of etcd's v3 API that this backend uses, as protobuf messages.
 //!
 //! Names, numbers and types are those of etcd's `rpc.proto` and `kv.proto`; fields that this crate
-//! does not read are left out, which protobuf allows. They are written down rather than generated
-//! because every generator needs `protoc` at build time, and this project builds with a Rust
-//! toolchain alone. etcd promises not to change them within v3.
+//! does not read are left out, which protobuf allows. They are not generated, because every
+//! generator needs `protoc` at build time, and this project builds with a Rust toolchain alone.
+//! etcd promises not to change them within v3.
 
 use bytes::Bytes;
 
@@ -121,7 +121,7 @@ pub(super) enum Response {
     Txn(TxnResponse),
 }
 
-/// An answer none of whose fields are read here, or a request that has none.
+/// An answer without fields that are read here, or a request without fields.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct Empty {}
 

@@ -1,14 +1,14 @@
 //! Writes: one transaction each, on the key's `ModRevision`.
 //!
-//! What may be sent again when an answer was lost:
+//! Requests that may be sent again when the answer was lost:
 //!
-//! - An update or a delete on revision r: yes. The key can be at r only before it, so of all copies
-//!   one takes effect.
+//! - An update or a delete on revision r: yes. The key is at r only before it, so only one copy
+//!   takes effect.
 //! - A create: no. The key could have been created by the first copy, deleted by another client,
 //!   and created again by the second.
 //!
-//! What was done is then told by reading the key and, for an update, its history (`settle.rs`).
-//! Where that cannot tell, the outcome is [`Fault::Unknown`].
+//! Then the key and, for an update, its history show what was done (`settle.rs`). If they do not,
+//! the outcome is [`Fault::Unknown`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,11 +28,11 @@ use super::wire::{
 use crate::limits::check_size;
 use crate::{Deleted, Fault, NewRecord, ReadError, Record, Revision, VALUE_LEN_MAX, WriteError};
 
-/// Deletes in one transaction. etcd allows 128 operations by default; each of these is a
-/// transaction of its own inside.
+/// Deletes in one transaction. etcd allows 128 operations by default; each of these is a nested
+/// transaction.
 const EXPIRE_BATCH: usize = 64;
 
-/// Bytes of a transaction in addition to value and key, a generous estimate.
+/// Bytes of a transaction in addition to value and key, estimated generously.
 const REQUEST_OVERHEAD: usize = 4096;
 
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ struct Contended;
 enum Answered {
     /// Its condition held; it was done at this revision.
     Done(Revision),
-    /// Its condition did not hold: this is the key's version instead.
+    /// Its condition did not hold: the key's current version.
     Other(Option<KeyValue>),
 }
 
@@ -75,7 +75,7 @@ impl Shared {
         check_size(&key, Some(&record))?;
         self.check_open()?;
         let deadline = self.client.deadline();
-        // Whatever this call does, it does behind this revision.
+        // This call has its effect after this revision.
         let before = self.client.revision();
         if let Some(expected) = expected {
             self.check_live(&key, expected, deadline).await?;
@@ -138,7 +138,7 @@ impl Shared {
                     self.remove_expired(&key, current.revision, deadline)
                         .await?;
                 }
-                // Deleted between the condition and the look: try again.
+                // Deleted between the condition and the read: try again.
                 (None, None) => {}
                 (current, expected) => return Err(self.refusal(current.as_ref(), expected)),
             }
@@ -148,8 +148,7 @@ impl Shared {
         }
     }
 
-    /// A lease for a record. One that has expired already is refused, after what would be refused
-    /// before it.
+    /// A lease for a record. An expired record is refused, after refusals that have precedence.
     async fn lease_for(
         &self,
         key: &Bytes,
@@ -179,8 +178,8 @@ impl Shared {
         Ok(lease.map_err(Fault::from)?)
     }
 
-    /// Refuses a write on a version whose time has come though etcd still has it. Costs a read only
-    /// if that is not known.
+    /// Refuses a write on an expired version that etcd still has. Reads the version only if its end
+    /// is unknown.
     async fn check_live(
         &self,
         key: &Bytes,
@@ -199,7 +198,7 @@ impl Shared {
         }
     }
 
-    /// Why a write is refused, seeing what is there.
+    /// The refusal of a write, given the existing version.
     pub(super) fn refusal(
         &self,
         current: Option<&Record>,
@@ -217,8 +216,7 @@ impl Shared {
         }
     }
 
-    /// Does something to a key if it is at a revision (zero: not there), and otherwise looks what
-    /// is there.
+    /// Changes a key if it is at a revision (zero: absent), and otherwise reads it.
     async fn transact(
         &self,
         key: &[u8],
@@ -257,7 +255,7 @@ impl Shared {
             let failure = match lost {
                 // Once an answer was lost, no later refusal makes the outcome certain.
                 Some(lost) if failure.outcome != Outcome::Unknown => return Err(lost),
-                // It may have been done, and is not sent again: there will be no more space for it.
+                // It may be done, and is not sent again: there will be no space for it.
                 None if failure.is_no_space() => return Err(failure.knowing(Outcome::Unknown)),
                 _ => failure,
             };
@@ -313,7 +311,7 @@ impl Shared {
                         previous: current,
                     });
                 }
-                // Changed in between: look again, which also finds the right refusal.
+                // Changed in between: read again, which also finds the right refusal.
                 Ok(Answered::Other(_)) => {}
                 Err(failure) if failure.outcome == Outcome::Unknown => {
                     return Err(Fault::Unknown(Arc::new(failure)).into());
@@ -333,7 +331,7 @@ impl Shared {
         })
     }
 
-    /// Writes down the end of one record, so that its key is free.
+    /// Writes the expiry of one record, so that its key is free.
     async fn remove_expired(
         &self,
         key: &[u8],
@@ -345,13 +343,13 @@ impl Shared {
             .await;
         match answered {
             Ok(_) => Ok(()),
-            // Whether it is done shows when the key is tried again.
+            // The next attempt on the key shows whether it was done.
             Err(failure) if failure.outcome == Outcome::Unknown => Ok(()),
             Err(failure) => Err(failure.into()),
         }
     }
 
-    /// Writes down the end of every record whose time has come by the confirmed time.
+    /// Writes the expiry of every record that has expired by the confirmed time.
     pub(super) async fn expire(&self) -> Result<u64, WriteError> {
         self.check_open()?;
         let mut ended = Vec::new();
@@ -359,7 +357,8 @@ impl Shared {
         while let Some(part) = walk.next(self).await.map_err(into_fault)? {
             for version in part {
                 let record = self.record(version).await;
-                // After the end is known, so that no reading by which it was reckoned is missed.
+                // After the end is known, so that every reading that it was computed from is
+                // included.
                 if record.expires_at.is_some_and(|end| end <= self.confirmed()) {
                     ended.push((record.key, record.revision));
                 }
@@ -368,7 +367,7 @@ impl Shared {
         self.remove_ended(&ended).await
     }
 
-    /// Deletes these versions, several at one revision, and returns how many were still there.
+    /// Deletes these versions, several at one revision. Returns the number that still existed.
     pub(super) async fn remove_ended(
         &self,
         ended: &[(Bytes, Revision)],

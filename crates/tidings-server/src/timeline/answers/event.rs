@@ -80,8 +80,7 @@ pub(in super::super) async fn event(
     if !visible.shows(&key.namespace) {
         return Err(not_found());
     }
-    let found = visible.source.server.store.get(key.bytes()).await;
-    let found = found.map_err(|error| Status::from_read(&error, None))?;
+    let found = visible.source.server.store.get(key.bytes()).await?;
     let record = read::plain(found.ok_or_else(not_found)?)?;
     let its = brief(&record).ok_or_else(not_found)?;
     let others = neighbours(visible, &its).await?;
@@ -159,9 +158,10 @@ async fn neighbours(visible: &Visible, event: &Brief<'_>) -> Result<Vec<Record>,
             until: Some(UnixMillis(range.1)),
             ..NewestRequest::default()
         },
+        of: None,
         done: false,
     };
-    found.extend(part.read(store, NEIGHBOURS_MAX).await?);
+    found.extend(part.read(store, NEIGHBOURS_MAX).await?.records);
     Ok(found)
 }
 
@@ -177,7 +177,7 @@ async fn versions(
                 .past
                 .versions(key.bytes(), None, VERSIONS_MAX)
                 .await;
-            versions.map_err(|error| Status::from_read(&error, None))?
+            versions?
         }
         None => None,
     };

@@ -2,7 +2,8 @@
 //! bounded number of events, whatever happens.
 //!
 //! A client that reads slowly delays its own stream and no other. The stream ends with the session,
-//! with the time of a watch, and with the server; the browser then begins another one.
+//! with the time of a watch, when its user may see something else than at its beginning, and with
+//! the server; the browser then begins another one.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -20,6 +21,7 @@ use serde::Serialize;
 use tidings_store::{BoxFuture, Change, Record, Revision, Watch, WatchError};
 use tokio::time::Instant;
 
+use super::super::enter::Again;
 use super::super::query::Filters;
 use super::super::read::{brief, plain};
 use super::super::state::Timeline;
@@ -60,6 +62,7 @@ struct Message<'a> {
 pub(in super::super) async fn live(
     Extension(timeline): Extension<Arc<Timeline>>,
     Extension(caller): Extension<Arc<Caller>>,
+    Extension(again): Extension<Arc<Again>>,
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Result<Response, Status> {
     let root = timeline.sources.root();
@@ -102,7 +105,16 @@ pub(in super::super) async fn live(
         .iter()
         .map(|it| it.source.server.stopped())
         .collect();
+    let recheck = root.options.timeline.recheck;
     let ended = async move {
+        let other = async {
+            loop {
+                tokio::time::sleep(recheck).await;
+                if !again.is_same(&caller).await {
+                    return;
+                }
+            }
+        };
         let over = async {
             match session {
                 Some(session) => session.over().await,
@@ -113,6 +125,7 @@ pub(in super::super) async fn live(
         tokio::select! {
             () = tokio::time::sleep(time) => {}
             () = over => {}
+            () = other => {}
             _ = stopped => {}
         }
     };

@@ -103,14 +103,15 @@ pub(super) async fn about(
             since: Some(UnixMillis(from)),
             ..NewestRequest::default()
         },
+        of: None,
         done: false,
     };
     let mut records = Vec::new();
     let mut left = limit.saturating_mul(4);
     while !part.done && left > 0 && records.len() < limit {
         let page = part.read(&*visible.source.server.store, limit).await?;
-        left = left.saturating_sub(page.len().max(1));
-        records.extend(page.into_iter().filter(|record| {
+        left = left.saturating_sub(page.read.min(limit));
+        records.extend(page.records.into_iter().filter(|record| {
             let brief = brief(record);
             brief.is_some_and(|brief| brief.first < to && visible.shows(brief.namespace))
         }));

@@ -6,9 +6,9 @@ use axum::Extension;
 use axum::response::Response;
 use futures::future::try_join_all;
 use serde_json::{Value, json};
-use tidings_store::{NewestRequest, ReadError, Record, UnixMillis};
+use tidings_store::{NewestRequest, ReadError, Store, UnixMillis};
 
-use super::super::read;
+use super::super::read::{self, Part};
 use super::super::state::{Entrance, Timeline};
 use super::super::visible::{Caller, Visible};
 use super::bounds::{LANES_MAX, MARKS_MAX};
@@ -17,6 +17,8 @@ use crate::http::status::Status;
 
 /// Least that the time of the oldest event is known by, in milliseconds.
 const PRECISION: i64 = 60_000;
+/// Maximum of events that are read of a cluster for it, however many namespaces may be seen.
+const LOOKED_AT_MAX: usize = 10_000;
 /// No event is older: the year 1900.
 const OLDEST: i64 = -2_208_988_800_000;
 
@@ -50,11 +52,10 @@ pub(in super::super) async fn overview(
 async fn cluster(visible: &Visible, now: i64) -> Result<Value, Status> {
     let server = &visible.source.server;
     let unread = |error: ReadError| Status::from_read(&error, None);
-    let latest = edge(visible, None).await.map_err(unread)?;
-    let to = latest.as_ref().and_then(read::brief);
-    let to = to.map(|brief| brief.last);
+    let mut looks = Looks::at(visible);
+    let to = looks.edge(None).await?;
     let from = match to {
-        Some(to) => Some(oldest(visible, to).await.map_err(unread)?),
+        Some(to) => Some(looks.oldest(to).await?),
         None => None,
     };
     let events = match visible.namespaces {
@@ -80,54 +81,74 @@ async fn cluster(visible: &Visible, now: i64) -> Result<Value, Status> {
     }))
 }
 
-/// The event last seen before a moment, or of all.
-async fn edge(visible: &Visible, until: Option<i64>) -> Result<Option<Record>, ReadError> {
-    let store = &visible.source.server.store;
-    let mut latest: Option<Record> = None;
-    let every = [String::new()];
-    let namespaces = visible.namespaces.as_deref().unwrap_or(&every);
-    for namespace in namespaces {
-        let prefix = match namespace.as_str() {
-            "" => String::new(),
-            namespace => format!("{namespace}/"),
-        };
-        let request = NewestRequest {
-            prefix: prefix.into(),
-            until: until.map(UnixMillis),
-            limit: 1,
-            ..NewestRequest::default()
-        };
-        let page = store.newest(request).await?;
-        let found = page.records.into_iter().next();
-        let found = found.and_then(|record| read::plain(record).ok());
-        let last = |record: &Option<Record>| {
-            let brief = record.as_ref().and_then(read::brief);
-            brief.map(|brief| brief.last)
-        };
-        if last(&found) > last(&latest) {
-            latest = found;
-        }
-    }
-    Ok(latest)
+/// What may still be read to find out from when to when there is something.
+struct Looks<'a> {
+    store: &'a dyn Store,
+    namespaces: Option<Arc<[String]>>,
+    left: usize,
 }
 
-/// About when the oldest event was last seen: no later than that. Each look halves what is not
-/// known, or leaves out what is known to be later.
-async fn oldest(visible: &Visible, latest: i64) -> Result<i64, ReadError> {
-    let (mut none, mut some) = (OLDEST, latest);
-    let mut back = 3_600_000_i64;
-    while some - none > PRECISION {
-        let probe = if none == OLDEST {
-            some.saturating_sub(back).max(OLDEST + 1)
-        } else {
-            none + (some - none) / 2
-        };
-        back = back.saturating_mul(8);
-        let found = edge(visible, Some(probe)).await?;
-        match found.as_ref().and_then(read::brief) {
-            Some(brief) => some = brief.last.max(OLDEST).min(probe),
-            None => none = probe,
+impl<'a> Looks<'a> {
+    fn at(visible: &'a Visible) -> Self {
+        let namespaces = visible.namespaces.as_ref().map(|namespaces| {
+            let mut namespaces = namespaces.clone();
+            namespaces.sort_unstable();
+            namespaces.into()
+        });
+        Self {
+            store: &*visible.source.server.store,
+            namespaces,
+            left: LOOKED_AT_MAX,
         }
     }
-    Ok(some)
+
+    /// When the event that may be seen was last seen which was so last before a moment, or of all.
+    /// `None`: there is none, as far as may be looked.
+    async fn edge(&mut self, until: Option<i64>) -> Result<Option<i64>, Status> {
+        let prefix = match self.namespaces.as_deref() {
+            Some([only]) => format!("{only}/"),
+            _ => String::new(),
+        };
+        let mut part = Part {
+            request: NewestRequest {
+                prefix: prefix.into(),
+                until: until.map(UnixMillis),
+                ..NewestRequest::default()
+            },
+            of: self.namespaces.clone(),
+            done: false,
+        };
+        // Of all namespaces the first one is it.
+        let mut page = if self.namespaces.is_none() { 1 } else { 32 };
+        while !part.done && self.left > 0 {
+            let found = part.read(self.store, page.min(self.left)).await?;
+            self.left = self.left.saturating_sub(found.read);
+            if let Some(brief) = found.records.first().and_then(read::brief) {
+                return Ok(Some(brief.last));
+            }
+            page *= 4;
+        }
+        Ok(None)
+    }
+
+    /// About when the oldest event was last seen: no later than that, but for events that are too
+    /// far among others to be found. Each look halves what is not known, or leaves out what is
+    /// known to be later.
+    async fn oldest(&mut self, latest: i64) -> Result<i64, Status> {
+        let (mut none, mut some) = (OLDEST, latest);
+        let mut back = 3_600_000_i64;
+        while some.saturating_sub(none) > PRECISION && self.left > 0 {
+            let probe = if none == OLDEST {
+                some.saturating_sub(back).max(OLDEST + 1)
+            } else {
+                none + (some - none) / 2
+            };
+            back = back.saturating_mul(8);
+            match self.edge(Some(probe)).await? {
+                Some(last) => some = last.max(OLDEST).min(probe),
+                None => none = probe,
+            }
+        }
+        Ok(some)
+    }
 }

@@ -37,8 +37,7 @@ pub(super) async fn hours(
             ..CountsRequest::default()
         };
         for page in 1..=PAGES_MAX {
-            let found = visible.source.server.store.counts(request.clone()).await;
-            let found = found.map_err(|error| Status::from_read(&error, None))?;
+            let found = visible.source.server.store.counts(request.clone()).await?;
             let last = found.counts.last();
             request.after = last.map(|last| (last.hour, last.reason.clone()));
             counts.extend(found.counts);
@@ -91,8 +90,7 @@ pub(super) async fn types(
                 limit: 1,
                 ..NewestRequest::default()
             };
-            let page = visible.source.server.store.newest(request).await;
-            let page = page.map_err(|error| Status::from_read(&error, None))?;
+            let page = visible.source.server.store.newest(request).await?;
             let Some(record) = page.records.into_iter().next() else {
                 continue;
             };

@@ -1,10 +1,13 @@
 //! The picture of a range of time: rates, lanes and marks.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::response::Response;
 use serde::Serialize;
+use tidings_store::Count;
+use tokio::runtime::Handle;
 
 use super::super::gaps::Gap;
 use super::super::query::range;
@@ -93,59 +96,79 @@ pub(in super::super) async fn view(
     let limit = root.options.timeline.read_limit;
     let read = read::range(&caller.clusters, &caller.filters, range, limit).await?;
     let gaps = timeline.gaps.within(&caller.clusters, range, now).await?;
-    let events = read.seen(&caller.filters, range);
-    let last_within = |event: &&Seen<'_>| event.brief.last < range.1;
-    let (rates, total) = if read.complete {
-        let total = events.iter().filter(last_within).count();
-        (rates_of(&events, range, by_reason), Some(total as u64))
-    } else if let Some(counts) = totals::hours(&caller, range).await? {
-        let types = totals::types(&caller, &counts, &events).await?;
-        let counted = counts.iter().map(|count| {
-            let reason = count.reason.as_str();
-            let by = if by_reason {
-                reason
-            } else {
-                types.get(reason).map_or("", |it| it)
-            };
-            (by, count.hour.0.max(range.0), count.records)
-        });
-        let rates = rates(counted, range, step(range, HOUR));
-        (rates, Some(totals::total(&counts, range)))
-    } else {
-        (rates_of(&events, range, by_reason), None)
+    let counts = match read.complete {
+        true => None,
+        false => totals::hours(&caller, range).await?,
     };
-    let found = lanes(&events, LANES_MAX);
-    let marked = marks(&events, &found.of_events, range, MARKS_MAX);
-    let mut names = Vec::new();
-    let mut drawn = marked.drawn;
-    for mark in &mut drawn {
-        let event = mark.event.take().and_then(|at| events.get(at));
-        mark.event = event.map(|event| {
-            names.push(Name {
-                namespace: event.brief.namespace,
-                name: event.brief.name,
+    let runtime = Handle::current();
+    let drawing = move || {
+        let events = read.seen(&caller.filters, range);
+        let (rates, total) = match counts {
+            Some(counts) => {
+                // Looks up what was not read.
+                let types = runtime.block_on(totals::types(&caller, &counts, &events))?;
+                let counted = counted(&counts, &types, range, by_reason);
+                let rates = rates(counted, range, step(range, HOUR));
+                (rates, Some(totals::total(&counts, range)))
+            }
+            None => {
+                let total = events.iter().filter(|event| event.brief.last < range.1);
+                let total = read.complete.then(|| total.count() as u64);
+                (rates_of(&events, range, by_reason), total)
+            }
+        };
+        let found = lanes(&events, LANES_MAX);
+        let marked = marks(&events, &found.of_events, range, MARKS_MAX);
+        let mut names = Vec::new();
+        let mut drawn = marked.drawn;
+        for mark in &mut drawn {
+            let event = mark.event.take().and_then(|at| events.get(at));
+            mark.event = event.map(|event| {
+                names.push(Name {
+                    namespace: event.brief.namespace,
+                    name: event.brief.name,
+                });
+                names.len() - 1
             });
-            names.len() - 1
-        });
-    }
-    json(&View {
-        from: range.0,
-        to: range.1,
-        now,
-        position,
-        read: events.len(),
-        complete: read.complete,
-        total,
-        rates,
-        gaps,
-        lanes: found.drawn.iter().map(|lane| draw(&caller, lane)).collect(),
-        marks: drawn,
-        reasons: marked.reasons,
-        events: names,
-        more: More {
-            lanes: found.more,
-            events: marked.more,
-        },
+        }
+        json(&View {
+            from: range.0,
+            to: range.1,
+            now,
+            position,
+            read: events.len(),
+            complete: read.complete,
+            total,
+            rates,
+            gaps,
+            lanes: found.drawn.iter().map(|lane| draw(&caller, lane)).collect(),
+            marks: drawn,
+            reasons: marked.reasons,
+            events: names,
+            more: More {
+                lanes: found.more,
+                events: marked.more,
+            },
+        })
+    };
+    timeline.places.apart(drawing).await
+}
+
+/// What is counted by hours, by type or reason.
+fn counted<'a>(
+    counts: &'a [Count],
+    types: &'a HashMap<String, String>,
+    range: (i64, i64),
+    by_reason: bool,
+) -> impl Iterator<Item = (&'a str, i64, u64)> {
+    counts.iter().map(move |count| {
+        let reason = count.reason.as_str();
+        let by = if by_reason {
+            reason
+        } else {
+            types.get(reason).map_or("", |it| it)
+        };
+        (by, count.hour.0.max(range.0), count.records)
     })
 }
 

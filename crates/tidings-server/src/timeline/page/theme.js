@@ -4,6 +4,8 @@
 
 const KEY = "tidings-theme";
 const dark = matchMedia("(prefers-color-scheme: dark)");
+/** The dark colours; for which media is what the system prefers, until it is chosen. */
+const darkColours = /** @type {HTMLLinkElement} */ (document.getElementById("dark-colours"));
 
 /** Settings may be refused by the browser; then the choice lasts as long as the page. */
 function stored() {
@@ -20,19 +22,25 @@ const listeners = [];
 let known = null;
 
 export function isDark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : dark.matches;
+  return matchMedia(darkColours.media).matches;
+}
+
+/** @param {"dark"|"light"} theme */
+function choose(theme) {
+  darkColours.media = theme === "dark" ? "all" : "not all";
 }
 
 export function startTheme() {
   const chosen = stored();
-  if (chosen === "dark" || chosen === "light") document.documentElement.dataset.theme = chosen;
+  if (chosen === "dark" || chosen === "light") choose(chosen);
   dark.addEventListener("change", changed);
+  // Until it has come, the colours are the light ones.
+  darkColours.addEventListener("load", changed);
 }
 
 export function switchTheme() {
   const next = isDark() ? "light" : "dark";
-  document.documentElement.dataset.theme = next;
+  choose(next);
   try {
     localStorage.setItem(KEY, next);
   } catch {

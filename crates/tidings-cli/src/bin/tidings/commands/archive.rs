@@ -27,13 +27,15 @@ use super::serve::audit::AuditFlags;
 use super::serve::limits::LimitFlags;
 use super::serve::security::SecurityFlags;
 use super::serve::timeline::TimelineFlags;
-use super::serve::{self, LogFormat, Signals, files, values};
-use clusters::{ClusterSetting, Defaults};
+use super::serve::{self, LogFormat, Signals, files};
+use clusters::Defaults;
 use kubeconfigs::Kubeconfigs;
 use past::Served;
 #[cfg(feature = "objects")]
 use sealing::{SealFlags, Sealing};
 use source::Source;
+use tidings_cli::clusters::ClusterSetting;
+use tidings_cli::values;
 
 /// The archive ran and was ended by a signal, or a cluster was removed.
 const ENDED: u8 = 0;
@@ -105,7 +107,7 @@ pub(crate) struct Args {
     #[arg(long, short = 'l', value_name = "SELECTOR")]
     selector: Option<String>,
     /// Retention time of an event after it was last observed, such as 90d or 36h
-    #[arg(long, default_value = "90d", value_name = "DURATION", value_parser = clusters::days)]
+    #[arg(long, default_value = "90d", value_name = "DURATION", value_parser = values::days)]
     event_ttl: Duration,
     /// File with retention rules in YAML, as for tidings serve, with the further condition cluster.
     /// The first matching rule decides, otherwise --event-ttl
@@ -381,11 +383,11 @@ async fn open(
     clusters: usize,
 ) -> Result<(Option<Source>, Cluster), Box<dyn Error>> {
     let folder = clusters::folder(data_dir, &setting.name)?;
-    let options = setting.options(defaults, clusters)?;
+    let options = defaults.options(setting, clusters);
     let (source, opened) = if defaults.no_follow {
         (None, Cluster::open_kept(&folder, options).await)
     } else {
-        let source = setting.connect(defaults).await?;
+        let source = defaults.connect(setting).await?;
         let opened = Cluster::open(&folder, &source.client, options).await;
         (Some(source), opened)
     };
@@ -466,7 +468,7 @@ impl Archive {
         let mut kubeconfigs = Kubeconfigs::default();
         loop {
             let followed = self.followed.values();
-            let followed = followed.map(|(setting, _)| setting.kubeconfigs(&self.defaults));
+            let followed = followed.map(|(setting, _)| self.defaults.kubeconfigs(setting));
             kubeconfigs.look(followed.flatten());
             tokio::time::sleep(LOOK).await;
             let settings = match file.map(clusters::read) {
@@ -493,11 +495,11 @@ impl Archive {
             let gone = gone.filter(|(name, followed)| !is_as_before(name, followed));
             let mut gone: Vec<_> = gone.map(|(name, _)| name.clone()).collect();
             for (name, (setting, _)) in &self.followed {
-                let mut read = setting.kubeconfigs(&self.defaults).into_iter();
+                let mut read = self.defaults.kubeconfigs(setting).into_iter();
                 // One that cannot be used may be half written.
                 if read.any(|file| kubeconfigs.is_changed(&file))
                     && !gone.contains(name)
-                    && setting.connect(&self.defaults).await.is_ok()
+                    && self.defaults.connect(setting).await.is_ok()
                 {
                     gone.push(name.clone());
                 }

@@ -404,6 +404,9 @@ impl ClusterFlags {
         };
         let found = match read {
             Ok(kubeconfig) => {
+                if let Some(missing) = missing(&kubeconfig, &options) {
+                    return Err(missing);
+                }
                 let proxy = proxy(&kubeconfig, &options);
                 let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
                 config.map(|config| (config, proxy))
@@ -428,6 +431,32 @@ impl ClusterFlags {
             None => Err(with_sources(&error)),
         }
     }
+}
+
+/// Maximum of names that a message lists.
+const NAMES_MAX: usize = 20;
+
+/// What is wrong if a flag names something that the kubeconfig does not have.
+fn missing(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
+    let contexts = kubeconfig.contexts.iter().map(|it| it.name.as_str());
+    let clusters = kubeconfig.clusters.iter().map(|it| it.name.as_str());
+    let users = kubeconfig.auth_infos.iter().map(|it| it.name.as_str());
+    named_among("context", options.context.as_deref(), contexts.collect())
+        .or_else(|| named_among("cluster", options.cluster.as_deref(), clusters.collect()))
+        .or_else(|| named_among("user", options.user.as_deref(), users.collect()))
+}
+
+fn named_among(what: &str, name: Option<&str>, known: Vec<&str>) -> Option<String> {
+    let name = name.filter(|name| !known.contains(name))?;
+    let more = match known.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let known = match known.as_slice() {
+        [] => "none".to_owned(),
+        known => known[..known.len().min(NAMES_MAX)].join(", "),
+    };
+    Some(format!("it has no {what} {name:?}, but {known}{more}"))
 }
 
 /// The proxy in the kubeconfig for the selected cluster.

@@ -10,7 +10,6 @@ pub(super) mod security;
 #[cfg(feature = "etcd")]
 mod storage;
 pub(super) mod timeline;
-pub(super) mod values;
 
 use std::error::Error;
 use std::io::{IsTerminal, Write};
@@ -19,6 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tidings_cli::values;
 use tidings_server::{ManagedFields, StartError, StartOptions};
 use tracing_subscriber::EnvFilter;
 

@@ -5,20 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::config::Kubeconfig;
-use serde::Deserialize;
 use tidings_archive::{ClusterOptions, Selection};
-use tidings_server::{RetentionRules, parse_days};
+use tidings_cli::clusters::{ClusterSetting, NAME_LEN_MAX, check_name};
+use tidings_server::RetentionRules;
 use tidings_store::embedded::EmbeddedOptions;
 
 use super::kubeconfigs;
 use super::source::Source;
 use crate::commands::cluster::{ClusterFlags, with_sources};
-use crate::commands::serve::values;
 
 /// Least memory of one cluster's index, in bytes.
 const INDEX_BYTES_MIN: usize = 256 << 10;
-/// Longest name of a cluster.
-const NAME_LEN_MAX: usize = 63;
+/// Minimum memory for the sample from which compression is learned, in bytes.
+const SAMPLE_BYTES_MIN: usize = 64 << 10;
 
 /// Why a cluster is not followed.
 #[derive(Debug, thiserror::Error)]
@@ -58,37 +57,6 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) seal: bool,
 }
 
-/// A cluster to follow, as the file has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(in crate::commands) struct ClusterSetting {
-    pub(in crate::commands) name: String,
-    kubeconfig: Option<PathBuf>,
-    context: Option<String>,
-    namespaces: Option<Vec<String>>,
-    field_selector: Option<String>,
-    label_selector: Option<String>,
-    #[serde(rename = "eventTTL")]
-    event_ttl: Option<String>,
-    quota: Option<String>,
-    pass_through: Option<bool>,
-    cluster_access: Option<bool>,
-    mirror_deletions: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    clusters: Vec<ClusterSetting>,
-}
-
-/// A number of days, or a duration as Go writes it, of a second at least.
-pub(in crate::commands) fn days(text: &str) -> Result<Duration, String> {
-    parse_days(text)
-        .filter(|time| *time >= Duration::from_secs(1))
-        .ok_or_else(|| "expected a duration of at least 1s, such as 90d, 36h or 1d12h".into())
-}
-
 /// Rules, and the text they were read from.
 #[derive(Default)]
 pub(in crate::commands) struct Retention {
@@ -123,24 +91,9 @@ pub(in crate::commands) fn read(path: &Path) -> Result<Vec<ClusterSetting>, Clus
         why,
     };
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let File { mut clusters } = serde_saphyr::from_str(&text)
-        .map_err(|error| wrong(error.without_snippet().to_string()))?;
+    let mut clusters = tidings_cli::clusters::parse(&text).map_err(wrong)?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    let mut names = std::collections::BTreeSet::new();
     for cluster in &mut clusters {
-        check_name(&cluster.name).map_err(|error| wrong(error.to_string()))?;
-        if !names.insert(cluster.name.clone()) {
-            return Err(wrong(format!("there are two clusters {:?}", cluster.name)));
-        }
-        if let Some(text) = &cluster.event_ttl {
-            let why = |why| wrong(format!("cluster {:?}: eventTTL: {why}", cluster.name));
-            days(text).map_err(why)?;
-        }
-        if let Some(text) = &cluster.quota {
-            let why = |why| wrong(format!("cluster {:?}: quota: {why}", cluster.name));
-            values::bytes(text).map_err(why)?;
-        }
-        // Beside the file.
         cluster.kubeconfig = cluster.kubeconfig.take().map(|path| folder.join(path));
     }
     Ok(clusters)
@@ -168,23 +121,8 @@ pub(super) fn kept(data_dir: &Path) -> Result<Vec<ClusterSetting>, ClusterError>
 
 /// Where what is kept of a cluster lies.
 pub(in crate::commands) fn folder(data_dir: &Path, name: &str) -> Result<PathBuf, ClusterError> {
-    check_name(name)?;
+    check_name(name).map_err(ClusterError::Name)?;
     Ok(data_dir.join("clusters").join(name))
-}
-
-/// A name is part of paths and of addresses.
-fn check_name(name: &str) -> Result<(), ClusterError> {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = name.len() <= NAME_LEN_MAX
-        && name.bytes().all(|byte| is_inner(byte) || byte == b'-')
-        && name.bytes().next().is_some_and(is_inner)
-        && name.bytes().next_back().is_some_and(is_inner);
-    if is_label {
-        return Ok(());
-    }
-    Err(ClusterError::Name(format!(
-        "{name:?} cannot be a cluster's name: lower-case letters, digits and '-' can, at most {NAME_LEN_MAX}"
-    )))
 }
 
 /// What comes nearest to a context's name.
@@ -231,7 +169,7 @@ impl Defaults {
                 (None, Some(context)) => name_of_context(context),
                 (None, None) => "in-cluster".into(),
             };
-            check_name(&name)?;
+            check_name(&name).map_err(ClusterError::Name)?;
             if let Some(other) = settings.iter().find(|setting| setting.name == name) {
                 let other = other.context.as_deref().unwrap_or_default();
                 let context = context.unwrap_or_default();
@@ -247,68 +185,56 @@ impl Defaults {
         }
         Ok(settings)
     }
-}
 
-impl ClusterSetting {
-    /// With nothing else said.
-    pub(super) fn named(name: String) -> Self {
-        Self {
-            name,
-            ..Self::default()
-        }
-    }
-
-    /// The kubeconfigs that lead to the cluster, if any do.
-    pub(super) fn kubeconfigs(&self, defaults: &Defaults) -> Vec<PathBuf> {
-        match self.kubeconfig.as_ref().or(defaults.kubeconfig.as_ref()) {
+    /// The kubeconfigs that lead to a cluster, if any do.
+    pub(super) fn kubeconfigs(&self, setting: &ClusterSetting) -> Vec<PathBuf> {
+        match setting.kubeconfig.as_ref().or(self.kubeconfig.as_ref()) {
             Some(path) => vec![path.clone()],
             None => kubeconfigs::of_environment(),
         }
     }
 
-    /// The way to the cluster. Whether it is there is found out by following it.
+    /// A client of a cluster. Whether the cluster answers is found out by following it.
     pub(in crate::commands) async fn connect(
         &self,
-        defaults: &Defaults,
+        setting: &ClusterSetting,
     ) -> Result<Source, ClusterError> {
         let wrong = |why| ClusterError::Config {
-            name: self.name.clone(),
+            name: setting.name.clone(),
             why,
         };
-        let kubeconfig = self.kubeconfig.clone().or(defaults.kubeconfig.clone());
-        let flags = ClusterFlags::of_context(kubeconfig, self.context.clone());
+        let kubeconfig = setting.kubeconfig.clone().or(self.kubeconfig.clone());
+        let flags = ClusterFlags::of_context(kubeconfig, setting.context.clone());
         let config = flags
             .config()
             .await
             .map_err(|error| wrong(error.to_string()))?;
-        let passes = self.pass_through.unwrap_or(defaults.pass_through);
+        let passes = setting.pass_through.unwrap_or(self.pass_through);
         if passes && config.accept_invalid_certs {
             let why = "requests are passed only to a cluster whose certificate is checked";
             return Err(wrong(why.into()));
         }
-        let is_asked = self.cluster_access.unwrap_or(defaults.cluster_access);
+        let is_asked = setting.cluster_access.unwrap_or(self.cluster_access);
         Source::new(config, passes, is_asked).map_err(|error| wrong(with_sources(&error)))
     }
 
-    /// How the cluster is followed beside others, of this number together.
+    /// How a cluster is followed, one of this number.
     pub(in crate::commands) fn options(
         &self,
-        defaults: &Defaults,
+        setting: &ClusterSetting,
         clusters: usize,
-    ) -> Result<ClusterOptions, ClusterError> {
-        let mut options = ClusterOptions::new(&self.name);
+    ) -> ClusterOptions {
+        let field_selector = setting.field_selector.clone();
+        let label_selector = setting.label_selector.clone();
         let selection = Selection {
             namespace: None,
-            field_selector: self
-                .field_selector
-                .clone()
-                .or(defaults.field_selector.clone()),
-            label_selector: self
-                .label_selector
-                .clone()
-                .or(defaults.label_selector.clone()),
+            field_selector: field_selector.or(self.field_selector.clone()),
+            label_selector: label_selector.or(self.label_selector.clone()),
         };
-        let namespaces = self.namespaces.as_ref().unwrap_or(&defaults.namespaces);
+        let namespaces = setting.namespaces.as_ref().unwrap_or(&self.namespaces);
+        let event_ttl = setting.event_ttl.unwrap_or(self.event_ttl);
+        let rules = self.retention.rules.of_cluster(&setting.name);
+        let mut options = ClusterOptions::new(&setting.name);
         options.selections = match namespaces.as_slice() {
             [] => vec![selection],
             some => some
@@ -319,22 +245,13 @@ impl ClusterSetting {
                 })
                 .collect(),
         };
-        let event_ttl = match &self.event_ttl {
-            Some(text) => days(text).map_err(ClusterError::Name)?,
-            None => defaults.event_ttl,
-        };
-        options.rules = format!("{}s\n{}", event_ttl.as_secs(), defaults.retention.text);
-        let quota = match &self.quota {
-            Some(text) => Some(values::bytes(text).map_err(ClusterError::Name)?),
-            None => defaults.quota,
-        };
-        options.quota = quota.map(|bytes| bytes as u64);
-        let rules = defaults.retention.rules.of_cluster(&self.name);
+        options.rules = format!("{}s\n{}", event_ttl.as_secs(), self.retention.text);
+        options.quota = setting.quota.or(self.quota).map(|bytes| bytes as u64);
         options.keep_for = Arc::new(move |event| rules.ttl(event).unwrap_or(event_ttl));
-        options.mirror_deletions = self.mirror_deletions.unwrap_or(defaults.mirror_deletions);
-        options.seal = defaults.seal;
-        options.store = store(defaults.memory / clusters.max(1));
-        Ok(options)
+        options.mirror_deletions = setting.mirror_deletions.unwrap_or(self.mirror_deletions);
+        options.seal = self.seal;
+        options.store = store(self.memory / clusters.max(1));
+        options
     }
 }
 
@@ -346,6 +263,7 @@ fn store(memory: usize) -> EmbeddedOptions {
     options.cache_bytes = (memory / 2) as u64;
     options.history_memory_bytes = memory / 8;
     options.list_snapshot_memory_bytes = memory / 8;
+    options.sample_bytes = (memory / 8).clamp(SAMPLE_BYTES_MIN, options.sample_bytes);
     options
 }
 
@@ -367,33 +285,21 @@ mod tests {
             assert_eq!(name_of_context(context), name);
         }
         assert!(name_of_context(&"a@".repeat(200)).len() <= NAME_LEN_MAX);
-        assert!(check_name("a-1").is_ok());
-        for name in ["", "-a", "A", "a/b", "..", &"a".repeat(64)] {
-            assert!(check_name(name).is_err(), "{name}");
-        }
     }
 
     #[test]
-    fn a_file_of_clusters_is_read_and_its_mistakes_are_named() {
+    fn a_kubeconfig_begins_at_the_folder_of_the_file_and_mistakes_name_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("clusters.yaml");
         let read = |text: &str| {
             std::fs::write(&path, text).unwrap();
             read(&path).map_err(|error| error.to_string())
         };
-        let found = read("clusters:\n- name: prod\n  kubeconfig: prod.yaml\n  eventTTL: 30d\n");
-        let found = found.unwrap();
+        let found = read("clusters:\n- name: prod\n  kubeconfig: prod.yaml").unwrap();
         assert_eq!(found[0].kubeconfig, Some(folder.path().join("prod.yaml")));
-        for (text, why) in [
-            ("clusters:\n- name: prod\n- name: prod", "two clusters"),
-            ("clusters:\n- name: Prod", "cannot be a cluster's name"),
-            ("clusters:\n- name: prod\n  ttl: 1d", "ttl"),
-            ("clusters:\n- name: prod\n  eventTTL: long", "eventTTL"),
-            ("clusters:\n- name: prod\n  quota: much", "quota"),
-            ("clusters: {}", "line 1"),
-        ] {
-            let error = read(text).unwrap_err();
-            assert!(error.contains(why), "{text}: {error}");
+        let error = read("clusters: {}").unwrap_err();
+        for part in ["clusters.yaml: ", "line 1"] {
+            assert!(error.contains(part), "{error}");
         }
     }
 }

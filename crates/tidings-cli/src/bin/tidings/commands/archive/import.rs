@@ -9,8 +9,9 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use tidings_archive::Imported;
 
-use super::clusters::{self, ClusterSetting, Defaults};
+use super::clusters::{self, Defaults};
 use crate::commands::cluster::tell;
+use tidings_cli::clusters::ClusterSetting;
 
 /// How many versions are imported before it is told.
 const TOLD_EVERY: u64 = 100_000;
@@ -30,7 +31,7 @@ pub(super) async fn import(
         Box::new(opened.map_err(|error| format!("read {}: {error}", file.display()))?)
     };
     let mut lines = BufReader::new(decompressed(opened)?);
-    let options = ClusterSetting::named(name).options(defaults, 1)?;
+    let options = defaults.options(&ClusterSetting::named(name), 1);
     let mut told = TOLD_EVERY;
     let mut tell_now = |imported: &Imported| {
         if imported.versions + imported.seen_before >= told {
@@ -66,6 +67,12 @@ fn words(imported: &Imported) -> Vec<String> {
         if number > 0 {
             words.push(format!("{number} versions were not imported: they {why}"));
         }
+    }
+    if imported.deleted > 0 {
+        words.push(format!(
+            "{} events were deleted where the export is from, and are not fetched again",
+            imported.deleted
+        ));
     }
     if !imported.is_whole {
         words.push(

@@ -81,7 +81,7 @@ async fn keep_measuring(past: Past, measured: Arc<Mutex<Measured>>) {
 }
 
 async fn measure(past: &Past, measured: &Mutex<Measured>) {
-    match past.coverage().await {
+    match past.counted().await {
         Ok(coverage) => {
             let followed = coverage.followed.iter();
             *measured.lock().unwrap_or_else(PoisonError::into_inner) = Measured {

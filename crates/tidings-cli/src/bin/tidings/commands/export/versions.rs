@@ -2,7 +2,8 @@
 //! gives out, page by page.
 //!
 //! The versions of an event come oldest first, so that the last line of an interrupted export says
-//! where it continues: in front of nothing that is in the file, and behind everything that is.
+//! where it continues: in front of nothing that is in the file, and behind everything that is. Only
+//! what was deleted, which comes first, may then be told twice.
 
 use serde_json::Value;
 
@@ -33,7 +34,11 @@ struct Lines {
     has_head: bool,
 }
 
+/// The event whose version or end a line is.
 fn event(line: &Value) -> Option<String> {
+    if line["kind"] == "Deleted" {
+        return None;
+    }
     let text = |name: &str| line[name].as_str();
     Some(format!("{}/{}", text("namespace")?, text("name")?))
 }
@@ -128,6 +133,9 @@ mod tests {
     #[test]
     fn an_export_goes_on_behind_its_last_line() {
         let head = json!({"kind": "Coverage"});
+        let deleted = json!({"kind": "Deleted", "namespace": "shop", "name": "a"});
+        let behind = Lines::behind(Some(&deleted));
+        assert!(!behind.is_wanted(&head) && behind.is_wanted(&version("a", 0, "9")));
         let end = json!({"kind": "End", "namespace": "shop", "name": "a", "resourceVersion": "99"});
         let lines = [
             head,

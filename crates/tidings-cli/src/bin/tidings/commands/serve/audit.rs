@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidings_server::{AuditLevel, AuditOptions};
 
-use super::values;
+use tidings_cli::values;
 
 /// Flags of the audit log.
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidings_server::ApiOptions;
 
-use super::values::{bytes, duration, duration_of_seconds};
+use tidings_cli::values::{bytes, duration, duration_of_seconds};
 
 /// Limits of what clients may use. Names and defaults are kube-apiserver's where it has such a
 /// flag.

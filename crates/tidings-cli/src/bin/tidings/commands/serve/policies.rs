@@ -7,7 +7,7 @@ use tidings_server::{
     RetentionRules,
 };
 
-use super::values::bytes;
+use tidings_cli::values::bytes;
 
 /// Admission and retention of events.
 #[derive(Debug, clap::Args)]

@@ -1,16 +1,22 @@
-//! Parsers of flag values.
+//! Parsers of values: of flags, and of files of settings.
 
 use std::time::Duration;
 
 /// A duration as Go writes it.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// What is accepted.
+pub fn duration(text: &str) -> Result<Duration, String> {
     tidings_server::parse_go_duration(text).ok_or_else(|| {
         "expected a duration in hours, minutes and seconds, such as 1h30m or 500ms".into()
     })
 }
 
-/// A duration as Go writes it, of a second at least.
-pub(crate) fn duration_of_seconds(text: &str) -> Result<Duration, String> {
+/// A duration as Go writes it, of at least one second.
+///
+/// # Errors
+/// What is accepted.
+pub fn duration_of_seconds(text: &str) -> Result<Duration, String> {
     tidings_server::parse_go_duration(text)
         .filter(|duration| *duration >= Duration::from_secs(1))
         .ok_or_else(|| {
@@ -18,8 +24,21 @@ pub(crate) fn duration_of_seconds(text: &str) -> Result<Duration, String> {
         })
 }
 
+/// A number of days, or a duration as Go writes it, of at least one second.
+///
+/// # Errors
+/// What is accepted.
+pub fn days(text: &str) -> Result<Duration, String> {
+    tidings_server::parse_days(text)
+        .filter(|time| *time >= Duration::from_secs(1))
+        .ok_or_else(|| "expected a duration of at least 1s, such as 90d, 36h or 1d12h".into())
+}
+
 /// A number of bytes as Kubernetes writes it: plain, or with Ki, Mi, Gi, k, M or G.
-pub(crate) fn bytes(text: &str) -> Result<usize, String> {
+///
+/// # Errors
+/// What is accepted.
+pub fn bytes(text: &str) -> Result<usize, String> {
     let end = text
         .find(|character: char| !character.is_ascii_digit())
         .unwrap_or(text.len());

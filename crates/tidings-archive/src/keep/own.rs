@@ -1,0 +1,13 @@
+//! Records of the archive's own: JSON of plain values.
+
+use tidings_store::Fault;
+
+/// The JSON of a plain value, which can always be written.
+pub(crate) fn json(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// Reads a record of the archive's own.
+pub(crate) fn parse<T: for<'a> serde::Deserialize<'a>>(value: &[u8]) -> Result<T, Fault> {
+    serde_json::from_slice(value).map_err(|error| Fault::Corrupt(error.to_string()))
+}

@@ -1,0 +1,145 @@
+//! The file of clusters that an archive follows (`tidings archive --clusters`).
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use tidings_core::validate::check_dns1123_label;
+
+use crate::values;
+
+/// Longest name of a cluster.
+pub const NAME_LEN_MAX: usize = 63;
+
+/// A cluster to follow. What is not set has the value of the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClusterSetting {
+    /// Its name in paths, in the kubeconfig and in metrics.
+    pub name: String,
+    /// Its kubeconfig; a relative path begins at the folder of the file.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig; without it the current one.
+    pub context: Option<String>,
+    /// The followed namespaces; empty means all.
+    pub namespaces: Option<Vec<String>>,
+    /// Follows only events that match.
+    pub field_selector: Option<String>,
+    /// Follows only events that match.
+    pub label_selector: Option<String>,
+    /// How long an event is kept after it was last observed, at least one second.
+    #[serde(rename = "eventTTL", default, deserialize_with = "event_ttl")]
+    pub event_ttl: Option<Duration>,
+    /// Maximum bytes on disk.
+    #[serde(default, deserialize_with = "quota")]
+    pub quota: Option<usize>,
+    /// Whether reads of everything except events are passed to the cluster.
+    pub pass_through: Option<bool>,
+    /// Whether the cluster decides about its users.
+    pub cluster_access: Option<bool>,
+    /// Whether events that end at the source are deleted here.
+    pub mirror_deletions: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    clusters: Vec<ClusterSetting>,
+}
+
+fn event_ttl<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
+    let text = Option::<String>::deserialize(value)?;
+    let time = text.map(|text| values::days(&text)).transpose();
+    time.map_err(|why| D::Error::custom(format_args!("eventTTL: {why}")))
+}
+
+fn quota<'de, D: Deserializer<'de>>(value: D) -> Result<Option<usize>, D::Error> {
+    let text = Option::<String>::deserialize(value)?;
+    let bytes = text.map(|text| values::bytes(&text)).transpose();
+    bytes.map_err(|why| D::Error::custom(format_args!("quota: {why}")))
+}
+
+impl ClusterSetting {
+    /// A cluster with the values of the command line.
+    pub fn named(name: String) -> Self {
+        Self {
+            name,
+            ..Self::default()
+        }
+    }
+}
+
+/// The clusters of a file in YAML or JSON, each with a name of its own.
+///
+/// # Errors
+/// What is wrong, with its place in the file.
+pub fn parse(text: &str) -> Result<Vec<ClusterSetting>, String> {
+    let file: File =
+        serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())?;
+    let mut names = BTreeSet::new();
+    for ClusterSetting { name, .. } in &file.clusters {
+        check_name(name)?;
+        if !names.insert(name) {
+            return Err(format!("there are two clusters {name:?}"));
+        }
+    }
+    Ok(file.clusters)
+}
+
+/// Checks a cluster's name, which is part of paths and URLs: a DNS label.
+///
+/// # Errors
+/// What is accepted.
+pub fn check_name(name: &str) -> Result<(), String> {
+    if check_dns1123_label(name).is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "{name:?} cannot be a cluster's name: lower-case letters, digits and '-' can, at most {NAME_LEN_MAX}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_labels() {
+        assert!(check_name("a-1").is_ok());
+        for name in ["", "-a", "A", "a/b", "..", &"a".repeat(NAME_LEN_MAX + 1)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_and_its_mistakes_are_named() {
+        let found = parse(
+            "clusters:\n- name: prod\n  kubeconfig: prod.yaml\n  eventTTL: 30d\n  quota: 2Gi\n- {name: test, quota: null}",
+        );
+        let prod = ClusterSetting {
+            name: "prod".into(),
+            kubeconfig: Some("prod.yaml".into()),
+            event_ttl: Some(Duration::from_secs(30 * 86_400)),
+            quota: Some(2 << 30),
+            ..ClusterSetting::default()
+        };
+        let test = ClusterSetting {
+            name: "test".into(),
+            ..ClusterSetting::default()
+        };
+        assert_eq!(found, Ok(vec![prod, test]));
+        for (text, why) in [
+            ("clusters:\n- name: prod\n- name: prod", "two clusters"),
+            ("clusters:\n- name: Prod", "cannot be a cluster's name"),
+            ("clusters:\n- name: prod\n  ttl: 1d", "ttl"),
+            ("clusters:\n- name: prod\n  eventTTL: long", "eventTTL"),
+            ("clusters:\n- name: prod\n  quota: much", "quota"),
+            ("clusters: {}", "line 1"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}
