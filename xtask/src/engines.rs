@@ -9,8 +9,8 @@ use crate::command::{self, Result, find, is_executable};
 
 /// A Python that has both; tests find it by this variable.
 pub(crate) const VARIABLE: &str = "ENGINES_PYTHON";
-/// What is installed.
-const PACKAGES: [&str; 2] = ["duckdb>=1.1", "chdb>=2"];
+/// What is installed. DuckDB needs pytz for times.
+const PACKAGES: [&str; 3] = ["duckdb>=1.1", "pytz", "chdb>=2"];
 
 /// Finds a Python with the engines, or makes one.
 pub(crate) fn find_or_install(folder: &Path, may_fetch: bool) -> Result<PathBuf> {
@@ -56,5 +56,5 @@ pub(crate) fn find_or_install(folder: &Path, may_fetch: bool) -> Result<PathBuf>
 
 fn has_both(python: &Path) -> bool {
     is_executable(python)
-        && command::output(Command::new(python).args(["-c", "import duckdb, chdb"])).is_ok()
+        && command::output(Command::new(python).args(["-c", "import duckdb, pytz, chdb"])).is_ok()
 }

@@ -7,11 +7,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tidings_archive::{Cluster, JournalError, Part, SealedVersion, Unsealed};
 use tidings_store::clock::Clock;
+use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clean;
@@ -70,6 +72,9 @@ pub enum SealError {
     /// A file could not be made, or not be read to be merged.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Making a file panicked; the log says how.
+    #[error("making a file panicked")]
+    Panicked,
     /// The archive belongs to another one.
     #[error(
         "the archive of {cluster:?} there is of another data folder (its store is {writer}): seal to another URL, or under another name"
@@ -104,6 +109,8 @@ pub struct Sealer {
     folder: Folder,
     clock: Arc<dyn Clock>,
     options: SealOptions,
+    /// When leavings are looked for next, in milliseconds of the steady clock.
+    look_at: AtomicU64,
 }
 
 impl Sealer {
@@ -121,6 +128,7 @@ impl Sealer {
             folder: Folder::new(place, cluster.name()),
             clock,
             options,
+            look_at: AtomicU64::new(0),
         }
     }
 
@@ -274,22 +282,18 @@ impl Sealer {
     async fn write(
         &self,
         level: u32,
-        rows: impl Iterator<Item = Result<Row, FileError>>,
+        rows: impl Iterator<Item = Result<Row, FileError>> + Send + 'static,
     ) -> Result<Vec<File>, SealError> {
         let mut files = Vec::new();
         let mut rows = rows.peekable();
         while rows.peek().is_some() {
-            let mut writer = Writer::new().map_err(FileError::from)?;
-            let mut file = Described::default();
-            while writer.len() < FILE_BYTES_MAX
-                && let Some(row) = rows.next()
-            {
-                let row = row?;
-                file.add(&row);
-                writer.push(row).map_err(FileError::from)?;
-            }
-            let bytes = writer.finish().map_err(FileError::from)?;
-            let file = file.file(level, &bytes);
+            // It takes a second, in which this thread has other things to do.
+            let encoded = spawn_blocking(move || {
+                let encoded = encode(level, &mut rows);
+                encoded.map(|(file, bytes)| (file, bytes, rows))
+            });
+            let (file, bytes, left) = encoded.await.map_err(|_| SealError::Panicked)??;
+            rows = left;
             let path = self.folder.path(&file.path);
             self.folder.create(&path, bytes.into()).await?;
             files.push(file);
@@ -314,13 +318,38 @@ impl Sealer {
         if next.files != manifest.files || next.removed != manifest.removed {
             self.folder.commit(&next).await?;
         }
-        deleted += clean::leavings(&self.folder, &next, now - grace).await?;
+        // Nothing is left for so short that it has to be looked for more often.
+        let at = u64::try_from(self.clock.steady().as_millis()).unwrap_or(u64::MAX);
+        let pause = u64::try_from(self.options.grace.as_millis()).unwrap_or(u64::MAX) / 24;
+        if at >= self.look_at.load(Ordering::Relaxed) {
+            deleted += clean::leavings(&self.folder, &next, now - grace).await?;
+            self.look_at
+                .store(at.saturating_add(pause), Ordering::Relaxed);
+        }
         Ok(deleted)
     }
 
     fn now(&self) -> Timestamp {
         Timestamp::from_millisecond(self.clock.now().0).unwrap_or_default()
     }
+}
+
+/// A file of the first rows.
+fn encode(
+    level: u32,
+    rows: &mut impl Iterator<Item = Result<Row, FileError>>,
+) -> Result<(File, Vec<u8>), FileError> {
+    let mut writer = Writer::new()?;
+    let mut file = Described::default();
+    while writer.len() < FILE_BYTES_MAX
+        && let Some(row) = rows.next()
+    {
+        let row = row?;
+        file.add(&row);
+        writer.push(row)?;
+    }
+    let bytes = writer.finish()?;
+    Ok((file.file(level, &bytes), bytes))
 }
 
 fn of(version: SealedVersion) -> Version {

@@ -274,7 +274,12 @@ impl Unsealed {
             part.positions = coverage.followed;
             part.gaps = coverage.gaps;
         }
-        Ok((part.through > 0).then_some(part))
+        if part.through == 0 {
+            // Entries that ended by themselves were not counted.
+            journal.waiting.store(0, Ordering::Relaxed);
+            return Ok(None);
+        }
+        Ok(Some(part))
     }
 
     /// Reads what an item names; how many bytes it has.

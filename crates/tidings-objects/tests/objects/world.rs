@@ -61,7 +61,7 @@ impl World {
         .to_string();
         for number in self.observed + 1..=self.observed + versions {
             let (pod, event) = (number % 7, number % 13);
-            let at = time(now - 1000 + i64::try_from(number % 1000).unwrap());
+            let at = time(now - 1000 + i64::try_from(number - self.observed).unwrap());
             let version = json!({
                 "kind": "Version", "namespace": "shop", "name": format!("web-{pod}.{event}"),
                 "epoch": 0, "observedAt": at,
