@@ -12,6 +12,7 @@ mod collector;
 mod command;
 mod contract;
 mod crash;
+mod engines;
 mod hostile;
 mod image;
 mod kube_apiserver;

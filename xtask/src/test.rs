@@ -10,7 +10,7 @@ use crate::tools::Tools;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Do not fetch kubectl and etcd where they are missing
+    /// Do not fetch kubectl, etcd and others where they are missing
     #[arg(long)]
     offline: bool,
 }
@@ -32,7 +32,8 @@ impl AddAssign for Counts {
 pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
     let tools = Tools::find(root, !args.offline)
         .and_kube_apiserver(root)
-        .and_browser(root, !args.offline);
+        .and_browser(root, !args.offline)
+        .and_engines(root, !args.offline);
     let mut counts = Counts::default();
     let mut failures = Vec::new();
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{self, Result, find, is_executable};
-use crate::{kube_apiserver, npm};
+use crate::{engines, kube_apiserver, npm};
 
 /// A program, and its Debian package.
 struct Tool {
@@ -106,6 +106,19 @@ impl Tools {
                     package.name, package.skipped
                 )),
             }
+        }
+        self
+    }
+
+    /// Tells tests of archives on object storage which engines read them, installed if they may be.
+    pub(crate) fn and_engines(mut self, root: &Path, may_fetch: bool) -> Self {
+        match engines::find_or_install(&root.join("target/tools/engines"), may_fetch) {
+            Ok(file) => self
+                .environment
+                .push((engines::VARIABLE.into(), file.into())),
+            Err(reason) => self.missing.push(format!(
+                "no DuckDB and chDB ({reason}): skips the tests that read archives with them"
+            )),
         }
         self
     }

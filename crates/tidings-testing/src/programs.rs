@@ -53,6 +53,13 @@ pub fn axe() -> Option<PathBuf> {
     named("AXE").or_else(|| skipped("$AXE names no axe.min.js (npm's axe-core)"))
 }
 
+/// A Python with DuckDB and chDB: `$ENGINES_PYTHON`.
+pub fn engines() -> Option<PathBuf> {
+    named("ENGINES_PYTHON").or_else(|| {
+        skipped("$ENGINES_PYTHON names no python with duckdb and chdb (cargo xtask test makes one)")
+    })
+}
+
 fn named(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from)
 }

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// Our crates, and those of ours that each may use. Tests may use any.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("tidings-core", &[]),
     ("tidings-api", &["tidings-core"]),
     ("tidings-store", &[]),
@@ -18,11 +18,16 @@ const LAYERS: [(&str, &[&str]); 11] = [
         &["tidings-api", "tidings-core", "tidings-store"],
     ),
     (
+        "tidings-objects",
+        &["tidings-api", "tidings-archive", "tidings-store"],
+    ),
+    (
         "tidings-cli",
         &[
             "tidings",
             "tidings-archive",
             "tidings-core",
+            "tidings-objects",
             "tidings-server",
             "tidings-store",
         ],
@@ -53,7 +58,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
 ];
 
 /// Libraries, and the only crates that may use them.
-const ONLY_IN: [(&str, &[&str]); 8] = [
+const ONLY_IN: [(&str, &[&str]); 10] = [
     ("axum", &["tidings-server", "tidings-testing"]),
     (
         "hyper",
@@ -63,11 +68,14 @@ const ONLY_IN: [(&str, &[&str]); 8] = [
         "hyper-util",
         &[
             "tidings-server",
+            "tidings-objects",
             "tidings-cli",
             "tidings-conformance",
             "tidings-bench",
         ],
     ),
+    ("object_store", &["tidings-objects"]),
+    ("parquet", &["tidings-objects"]),
     ("lsm-tree", &["tidings-store"]),
     ("etcd-client", &["tidings-store"]),
     ("zstd", &["tidings-store"]),

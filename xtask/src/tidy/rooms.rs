@@ -12,7 +12,7 @@ type Room = (&'static str, &'static [&'static str]);
 
 /// Crates with their rooms, the highest first. Every file of such a crate is in one room, except
 /// the root, which declares them, and `clock.rs`.
-const ROOMS: [(&str, &[Room]); 7] = [
+const ROOMS: [(&str, &[Room]); 8] = [
     (
         "tidings-core",
         &[
@@ -58,6 +58,15 @@ const ROOMS: [(&str, &[Room]); 7] = [
             ("follow", &["follow/"]),
             ("keep", &["keep/"]),
             ("versions", &["version/"]),
+        ],
+    ),
+    (
+        "tidings-objects",
+        &[
+            ("sealing", &["seal.rs", "merge.rs", "clean.rs", "check.rs"]),
+            ("folder", &["folder.rs", "manifest.rs"]),
+            ("place", &["place.rs", "client.rs"]),
+            ("files", &["file/", "row.rs"]),
         ],
     ),
     (

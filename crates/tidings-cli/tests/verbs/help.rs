@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::support::run;
 
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 16] = [
     "archive",
     "completions",
     "coverage",
@@ -17,6 +17,7 @@ const VERBS: [&str; 15] = [
     "man",
     "rbac",
     "record",
+    "sealed",
     "serve",
     "timeline",
     "top",

@@ -14,6 +14,8 @@ mod kube_apiserver;
 mod pictures;
 mod rbac;
 mod record;
+#[cfg(all(unix, feature = "objects"))]
+mod sealed;
 mod serve;
 mod support;
 mod terminal;
