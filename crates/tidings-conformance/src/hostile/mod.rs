@@ -9,7 +9,9 @@
 //! several rounds counts, and the maximum memory.
 
 mod act;
+mod archived;
 mod frames;
+mod kind;
 mod kinds;
 mod script;
 mod timeline;
@@ -19,7 +21,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use act::{ActError, Outcome, carry_out};
-use kinds::{KINDS, Kind};
+use kind::Kind;
+use kinds::KINDS;
 use script::Script;
 
 use crate::process::Process;

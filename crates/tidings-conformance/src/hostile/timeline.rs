@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::kinds::{Kind, few, kind, large};
+use super::kind::{Kind, few, kind, large};
 use super::script::{Act, Ask, JSON, Script, large_events};
 
 /// The timeline's answers, except the endless live stream.
@@ -21,7 +21,7 @@ pub(super) const TIMELINE: &[Kind] = &[
     kind("timeline: digits of a time", 60_000, |n, _| {
         every_answer(&format!("from={}", "1".repeat(n)))
     }),
-    kind("timeline: values of every filter", 50, |n, ns| {
+    kind("timeline: values of every filter", 49, |n, ns| {
         let filters = ["namespace", "kind", "object", "reason", "type", "source"];
         let values = filters.map(|filter| {
             let values = (0..n).map(|i| format!("{filter}={i}{}&", "v".repeat(150)));

@@ -191,6 +191,39 @@ async fn a_picture_of_more_than_is_read_is_of_all_its_parts_with_the_warnings_fi
 }
 
 #[tokio::test]
+async fn large_events_are_a_few_to_an_answer() {
+    const BYTES_MAX: usize = 10 << 20;
+    let server = Server::new();
+    let message = "m".repeat(1_400_000);
+    let names: Vec<String> = (0..20).map(|at| format!("e{at}")).collect();
+    for (at, name) in (0..).zip(&names) {
+        let mut event = about("web-0", name, "Pulled", "Normal", -at * 1000);
+        event["message"] = message.clone().into();
+        create(&server, &event).await;
+    }
+    let mut found = Vec::new();
+    let mut token = String::new();
+    for _ in &names {
+        let page = get(&server, &format!("events?limit=500&continue={token}")).await;
+        assert!(page.to_string().len() < BYTES_MAX);
+        let items = page["items"].as_array().unwrap().iter();
+        found.extend(items.map(|item| item["name"].as_str().unwrap().to_owned()));
+        match page["continue"].as_str() {
+            Some(next) => next.clone_into(&mut token),
+            None => break,
+        }
+    }
+    assert_eq!(found, names);
+    for path in [
+        "object?kind=Pod&namespace=shop&name=web-0",
+        "event?namespace=shop&name=e0",
+    ] {
+        let answer = get(&server, path).await;
+        assert!(answer.to_string().len() < 2 * BYTES_MAX, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn pages_have_every_event_once_and_in_order() {
     let server = Server::new();
     for at in 0..40 {
