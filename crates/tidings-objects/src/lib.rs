@@ -9,10 +9,10 @@
 //!
 //! - A [`Manifest`] names all files of an archive, with their sizes and sums. Manifests are
 //!   numbered, and written only where there is none of that number: of two writers at once one
-//!   fails. Whoever reads the newest one sees an archive that is whole.
+//!   fails. A reader of the newest one sees an archive that is whole.
 //! - How far versions are sealed is in the manifest that names them. The end of the process at any
 //!   moment neither skips nor doubles a version; files without a manifest are removed later.
-//! - Only the store that began the archive of a cluster goes on with it.
+//! - Only the store that began the archive of a cluster continues it.
 
 mod check;
 mod clean;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: the manifest says up to where versions are sealed, in the same write that makes the
 //! files part of the archive, so that the end of the process at any moment neither skips nor
-//! doubles one; only the store that began an archive goes on with it. Memory: [`PART_BYTES_MAX`] of
+//! doubles one; only the store that began an archive continues it. Memory: [`PART_BYTES_MAX`] of
 //! events with their columns, and a file.
 
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ use crate::row::{Row, Version};
 
 /// Bytes of events that are sealed together.
 pub(crate) const PART_BYTES_MAX: usize = 16 << 20;
-/// So many versions are not waited with.
+/// Versions that are sealed at once, however short they have waited.
 const VERSIONS_MAX: u64 = 20_000;
 /// Bytes from which on a file ends, with its row group.
 pub(crate) const FILE_BYTES_MAX: usize = 32 << 20;
@@ -175,7 +175,7 @@ impl Sealer {
     /// Seals everything that waits, merges what is to be merged, and deletes what is over.
     ///
     /// # Errors
-    /// What was done before is done; it goes on from there.
+    /// What was done before is done; it continues from there.
     pub async fn seal(&self) -> Result<Sealed, SealError> {
         let mut sealed = Sealed::default();
         let mut manifest = self.newest().await?;
@@ -197,7 +197,7 @@ impl Sealer {
         Ok(sealed)
     }
 
-    /// The newest manifest, if this store may go on from it.
+    /// The newest manifest, if this store may continue it.
     async fn newest(&self) -> Result<Manifest, SealError> {
         let newest = self.folder.newest().await?;
         let empty = || Manifest::empty(&self.cluster, &self.writer);

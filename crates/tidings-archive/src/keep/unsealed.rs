@@ -1,7 +1,7 @@
 //! Which versions are yet to be sealed: a journal of where each of them is, written in the same
 //! commit as the version itself.
 //!
-//! Invariants: an entry is there until whoever seals says that everything up to it is sealed, or
+//! Invariants: an entry is there until the sealer says that everything up to it is sealed, or
 //! until its versions end; numbers of entries only grow, over restarts, too; when entries up to one
 //! number are read, none before it is still to come. A cluster that was sealed once has a journal
 //! from then on, whether it is being sealed or not, so that none is passed over.
@@ -235,7 +235,7 @@ impl Unsealed {
         journal.map_or(0, |journal| journal.waiting.load(Ordering::Relaxed))
     }
 
-    /// The versions that have waited longest, until they reach so many bytes of events; `None` if
+    /// The versions that have waited longest, until they reach a number of bytes; `None` if
     /// none waits.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Every version is told once to whoever seals, in whatever order things come.
+//! Every version is reported once to the sealer, in whatever order things come.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const EVENTS: u8 = 4;
 enum Step {
     /// Events are observed in one batch: by their names, and which of its events it is.
     Observe(Vec<(u8, u8)>),
-    /// Some of what waits is sealed, up to so many bytes; whether the process ends before the
+    /// Some of what waits is sealed, up to a number of bytes; whether the process ends before the
     /// entries are taken out.
     Seal { bytes: usize, is_killed: bool },
     /// The store is opened anew, to be sealed or not.

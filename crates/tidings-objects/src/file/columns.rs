@@ -207,7 +207,7 @@ pub(crate) fn properties() -> Result<WriterPropertiesPtr> {
             Value::Time(_) | Value::MaybeTime(_) | Value::Number(_) if !column.few => {
                 builder.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
             }
-            // Nobody looks for an event by the order of its bytes.
+            // No reader looks for an event by the order of its bytes.
             Value::Bytes(_) => builder.set_column_statistics_enabled(path, EnabledStatistics::None),
             _ => builder,
         };

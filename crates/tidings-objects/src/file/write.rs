@@ -1,6 +1,6 @@
 //! Writes sorted rows as one file, a row group at a time.
 //!
-//! Memory: one row group of rows, and the compressed file, which is bounded by whoever writes it.
+//! Memory: one row group of rows, and the compressed file, which the caller bounds.
 
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};

@@ -181,7 +181,7 @@ async fn files_are_merged_and_have_what_those_before_had() {
     let manifest = newest(&place(&store), "prod").await.unwrap();
     let levels: Vec<_> = manifest.files.iter().map(|file| file.level).collect();
     assert_eq!(levels, [1, 1, 0, 0, 0, 0]);
-    // Those before are left for whoever reads them.
+    // Those before are left for their readers.
     assert_eq!(manifest.removed.len(), 16);
     for removed in &manifest.removed {
         let path = Path::from(format!("prod/{}", removed.path));

@@ -1,6 +1,6 @@
 //! `tidings archive --objects`: a task for each cluster that seals what is observed.
 //!
-//! A task may be ended at any moment: what is sealed is known from the storage, and goes on there.
+//! A task may be ended at any moment: the storage says what is sealed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
