@@ -7,12 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidings_archive::Cluster;
+use tidings_cli::values::{days, duration_of_seconds};
 use tidings_objects::{Place, PlaceError, SealOptions, Sealer};
 use tidings_store::clock::SystemClock;
 use tokio::task::{AbortHandle, spawn};
-
-use super::clusters::days;
-use crate::commands::serve::values::duration_of_seconds;
 
 /// Whether and how versions are sealed.
 #[derive(Debug, clap::Args)]
