@@ -24,10 +24,7 @@ const FAILED: u8 = 1;
 Examples:
   tidings sealed s3://events/archive
   tidings sealed file:///srv/events --check
-
-  # Count the Warnings of a cluster with DuckDB
-  duckdb -c \"select reason, count(*) from read_parquet([$(tidings sealed file:///srv/events \\
-    --cluster prod --files | sed \\\"s/.*/'&'/\\\" | paste -sd,)]) where type = 'Warning' group by 1\"")]
+  tidings sealed file:///srv/events --cluster prod --files")]
 pub(crate) struct Args {
     /// URL of the archive, as for tidings archive --objects
     #[arg(value_name = "URL")]
