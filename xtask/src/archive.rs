@@ -1,7 +1,7 @@
 //! `cargo xtask archive`: `tidings archive` follows a source through a proxy while both are killed
-//! and their connections cut and held; a ledger of what the source acknowledged is compared with
-//! what was kept, and with what a collector beside it wrote. Or one trouble at a time, and what the
-//! archive says of it; or ten sources for ten minutes.
+//! and their connections cut and held; a ledger of the acknowledged versions is compared with the
+//! kept ones, and with the output of a collector. Or one fault at a time, with the state that the
+//! archive reports; or ten sources for ten minutes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,30 +13,30 @@ use crate::tools::Tools;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Two minutes instead of half an hour; of a soak, one instead of ten
+    /// Two minutes instead of half an hour; for a soak, one instead of ten
     #[arg(long)]
     short: bool,
-    /// What is followed
+    /// The kind of source
     #[arg(long, value_enum, default_value_t = Source::Tidings)]
     source: Source,
-    /// One trouble at a time instead: the source frozen, a disk full, etcd compacted and restored
+    /// One fault at a time instead: a frozen source, a full disk, etcd compacted and restored
     #[arg(long, conflicts_with = "short")]
     faults: bool,
-    /// Only troubles with this in their name
+    /// Only faults with this in their name
     #[arg(long, value_name = "TEXT", requires = "faults")]
     only: Option<String>,
-    /// No trouble instead: ten sources, memory, and seconds since progress of one that is frozen
+    /// Without faults: ten sources, memory, and seconds since progress of a frozen one
     #[arg(long, conflicts_with = "faults")]
     soak: bool,
     /// Events written per second
     #[arg(long, default_value_t = 200, conflicts_with = "faults")]
     per_second: u64,
-    /// Where the random numbers begin, to repeat a run [default: another one each time]
+    /// The seed of random numbers, to repeat a run [default: a new one each time]
     #[arg(long)]
     seed: Option<u64>,
 }
 
-/// What is followed.
+/// The kind of source.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 enum Source {
     /// `tidings serve`
@@ -46,7 +46,7 @@ enum Source {
 }
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result {
-    // What runs for long is judged as it is meant to run.
+    // A long run judges an optimised build.
     let is_long = !args.short && !args.faults;
     let mut judge = suite(root, if is_long { "release" } else { "debug" })?;
     judge.args(["--per-second", &args.per_second.to_string()]);
@@ -81,7 +81,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     command::run(&mut judge)
 }
 
-/// The suite, with the program to judge: both are built.
+/// The suite and the program to judge, which are built.
 pub(crate) fn suite(root: &Path, folder: &str) -> Result<Command> {
     let profile = if folder == "debug" { "dev" } else { folder };
     for package in ["tidings-cli", "tidings-conformance"] {
@@ -93,13 +93,13 @@ pub(crate) fn suite(root: &Path, folder: &str) -> Result<Command> {
         command::target(root).join(folder).join(file)
     };
     let mut suite = Command::new(built("tidings-conformance"));
-    // A collector is run where it is said to be.
+    // A collector is run at the given path.
     suite.env_remove(collector::VARIABLE);
     suite.arg("archive").arg("--tidings").arg(built("tidings"));
     Ok(suite)
 }
 
-/// Runs a collector beside the archive, if one can be had; whether it can.
+/// Runs a collector beside the archive, if one can be found or built; whether it is.
 pub(crate) fn beside_collector(root: &Path, judge: &mut Command) -> bool {
     match collector::find_or_build(root) {
         Ok(program) => {
@@ -113,7 +113,7 @@ pub(crate) fn beside_collector(root: &Path, judge: &mut Command) -> bool {
     }
 }
 
-/// The kube-apiserver to follow; its etcd is given to the suite.
+/// The kube-apiserver to follow; the suite gets its etcd.
 fn kube_apiserver_and_etcd(root: &Path, judge: &mut Command) -> Option<PathBuf> {
     let tools = Tools::find(root, true);
     let server = match kube_apiserver::find_or_build(root, true) {

@@ -5,10 +5,10 @@ use std::process::Command;
 
 use crate::command::{self, Result, find, is_executable};
 
-/// The Go module that puts it together. Its parts are pinned there.
+/// The Go module that builds it, with pinned components.
 const MODULE: &str = "crates/tidings-conformance/collector";
 const VERSION: &str = "v0.111.0";
-/// A collector to be used instead of one that is built.
+/// The environment variable with a collector to use instead of building one.
 pub(crate) const VARIABLE: &str = "OTEL_COLLECTOR";
 
 /// Finds a collector, or builds one.
@@ -35,7 +35,7 @@ pub(crate) fn find_or_build(root: &Path) -> Result<PathBuf> {
         ));
     }
     let module = root.join(MODULE);
-    // A module proxy out of reach shows here, before minutes are spent.
+    // An unreachable module proxy is noticed here, before a long build.
     let mut download = Command::new("go");
     download.args(["list", "-deps", "."]).current_dir(&module);
     command::output(&mut download)

@@ -1,21 +1,20 @@
-//! Running other programs: their output stays visible, and what they answered is an error when it
-//! was not success.
+//! Runs other programs: their output is visible, and a failure is an error.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What went wrong, in words for a terminal.
+/// An error message for a terminal.
 pub(crate) type Result<T = ()> = std::result::Result<T, String>;
 
 /// The cargo that runs this task.
 pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root);
-    // What cargo tells this task of itself. Build scripts (ring's is one) run again when it
-    // changes, and all that is built on them is built again: each time a developer turns from
-    // `cargo xtask` to `cargo build`, and back.
+    // Variables that cargo sets for this task. Build scripts (such as ring's) run again when these
+    // change, and dependent crates are built again: each time a developer alternates between `cargo
+    // xtask` and `cargo build`.
     let own = ["CARGO_PKG_", "CARGO_MANIFEST_"];
     for (name, _) in std::env::vars_os() {
         if name
@@ -28,12 +27,12 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target folder.
 pub(crate) fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// Says what is run, and runs it with our own output.
+/// Prints a command, and runs it with our own output.
 pub(crate) fn run(command: &mut Command) -> Result {
     announce(command);
     let status = command
@@ -47,7 +46,7 @@ pub(crate) fn run(command: &mut Command) -> Result {
     }
 }
 
-/// Says what is run and runs it; every line of its standard output is handed over, none is printed.
+/// Prints a command, and runs it; every line of its standard output is passed on, not printed.
 pub(crate) fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result {
     announce(command);
     let mut child = command
@@ -58,7 +57,7 @@ pub(crate) fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Re
     if let Some(output) = child.stdout.take() {
         let mut output = BufReader::new(output);
         let mut bytes = Vec::new();
-        // By bytes: what a test prints need not be UTF-8.
+        // By bytes: output of tests need not be UTF-8.
         while output
             .read_until(b'\n', &mut bytes)
             .is_ok_and(|length| length > 0)
@@ -75,7 +74,7 @@ pub(crate) fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Re
     }
 }
 
-/// Runs it silently and returns its standard output.
+/// Runs a command silently, and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -89,7 +88,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     }
 }
 
-/// Where a program is on the PATH.
+/// The path of a program on the PATH.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -97,7 +96,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|file| is_executable(file))
 }
 
-/// Whether a file is there to be run.
+/// Whether a file is executable.
 pub(crate) fn is_executable(file: &Path) -> bool {
     #[cfg(unix)]
     {

@@ -1,5 +1,5 @@
-//! `cargo xtask contract`: the store's contract suite, unchanged on every backend, and how many of
-//! its cases passed on each.
+//! `cargo xtask contract`: runs the store's contract suite unchanged on every backend, and counts
+//! the passed cases of each.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(crate) struct Args {
 struct Counts(BTreeMap<String, (u64, u64)>);
 
 impl Counts {
-    /// Takes note of a line such as `test embedded::newest_first ... ok`.
+    /// Counts a line such as `test embedded::newest_first ... ok`.
     fn note(&mut self, line: &str) {
         let Some((name, outcome)) = line
             .strip_prefix("test ")
@@ -64,7 +64,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     });
     println!();
     for (backend, (passed, failed)) in &counts.0 {
-        // Without its program a case on etcd has nothing to do.
+        // Without etcd its cases do nothing.
         if backend == "etcd" && tools.program("ETCD").is_none() {
             println!("{backend:16} skipped: there is no etcd");
         } else {

@@ -1,6 +1,6 @@
-//! `cargo xtask crash`: the store's crash test in its long form. A process that writes is killed
-//! with SIGKILL at random moments, and what it left is checked after each: acknowledged writes,
-//! indexes, revisions, and watches that continue.
+//! `cargo xtask crash`: the store's crash test in its long form. A writing process is killed with
+//! SIGKILL at random moments, and the store is checked after each kill: acknowledged writes,
+//! indexes, revisions, and continued watches.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ const TEST: &str = "crash::nothing_acknowledged_is_lost";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How often to kill
+    /// Number of kills
     #[arg(long, default_value_t = 200)]
     kills: u64,
-    /// Where the random numbers begin, to repeat a run [default: another one each time]
+    /// The seed of random numbers, to repeat a run [default: a new one each time]
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
             summary = Some(line.to_owned());
         }
     })?;
-    // A name that matches no test is a success to cargo.
+    // To cargo, a name without a test is a success.
     let summary = summary.ok_or_else(|| format!("{TEST} did not run"))?;
     println!("\n{summary}");
     Ok(())

@@ -1,5 +1,5 @@
-//! `cargo xtask hostile`: every kind of hostile input against a server process of its own, in sizes
-//! that grow; what it costs there stays within bounds.
+//! `cargo xtask hostile`: sends every kind of hostile input in growing sizes to a separate server;
+//! its cost must stay within bounds.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::command::{self, Result, cargo};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Smaller sizes against a debug build, judged by growth, memory and answers alone: for any
+    /// Smaller sizes against a debug build, judged only by growth, memory and answers: for any
     /// machine
     #[arg(long)]
     short: bool,

@@ -1,6 +1,6 @@
-//! `cargo xtask image`: what deploy/Containerfile promises, proved where there is no registry to
-//! fetch its base from. The program is built and started in the file's own words, and runs as it
-//! would there: alone in a root it cannot write to, first of its processes, with no rights.
+//! `cargo xtask image`: tests deploy/Containerfile without a registry for its base. The program is
+//! built and started with the file's own commands, and runs as in a container: alone in a read-only
+//! root, as the first process, without privileges.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use tidings_testing::free_port;
 use crate::command::{self, Result, cargo, find, output};
 use crate::tools::Tools;
 
-/// Makes the root read-only, but for the data, and is replaced by the program in it.
+/// Makes the root read-only, except for the data, and executes the program in it.
 const ENTER: &str = r#"
 root=$1 data=$2 user=$3
 shift 3
@@ -26,15 +26,15 @@ exec chroot --userspec="$user" "$root" "$@"
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Build as the image is built, which takes minutes, instead of for debugging
+    /// Build like the image, which takes minutes, instead of for debugging
     #[arg(long)]
     dist: bool,
 }
 
-/// What the container file says.
+/// The commands of the container file.
 #[derive(Debug, PartialEq, Eq)]
 struct Recipe {
-    /// Words of cargo.
+    /// Arguments of cargo.
     build: Vec<String>,
     user: String,
     /// The program and its arguments.
@@ -108,7 +108,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     Ok(())
 }
 
-/// Whether there is all it takes to build for musl, C and Rust.
+/// Whether C and Rust can be built for musl.
 fn can_build(target: &str) -> Result {
     let library =
         output(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))?;
@@ -123,7 +123,7 @@ fn can_build(target: &str) -> Result {
     }
 }
 
-/// Whether this machine lets us run something in a root of its own.
+/// Whether this machine can run a program in its own root.
 fn can_enter() -> Result {
     if output(Command::new("id").arg("-u"))?.trim() != "0" {
         return Err("only root can run a program in a root of its own".to_owned());
@@ -132,9 +132,9 @@ fn can_enter() -> Result {
     output(command.args(["--mount", "--pid", "--fork", "true"])).map(drop)
 }
 
-/// The program as it runs in the image; ended with this.
+/// The program as in the image; it ends when this is dropped.
 struct Container {
-    /// unshare's, whose only child is the program.
+    /// The process of unshare, whose only child is the program.
     process: Child,
     kubeconfig: PathBuf,
     folder: TempDir,
@@ -187,7 +187,7 @@ impl Container {
         };
         let mut line = String::new();
         if let Some(output) = container.process.stdout.take() {
-            // What it cannot say ends the same way as nothing said.
+            // An unreadable line counts as none.
             let _ = BufReader::new(output).read_line(&mut line);
         }
         if line.is_empty() {
@@ -239,7 +239,7 @@ impl Container {
             }
         }
 
-        // The first process of a namespace gets only signals it asked for.
+        // The first process of a namespace gets only signals that it handles.
         output(Command::new("kill").args(["-TERM", &program]))?;
         match self.process.wait() {
             Ok(status) if status.success() => Ok(()),

@@ -1,17 +1,17 @@
-//! The kube-apiserver that ours is judged by: found, or built from Kubernetes' own modules.
+//! The kube-apiserver to compare with: found, or built from Kubernetes' own modules.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{self, Result, find, is_executable};
 
-/// The release that is built. Its modules are pinned in `MODULE`.
+/// The release to build. Its modules are pinned in `MODULE`.
 const RELEASE: (&str, &str) = ("1", "36");
 const PATCH: &str = "3";
-/// The Go module that does nothing but name kube-apiserver.
+/// The Go module that only names kube-apiserver.
 const MODULE: &str = "crates/tidings-conformance/kube-apiserver";
 const PACKAGE: &str = "k8s.io/kubernetes/cmd/kube-apiserver";
-/// A kube-apiserver to be used instead of one that is built.
+/// The environment variable with a kube-apiserver to use instead of building one.
 pub(crate) const VARIABLE: &str = "KUBE_APISERVER";
 
 /// Finds a kube-apiserver, or builds one from Kubernetes' own modules.
@@ -46,7 +46,7 @@ pub(crate) fn find_or_build(root: &Path, may_build: bool) -> Result<PathBuf> {
         return Err("none on the PATH, and no Go to build it with".to_owned());
     }
     let module = root.join(MODULE);
-    // A module proxy out of reach shows here, before minutes are spent.
+    // An unreachable module proxy is noticed here, before a long build.
     let mut download = Command::new("go");
     download
         .args(["list", "-deps", PACKAGE])

@@ -12,6 +12,7 @@ mod collector;
 mod command;
 mod contract;
 mod crash;
+mod engines;
 mod hostile;
 mod image;
 mod kube_apiserver;
@@ -34,32 +35,31 @@ use clap::{CommandFactory, Parser};
 enum Task {
     /// Every test, from nothing
     Test(test::Args),
-    /// The rules of the repository: who may use whom, and what every file keeps
+    /// The rules of the repository: layers, rooms, files, wording, links
     Tidy,
     /// The store's contract suite, counted for each backend
     Contract(contract::Args),
-    /// The store's process killed again and again, and what it left checked
+    /// Kills a writing process of the store repeatedly, and checks the store
     Crash(crash::Args),
-    /// Servers and recorders killed under a stream of events, and the outcome of each of them
+    /// Kills servers and recorders under a stream of events, and accounts for each event
     Outage(outage::Args),
-    /// The archive, its source and their connections killed under a stream of events, and whether
-    /// every version was kept once
+    /// Kills the archive, its source and their connections under a stream of events: every version
+    /// must be kept once
     Archive(archive::Args),
-    /// What a client can send to make the server work, and what it costs: time, memory, and the
-    /// wait of others
+    /// Hostile input to a server, and its cost: time, memory, and the wait of other clients
     Hostile(hostile::Args),
-    /// Faults put into a crate one at a time, and which of them no test notices
+    /// Makes faults in a crate one at a time, and lists those that no test notices
     Mutants(mutants::Args),
-    /// What the container file promises, proved without a registry
+    /// Tests the container file without a registry
     Image(image::Args),
     /// Our figures beside those of client-go and kube-rs
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// A long, steady load on our server, and watchers that account for every event
+    /// A long, steady load on our server, with watchers that check every event
     Soak(bench::soak::Args),
     /// The README's program, compiled in an empty crate
     Readme,
-    /// Our server and a real kube-apiserver, sent the same requests: what they answer differently
+    /// Sends our server and a real kube-apiserver the same requests, and compares the answers
     Reference(reference::Args),
 }
 

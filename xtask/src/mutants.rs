@@ -1,6 +1,6 @@
-//! `cargo xtask mutants`: faults put into a crate one at a time (cargo-mutants), and which of them
-//! no test notices. The crate's own tests run first; what survives them is tried against the tests
-//! of the crates that reach it. `.cargo/mutants.toml` says what is left out, and why.
+//! `cargo xtask mutants`: makes faults in a crate one at a time (cargo-mutants), and lists those
+//! that no test notices. The crate's own tests run first; surviving faults are tried with the tests
+//! of the crates that use it. `.cargo/mutants.toml` has the exclusions, with reasons.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::command::{self, Result, cargo, output};
 
-/// The crates whose faults are looked for, and the crates whose tests reach them beside their own.
+/// The crates to make faults in, and further crates whose tests reach them.
 const REACHED_FROM: [(&str, &[&str]); 6] = [
     ("tidings-core", &["tidings", "tidings-conformance"]),
     ("tidings", &["tidings-conformance"]),
@@ -18,24 +18,24 @@ const REACHED_FROM: [(&str, &[&str]); 6] = [
     ("tidings-cli", &[]),
 ];
 
-/// What cargo-mutants writes.
+/// Output files of cargo-mutants.
 const LISTS: [&str; 4] = ["missed.txt", "caught.txt", "timeout.txt", "unviable.txt"];
 
-/// Fewer cases of each property than usual: what survives them is tried with all.
+/// Fewer cases of each property than usual: surviving faults are tried with all.
 const PROPERTY_CASES: &str = "32";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The crate to look for faults in
+    /// The crate to make faults in
     #[arg(long, default_value = "tidings-core", value_parser = package_names())]
     package: String,
     /// Draw this number of faults at random [default: every fault]
     #[arg(long, value_name = "NUMBER")]
     sample: Option<usize>,
-    /// Where the random numbers begin, to repeat a draw [default: another one each time]
+    /// The seed of random numbers, to repeat a draw [default: a new one each time]
     #[arg(long, requires = "sample")]
     seed: Option<u64>,
-    /// Only the crate's own tests
+    /// Run only the crate's own tests
     #[arg(long)]
     own: bool,
     /// Fail when a smaller share of them is caught
@@ -113,9 +113,9 @@ fn mutants(root: &Path, packages: &[&str]) -> Command {
         command.args(["--test-package", package]);
     }
     command.arg("--output").arg(folder(root));
-    // Without the examples of the documentation, each of which is a program of its own.
+    // Without the examples of the documentation, each of which is a separate program.
     command.args(["--", "--tests"]);
-    // A build for each fault: no more than the tests need, and apart from our own.
+    // Each fault needs a build: only what the tests need, in a separate target folder.
     command
         .env("CARGO_TARGET_DIR", folder(root).join("target"))
         .env("CARGO_INCREMENTAL", "1")
@@ -127,10 +127,10 @@ fn folder(root: &Path) -> PathBuf {
     command::target(root).join("mutants")
 }
 
-/// Runs cargo-mutants on these of the listed faults, and reads what it wrote down.
+/// Runs cargo-mutants on these of the listed faults, and reads its output files.
 fn tried(root: &Path, command: &mut Command, listed: &[&str], faults: &[&str]) -> Result<Outcome> {
     let written = folder(root).join("mutants.out");
-    // It continues where an earlier run ended. Its patterns would do, but it does not ask them of
+    // It continues where an earlier run ended. Patterns would be simpler, but they do not apply to
     // every kind of fault.
     let faults: HashSet<_> = faults.iter().collect();
     let others = listed.iter().filter(|fault| !faults.contains(fault));
@@ -143,7 +143,7 @@ fn tried(root: &Path, command: &mut Command, listed: &[&str], faults: &[&str]) -
     std::fs::write(written.join("caught.txt"), others).map_err(here)?;
     let earlier = written.join("previously_caught.txt");
     let _ = std::fs::remove_file(&earlier);
-    // Fails when a fault survives, too, so its answer says less than what it wrote.
+    // It also fails when a fault survives, so only its output files count.
     let finished = command::run(command);
     let read = |name: &str| std::fs::read_to_string(written.join(name));
     let (true, [Ok(missed), Ok(caught), Ok(timeout), Ok(unviable)]) =

@@ -1,20 +1,20 @@
-//! Packages of npm that some tests read, where npm is at hand: fetched into the target folder, and
-//! a part of nothing that is built.
+//! npm packages for some tests, if npm is available: fetched into the target folder, and not part
+//! of any build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{self, Result, find};
 
-/// One package, and its file that tests use.
+/// A package, and the file that tests use.
 pub(crate) struct Package {
     pub(crate) name: &'static str,
-    /// Which versions are taken.
+    /// The accepted versions.
     version: &'static str,
     file: &'static str,
-    /// Tests find the file by this variable.
+    /// The environment variable with the path of the file, for tests.
     pub(crate) variable: &'static str,
-    /// What is skipped without it.
+    /// The tests that are skipped without it.
     pub(crate) skipped: &'static str,
 }
 
@@ -36,7 +36,7 @@ pub(crate) const PACKAGES: [Package; 2] = [
 ];
 
 impl Package {
-    /// Its file: what the variable names, or what was fetched.
+    /// The path of its file: from the variable, or fetched.
     pub(crate) fn find(&self, folder: &Path, may_fetch: bool) -> Result<PathBuf> {
         if let Some(file) = std::env::var_os(self.variable).map(PathBuf::from) {
             let exists = file.is_file();

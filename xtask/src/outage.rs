@@ -1,6 +1,6 @@
 //! `cargo xtask outage`: real processes, real time. Our server is killed under a steady stream of
 //! events and comes back; a recording process is killed and comes back; a token is replaced while
-//! it is in use. What was offered, its outcome and what the server has are compared.
+//! it is in use. The offered events, their outcomes and the server's events are compared.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tidings_testing::free_port;
 
 use crate::command::{self, Result, cargo, output};
 
-/// How long things are well, before and after.
+/// The time without faults, before and after.
 const WELL: Duration = Duration::from_secs(3);
 
 /// A token replaced in use is read again within a minute, and the server looks for replaced files
@@ -23,7 +23,7 @@ const ROTATION: u64 = 60;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How long the server is away, in seconds
+    /// Downtime of the server, in seconds
     #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// A few seconds instead, without the replaced token, which takes a minute
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     per_second: u64,
 }
 
-/// What every scenario needs.
+/// The input of every scenario.
 #[derive(Clone)]
 struct Stage {
     tidings: PathBuf,
@@ -43,11 +43,11 @@ struct Stage {
     per_second: u64,
 }
 
-/// What is said of one of them.
+/// The report of a scenario.
 type Story = fn(&Stage) -> Result<String>;
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result {
-    // As they are built for the tests.
+    // Built as for the tests.
     let names = ["tidings", "record-outage"];
     let bins = names.iter().flat_map(|name| ["--bin", name]);
     let words: Vec<&str> = ["build", "-q", "--workspace"]
@@ -76,7 +76,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     } else {
         println!("left out: the token is replaced, which takes {ROTATION} s");
     }
-    // Side by side: they mostly wait.
+    // Concurrently: they mostly wait.
     let running = stories.into_iter().map(|(name, story)| {
         let stage = stage.clone();
         (name, std::thread::spawn(move || story(&stage)))
@@ -142,7 +142,7 @@ fn token_is_replaced(stage: &Stage) -> Result<String> {
     let (users, token) = (path("tokens.csv"), path("token"));
     let replace = |secret: &str| {
         let user = format!("{secret},recorder,1,system:masters\n");
-        // Each appears whole.
+        // Each report is printed as a whole.
         for (file, content) in [(&users, user.as_str()), (&token, secret)] {
             let new = file.with_extension("new");
             std::fs::write(&new, content)
@@ -167,7 +167,7 @@ fn folder() -> Result<TempDir> {
     tempfile::tempdir().map_err(|error| format!("a folder: {error}"))
 }
 
-/// Our server, on one port and one folder for all its lives.
+/// Our server, with the same port and folder across restarts.
 struct Server {
     program: PathBuf,
     arguments: Vec<String>,
@@ -194,7 +194,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Begins a life, and waits until it is ready.
+    /// Starts it, and waits until it is ready.
     fn run(&mut self) -> Result {
         let mut command = Command::new(&self.program);
         let (child, lines) = start(command.args(&self.arguments))?;
@@ -204,14 +204,14 @@ impl Server {
         Ok(())
     }
 
-    /// Ends it as a power failure would.
+    /// Kills it.
     fn kill(&mut self) {
         if let Some(child) = self.child.take() {
             end(child);
         }
     }
 
-    /// How many recorded events its events stand for.
+    /// The number of recorded events in its events.
     fn count(&self, stage: &Stage, more: &[&str]) -> Result<Value> {
         let mut command = Command::new(&stage.recorder);
         command.arg("--kubeconfig").arg(&self.kubeconfig);
@@ -225,13 +225,13 @@ impl Drop for Server {
     }
 }
 
-/// A recording process, and what it said.
+/// A recording process, and its output.
 struct Recorder {
     child: Option<Child>,
     lines: Receiver<String>,
-    /// How many it had recorded, last and at the time before that.
+    /// The last two counts of recorded events.
     recorded: [u64; 2],
-    /// Minimum events to record: half of what it was asked for.
+    /// Minimum events to record: half of the requested number.
     least: u64,
     said: Value,
 }
@@ -256,7 +256,7 @@ impl Recorder {
         })
     }
 
-    /// Hears what it says for so long.
+    /// Reads its output for some time.
     #[expect(
         clippy::disallowed_methods,
         reason = "what happens here happens in real time"
@@ -277,7 +277,7 @@ impl Recorder {
         }
     }
 
-    /// Waits for its own end.
+    /// Waits until it ends by itself.
     fn end(&mut self) -> Result {
         while let Ok(line) = self.lines.recv() {
             self.hear(&line);
@@ -295,8 +295,9 @@ impl Recorder {
         }
     }
 
-    /// Whether there were events, every one has one fate and none is lost, also by what the server
-    /// has; of `killed` at most what it recorded in its last tenths of a second, and none twice.
+    /// Whether there were events, each has one outcome, and none is lost, also by the server's
+    /// events; a `killed` process may lose those of its last tenths of a second, and none may be
+    /// doubled.
     fn agrees(&self, server: &Value, killed: Option<&Self>) -> Result<String> {
         let of = |field| number(&self.said, field).ok_or(format!("no {field} in {}", self.said));
         let [offered, delivered, aggregated] =
@@ -311,7 +312,7 @@ impl Recorder {
             None => (figures, counted == offered && offered >= self.least),
             Some(killed) => {
                 let [last, before] = killed.recorded;
-                // It went on after it last said so.
+                // It continued after its last report.
                 let most = last + (last - before);
                 let figures =
                     format!("recorded {before} to {most} before its death; then {figures}");

@@ -1,13 +1,13 @@
-//! `cargo xtask readme`: the README's program as a newcomer has it, in an empty crate with the
-//! dependencies the README names and no others. It is compiled, not run.
+//! `cargo xtask readme`: compiles the README's program in an empty crate with only the dependencies
+//! that the README names. It is not run.
 
 use std::path::Path;
 
 use crate::command::{self, Result, cargo};
 
-/// The READMEs that show the program, the same in each.
+/// The READMEs with the program, which is the same in each.
 const READMES: [&str; 2] = ["README.md", "crates/tidings/README.md"];
-/// Those of our crates that the program is built on.
+/// Our crates that the program depends on.
 const CRATES: [&str; 2] = ["tidings", "tidings-core"];
 
 pub(crate) fn run(root: &Path) -> Result {
@@ -45,11 +45,11 @@ pub(crate) fn run(root: &Path) -> Result {
     };
     write("Cargo.toml", &manifest)?;
     write("src/main.rs", program)?;
-    // The versions everything else is tested with.
+    // The versions of all other tests.
     std::fs::copy(root.join("Cargo.lock"), folder.path().join("Cargo.lock"))
         .map_err(|error| format!("copy Cargo.lock: {error}"))?;
     let mut check = cargo(folder.path(), &["check", "--quiet"]);
-    // What it is built on is built once.
+    // Dependencies are built once.
     check.env("CARGO_TARGET_DIR", command::target(root).join("readme"));
     command::run(&mut check)
 }

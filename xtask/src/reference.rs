@@ -1,5 +1,5 @@
-//! `cargo xtask reference`: our server beside a real kube-apiserver, found or built: what they
-//! answer differently, and client-go with both.
+//! `cargo xtask reference`: compares the answers of our server and a real kube-apiserver, found or
+//! built, and runs client-go with both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,23 +8,23 @@ use crate::command::{self, Result, cargo, find};
 use crate::kube_apiserver;
 use crate::tools::Tools;
 
-/// The cases and what is explained.
+/// The cases and explained differences.
 const CASES: &str = "crates/tidings-conformance/reference";
-/// client-go programs, which have to work with both.
+/// client-go programs, which must work with both.
 const CLIENTS: &str = "crates/tidings-conformance/clients";
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Build no kube-apiserver (about ten minutes the first time) and fetch nothing: judge if all
-    /// is at hand
+    /// Do not build kube-apiserver (about ten minutes the first time) or fetch anything: judge only
+    /// if everything is available
     #[arg(long)]
     short: bool,
-    /// Judge a release build of ours
+    /// Judge a release build of our server
     #[arg(long)]
     release: bool,
-    /// Only cases with such a name; * stands for anything
+    /// Only cases with a name like this; * means any text
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
-    /// Show what is explained, too
+    /// Show explained differences, too
     #[arg(long)]
     verbose: bool,
     /// A folder of cases instead of ours

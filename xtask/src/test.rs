@@ -1,5 +1,4 @@
-//! `cargo xtask test`: every test, from nothing. A step that fails does not keep the others from
-//! running.
+//! `cargo xtask test`: every test, from a fresh clone. After a failed step the others still run.
 
 use std::ops::AddAssign;
 use std::path::Path;
@@ -11,12 +10,12 @@ use crate::tools::Tools;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Do not fetch kubectl and etcd where they are missing
+    /// Do not fetch kubectl, etcd and others where they are missing
     #[arg(long)]
     offline: bool,
 }
 
-/// What the test programs counted.
+/// The counts of the test programs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Counts {
     passed: u64,
@@ -33,7 +32,8 @@ impl AddAssign for Counts {
 pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
     let tools = Tools::find(root, !args.offline)
         .and_kube_apiserver(root)
-        .and_browser(root, !args.offline);
+        .and_browser(root, !args.offline)
+        .and_engines(root, !args.offline);
     let mut counts = Counts::default();
     let mut failures = Vec::new();
 
@@ -70,8 +70,8 @@ pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
 }
 
 fn vectors(root: &Path, folder: &Path) -> Result {
-    // As the tests were built: by itself the package has other features of its dependencies, and
-    // cargo would compile most of them again.
+    // Built as for the tests: alone, the package has other features of its dependencies, and cargo
+    // would compile most of them again.
     let program = format!("debug/tidings-conformance{}", std::env::consts::EXE_SUFFIX);
     let mut command = Command::new(command::target(root).join(program));
     command::run(command.arg("correlator").arg(folder))

@@ -1,21 +1,21 @@
-//! The programs some tests need beside Rust: kubectl and etcd. Found on the PATH, or else fetched
-//! from Debian's archive into the target folder: nothing is installed, no service started, and root
-//! is needed only to refresh apt's lists. And kube-apiserver, where one is at hand or was built.
+//! Programs of some tests: kubectl and etcd, found on the PATH or fetched from Debian's archive
+//! into the target folder: nothing is installed, no service is started, and root is needed only to
+//! refresh apt's lists. And kube-apiserver, if one is available or was built.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{self, Result, find, is_executable};
-use crate::{kube_apiserver, npm};
+use crate::{engines, kube_apiserver, npm};
 
-/// One program, and what the archive calls its package.
+/// A program, and its Debian package.
 struct Tool {
     program: &'static str,
     package: &'static str,
-    /// Tests find the program by this variable, when they do not take it from the PATH.
+    /// The environment variable with its path, for tests that do not use the PATH.
     variable: &'static str,
-    /// What is skipped without it.
+    /// The tests that are skipped without it.
     skipped: &'static str,
 }
 
@@ -34,16 +34,16 @@ const TOOLS: [Tool; 2] = [
     },
 ];
 
-/// What tests are told about the programs around them.
+/// Environment variables of the programs, for tests.
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     environment: Vec<(OsString, OsString)>,
-    /// One line for each that could not be had.
+    /// One line for each missing program.
     pub(crate) missing: Vec<String>,
 }
 
 impl Tools {
-    /// Finds or fetches every tool. One that cannot be had is no error.
+    /// Finds or fetches every tool. A missing one is not an error.
     pub(crate) fn find(root: &Path, may_fetch: bool) -> Self {
         let folder = root.join("target/tools");
         let mut tools = Self::default();
@@ -61,7 +61,7 @@ impl Tools {
                 }
             }
         }
-        // Behind the machine's own programs, so that only what is missing comes from the folder.
+        // After the machine's own programs, so that only missing ones come from the folder.
         let own = [folder.join("usr/bin"), folder.join("usr/sbin")];
         let path = std::env::var_os("PATH").unwrap_or_default();
         if let Ok(path) = std::env::join_paths(std::env::split_paths(&path).chain(own)) {
@@ -70,7 +70,7 @@ impl Tools {
         tools
     }
 
-    /// Tells tests of a kube-apiserver, too, if there is one; none is built for them.
+    /// Adds a kube-apiserver, if there is one; none is built for tests.
     pub(crate) fn and_kube_apiserver(mut self, root: &Path) -> Self {
         match kube_apiserver::find_or_build(root, false) {
             Ok(file) => {
@@ -85,8 +85,8 @@ impl Tools {
         self
     }
 
-    /// Tells tests of the timeline's page what checks it: packages of npm, fetched if they may be.
-    /// A browser is too much to fetch; it is only looked for.
+    /// Adds the npm packages that check the timeline's page, fetched if allowed. A browser is too
+    /// large to fetch, and only searched for.
     pub(crate) fn and_browser(mut self, root: &Path, may_fetch: bool) -> Self {
         for program in ["chromium", "chromedriver"] {
             if find(program).is_none() {
@@ -110,14 +110,27 @@ impl Tools {
         self
     }
 
-    /// Where the program is that tests find by this variable, if it could be had.
+    /// Tells tests of archives on object storage which engines read them, installed if they may be.
+    pub(crate) fn and_engines(mut self, root: &Path, may_fetch: bool) -> Self {
+        match engines::find_or_install(&root.join("target/tools/engines"), may_fetch) {
+            Ok(file) => self
+                .environment
+                .push((engines::VARIABLE.into(), file.into())),
+            Err(reason) => self.missing.push(format!(
+                "no DuckDB and chDB ({reason}): skips the tests that read archives with them"
+            )),
+        }
+        self
+    }
+
+    /// The path of the program with this variable, if available.
     pub(crate) fn program(&self, variable: &str) -> Option<PathBuf> {
         let mut environment = self.environment.iter();
         let (_, file) = environment.find(|(name, _)| name == variable)?;
         Some(PathBuf::from(file))
     }
 
-    /// Tells a command where they are.
+    /// Sets the variables for a command.
     pub(crate) fn tell<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)))
     }
@@ -163,7 +176,7 @@ impl Tool {
         std::fs::create_dir_all(folder).map_err(here)?;
         let download = tempfile::tempdir_in(folder).map_err(here)?;
         let apt = |arguments: &[&str]| {
-            // A machine without a network should find out soon.
+            // A machine without a network should fail soon.
             let options = [
                 "-qq",
                 "-o",
@@ -179,8 +192,8 @@ impl Tool {
             command::output(&mut command)
         };
         if apt(&["download", self.package]).is_err() {
-            // The lists may be missing or old; refreshing them takes root. What matters is the
-            // second try.
+            // The lists may be missing or old; refreshing them needs root. Only the second attempt
+            // counts.
             let _ = apt(&["update"]);
             apt(&["download", self.package])?;
         }

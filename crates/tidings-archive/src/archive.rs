@@ -22,6 +22,7 @@ use crate::keep::keys;
 use crate::keep::retention;
 use crate::keep::served::ServedStore;
 use crate::keep::sweep;
+use crate::keep::unsealed::{Journal, JournalError, Unsealed};
 use crate::source::api_server::{ApiServer, Selection};
 use crate::source::shell::{Progress, Shell};
 use crate::version::record::Record;
@@ -47,6 +48,9 @@ pub struct ClusterOptions {
     pub quota: Option<u64>,
     /// Whether an event that ends at the source is deleted here, too. Default: no.
     pub mirror_deletions: bool,
+    /// Whether versions wait to be sealed: see [`Cluster::unsealed`]. Once they do, they do so for
+    /// good. Default: no.
+    pub seal: bool,
     /// Events per page of a list. Default: 500.
     pub page: u32,
     /// The first and the longest delay before a failed request is repeated. Default: 250 ms and 30
@@ -66,6 +70,7 @@ impl ClusterOptions {
             rules: String::new(),
             quota: None,
             mirror_deletions: false,
+            seal: false,
             page: 500,
             retry: (Duration::from_millis(250), Duration::from_secs(30)),
             store: EmbeddedOptions::default(),
@@ -171,7 +176,10 @@ pub async fn import(
     let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
     let store = open_store(folder, options.store).await?;
     identity(&store).await?;
-    let keeper = Keeper::new(Arc::clone(&store), clock, options.keep_for, false);
+    let mut keeper = Keeper::new(Arc::clone(&store), clock, options.keep_for, false);
+    keeper.journal = Journal::open(&keeper, false)
+        .await
+        .map_err(ClusterError::from)?;
     let imported = import::import(&keeper, lines, told).await;
     store.close().await;
     imported
@@ -184,6 +192,15 @@ impl From<ClusterError> for ImportError {
             ClusterError::Read(error) => error.into(),
             ClusterError::Write(error) => error.into(),
             ClusterError::Panicked => Self::Panicked,
+        }
+    }
+}
+
+impl From<JournalError> for ClusterError {
+    fn from(error: JournalError) -> Self {
+        match error {
+            JournalError::Read(error) => error.into(),
+            JournalError::Write(error) => error.into(),
         }
     }
 }
@@ -305,7 +322,8 @@ impl Cluster {
         let store = open_store(folder, options.store).await?;
         let identity = identity(&store).await?;
         let mirrors = options.mirror_deletions;
-        let keeper = Keeper::new(store, clock, options.keep_for, mirrors);
+        let mut keeper = Keeper::new(store, clock, options.keep_for, mirrors);
+        keeper.journal = Journal::open(&keeper, options.seal).await?;
         Ok(Self {
             name: options.name,
             identity,
@@ -380,6 +398,13 @@ impl Cluster {
         }
     }
 
+    /// The versions that wait to be sealed, if the options say that they do.
+    pub fn unsealed(&self) -> Unsealed {
+        Unsealed {
+            keeper: Arc::clone(&self.keeper),
+        }
+    }
+
     /// Stops following, and closes the store.
     pub async fn close(mut self) {
         self.stop.send_replace(true);
@@ -396,7 +421,7 @@ const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 /// Bytes at which a page of versions ends: the answer is made from the whole page at once.
 const VERSIONS_BYTES_MAX: usize = 1 << 20;
 
-/// What an archive knows about a cluster besides the newest versions of its events.
+/// What an archive knows about a cluster in addition to the newest versions of its events.
 #[derive(Clone)]
 pub struct Past {
     name: String,

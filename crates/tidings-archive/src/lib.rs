@@ -76,4 +76,5 @@ pub use keep::import::{ImportError, Imported};
 pub use keep::keeper::KeepFor;
 pub use keep::position::{Cause, Gap, Position};
 pub use keep::retention::Trimmed;
+pub use keep::unsealed::{JournalError, Part, SealedVersion, Unsealed};
 pub use source::api_server::Selection;

@@ -1,6 +1,6 @@
 //! Unmodified programs of client-go and controller-runtime (the Go module in `clients/`) and
-//! kube-rs's recorder against our server and, where there is one, against kube-apiserver: what is
-//! expected of ours has to be true of it, too. And readers of an archive that follows each of them.
+//! kube-rs's recorder against our server and, if given, against kube-apiserver: expectations of
+//! ours must hold for it, too. And readers of an archive that follows each of them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::kube_rs::{self, KubeRsError};
 use crate::passing::{self, Kubectl};
 use crate::servers::{ApiServer, Etcd, StartError};
 
-/// Where the Go clients find the kubeconfig of an archive.
+/// The environment variable with the kubeconfig of an archive, for the Go clients.
 const ARCHIVE: &str = "ARCHIVE_KUBECONFIG";
 
 /// Why nothing could be judged.
@@ -34,7 +34,7 @@ pub(crate) enum ClientsError {
     Write(#[from] std::io::Error),
 }
 
-/// What to judge, by what.
+/// What to judge, and by which programs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder of the Go module with the clients.
@@ -75,7 +75,7 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Clien
     Ok(passed)
 }
 
-/// What passed, in a line, and otherwise what is wrong.
+/// A line of what passed, or the error.
 fn tell(
     what: &str,
     with: &str,
@@ -126,7 +126,7 @@ async fn test_archive(
     Ok(test_go(args, &name, server, Some(own), out).await? && passed)
 }
 
-/// kubectl at an archive that passes on what is not events to a real cluster.
+/// kubectl with an archive that passes everything except events to a real cluster.
 async fn test_passing(
     args: &Args,
     server: &ApiServer,
@@ -159,7 +159,7 @@ async fn test_go(
         return Ok(true);
     };
     let mut test = Command::new(go);
-    // Never a result of another server's.
+    // Never a cached result of another server.
     test.args(["test", "-count=1", "-v", "./..."])
         .current_dir(&args.dir)
         .env("KUBECONFIG", &server.kubeconfig)

@@ -14,8 +14,8 @@ use tidings_core::{
 use crate::difference::differences;
 use crate::scenario::{Call, Outcome, Scenario, ScenarioError, Step, list_scenarios, untyped};
 
-/// Replays every scenario in `dir`, writes each difference and last a summary to `out`; whether
-/// there was none.
+/// Replays every scenario in `dir`, and writes each difference and a summary to `out`. Returns
+/// whether there was no difference.
 pub(crate) fn run(dir: &Path, out: &mut impl Write) -> Result<bool, ScenarioError> {
     let (mut scenarios, mut steps, mut differing) = (0, 0, 0);
     for path in list_scenarios(dir)? {
@@ -35,7 +35,7 @@ pub(crate) fn run(dir: &Path, out: &mut impl Write) -> Result<bool, ScenarioErro
     Ok(differing == 0)
 }
 
-/// What differs, call by call.
+/// The differences, call by call.
 fn replay(scenario: &Scenario) -> Vec<String> {
     let names = Arc::new(NameStamps::new(0));
     let mut correlator = match Correlator::new(scenario.options.clone(), names) {
@@ -49,7 +49,7 @@ fn replay(scenario: &Scenario) -> Vec<String> {
     let mut found = Vec::new();
     for (index, step) in scenario.steps.iter().enumerate() {
         let calls = handle(&mut correlator, &mut delivery, step);
-        // The file's own line numbers: the options stand in the first.
+        // Line numbers of the file, whose first line has the options.
         let line = index + 2;
         for call in 0..calls.len().max(step.calls.len()) {
             let place = format!("line {line} ({}), call {}", step.at, call + 1);
@@ -80,7 +80,7 @@ fn differ(theirs: Option<&Call>, ours: Option<&Call>) -> Option<String> {
     }
 }
 
-/// The calls made for one event, whose every wait is over at once: client-go's `recordToSink`.
+/// The calls for one event, without waiting: client-go's `recordToSink`.
 fn handle(
     correlator: &mut Correlator,
     delivery: &mut Delivery<Occurrence>,
@@ -110,7 +110,7 @@ fn handle(
     sink.calls
 }
 
-/// Notes calls and answers them from a script; with `ok` when that runs out.
+/// Notes calls and answers them from a script, and then with `ok`.
 struct Sink<'a> {
     outcomes: &'a [Outcome],
     calls: Vec<Call>,

@@ -1,4 +1,4 @@
-//! Where two JSON values differ, member by member.
+//! The differences of two JSON values, member by member.
 
 use serde_json::Value;
 

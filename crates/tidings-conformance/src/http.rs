@@ -1,5 +1,4 @@
-//! The plainest HTTPS client there is: one connection for one request, nothing added, nothing
-//! hidden.
+//! A plain HTTPS client: one connection for one request, without added headers or hidden steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +17,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// No answer takes longer; watches say themselves when they end.
+/// Timeout of an answer; watches have their own timeout.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A head as long as clients written in Go take it.
+/// Maximum header fields and bytes, as in Go's client.
 const HEADERS_MAX: usize = 100_000;
 const HEADERS_BYTES_MAX: usize = 10 << 20;
 
@@ -31,7 +30,7 @@ const HEADERS_BYTES_MAX: usize = 10 << 20;
 pub(crate) enum HttpError {
     #[error("the server's certificate: {0}")]
     Certificate(String),
-    #[error("no request can be made of it: {0}")]
+    #[error("the request is invalid: {0}")]
     Request(#[from] http::Error),
     #[error("no connection: {0}")]
     Connect(#[from] std::io::Error),
@@ -41,24 +40,24 @@ pub(crate) enum HttpError {
     Late(#[from] tokio::time::error::Elapsed),
 }
 
-/// One server, and whom it is trusted by.
+/// A server's address and trusted certificates.
 #[derive(Clone)]
 pub(crate) struct Client {
     address: String,
     tls: TlsConnector,
 }
 
-/// An answer whose body may still be coming.
+/// An answer whose body may be incomplete.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     body: Incoming,
-    /// The result of a line that is not whole.
+    /// The bytes of an incomplete line.
     read: Vec<u8>,
 }
 
 impl Client {
-    /// For the server at `address`, which shows a certificate signed by one of these.
+    /// A client of the server at `address`, whose certificate is signed by one of these.
     pub(crate) fn new(address: &str, trusted: &[u8]) -> Result<Self, HttpError> {
         let wrong = |error: &dyn std::fmt::Display| HttpError::Certificate(error.to_string());
         let mut roots = RootCertStore::empty();
@@ -89,7 +88,7 @@ impl Client {
             .is_ok_and(|answer| answer.status == StatusCode::OK)
     }
 
-    /// Sends a request and returns when the answer begins.
+    /// Sends a request, and returns when the answer begins.
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, HttpError> {
         self.connect().await?.send(request).await
     }
@@ -99,7 +98,7 @@ impl Client {
         Connection::over(self.tunnel(None).await?, &self.address).await
     }
 
-    /// TLS and nothing on it, for the protocol named if any is.
+    /// A TLS connection without HTTP, with the given protocol if any.
     pub(crate) async fn tunnel(
         &self,
         protocol: Option<&[u8]>,
@@ -128,7 +127,7 @@ pub(crate) struct Connection {
     host: http::HeaderValue,
 }
 
-/// The same without TLS, for servers that have none.
+/// The same without TLS.
 pub(crate) async fn send_plainly(
     address: &str,
     request: Request<Full<Bytes>>,
@@ -152,13 +151,12 @@ impl Connection {
             .max_buf_size(HEADERS_BYTES_MAX)
             .handshake(TokioIo::new(stream))
             .await?;
-        // How it ends shows in the answer.
+        // Its errors show in the answer.
         tokio::spawn(connection);
         Ok(Self { sender, host })
     }
 
-    /// Sends a request, once the one before is answered in full, and returns when the answer
-    /// begins.
+    /// Sends a request once the previous answer is complete, and returns when the answer begins.
     pub(crate) async fn send(
         &mut self,
         mut request: Request<Full<Bytes>>,
@@ -180,13 +178,13 @@ impl Connection {
 }
 
 impl Answer {
-    /// Waits for the rest.
+    /// Reads the body.
     pub(crate) async fn body(self) -> Result<Bytes, HttpError> {
         let collected = tokio::time::timeout(PATIENCE, self.body.collect()).await??;
         Ok(collected.to_bytes())
     }
 
-    /// Waits for the rest and keeps none of it: how many bytes it has.
+    /// Reads the body, and returns only its length.
     pub(crate) async fn length(&mut self) -> Result<u64, HttpError> {
         let mut length = 0;
         while let Some(frame) = tokio::time::timeout(PATIENCE, self.body.frame()).await? {

@@ -28,7 +28,7 @@ pub(crate) enum KubeRsError {
     Kubeconfig(#[from] KubeconfigError),
     #[error("kube-rs: {0}")]
     Kube(#[from] kube::Error),
-    #[error("what reads it cannot be run: {0}")]
+    #[error("the reader cannot be run: {0}")]
     Run(#[from] std::io::Error),
 }
 
@@ -38,19 +38,19 @@ async fn client(kubeconfig: &Path) -> Result<Client, KubeRsError> {
     Ok(Client::try_from(config)?)
 }
 
-/// Creates a namespace, if it is not there.
+/// Creates a namespace, if it does not exist.
 async fn be_namespace(client: &Client, name: &str) -> Result<(), KubeRsError> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(name.into());
     match namespaces.create(&PostParams::default(), &namespace).await {
-        // Where namespaces are always there, none can be made.
+        // Where all namespaces exist, none can be created.
         Err(kube::Error::Api(status)) if matches!(status.code, 405 | 409) => Ok(()),
         made => Ok(made.map(drop)?),
     }
 }
 
-/// What is wrong on a server after its recorder was used; nothing, if all is well.
+/// Errors on a server after its recorder was used.
 pub(crate) async fn judge(kubeconfig: &Path) -> Result<Option<String>, KubeRsError> {
     let client = client(kubeconfig).await?;
     be_namespace(&client, NAMESPACE).await?;
@@ -96,7 +96,7 @@ pub(crate) async fn judge(kubeconfig: &Path) -> Result<Option<String>, KubeRsErr
     Ok(None)
 }
 
-/// Events of a namespace that can be written.
+/// Writes events of a namespace.
 pub(crate) struct Recorded {
     events: Api<Stored>,
     namespace: String,
@@ -134,15 +134,15 @@ impl Recorded {
     }
 }
 
-/// Events written to the source while it is watched, and how often.
+/// Number of events, and of writes to each, while the source is watched.
 const EVENTS: usize = 30;
 const BETWEEN_EVENTS: Duration = Duration::from_millis(150);
 /// A watch ends after this time, and is resumed.
 const WATCH_SECONDS: u32 = 1;
-/// A slow machine has shown all of them by then.
+/// Timeout for all of them on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is wrong with kube-rs's watcher of an archive, while events come to its source.
+/// Errors of kube-rs's watcher of an archive, while events are written to its source.
 pub(crate) async fn follow(source: &Path, archive: &Path) -> Result<Option<String>, KubeRsError> {
     const WATCHED: &str = "kube-rs-watched";
     let recorded = Recorded::at(source, WATCHED).await?;
@@ -163,7 +163,7 @@ pub(crate) async fn follow(source: &Path, archive: &Path) -> Result<Option<Strin
         while names.len() < EVENTS {
             match applied.next().await {
                 Some(Ok(event)) => names.extend(event.metadata.name),
-                // It says that a watch ended, and continues by itself.
+                // It reports the end of a watch, and continues by itself.
                 Some(Err(_)) => {}
                 None => break,
             }

@@ -1,5 +1,4 @@
-//! `tidings-conformance SUITE …`: suites that judge tidings from outside, by the answers of the
-//! programs it re-creates.
+//! `tidings-conformance SUITE …`: suites that compare tidings with the programs that it re-creates.
 //!
 //! Exit status: 0 when all answers are the same, 1 when some differ, 2 when there is nothing to
 //! judge by.
@@ -36,16 +35,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Suite {
-    /// Replays client-go's correlator: what is asked of the sink for each event must be what
-    /// client-go asked.
+    /// Replays client-go's correlator: the requests to the sink for each event must be client-go's.
     ///
     /// Exits with 0 when nothing differs, 1 when something does, 2 when DIR cannot be used.
     Correlator {
         /// Folder with one scenario in each *.jsonl.
         dir: PathBuf,
     },
-    /// Sends a real kube-apiserver and `tidings serve` the same requests: what they answer must be
-    /// the same.
+    /// Sends a real kube-apiserver and `tidings serve` the same requests: the answers must be the
+    /// same.
     ///
     /// Exits with 0 when every difference is explained, 1 when one is not, 2 when nothing could be
     /// judged.
@@ -66,7 +64,7 @@ enum Suite {
     /// Exits with 0 when they do, 1 when they do not, 2 when nothing could be judged.
     Hostile(hostile::Args),
     /// Follows a source with `tidings archive` while both are killed and their connections cut:
-    /// every version that was written is kept once, or lies in a stated gap.
+    /// every written version is kept once, or is in a reported gap.
     ///
     /// Exits with 0 when that is so, 1 when it is not, 2 when nothing could be judged.
     Archive(archive::Args),
@@ -101,7 +99,7 @@ fn main() -> ExitCode {
         Ok((true, ())) => ExitCode::SUCCESS,
         Ok((false, ())) => ExitCode::from(1),
         Err(error) => {
-            // Nowhere is left to tell when this fails too.
+            // If this fails, too, there is nowhere to report it.
             let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::from(2)
         }
@@ -112,7 +110,7 @@ fn main() -> ExitCode {
 fn block_on<E: Error + 'static>(
     suite: impl Future<Output = Result<bool, E>>,
 ) -> Result<bool, Box<dyn Error>> {
-    // Clients that are measured are not to wait for others.
+    // Measured clients must not wait for others.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

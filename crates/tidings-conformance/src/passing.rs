@@ -1,5 +1,6 @@
-//! kubectl through an archive that passes on what is not events, to a real kube-apiserver: it
-//! describes a pod of today with its kept events, and who may not is told so by the cluster itself.
+//! kubectl through an archive that passes everything except events to a real kube-apiserver: it
+//! describes a current pod with its kept events, and the cluster itself refuses users without
+//! permission.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -11,7 +12,7 @@ use tokio::time::sleep;
 
 const NAMESPACE: &str = "passed-on";
 const MESSAGE: &str = "Back-off restarting failed container";
-/// What is described; no controller makes accounts here.
+/// The described objects; no controller creates accounts here.
 const OBJECTS: &str = "apiVersion: v1
 kind: Namespace
 metadata: {name: passed-on}
@@ -27,18 +28,18 @@ spec:
   automountServiceAccountToken: false
   containers: [{name: web, image: example.com/web:1.2.3}]
 ";
-/// What is asked by a user who may do nothing.
+/// A request of a user without permissions.
 const REFUSED: [&[&str]; 4] = [
     &["get", "pods"],
     &["get", "pod", "web"],
     &["describe", "pod", "web"],
     &["get", "events"],
 ];
-/// The archive has an event by then.
+/// Timeout for the archive to have an event.
 const TRIES: usize = 300;
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
-/// kubectl with a server and a folder for what it remembers.
+/// kubectl with a server and a cache folder.
 pub(crate) struct Kubectl {
     pub(crate) program: PathBuf,
     pub(crate) home: PathBuf,
@@ -70,7 +71,7 @@ impl Kubectl {
     }
 }
 
-/// What is wrong, if anything is.
+/// The error, if there is one.
 pub(crate) async fn judge(
     kubectl: &Kubectl,
     source: &Path,

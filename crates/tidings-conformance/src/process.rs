@@ -1,5 +1,4 @@
-//! What the system knows of a process: its processor time, and the most memory it had. Linux tells
-//! both in `/proc`.
+//! A process's processor time and maximum memory, from Linux's `/proc`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,17 +6,17 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Ticks of `/proc/PID/stat`: a hundredth of a second on every Linux there is.
+/// Ticks per second in `/proc/PID/stat`, the same on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 
-/// A process that is measured.
+/// A measured process.
 pub(crate) struct Process(u32);
 
 /// Processor time at some moment.
 pub(crate) struct Spent {
-    /// Of each thread that lives, to the nanosecond.
+    /// Of each current thread, in nanoseconds.
     threads: HashMap<String, Duration>,
-    /// Of all there ever were, in ticks.
+    /// Of all threads since the start, in ticks.
     all: Duration,
 }
 
@@ -46,8 +45,8 @@ impl Process {
             threads.insert(name, Duration::from_nanos(nanos.unwrap_or_default()));
         }
         let stat = fs::read_to_string(self.path("stat"))?;
-        // The name, which may have anything in it, ends with the last parenthesis; user and system
-        // time are the 14th and 15th of all fields.
+        // The name, which may have any characters, ends with the last parenthesis; user and system
+        // time are the 14th and 15th field.
         let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
         let ticks = fields.split_whitespace().skip(11).take(2);
         let ticks: u32 = ticks.filter_map(|ticks| ticks.parse::<u32>().ok()).sum();
@@ -57,8 +56,7 @@ impl Process {
         })
     }
 
-    /// Resident memory now, and the most there was since [`forget_peak`](Self::forget_peak), in
-    /// bytes.
+    /// Resident memory now, and its maximum since [`forget_peak`](Self::forget_peak), in bytes.
     pub(crate) fn memory(&self) -> io::Result<(u64, u64)> {
         let status = fs::read_to_string(self.path("status"))?;
         let kilobytes = |name: &str| {
@@ -73,19 +71,19 @@ impl Process {
         Ok((bytes("VmRSS:"), bytes("VmHWM:")))
     }
 
-    /// The most memory it had is what it has.
+    /// Resets the maximum to the current memory.
     pub(crate) fn forget_peak(&self) -> io::Result<()> {
         fs::write(self.path("clear_refs"), "5")
     }
 }
 
 impl Spent {
-    /// What was spent since.
+    /// Time spent since a moment.
     pub(crate) fn since(&self, earlier: &Self) -> Duration {
         let threads = self.threads.iter().map(|(thread, spent)| {
             spent.saturating_sub(earlier.threads.get(thread).copied().unwrap_or_default())
         });
-        // Threads that ended are in the ticks alone, which may be two short or too many.
+        // Ended threads are only in the ticks, which may be two too few or too many.
         let all = self.all.saturating_sub(earlier.all);
         threads.sum::<Duration>().max(all.saturating_sub(2 * TICK))
     }

@@ -1,5 +1,5 @@
-//! A scenario as it stands in its file: options, then a line for each event with what client-go
-//! asked of the sink for it.
+//! A scenario in the form of its file: options, then a line for each event with client-go's
+//! requests to the sink.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -21,7 +21,7 @@ pub(crate) enum ScenarioError {
         path: PathBuf,
         source: std::io::Error,
     },
-    #[error("{}: holds no *.jsonl, one scenario each", path.display())]
+    #[error("{}: there is no *.jsonl, with one scenario each", path.display())]
     NoScenarios { path: PathBuf },
     #[error("{}:1: no options: the first line is {{\"options\": {{…}}}}", path.display())]
     NoOptions { path: PathBuf },
@@ -37,8 +37,7 @@ pub(crate) enum ScenarioError {
     Write(#[from] std::io::Error),
 }
 
-/// client-go's `CorrelatorOptions`, as far as they are data. 0 stands for the default, as in
-/// client-go.
+/// client-go's `CorrelatorOptions`, as far as they are data. 0 means the default, as in client-go.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Options {
@@ -51,12 +50,12 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The same for our correlator. client-go takes negative numbers without a word; what they come
-    /// to there has its own name here.
+    /// The same for our correlator. client-go accepts negative numbers; their effect has its own
+    /// name here.
     pub(crate) fn to_correlator_options(&self) -> Result<CorrelatorOptions, String> {
         let mut options = CorrelatorOptions::client_go();
         if self.lru_cache_size != 0 {
-            // Negative: every entry is thrown out at once.
+            // Negative: every entry is evicted at once.
             options = options.cache_entries_max(usize::try_from(self.lru_cache_size).unwrap_or(0));
         }
         if self.burst_size != 0 {
@@ -65,7 +64,7 @@ impl Options {
             options = options.spam_burst(u32::try_from(burst).unwrap_or(u32::MAX));
         }
         if self.qps != 0. {
-            // Negative: no token comes back.
+            // Negative: tokens are not refilled.
             options = options.spam_qps(self.qps.max(0.));
         }
         if self.max_events < 0 {
@@ -94,7 +93,7 @@ struct Head {
     options: Options,
 }
 
-/// What the sink answers to a call.
+/// The sink's answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Outcome {
@@ -118,7 +117,7 @@ pub(crate) struct Call {
     pub(crate) body: Value,
 }
 
-/// An event, when it is handled, what the sink answers, and what client-go asked of it.
+/// An event, its time, the sink's answers, and client-go's requests.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
@@ -201,7 +200,7 @@ impl Scenario {
 }
 
 /// An event or a patch without `kind` and `apiVersion`. client-go's recorder sets neither; its REST
-/// client adds both, later than where the calls were noted, and we with the body.
+/// client adds both after the point where calls are noted, and we add them with the body.
 pub(crate) fn untyped(mut body: Value) -> Value {
     if let Value::Object(fields) = &mut body {
         fields.remove("kind");

@@ -1,5 +1,5 @@
-//! The programs that are judged, and those they are judged by: each started on a free port of the
-//! loopback interface with a folder of its own, and ended with the value that stands for it.
+//! The judged programs and their references: each is started on a free loopback port with its own
+//! folder, and ends when its value is dropped.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,18 @@ use tokio::process::{Child, Command};
 
 use crate::http::{Client, HttpError};
 
-/// What a slow machine may need to start one of them.
+/// Maximum time to start one of them on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
-/// Who is let in, on every server: one who may do everything, and two who may do nothing by
-/// themselves.
+/// The users of every server: one with all permissions, and two without any.
 pub(crate) const TOKENS: &str = "admin-token,admin,1,\"system:masters\"\nann-token,ann,2,\"developers\"\nfollower-token,follower,3\n";
 
-/// Where kube-apiserver has its keys, within its folder, and the certificate that it shows.
+/// The folder of kube-apiserver's keys, and its certificate.
 pub(crate) const KUBE_CERTIFICATES: &str = "certificates";
 pub(crate) const KUBE_CERTIFICATE: &str = "apiserver.crt";
 
-/// Why a server is not there.
+/// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum StartError {
@@ -49,14 +48,14 @@ pub(crate) struct ApiServer {
     pub(crate) client: Client,
     /// For kubectl; its user may do everything.
     pub(crate) kubeconfig: PathBuf,
-    /// The one that a program of ours wrote itself.
+    /// The kubeconfig that our program wrote itself.
     pub(crate) own_kubeconfig: Option<PathBuf>,
     // Ended and removed when this is dropped.
     process: Child,
     _folder: TempDir,
 }
 
-/// Runs kube-apiserver with an etcd of its own until standard input ends; says where they are when
+/// Runs kube-apiserver with its own etcd until standard input ends; prints their addresses when
 /// they are ready.
 pub(crate) async fn keep(
     kube_apiserver: &Path,
@@ -71,7 +70,8 @@ pub(crate) async fn keep(
     });
     writeln!(out, "{said}")?;
     out.flush()?;
-    // Not by tokio: its standard input cannot be given up, and there is nothing else to do.
+    // Not with tokio, whose read of standard input cannot be cancelled; there is nothing else to
+    // do.
     std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())?;
     Ok(true)
 }
@@ -116,8 +116,7 @@ impl Etcd {
     }
 }
 
-/// Writes what kube-apiserver needs into the folder that it is started in; the arguments that it
-/// is started with.
+/// Writes kube-apiserver's files into its folder. Returns its arguments.
 pub(crate) fn kube_arguments(
     place: &Path,
     etcd: &str,
@@ -211,15 +210,15 @@ impl ApiServer {
         Self::start_ours(program, "serve", arguments, true).await
     }
 
-    /// Starts `tidings archive` that follows a server, as a mirror of it, and waits until it is
-    /// ready. kubectl's address is that of the cluster, the client's that of the root.
+    /// Starts a `tidings archive` that mirrors a server, and waits until it is ready. kubectl's
+    /// address is that of the cluster, the client's that of the root.
     pub(crate) async fn start_archive(program: &Path, source: &Self) -> Result<Self, StartError> {
         let kubeconfig = source.kubeconfig.display().to_string();
         let arguments = ["--kubeconfig", &kubeconfig, "--mirror-deletions"];
         Self::start_ours(program, "archive", &arguments, true).await
     }
 
-    /// The same as two clusters, so that there are two to be told apart.
+    /// The same as two clusters.
     pub(crate) async fn start_archive_twice(
         program: &Path,
         source: &Self,
@@ -235,8 +234,8 @@ impl ApiServer {
         Self::start_ours(program, "archive", &arguments, true).await
     }
 
-    /// An archive that asks the followed cluster who its readers are and what they may do, and
-    /// passes on what is not events.
+    /// An archive that asks the followed cluster about its users and their permissions, and passes
+    /// everything except events to it.
     pub(crate) async fn start_passing(program: &Path, source: &Self) -> Result<Self, StartError> {
         let kubeconfig = source.kubeconfig.display().to_string();
         let access = ["--cluster-access", "--pass-through"];

@@ -91,7 +91,7 @@ fn what_cannot_be_used_is_named() {
         (changed("empty", |_| String::new()), "no options"),
         (
             Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
-            "holds no *.jsonl",
+            "there is no *.jsonl",
         ),
         (PathBuf::from("no-such-folder"), "no-such-folder: "),
     ];

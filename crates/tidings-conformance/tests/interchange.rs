@@ -5,13 +5,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the suite needs beside itself, or why it cannot be had.
+/// The programs of the suite, or why they are missing.
 fn programs() -> Result<[PathBuf; 3], String> {
     let named = |variable: &str| {
         let file = std::env::var_os(variable).map(PathBuf::from);
         file.ok_or_else(|| format!("{variable} is not set"))
     };
-    // Built with all tests of the workspace; not with those of this crate alone.
+    // Built with all tests of the workspace, but not with those of this crate only.
     let tidings = Path::new(env!("CARGO_BIN_EXE_tidings-conformance"))
         .with_file_name(format!("tidings{}", std::env::consts::EXE_SUFFIX));
     if !tidings.is_file() {

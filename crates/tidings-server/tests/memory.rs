@@ -1,5 +1,5 @@
-//! What an answer takes in memory while it is made and sent: a few pages of the store, however much
-//! is asked for.
+//! The memory of an answer while it is made and sent: a few pages of the store, whatever is
+//! requested.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::sync::Arc;
@@ -28,15 +28,14 @@ static ALLOCATOR: Counting = COUNTING;
 
 const EVENTS: usize = 64;
 const EVENT_LEN: usize = 1 << 20;
-/// Two pages as they are stored, one of events that are being deleted, what is being sent, and some
-/// slack.
+/// Two stored pages, one of events that are being deleted, the sent bytes, and some slack.
 const CEILING: usize = 5 * PAGE_BYTES_MAX;
 
 /// Watchers that do not read.
 const WATCHERS: usize = 32;
 
-/// Gives out copies of what it holds, as a store on a disk does, and looks how much is held
-/// whenever it is asked.
+/// Returns copies of its records, like a store on disk, and measures the held memory at each
+/// request.
 struct Copying {
     store: MemoryStore,
     held: Arc<Peak>,
@@ -149,7 +148,7 @@ fn stored(name: &str) -> Vec<u8> {
     value
 }
 
-/// A server of many large events, and how much is held from now on.
+/// A server with many large events, and the memory held from now on.
 async fn server() -> (Arc<ApiServer>, Arc<Peak>) {
     let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
     let store = MemoryStore::new(Arc::new(clock.clone()), 1000);
@@ -197,7 +196,7 @@ async fn answer(
     answer.into_body().into_data_stream()
 }
 
-/// The most that is held while an answer is read, and its length.
+/// The maximum memory while an answer is read, and its length.
 async fn most_held(method: &Method, path: &str, accept: &str) -> (usize, usize) {
     let (server, held) = server().await;
     let mut chunks = answer(&server, method, path, accept).await;
@@ -209,7 +208,7 @@ async fn most_held(method: &Method, path: &str, accept: &str) -> (usize, usize) 
     (held.bytes(), len)
 }
 
-/// One test, for what is measured is the process's.
+/// One test, because the memory is that of the process.
 #[tokio::test]
 async fn an_answer_takes_a_few_pages_however_long_it_is() {
     const SHOP: &str = "/api/v1/namespaces/shop/events";
@@ -253,7 +252,7 @@ async fn an_answer_takes_a_few_pages_however_long_it_is() {
         most < CEILING + WATCHERS * 2 * EVENT_LEN,
         "{most} bytes held by watchers"
     );
-    // Nothing is passed over where a page is cut.
+    // Nothing is skipped at the end of a page.
     let mut told = Vec::new();
     let (mut watch, first) = unread.remove(0);
     told.extend(names(&first));

@@ -25,7 +25,7 @@ pub type Counting = &'static StatsAlloc<System>;
 /// The allocator.
 pub const COUNTING: Counting = &INSTRUMENTED_SYSTEM;
 
-/// What is allocated from now on.
+/// The allocations from now on.
 pub type Region = stats_alloc::Region<'static, System>;
 
 /// Begins to count.
@@ -33,7 +33,7 @@ pub fn region() -> Region {
     Region::new(COUNTING)
 }
 
-/// The most memory held at any look, beyond what was held at first.
+/// The maximum memory at any measurement, beyond that at the beginning.
 pub struct Peak {
     region: Region,
     bytes: AtomicUsize,
@@ -49,7 +49,7 @@ impl Default for Peak {
 }
 
 impl Peak {
-    /// Takes note of what is held now.
+    /// Measures the held memory.
     pub fn look(&self) {
         let change = self.region.change();
         let held = change
@@ -58,7 +58,7 @@ impl Peak {
         self.bytes.fetch_max(held, Ordering::Relaxed);
     }
 
-    /// The most there was, in bytes.
+    /// The maximum in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }

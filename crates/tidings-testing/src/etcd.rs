@@ -1,4 +1,4 @@
-//! Real etcd, started by a test on free loopback ports in a folder of its own, and ended with it.
+//! A real etcd, started by a test on free loopback ports in its own folder, and ended with it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,7 +32,7 @@ impl Member {
         });
     }
 
-    /// Ends the process as a power cut would.
+    /// Kills the process.
     pub fn kill(&mut self) {
         self.process = None;
     }
@@ -94,7 +94,7 @@ impl Cluster {
         })
     }
 
-    /// Where clients find the members.
+    /// The client URLs of the members.
     pub fn endpoints(&self) -> Vec<String> {
         self.members
             .iter()

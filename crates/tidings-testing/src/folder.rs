@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Copies a folder with all that is in it into another, which is made if it is not there.
+/// Copies a folder with its content into another, which is created if it does not exist.
 pub fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

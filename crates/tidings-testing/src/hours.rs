@@ -1,29 +1,28 @@
-//! The hours of a controller's life that are played in compressed time, and what each costs, for
-//! the tests that play them against a sink in memory and against API servers. client-go's counts
-//! come from `go test ./series-hour` in `benches/peers/client-go`, which runs client-go itself
-//! through the same script.
+//! Hours of a controller in compressed time, with the number of writes of each, for tests against a
+//! sink in memory and against API servers. client-go's counts come from `go test ./series-hour` in
+//! `benches/peers/client-go`, which runs client-go itself through the same script.
 
 use std::time::Duration;
 
-/// Until client-go too has ended every series.
+/// Until client-go, too, has ended every series.
 pub const AFTERWARDS: Duration = Duration::from_secs(13 * 60);
 
-/// What is recorded in a second: about which object, in which version of it.
+/// Recorded events of a second: the object and its version.
 pub type Seen = Option<(usize, usize)>;
 
 /// One hour.
 pub struct Hour {
-    /// What is said of it.
+    /// Its description.
     pub name: &'static str,
-    /// What is recorded in each of its seconds.
+    /// The recorded events of each second.
     pub seen: fn(usize) -> Seen,
-    /// How many creates and patches that costs client-go.
+    /// Creates and patches of client-go.
     pub client_go: (usize, usize),
-    /// And us.
+    /// Our creates and patches.
     pub ours: (usize, usize),
 }
 
-/// Every hour that is played.
+/// All hours.
 pub const HOURS: [Hour; 8] = [
     Hour {
         name: "every second",
@@ -83,7 +82,7 @@ pub fn every(seconds: usize, second: usize) -> Seen {
     second.is_multiple_of(seconds).then_some((0, 1))
 }
 
-/// Each back-off of kubelet's: 10 s, doubling to 5 min.
+/// Every back-off of a kubelet: 10 s, doubling to 5 min.
 fn back_off(second: usize) -> Seen {
     let (mut at, mut wait) = (0, 10);
     while at < second {

@@ -1,11 +1,11 @@
-//! What the tests of several crates share. Only tests, benchmarks and tasks use it; it is never
+//! Shared by the tests of several crates. Only tests, benchmarks and tasks use it; it is never
 //! published.
 //!
-//! What belongs to the tests of one crate stays in that crate's `tests` folder. Types of the crate
-//! under test stay out of here unless a feature asks for them: the unit tests of a crate see two
-//! versions of its types otherwise, their own and the one this crate was built with.
+//! Code for the tests of one crate stays in that crate's `tests` folder. Types of the crate under
+//! test are here only behind a feature: otherwise the unit tests of a crate see two versions of its
+//! types, their own and the one that this crate was built with.
 //!
-//! What goes wrong here fails the test, so functions panic where others would return an error.
+//! Errors fail the test, so functions panic instead of returning them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 pub mod allocations;

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// A program that was started; it is killed when this is dropped.
+/// A started program; it is killed when this is dropped.
 #[derive(Debug)]
 pub struct Process(Child);
 
@@ -34,12 +34,12 @@ impl Process {
         Ok((process, line.trim_end().to_owned()))
     }
 
-    /// Its number.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// What it writes to standard error, if that is piped, until it ends.
+    /// Its standard error until it ends, if that is piped.
     pub fn errors(&mut self) -> String {
         let mut said = String::new();
         if let Some(mut errors) = self.0.stderr.take() {

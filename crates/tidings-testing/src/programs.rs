@@ -1,4 +1,4 @@
-//! Programs of others that some tests need. A test without its program passes, and says that it was
+//! External programs of some tests. A test without its program passes, and reports that it was
 //! skipped.
 
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ pub fn chromium() -> Option<PathBuf> {
         .or_else(|| skipped("no chromium on the PATH nor in $CHROMIUM (apt-get install chromium)"))
 }
 
-/// What drives it: `$CHROMEDRIVER`, or the first on the PATH.
+/// Its driver: `$CHROMEDRIVER`, or the first on the PATH.
 pub fn chromedriver() -> Option<PathBuf> {
     named("CHROMEDRIVER")
         .or_else(|| on_path("chromedriver"))
@@ -48,9 +48,16 @@ pub fn tsc() -> Option<PathBuf> {
         .or_else(|| skipped("no tsc on the PATH nor in $TSC (npm's typescript)"))
 }
 
-/// The script that finds what keeps people from using a page: `$AXE`, axe-core's axe.min.js.
+/// The script that checks accessibility: `$AXE`, axe-core's axe.min.js.
 pub fn axe() -> Option<PathBuf> {
     named("AXE").or_else(|| skipped("$AXE names no axe.min.js (npm's axe-core)"))
+}
+
+/// A Python with DuckDB and chDB: `$ENGINES_PYTHON`.
+pub fn engines() -> Option<PathBuf> {
+    named("ENGINES_PYTHON").or_else(|| {
+        skipped("$ENGINES_PYTHON names no python with duckdb and chdb (cargo xtask test makes one)")
+    })
 }
 
 fn named(variable: &str) -> Option<PathBuf> {
@@ -64,7 +71,7 @@ fn on_path(program: &str) -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Says once why tests are skipped.
+/// Prints once why tests are skipped.
 fn skipped(why: &'static str) -> Option<PathBuf> {
     static SAID: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
     if SAID

@@ -1,5 +1,5 @@
-//! A request written as HTTP/1 text, the server it goes to, and what may be answered. For tests
-//! and fuzz targets.
+//! Requests written as HTTP/1 text, a server for them, and the permitted answers. For tests and
+//! fuzz targets.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use tidings_store::clock::ManualClock;
 use tidings_store::memory::MemoryStore;
 use tower::ServiceExt;
 
-/// What kube-apiserver itself answers with 500 though the client is to blame. Apart from these only
-/// 504, for a revision that is not reached in time, is above 499.
+/// Requests that kube-apiserver itself answers with 500 although they are the client's fault. Of
+/// other codes above 499 only 504 is permitted, for a revision that is not reached in time.
 const KUBERNETES_OWN_500: [&str; 16] = [
     "resourceVersion should not be set on objects to be created",
     "failed to create typed patch object",
@@ -68,8 +68,8 @@ pub const CREATE: &str = "POST /api/v1/namespaces/shop/events?fieldValidation=St
     \"source\":{\"component\":\"kubelet\",\"host\":\"n1\"},\"firstTimestamp\":\"2026-03-04T05:06:07Z\",\"lastTimestamp\":\"2026-03-04T05:06:07Z\",\"count\":1,\"type\":\"Warning\",\
     \"eventTime\":null,\"reportingComponent\":\"kubelet\",\"reportingInstance\":\"n1\"}";
 
-/// Reads `METHOD target`, header lines, an empty line and a body. `None` for what is no HTTP
-/// request at all.
+/// Reads `METHOD target`, header lines, an empty line and a body. `None` if it is not an HTTP
+/// request.
 pub fn parse(text: &[u8]) -> Option<Request<Body>> {
     let end = text.windows(2).position(|pair| pair == b"\n\n")?;
     let (head, body) = (&text[..end], &text[end + 2..]);
@@ -90,7 +90,7 @@ pub fn parse(text: &[u8]) -> Option<Request<Body>> {
     request.body(Body::from(Bytes::copy_from_slice(body))).ok()
 }
 
-/// Sends it, and returns the answer as far as it is read.
+/// Sends it, and returns the read part of the answer.
 pub async fn send(api: &Router, request: Request<Body>) -> (StatusCode, Vec<u8>) {
     let Ok(response) = api.clone().oneshot(request).await;
     let (parts, body) = response.into_parts();
@@ -102,7 +102,7 @@ pub async fn send(api: &Router, request: Request<Body>) -> (StatusCode, Vec<u8>)
     (parts.status, text)
 }
 
-/// Whether an answer may be given to anything a client can send.
+/// Whether an answer is permitted for any input.
 pub fn is_fair(status: StatusCode, body: &[u8]) -> bool {
     match status.as_u16() {
         ..500 | 504 => true,

@@ -1,4 +1,4 @@
-//! A server of ours on a port of its own, and the clients its kubeconfig makes.
+//! A server of ours on a free port, and clients from its kubeconfig.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub async fn start(data: &Path, port: u16) -> Running {
     tidings_server::start(options).await.unwrap()
 }
 
-/// How a client gets in.
+/// The kubeconfig of clients.
 pub async fn config(kubeconfig: &Path) -> Config {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())

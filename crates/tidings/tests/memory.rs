@@ -1,5 +1,5 @@
 //! The memory ceiling that `Broadcaster`'s documentation states, with a server that does not answer
-//! and no end of large events.
+//! and an endless stream of large events.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const CEILING: usize = 3 * (32 << 20) + 3 * CACHE;
 
 const EVENTS: u64 = 60_000;
 
-/// Each event comes `times` times; what it cost at the most, and their outcome.
+/// Records each event `times` times. Returns the maximum memory, and the outcomes.
 async fn flood(correlator: CorrelatorOptions, times: u64) -> (usize, FlushReport) {
     let correlator = correlator.cache_bytes_max(CACHE);
     let options = BroadcasterOptions::default().sink(SinkOptions::default().correlator(correlator));
@@ -43,7 +43,7 @@ async fn flood(correlator: CorrelatorOptions, times: u64) -> (usize, FlushReport
             recorder.normal(&pod, "Flooded", &message);
         }
         if number % 500 == 0 {
-            // No faster than the sink's task can follow, so that pending events are what fills up.
+            // Not faster than the sink's task, so that pending events fill up.
             tokio::time::sleep(Duration::from_millis(2)).await;
             peak.look();
         }
@@ -51,7 +51,7 @@ async fn flood(correlator: CorrelatorOptions, times: u64) -> (usize, FlushReport
     (peak.bytes(), broadcaster.shutdown(Duration::ZERO).await)
 }
 
-/// One test, for what is measured is the process's.
+/// One test, because the memory is that of the process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_server_that_hangs_costs_no_more_memory_than_stated() {
     let default = CorrelatorOptions::default;

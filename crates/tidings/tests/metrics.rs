@@ -1,5 +1,5 @@
-//! The metrics say what the reports say. A program has one metrics recorder, hence a test program
-//! of its own.
+//! The metrics agree with the reports. A program has one metrics recorder, so this is a separate
+//! test program.
 
 #![expect(
     clippy::unwrap_used,
@@ -122,7 +122,7 @@ fn pod(name: &str) -> Reference {
     })
 }
 
-/// Answers what is about one pod when it is told to, and never what is about another.
+/// Answers events of one pod on demand, and never those of another.
 struct Slow(Arc<Notify>);
 
 impl Sink for Slow {
@@ -202,7 +202,7 @@ async fn every_stage_and_every_cause_is_counted() {
     .map(|(name, value)| (name.to_owned(), value));
     assert_eq!(values, BTreeMap::from(expected));
 
-    // The first two are written as one; the last waits for its heartbeat, and not for any write.
+    // The first two are written as one; the last waits for its heartbeat, not for a write.
     let series = SinkOptions::default().events_v1(SeriesOptions::default());
     let broadcaster = Broadcaster::new();
     broadcaster
@@ -218,9 +218,9 @@ async fn every_stage_and_every_cause_is_counted() {
     assert_eq!(kept.read()["tidings_recorder_pending_events{}"], 1);
     broadcaster.shutdown(Duration::from_secs(60)).await;
 
-    // What is left at a deadline is in no gauge any more, and not forgotten. What lies on disk then
-    // is there for the next process, and what is done is removed at the end: here the first of two
-    // files.
+    // Events that remain at a deadline are not in gauges any more, but are counted. Events on disk
+    // are kept for the next process, and completed ones are removed at the end: here the first of
+    // two files.
     let broadcaster = Broadcaster::new();
     let folder = tempfile::tempdir().unwrap();
     let spill = SinkOptions::default().spill(SpillOptions::new(folder.path()).bytes_max(1 << 20));

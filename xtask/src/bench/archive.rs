@@ -1,4 +1,4 @@
-//! `cargo xtask bench archive`: what following costs, beside an OpenTelemetry collector's cost: one
+//! `cargo xtask bench archive`: the cost of following, beside an OpenTelemetry collector's: one
 //! after the other on the same source.
 
 use std::path::Path;
@@ -17,13 +17,13 @@ pub(crate) struct Args {
     /// more memory
     #[arg(long, default_value = PROFILE, value_parser = [PROFILE, "release"])]
     profile: String,
-    /// Events that live at the source when it is first listed
+    /// Events at the source when it is first listed
     #[arg(long, value_delimiter = ',', default_value = "1000,25000,100000")]
     live: Vec<u64>,
     /// Versions written per second
     #[arg(long, default_value_t = 5_000)]
     per_second: u64,
-    /// How long they are written, in seconds
+    /// Time for which versions are written, in seconds
     #[arg(long, default_value_t = 10)]
     seconds: u64,
 }

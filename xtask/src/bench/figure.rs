@@ -1,5 +1,5 @@
-//! Programs that measure: built as what is run for long, and the figures they print as lines of
-//! JSON.
+//! Measuring programs, which are built for distribution, and the figures that they print as JSON
+//! lines.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::command::{self, Result, cargo, output, run_lines};
 
-/// What is measured is built as what is run for long.
+/// The profile of measured programs.
 pub(super) const PROFILE: &str = "dist";
 
-/// One line of JSON a program printed about itself.
+/// A JSON line that a program printed.
 #[derive(Debug, Clone)]
 pub(super) struct Figure(pub(super) Value);
 
@@ -31,8 +31,7 @@ impl Figure {
     }
 }
 
-/// Builds one program of a package as what is run for long, and no other: each takes minutes. Where
-/// it is.
+/// Builds only one program of a package, since each takes minutes. Returns its path.
 pub(super) fn build(root: &Path, package: &str, program: &str) -> Result<PathBuf> {
     let words = [
         "build",
@@ -49,7 +48,7 @@ pub(super) fn build(root: &Path, package: &str, program: &str) -> Result<PathBuf
     Ok(folder.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// Runs a program and keeps the JSON lines it prints.
+/// Runs a program, and returns the JSON lines that it prints.
 pub(super) fn figures(command: &mut Command) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     run_lines(command, |line| match serde_json::from_str::<Value>(line) {
@@ -65,7 +64,7 @@ pub(super) fn figures(command: &mut Command) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// One line on what the figures were measured with.
+/// A line about the machine and versions of the measurement.
 pub(super) fn machine(has_go: bool) -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let processor = std::fs::read_to_string("/proc/cpuinfo")

@@ -1,9 +1,9 @@
 //! `cargo xtask bench`: our figures and the peers', measured one after the other on this machine,
 //! in one table.
 //!
-//! Every program measured prints JSON lines; what is not one is its own business. Two kinds of
-//! figures: what one call costs (`ns_per_op`), and what happens to a burst of events sent to an
-//! Event API server (`events_per_second`).
+//! Every measured program prints JSON lines; other lines are ignored. There are two kinds of
+//! figures: the cost of a call (`ns_per_op`), and the result of a burst of events sent to an Event
+//! API server (`events_per_second`).
 
 mod archive;
 mod figure;
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Write the tables into docs/benchmarks.md
     #[arg(long)]
     write: bool,
-    /// Leave out the burst into a server
+    /// Skip the burst into a server
     #[arg(long)]
     no_burst: bool,
 }
@@ -152,11 +152,11 @@ fn record(root: &Path, args: &Args) -> Result {
     Ok(())
 }
 
-/// Of a burst; and about this number of objects, or about few.
+/// Events of a burst; their number of objects, and a small one.
 const EVENTS: &str = "20000";
 const FEW: &str = "100";
 
-/// Has `command` send its burst about this number of objects to a fresh server.
+/// Runs `command`, which sends its burst about this number of objects to a fresh server.
 fn send_burst(server: &Path, objects: &str, command: &mut Command) -> Result<Vec<Figure>> {
     let running = server::Running::start(server, &["serve", "--secure-port", "0"])?;
     let before = running.processor_seconds();

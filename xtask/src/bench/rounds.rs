@@ -1,12 +1,12 @@
-//! Several rounds of the same parts as one: of every number the median. A machine that others use,
-//! too, has bad minutes; one figure of one minute says more about them than about what is measured.
+//! Several rounds of the same parts, of which the medians are taken: other work on a shared machine
+//! distorts single figures.
 
 use crate::command::Result;
 use serde_json::Value;
 
 use super::figure::Figure;
 
-/// How often everything is measured, where nothing else is said.
+/// The default number of rounds.
 pub(super) const ROUNDS: u64 = 3;
 
 /// Measures a number of times, and takes the medians. Every round has the same figures in the same

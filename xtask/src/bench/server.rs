@@ -1,4 +1,4 @@
-//! Servers for one measurement each: fresh, so that none finds what another left.
+//! A fresh server for each measurement.
 
 use crate::command::Result;
 use std::io::{BufRead, BufReader};
@@ -8,11 +8,12 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A server with the program that started it: it ends when this is dropped, and its folder goes.
+/// A server with the program that started it: when this is dropped, it ends and its folder is
+/// removed.
 pub(super) struct Running {
     child: Child,
     kubeconfig: PathBuf,
-    /// Whose memory is the server's.
+    /// The processes whose memory is the server's.
     processes: Vec<u32>,
     /// Whether it ends its own children when its standard input ends.
     is_keeper: bool,
@@ -31,8 +32,8 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Runs a server of our kind: given a data folder it prints the path of a kubeconfig when it is
-    /// ready.
+    /// Runs a server like ours, which gets a data folder and prints the path of a kubeconfig when
+    /// it is ready.
     pub(super) fn start(server: &Path, arguments: &[&str]) -> Result<Self> {
         let folder = folder()?;
         let mut command = Command::new(server);
@@ -47,8 +48,8 @@ impl Running {
         })
     }
 
-    /// Runs a kube-apiserver with an etcd of its own, kept by a program of ours that says as JSON
-    /// where they are.
+    /// Runs a kube-apiserver with its own etcd, by a program of ours that prints their addresses as
+    /// JSON.
     pub(super) fn start_kube_apiserver(command: &mut Command) -> Result<Self> {
         let folder = folder()?;
         let (child, line) = first_line(command)?;
@@ -66,7 +67,7 @@ impl Running {
         })
     }
 
-    /// What clients get in with.
+    /// The kubeconfig of clients.
     pub(super) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
@@ -76,19 +77,18 @@ impl Running {
         self.child.id()
     }
 
-    /// How long the processor has worked for it, in seconds, to hundredths, where the system tells
-    /// (Linux).
+    /// Its processor time in seconds, to hundredths, if the system has it (Linux).
     pub(super) fn processor_seconds(&self) -> Option<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process())).ok()?;
-        // The name, which may have anything in it, ends with the last parenthesis; user and system
-        // time are the 14th and 15th of all fields.
+        // The name, which may have any characters, ends with the last parenthesis; user and system
+        // time are the 14th and 15th field.
         let (_, fields) = stat.rsplit_once(')')?;
         let ticks = fields.split_whitespace().skip(11).take(2);
         let ticks: f64 = ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
         Some(ticks / 100.0)
     }
 
-    /// Resident memory of its processes, in bytes, where the system tells (Linux).
+    /// Resident memory of its processes, in bytes, if the system has it (Linux).
     pub(super) fn resident_bytes(&self) -> Option<u64> {
         self.processes.iter().copied().map(resident_bytes).sum()
     }

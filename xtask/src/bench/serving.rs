@@ -16,7 +16,7 @@ use crate::command::{Result, find};
 use crate::kube_apiserver;
 use crate::tools::Tools;
 
-/// Events among which is read: what kube-apiserver still takes in reasonable time.
+/// Number of events for reads: as many as kube-apiserver accepts in reasonable time.
 const EVENTS: &str = "25000";
 
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command")]
@@ -25,13 +25,13 @@ pub(crate) struct Args {
     /// Write the table into docs/benchmarks.md
     #[arg(long)]
     write: bool,
-    /// A tenth of the load, to see that everything works
+    /// A tenth of the load, as a check that everything works
     #[arg(long)]
     quick: bool,
-    /// How often everything is measured; the figures are the medians
+    /// Number of rounds; the figures are the medians
     #[arg(long, conflicts_with = "quick", default_value_t = ROUNDS, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
-    /// Also fill our server with a million events, for its memory and its answers then
+    /// Also fill our server with a million events, for its memory and answers
     #[arg(long)]
     million: bool,
     /// Also fill our server with 400,000 and 2,000,000 events, and list them beside writers
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     lists: bool,
 }
 
-/// Who is loaded.
+/// The loaded server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Peer {
     Echo,
@@ -47,13 +47,13 @@ enum Peer {
     KubeApiserver,
 }
 
-/// The programs, and where they are.
+/// The paths of the programs.
 struct Programs {
     tidings: PathBuf,
     echo: PathBuf,
     load: PathBuf,
     kubectl: Option<PathBuf>,
-    /// The program that keeps a kube-apiserver, it, and etcd; or why there is none.
+    /// The program that runs a kube-apiserver, kube-apiserver and etcd; or why they are missing.
     kube_apiserver: Result<[PathBuf; 3]>,
 }
 
@@ -123,7 +123,7 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
     Ok(())
 }
 
-/// Everything once, of each of them in turn.
+/// One round of everything, each server in turn.
 fn round(programs: &Programs, args: &Args) -> Result<Vec<Figure>> {
     let mut measured = Vec::new();
     for peer in [Peer::Echo, Peer::Tidings, Peer::KubeApiserver] {
@@ -140,7 +140,7 @@ fn round(programs: &Programs, args: &Args) -> Result<Vec<Figure>> {
     Ok(measured)
 }
 
-/// Finds or builds what a kube-apiserver needs.
+/// Finds or builds the programs of a kube-apiserver.
 fn kube_apiserver(root: &Path) -> Result<[PathBuf; 3]> {
     let tools = Tools::find(root, true);
     let etcd = tools
@@ -151,7 +151,7 @@ fn kube_apiserver(root: &Path) -> Result<[PathBuf; 3]> {
     Ok([keeper, server, etcd])
 }
 
-/// The load program with a part of its own.
+/// The load program for one part.
 fn load(peer: Peer, programs: &Programs, server: &Running, part: &[&str]) -> Result<Vec<Figure>> {
     figures(
         Command::new(&programs.load)

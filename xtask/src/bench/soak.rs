@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: a steady stream of short-lived events into our server for a long time, with
-//! watchers that account for every one: come once, gone once, on time. Each minute's latency and
-//! memory are printed, to be seen flat.
+//! watchers that check each: it comes once and ends once, in time. Latency and memory of each
+//! minute are printed, and must be flat.
 
 use crate::command::Result;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// How long to write
     #[arg(long, default_value_t = 10)]
     minutes: u64,
-    /// A few seconds instead, to see that everything works
+    /// A few seconds instead, as a check that everything works
     #[arg(long)]
     short: bool,
     /// Events per second

@@ -1,8 +1,7 @@
 //! `cargo xtask bench store`: the embedded store beside raw etcd and a bare log, in one run on one
 //! disk.
 //!
-//! Every part is a process of its own, one after the other, each in a folder of its own that is
-//! gone afterwards.
+//! Every part is a process, one after the other, each in its own temporary folder.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +17,7 @@ pub(crate) struct Args {
     /// Write the tables into docs/benchmarks.md
     #[arg(long)]
     write: bool,
-    /// How many events [default: 1000000]
+    /// Number of events [default: 1000000]
     #[arg(long)]
     events: Option<u64>,
     /// The short form: 50,000 events
@@ -27,13 +26,13 @@ pub(crate) struct Args {
     /// An archive's size instead: 10,000,000 events in the embedded store alone
     #[arg(long, conflicts_with = "quick")]
     archive: bool,
-    /// How often everything is measured; the figures are the medians
+    /// Number of rounds; the figures are the medians
     #[arg(long, conflicts_with_all = ["quick", "archive"], default_value_t = ROUNDS, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     /// A folder of real events as JSON Lines [default: ../shared/data/events, where it is]
     #[arg(long)]
     real: Option<PathBuf>,
-    /// Where the files lie while they are measured [default: target/bench]
+    /// Folder of the measured files [default: target/bench]
     #[arg(long)]
     folder: Option<PathBuf>,
 }
@@ -42,7 +41,7 @@ pub(crate) struct Args {
 struct Sizes {
     events: u64,
     updates: u64,
-    /// etcd is asked for a tenth, which is enough to be as slow as it gets.
+    /// etcd gets a tenth, which is enough to show its speed.
     etcd: u64,
     real: u64,
 }
@@ -59,7 +58,7 @@ impl Sizes {
             events,
             updates: (events / 5).min(200_000),
             etcd: (events / 10).max(5_000),
-            // Enough that the dictionaries learned on the way hardly matter.
+            // Enough that training of dictionaries hardly matters.
             real: events.max(20_000),
         }
     }
@@ -71,7 +70,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Runs a part in a folder that is there already.
+    /// Runs a part in an existing folder.
     fn part(&self, folder: &Path, words: &[&str], numbers: &[(&str, u64)]) -> Result<Vec<Figure>> {
         let mut command = std::process::Command::new(&self.program);
         command.args(words).arg("--folder").arg(folder);
@@ -154,7 +153,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     Ok(())
 }
 
-/// Everything once.
+/// One round.
 fn round(
     bench: &Bench<'_>,
     sizes: &Sizes,
@@ -170,7 +169,7 @@ fn round(
                 ("--writers", writers),
             ]
         };
-        // The three take turns, so that a disk that has a bad minute has it for all.
+        // The three take turns, so that a slow minute of the disk affects all.
         all.extend(bench.fresh(&["log"], &numbers(sizes.events))?);
         if let Some(etcd) = etcd {
             let program = etcd.to_string_lossy();
@@ -197,8 +196,7 @@ fn round(
     Ok(all)
 }
 
-/// More events than any cluster keeps: what they take, and how long until they can
-/// be read again.
+/// More events than any cluster keeps: their size, and the time to open the store.
 fn archive(root: &Path, args: &Args, bench: &Bench<'_>, sizes: &Sizes) -> Result {
     let folder = bench.new_folder()?;
     let store = folder.path().join("store");

@@ -11,7 +11,7 @@ pub(super) const LISTS: [&str; 2] = ["_short", "_long"];
 /// Writers at once.
 pub(super) const WRITERS: [u64; 2] = [64, 256];
 
-/// How a number is shown, and whether more of it is better.
+/// The format of a number, and whether more is better.
 #[derive(Clone, Copy)]
 enum Unit {
     PerSecond,
@@ -41,7 +41,7 @@ impl Unit {
     }
 }
 
-/// The three beside each other; the ratios say how many times better the embedded store is.
+/// A table of the three stores; the ratios show how many times better the embedded store is.
 pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
     let mut table = format!(
         "{events} events; {given}.\n\n\
@@ -67,7 +67,7 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             or_empty(ratio, |ratio| format!("{ratio:.2} ×"))
         };
         let show = |number: Option<f64>| or_empty(number, |number| unit.show(number));
-        // Writing to a string cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(
             table,
             "| {title} | {} | {} | {} | {} | {} |",

@@ -9,8 +9,7 @@ use super::figure::Figure;
 const OURS: &str = "tidings";
 const PEER: &str = "client-go";
 
-/// What one call costs: a row for each name, ours beside client-go's. A figure one of them does not
-/// have stays empty.
+/// The cost of a call: a row for each name, ours beside client-go's. Missing figures stay empty.
 pub(super) fn calls(figures: &[Figure]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for figure in figures {
@@ -23,7 +22,7 @@ pub(super) fn calls(figures: &[Figure]) -> String {
         "| | tidings | client-go | ratio | allocations | client-go's | physical floor |\n|---|--:|--:|--:|--:|--:|--:|\n",
     );
     for name in names {
-        // A peer may measure time and allocations in runs of their own.
+        // A peer may measure time and allocations in separate runs.
         let of = |peer: &str, field: &str| {
             figures
                 .iter()
@@ -40,7 +39,7 @@ pub(super) fn calls(figures: &[Figure]) -> String {
             or_empty(of(PEER, "allocs_per_op"), |count| format!("{count:.0}")),
             or_empty(of(OURS, "floor_ns"), nanoseconds),
         ];
-        // Writing to a string cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(table, "| {} |", cells.join(" | "));
     }
     table
@@ -89,7 +88,7 @@ pub(super) fn burst(what: &str, figures: &[Figure]) -> String {
     table
 }
 
-/// What is no time of one call: series, a sink that is stuck, bodies.
+/// Other figures: series, a stuck sink, bodies.
 pub(super) fn series(figures: &[Figure]) -> String {
     type Shown = fn(f64) -> String;
     let count = |count: f64| format!("{count:.2}");
@@ -169,7 +168,7 @@ pub(super) fn serving(figures: &[Figure]) -> String {
     table
 }
 
-/// Puts `tables` between the two lines of a document that are there for them.
+/// Replaces the text between two marker lines of a document by `tables`.
 pub(super) fn write(document: &Path, name: &str, tables: &str) -> Result {
     let place = document.display();
     let text =
@@ -193,7 +192,7 @@ fn replace(text: &str, name: &str, tables: &str) -> Option<String> {
     ))
 }
 
-/// Our own programs need not say who they are.
+/// Our own programs need not print their name.
 fn is_of(figure: &Figure, peer: &str) -> bool {
     let said = figure.text("peer");
     said == peer || said.is_empty() && peer == OURS

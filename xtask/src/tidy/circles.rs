@@ -1,4 +1,4 @@
-//! No two files of a crate use each other by any detour.
+//! No two files of a crate use each other, directly or indirectly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -70,7 +70,7 @@ impl Uses {
         reached
     }
 
-    /// What the files of a circle use of each other, a line each.
+    /// The uses among the files of a circle, one per line.
     fn describe(&self, circle: &[PathBuf]) -> String {
         let lines = circle.iter().flat_map(|file| {
             let used = self.arrows.get(file).into_iter().flatten();

@@ -1,5 +1,4 @@
-//! What the documents point at is there: files, headings, and the commands they tell a reader to
-//! type.
+//! Targets of documents exist: linked files and headings, and commands that they show.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -39,7 +38,7 @@ pub(super) fn check(
     problems
 }
 
-/// What a Markdown text points at, with line numbers, and what can be pointed at in it.
+/// The links of a Markdown text, with line numbers, and its own anchors.
 #[derive(Debug, Default)]
 struct Document {
     links: Vec<(usize, String)>,
@@ -66,7 +65,8 @@ fn parse(text: &str) -> Document {
                 .anchors
                 .insert(anchor(line.trim_start_matches('#')));
         }
-        // Every odd piece between backticks is code. Prose may speak of a verb that is not there.
+        // Every second piece between backticks is code. Prose may mention a verb that does not
+        // exist.
         for (index, piece) in line.split('`').enumerate() {
             let typed =
                 command(piece).filter(|command| index % 2 == 1 && command.starts_with("cargo "));
@@ -85,7 +85,7 @@ fn parse(text: &str) -> Document {
     document
 }
 
-/// A line of ours to type: without its prompt, its comment and what it runs beside.
+/// One of our commands in a line: without prompt, comment and other commands.
 fn command(line: &str) -> Option<String> {
     let line = line.trim().trim_start_matches("$ ");
     let line = line
@@ -98,7 +98,7 @@ fn command(line: &str) -> Option<String> {
     (line.starts_with("cargo ") || line.starts_with("tidings ")).then(|| line.to_owned())
 }
 
-/// The anchor GitHub makes of a heading.
+/// GitHub's anchor of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading
         .trim()

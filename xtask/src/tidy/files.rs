@@ -1,13 +1,12 @@
-//! What every file keeps: an opening that says what it is for, a length one can read, and no work
-//! left for later.
+//! Rules for every file: an opening with its purpose, a bounded length, and no unfinished work.
 
 use super::source::SourceFile;
 
-/// Lines of Rust beyond which a file is two.
+/// Maximum lines of a Rust file.
 const LINES_MAX: usize = 900;
 
-/// Words that stand for work not done, or for a path of one machine. Spelt in halves, so that
-/// this file keeps its own rule.
+/// Words for unfinished work, or for a path of one machine. In halves, so that this file keeps its
+/// own rule.
 const NOWHERE: [(&str, &str); 9] = [
     (concat!("TO", "DO"), "do it or leave it out"),
     (concat!("FIX", "ME"), "fix it or leave it out"),
@@ -23,8 +22,7 @@ const NOWHERE: [(&str, &str); 9] = [
     (concat!("/wo", "rk/"), "a path of one machine"),
 ];
 
-/// A test that `cargo test` passes over, unless another test runs it, as one does that kills it
-/// half-way.
+/// A test that `cargo test` skips, unless another test runs it, for example to kill it.
 const IGNORED: &str = concat!("#[", "ignore");
 const RUN_BY_ANOTHER: &str = concat!("#[", "ignore = \"run by the test ");
 
@@ -72,7 +70,7 @@ fn check_file(file: &SourceFile) -> Vec<String> {
     problems
 }
 
-/// Whether `word` stands in `line`, not as a part of a longer word.
+/// Whether `line` has `word` as a complete word.
 fn contains_word(line: &str, word: &str) -> bool {
     let is_part = |character: Option<char>| character.is_some_and(char::is_alphanumeric);
     line.match_indices(word).any(|(index, _)| {

@@ -1,10 +1,10 @@
-//! Who may use whom, from `cargo metadata`: our crates among each other, and the libraries only one
-//! layer may know.
+//! Dependencies of crates, from `cargo metadata`: among our crates, and on libraries that only some
+//! may use.
 
 use serde_json::Value;
 
-/// One of our crates, and those of ours it may use. Tests may use anything.
-const LAYERS: [(&str, &[&str]); 11] = [
+/// Our crates, and those of ours that each may use. Tests may use any.
+const LAYERS: [(&str, &[&str]); 12] = [
     ("tidings-core", &[]),
     ("tidings-api", &["tidings-core"]),
     ("tidings-store", &[]),
@@ -18,11 +18,16 @@ const LAYERS: [(&str, &[&str]); 11] = [
         &["tidings-api", "tidings-core", "tidings-store"],
     ),
     (
+        "tidings-objects",
+        &["tidings-api", "tidings-archive", "tidings-store"],
+    ),
+    (
         "tidings-cli",
         &[
             "tidings",
             "tidings-archive",
             "tidings-core",
+            "tidings-objects",
             "tidings-server",
             "tidings-store",
         ],
@@ -52,8 +57,8 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("xtask", &["tidings-testing"]),
 ];
 
-/// Libraries with the only crates that may use them.
-const ONLY_IN: [(&str, &[&str]); 8] = [
+/// Libraries, and the only crates that may use them.
+const ONLY_IN: [(&str, &[&str]); 10] = [
     ("axum", &["tidings-server", "tidings-testing"]),
     (
         "hyper",
@@ -63,11 +68,14 @@ const ONLY_IN: [(&str, &[&str]); 8] = [
         "hyper-util",
         &[
             "tidings-server",
+            "tidings-objects",
             "tidings-cli",
             "tidings-conformance",
             "tidings-bench",
         ],
     ),
+    ("object_store", &["tidings-objects"]),
+    ("parquet", &["tidings-objects"]),
     ("lsm-tree", &["tidings-store"]),
     ("etcd-client", &["tidings-store"]),
     ("zstd", &["tidings-store"]),
@@ -77,7 +85,7 @@ const ONLY_IN: [(&str, &[&str]); 8] = [
             "tidings",
             "tidings-archive",
             "tidings-cli",
-            // Its recorder is one of those that judge.
+            // Its recorder is compared with ours.
             "tidings-conformance",
             "tidings-bench",
             "tidings-testing",
@@ -86,8 +94,8 @@ const ONLY_IN: [(&str, &[&str]); 8] = [
     ("indicatif", &["tidings-cli"]),
 ];
 
-/// What the core may never use, not even through a feature: its inputs are arguments, its outputs
-/// values.
+/// Libraries that the core must not use, not even through a feature: its inputs are arguments, its
+/// outputs values.
 const NEVER_IN_CORE: [&str; 8] = [
     "tokio",
     "futures",
@@ -182,8 +190,8 @@ fn check_dependency(name: &str, may_use: &[&str], dependency: &Value, problems: 
     }
 }
 
-/// A package for others has no use for a crate they cannot get: cargo leaves out what tests use by
-/// path alone, and nothing else.
+/// A published package must not depend on an unpublished crate: cargo leaves out only dependencies
+/// of tests by path.
 fn check_unpublished(name: &str, dependency: &Value) -> Option<String> {
     let by_path_alone = dependency["kind"] == "dev" && dependency["req"] == "*";
     let uses = text(&dependency["name"]);

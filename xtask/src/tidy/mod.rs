@@ -1,6 +1,6 @@
-//! `cargo xtask tidy`: rules no compiler checks. Who may use whom among crates ([`layers`]), rooms
-//! ([`rooms`]) and files ([`circles`]), what every file keeps ([`files`]), plain wording
-//! ([`wording`]), and that what the documents refer to exists ([`documents`], [`named_tests`]).
+//! `cargo xtask tidy`: rules that the compiler does not check: dependencies of crates ([`layers`]),
+//! rooms ([`rooms`]) and files ([`circles`]), rules for files ([`files`]), plain wording
+//! ([`wording`]), and existing targets of documents ([`documents`], [`named_tests`]).
 
 mod circles;
 mod documents;
@@ -16,7 +16,7 @@ use std::path::Path;
 
 use crate::command::{Result, cargo, output};
 
-/// Prints every rule that is broken and where.
+/// Prints every broken rule, and where.
 pub(crate) fn run(root: &Path, tasks: &clap::Command) -> Result {
     eprintln!("\n$ tidy");
     let metadata = output(&mut cargo(

@@ -1,5 +1,5 @@
-//! The tests that `docs/compatibility` names exist: `core::some_test` is a function of the crate
-//! `tidings-core`, wherever in the crate it is.
+//! Tests named in `docs/compatibility` exist: `core::some_test` is a function anywhere in the crate
+//! `tidings-core`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
     problems
 }
 
-/// The folder of the crate and the function that a piece of code such as `core::some_test` names.
+/// The crate's folder and the function of a code span such as `core::some_test`.
 fn named(code: &str) -> Option<(PathBuf, &str)> {
     let (krate, name) = code.split_once("::")?;
     let is_name = |text: &str| {

@@ -6,13 +6,13 @@ use std::path::Path;
 use super::source::SourceFile;
 use super::uses::{Uses, roots};
 
-/// A room by its name, and the files and folders (they end with `/`) of the sources that are in it;
-/// `*` is whatever no other room has.
+/// A room's name, and its files and folders (with `/` at the end); `*` means everything that is in
+/// no other room.
 type Room = (&'static str, &'static [&'static str]);
 
-/// Crates with their rooms, the highest first. Every file of such a crate is in one room, but for
+/// Crates with their rooms, the highest first. Every file of such a crate is in one room, except
 /// the root, which declares them, and `clock.rs`.
-const ROOMS: [(&str, &[Room]); 7] = [
+const ROOMS: [(&str, &[Room]); 8] = [
     (
         "tidings-core",
         &[
@@ -61,6 +61,15 @@ const ROOMS: [(&str, &[Room]); 7] = [
         ],
     ),
     (
+        "tidings-objects",
+        &[
+            ("sealing", &["seal.rs", "merge.rs", "clean.rs", "check.rs"]),
+            ("folder", &["folder.rs", "manifest.rs"]),
+            ("place", &["place.rs", "client.rs"]),
+            ("files", &["file/", "row.rs"]),
+        ],
+    ),
+    (
         "tidings-server",
         &[
             ("start", &["start/", "fuzzing.rs"]),
@@ -88,7 +97,7 @@ const ROOMS: [(&str, &[Room]); 7] = [
     ),
 ];
 
-/// Files that stand beside the rooms.
+/// Files outside the rooms.
 const BESIDE: [&str; 3] = ["lib.rs", "main.rs", "clock.rs"];
 
 pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
@@ -97,7 +106,7 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
         let Some((_, rooms)) = ROOMS.iter().find(|(crate_name, _)| *crate_name == name) else {
             continue;
         };
-        // What cannot be read is told by the search for circles.
+        // The search for circles reports unreadable files.
         let Ok(uses) = Uses::read(files, &root) else {
             continue;
         };
@@ -186,7 +195,7 @@ mod tests {
         assert_eq!(problems("pub struct Upper;", "", up), 1);
         let attic = "pub struct Lower(crate::attic::Attic);";
         assert_eq!(problems("", "pub struct Attic;", attic), 1);
-        // The lower room is whatever the other is not.
+        // The lower room has everything that the other does not.
         let rest: [Room; 2] = [("upper", &["upper.rs"]), ("rest", &["*"])];
         assert_eq!(problems_in(&rest, "pub struct Upper;", "", up), 1);
         assert_eq!(problems_in(&rest, down, "", "pub struct Lower;"), 0);

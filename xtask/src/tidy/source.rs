@@ -1,17 +1,17 @@
-//! The files tidy looks at: every text of the repository.
+//! The checked files: all texts of the repository.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::command::Result;
 
-/// A file of the repository, by its path from the root.
+/// A file of the repository, with its path from the root.
 #[derive(Debug)]
 pub(super) struct SourceFile {
     pub(super) path: PathBuf,
     pub(super) text: String,
 }
 
-/// Every text file of the repository, tracked or not, as the working folder has it.
+/// All text files in the working folder, tracked or not.
 pub(super) fn read(root: &Path) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
     let mut folders = vec![root.to_path_buf()];

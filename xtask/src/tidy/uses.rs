@@ -1,8 +1,8 @@
-//! Which file of a crate uses which.
+//! The uses among the files of a crate.
 //!
-//! A file uses another where it names something that is defined there. A re-export is a sign, not a
-//! use: a name imported through it leads to the file that defines it. Declaring a module is no use,
-//! either, nor is what only tests name.
+//! A file uses another if it names an item that is defined there. A re-export is not a use: a name
+//! imported through it leads to the file that defines it. Neither is the declaration of a module,
+//! nor names in tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use syn::visit::Visit;
 
 use super::source::{SourceFile, normal};
 
-/// The files of one crate and what each uses.
+/// The files of a crate with their uses.
 pub(super) struct Uses {
-    /// By file, the files it uses, each with a name of it that it says.
+    /// For each file the files that it uses, each with a used name.
     pub(super) arrows: BTreeMap<PathBuf, BTreeMap<PathBuf, String>>,
 }
 
@@ -26,7 +26,7 @@ pub(super) fn roots(files: &[SourceFile]) -> Vec<(String, PathBuf)> {
         .collect()
 }
 
-/// The folder of the package whose library or program begins with this file.
+/// The folder of the package whose library or program has this root file.
 fn package_of_root(path: &Path) -> Option<String> {
     let names: Vec<_> = path
         .iter()
@@ -42,10 +42,10 @@ fn package_of_root(path: &Path) -> Option<String> {
     is_root.then(|| before.last().copied().unwrap_or_default().to_owned())
 }
 
-/// A module by its names from the root of the crate.
+/// A module as the path of names from the crate's root.
 type ModulePath = Vec<String>;
 
-/// What is known of a module before names are looked up.
+/// A module before names are resolved.
 #[derive(Default)]
 struct Module {
     file: PathBuf,
@@ -55,7 +55,7 @@ struct Module {
     /// Imported names, with the paths they stand for.
     imports: BTreeMap<String, Vec<String>>,
     globs: Vec<Vec<String>>,
-    /// Every path that is named here, imports among them.
+    /// All paths that are named here, including imports.
     paths: BTreeSet<Vec<String>>,
 }
 
@@ -86,15 +86,15 @@ impl Uses {
     }
 }
 
-/// The file that defines what `path`, named in `module`, stands for; none where that is no file of
-/// this crate, or a module as such.
+/// The file that defines the item of `path`, named in `module`; none if it is not in this crate, or
+/// is a module.
 fn resolve(
     modules: &BTreeMap<ModulePath, Module>,
     module: &[String],
     path: &[String],
     depth: usize,
 ) -> Option<PathBuf> {
-    // Re-exports may name each other.
+    // Re-exports may form a cycle.
     if depth > 16 {
         return None;
     }
@@ -192,7 +192,7 @@ impl Reader<'_> {
                     let mut prefix = Vec::new();
                     imports(&import.tree, &mut prefix, &mut module);
                     if matches!(import.vis, syn::Visibility::Inherited) {
-                        // Only what is imported for use here is used here.
+                        // Only imports for use here are uses.
                         let mut named = Vec::new();
                         leaves(&import.tree, &mut Vec::new(), &mut named);
                         module.paths.extend(named);
@@ -261,7 +261,7 @@ fn is_for_tests(item: &syn::Item) -> bool {
     })
 }
 
-/// The names an item brings into its module.
+/// The names that an item defines in its module.
 fn defined(item: &syn::Item) -> Option<String> {
     let ident = match item {
         syn::Item::Const(item) => &item.ident,
@@ -279,7 +279,7 @@ fn defined(item: &syn::Item) -> Option<String> {
     Some(ident.to_string())
 }
 
-/// Notes what a `use` brings into the module.
+/// Notes the names of a `use` in the module.
 fn imports(tree: &syn::UseTree, prefix: &mut Vec<String>, module: &mut Module) {
     let mut note = |name: &str, alias: String, prefix: &[String]| {
         let mut path = prefix.to_vec();
@@ -315,7 +315,7 @@ fn imports(tree: &syn::UseTree, prefix: &mut Vec<String>, module: &mut Module) {
     }
 }
 
-/// Every path a `use` names.
+/// All paths of a `use`.
 fn leaves(tree: &syn::UseTree, prefix: &mut Vec<String>, named: &mut Vec<Vec<String>>) {
     match tree {
         syn::UseTree::Path(path) => {
@@ -338,7 +338,7 @@ fn leaves(tree: &syn::UseTree, prefix: &mut Vec<String>, named: &mut Vec<Vec<Str
     }
 }
 
-/// Collects the paths that code names, those in the arguments of macros among them.
+/// Collects the paths in code, including those in arguments of macros.
 struct Names<'a>(&'a mut BTreeSet<Vec<String>>);
 
 impl<'ast> Visit<'ast> for Names<'_> {
@@ -365,7 +365,7 @@ impl<'ast> Visit<'ast> for Names<'_> {
 }
 
 impl Names<'_> {
-    /// What stands in a macro is not parsed as anything: names joined by `::` are paths.
+    /// Arguments of macros are not parsed: names joined by `::` are paths.
     fn tokens(&mut self, tokens: proc_macro2::TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;

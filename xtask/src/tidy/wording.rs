@@ -1,12 +1,12 @@
-//! Plain wording in documents, comments and texts of the programs: lines that fit, and no phrases
-//! that read badly, each with a hint. Quoted code is not checked.
+//! Plain wording in documents, comments and messages: bounded lines, and no awkward phrases, each
+//! with a hint. Quoted code is not checked.
 
 use super::source::SourceFile;
 
-/// Columns of a line of prose. Tables and words too long to break may be longer.
+/// Maximum columns of prose. Tables and unbreakable words may be longer.
 const COLUMNS: usize = 100;
 
-/// A phrase to avoid, longer phrases in which it is fine, and what to write instead.
+/// A phrase to avoid, longer phrases that may contain it, and a better phrase.
 type Phrase = (&'static str, &'static [&'static str], &'static str);
 
 const PERSON: &str = "name the client, caller, user or watcher";
@@ -58,7 +58,7 @@ const PHRASES: [Phrase; 19] = [
     ),
 ];
 
-/// Words from which on a text in quotes is a sentence for users.
+/// Minimum words of a quoted text that is a sentence for users.
 const SENTENCE_WORDS: usize = 5;
 
 pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
@@ -87,7 +87,7 @@ fn check_file(file: &SourceFile) -> Vec<String> {
     problems
 }
 
-/// Texts of a Rust program that users may read: the longer ones in quotes, each with its line.
+/// Texts of a Rust program for users: longer quoted ones, each with its line.
 fn sentences(file: &SourceFile) -> impl Iterator<Item = (usize, &str)> {
     let is_rust = file.path.extension().is_some_and(|kind| kind == "rs");
     let lines = (1..).zip(file.text.lines()).filter(move |_| is_rust);
@@ -99,7 +99,7 @@ fn sentences(file: &SourceFile) -> impl Iterator<Item = (usize, &str)> {
     quoted.filter(|(_, text)| text.split_whitespace().count() >= SENTENCE_WORDS)
 }
 
-/// The lines of prose of a file, each with its number, and without the marks of a comment.
+/// The lines of prose of a file, each with its number, without comment marks.
 fn prose(file: &SourceFile) -> Vec<(usize, &str, &str)> {
     let kind = file.path.extension().and_then(|kind| kind.to_str());
     let strip = match kind {
@@ -123,7 +123,7 @@ fn prose(file: &SourceFile) -> Vec<(usize, &str, &str)> {
     lines
 }
 
-/// The text of a line that is a comment and nothing else.
+/// The text of a comment line.
 fn comment(line: &str) -> Option<&str> {
     let line = line.trim_start();
     ["//!", "///", "//"]
@@ -131,13 +131,13 @@ fn comment(line: &str) -> Option<&str> {
         .find_map(|mark| line.strip_prefix(mark))
 }
 
-/// Whether a line could be shorter: it is not a table's, and it has a space to break at.
+/// Whether a line could be broken: it is not in a table, and has a space.
 fn may_break(prose: &str) -> bool {
     let text = prose.trim_start_matches(['-', '*', '#', ' ']);
     !text.starts_with('|') && text.contains(' ')
 }
 
-/// The phrases to avoid in a line, outside of what it quotes as code.
+/// Phrases to avoid in a line, outside of quoted code.
 fn phrases(prose: &str) -> Vec<(&'static str, &'static str)> {
     let words: String = prose.split('`').step_by(2).collect::<Vec<_>>().join("`");
     let words = words.to_lowercase();

@@ -54,15 +54,22 @@ impl Coverage {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn counted(keeper: &Keeper) -> Result<Self, ReadError> {
-        let followed = Self::followed(keeper).await?;
         let (events, kept_since) = events(keeper).await?;
         Ok(Self {
-            followed,
-            gaps: gaps::read(&*keeper.store).await?,
             events,
             kept_since,
             disk_bytes: keeper.store.stats().await?.disk_bytes,
             trimmed: trimmed(keeper).await?,
+            ..Self::gaps_and_positions(keeper).await?
+        })
+    }
+
+    /// The latest gaps, and how far the cluster was followed; without what has to be counted.
+    pub(crate) async fn gaps_and_positions(keeper: &Keeper) -> Result<Self, ReadError> {
+        Ok(Self {
+            followed: Self::followed(keeper).await?,
+            gaps: gaps::read(&*keeper.store).await?,
+            ..Self::default()
         })
     }
 

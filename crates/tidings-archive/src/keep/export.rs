@@ -1,8 +1,8 @@
 //! Reads everything that is kept of a cluster, page by page, as the lines of an export.
 //!
-//! First come the events that were deleted here; a page of them begins after `deleted/ID`. A page of
-//! versions begins at a place, `NUMBER/namespace/name`: a record of an event, counted from its oldest
-//! chunk. Records before the newest one do not change, so every version is read once while a
+//! First come the events that were deleted here; a page of them begins after `deleted/ID`. A page
+//! of versions begins at a place, `NUMBER/namespace/name`: a record of an event, counted from its
+//! first chunk. Records before the newest one do not change, so every version is read once while a
 //! follower writes. An event that makes room for another with its name moves to a later name, and
 //! is not skipped.
 
@@ -128,8 +128,8 @@ pub(crate) async fn page(
     }
 }
 
-/// Appends the events that were deleted here, after the mark of one of them. Returns the place where
-/// the page ends, if it does.
+/// Appends the events that were deleted here, after the mark of one of them. Returns the place of
+/// the page's end, if there is one.
 async fn deleted(
     keeper: &Keeper,
     id: &str,

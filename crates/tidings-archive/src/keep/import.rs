@@ -23,6 +23,7 @@ use super::keeper::{Batch, KeepError, Keeper, Tries, index};
 use super::keys;
 use super::own::{json, parse};
 use super::position::{Gap, Position};
+use super::unsealed::Item;
 use crate::version::record::{Record, Version};
 
 /// Longest line. A value has at most half of [`VALUE_LEN_MAX`], and JSON is longer than protobuf.
@@ -356,6 +357,7 @@ async fn observe(
             return Ok(|counts| &mut counts.forgotten);
         }
         let record = Record::new(bytes, uid, version);
+        batch.unsealed.push(Item::newest(key, &record));
         keeper
             .slot(key, batch)
             .await?
@@ -368,7 +370,9 @@ async fn observe(
         return Ok(|counts| &mut counts.seen_before);
     }
     let (record, chunk) = record.followed_by(bytes, version);
+    let item = Item::newest(key, &record);
     slot.change(record, index, expires_at);
+    batch.unsealed.push(item);
     if let Some(chunk) = chunk {
         batch.chunk(&id, chunk, expires_at);
     }

@@ -25,6 +25,7 @@ use super::gaps;
 use super::keys;
 use super::own::{json, parse};
 use super::position::{Cause, Gap, Position, Unswept};
+use super::unsealed::{Item, Journal};
 use crate::version::record::{Gone, Record, Version};
 
 /// Maximum attempts to commit a batch while others write.
@@ -84,6 +85,8 @@ pub(crate) struct Keeper {
     pub(crate) counters: Counters,
     /// Notified when ends remain to be found.
     pub(crate) unswept: Notify,
+    /// Of the versions that are yet to be sealed, if they are to be.
+    pub(crate) journal: Option<Journal>,
     keep_for: KeepFor,
     pub(super) mirror_deletions: bool,
 }
@@ -127,6 +130,8 @@ pub(super) struct Batch {
     /// Prefixes of the chunks to delete: those of deleted events.
     without_chunks: HashSet<Bytes>,
     listed_at: Option<i64>,
+    /// Where the new versions are.
+    pub(super) unsealed: Vec<Item>,
     versions: u64,
     seen_before: u64,
     ends: u64,
@@ -148,6 +153,7 @@ impl Keeper {
             clock,
             counters: Counters::default(),
             unswept: Notify::new(),
+            journal: None,
             keep_for,
             mirror_deletions,
         }
@@ -216,10 +222,14 @@ impl Keeper {
     pub(super) async fn commit(
         &self,
         batch: &Batch,
-        writes: Vec<Write>,
+        mut writes: Vec<Write>,
         tries: &mut Tries,
     ) -> Result<bool, KeepError> {
         self.delete_chunks_of(batch).await?;
+        let _numbered = match &self.journal {
+            Some(journal) => Some(journal.tell(batch, self.clock.now(), &mut writes).await),
+            None => None,
+        };
         match self.store.write_all(writes).await {
             Ok(_) => {
                 self.count(batch);
@@ -329,6 +339,7 @@ impl Keeper {
                 batch.ends += 1;
             }
             batch.versions += 1;
+            batch.unsealed.push(Item::newest(&key, &record));
             let slot = self.slot(&key, batch).await?;
             slot.change(record, index, expires_at);
             return Ok(());
@@ -368,7 +379,9 @@ impl Keeper {
             return Ok(());
         }
         let (record, chunk) = record.followed_by(bytes, version);
+        let item = Item::newest(&key, &record);
         slot.change(record, index, expires_at);
+        batch.unsealed.push(item);
         batch.versions += 1;
         if let Some(chunk) = chunk {
             batch.chunk(&id, chunk, expires_at);
@@ -520,7 +533,7 @@ impl Keeper {
         self.delete_below(&keys::chunks(id)).await
     }
 
-    async fn delete_below(&self, prefix: &Bytes) -> Result<u64, KeepError> {
+    pub(super) async fn delete_below(&self, prefix: &Bytes) -> Result<u64, KeepError> {
         let mut bytes = 0;
         loop {
             let chunks = ListRequest::prefix(prefix.clone()).limit(WRITES_MAX);
@@ -659,6 +672,12 @@ impl Batch {
     pub(super) fn chunk(&mut self, id: &[u8], chunk: Record, expires_at: UnixMillis) {
         let at = keys::chunk(id, chunk.chunks);
         self.chunks.push((at, chunk, expires_at));
+    }
+
+    /// When the last of its events ends.
+    pub(super) fn latest_end(&self) -> Option<UnixMillis> {
+        let ends = self.slots.values().filter(|slot| slot.record.is_some());
+        ends.filter_map(|slot| slot.expires_at).max()
     }
 
     /// The writes for the store, and the number of versions that are left out because they have

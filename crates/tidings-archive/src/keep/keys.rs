@@ -82,6 +82,26 @@ pub(crate) fn unswept(namespace: &str) -> Bytes {
 /// The prefix of all of these.
 pub(crate) const UNSWEPT: &[u8] = b"\0unswept/";
 
+/// Up to which entry the journal of versions was sealed; there if there is a journal.
+pub(crate) const SEALED: &[u8] = b"\0sealed";
+
+/// Of all entries of the journal of versions that are not sealed.
+pub(crate) const UNSEALED: &[u8] = b"\0unsealed/";
+
+/// An entry of it.
+pub(crate) fn unsealed(number: u64) -> Bytes {
+    [UNSEALED, format!("{number:016x}").as_bytes()]
+        .concat()
+        .into()
+}
+
+/// The number of an entry, by its key.
+pub(crate) fn unsealed_number(key: &[u8]) -> u64 {
+    let digits = key.strip_prefix(UNSEALED).unwrap_or_default();
+    let digits = std::str::from_utf8(digits).unwrap_or_default();
+    u64::from_str_radix(digits, 16).unwrap_or(0)
+}
+
 /// The prefix of all gaps.
 pub(crate) const GAPS: &[u8] = b"\0gap/";
 

@@ -19,3 +19,6 @@ pub(crate) mod retention;
 mod retention_tests;
 pub(crate) mod served;
 pub(crate) mod sweep;
+pub(crate) mod unsealed;
+#[cfg(test)]
+mod unsealed_tests;

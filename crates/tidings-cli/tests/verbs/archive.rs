@@ -1,4 +1,4 @@
-//! `tidings archive` as a process of its own, and the verbs that read what it kept.
+//! `tidings archive` as a separate process, and the verbs that read its events.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tidings_testing::process::Process;
 
 use super::support::{Cluster, Ran, event, metrics, run, tidings};
 
-/// What a slow machine may need for anything here.
+/// Timeout of each step on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An archive that runs.
@@ -49,7 +49,7 @@ impl Archive {
         }
     }
 
-    /// What `/metrics` says, which is at the root and not below a cluster's name.
+    /// The text of `/metrics`, which is at the root and not below a cluster's name.
     pub(crate) async fn metrics(&self, cluster: &str) -> String {
         let below = std::fs::read_to_string(&self.kubeconfig).unwrap();
         let root = self.folder.path().join("root");
@@ -63,7 +63,7 @@ impl Archive {
         command.args(rest).output().unwrap().into()
     }
 
-    /// What a verb prints once it is as it should be.
+    /// The output of a verb, once it meets a condition.
     #[track_caller]
     #[expect(
         clippy::disallowed_methods,
@@ -86,7 +86,7 @@ impl Archive {
         printed.lines().map(str::to_owned).collect()
     }
 
-    /// Ends it, and gives back its folder.
+    /// Ends it, and returns its folder.
     fn end(mut self) -> TempDir {
         self.process.signal("TERM");
         let said = self.process.errors();
@@ -95,7 +95,7 @@ impl Archive {
     }
 }
 
-/// What an export has, by key, without what is the server's own.
+/// The events of an export, by key, without values of the server.
 fn exported(printed: &str) -> BTreeMap<String, Value> {
     let events = printed.lines().map(|line| {
         let mut event: Value = serde_json::from_str(line).unwrap();
@@ -200,7 +200,7 @@ async fn every_version_of_an_event_is_read_back() {
     }
     let missing = archive.run(&["events", "-n", "shop", "--history", "web.2"]);
     assert_eq!(missing.code, Some(1), "{missing:?}");
-    // It is the archive's to tell, not a server's that keeps the last version.
+    // Only an archive has it; a server keeps only the last version.
     let elsewhere = cluster.run(&["events", "-n", "shop", "--history", "web.1"]);
     assert_eq!(elsewhere.code, Some(1), "{elsewhere:?}");
     let elsewhere = cluster.run(&["coverage"]);
@@ -211,7 +211,7 @@ async fn every_version_of_an_event_is_read_back() {
     archive.end();
 }
 
-/// Real events, where there are any beside the project; otherwise those of the tests.
+/// Real events, if there are any beside the project; otherwise those of the tests.
 fn real_events(cluster: &Cluster) -> usize {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/events");
     let files = std::fs::read_dir(&data).into_iter().flatten();
@@ -252,7 +252,7 @@ async fn an_archive_keeps_every_field_of_what_it_follows() {
     archive.end();
 }
 
-/// What is kept of a cluster goes into another archive and is the same there.
+/// An export of a cluster, imported into another archive, is the same there.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_with_versions_is_imported_and_served_without_its_cluster() {
     let events = ["web.1", "web.2"].map(|name| event(name, ("Pod", "web"), "BackOff", 100));
@@ -339,7 +339,8 @@ async fn an_export_with_versions_is_imported_and_served_without_its_cluster() {
     served.end();
 }
 
-/// Beyond a day, reasons are counted by an archive's hours, and objects in the events seen last.
+/// For more than a day, reasons are counted from an archive's hourly counts, and objects in the
+/// latest events.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_noise_of_months_is_counted_by_hours() {
     let events = [
@@ -367,14 +368,14 @@ async fn the_noise_of_months_is_counted_by_hours() {
         printed.contains("prod: reasons are counted by hour"),
         "{printed}"
     );
-    // Counts know neither types nor repeats.
+    // Counts have neither types nor repeats.
     assert!(
         printed.contains(": 4 events, ") && !printed.contains("warnings"),
         "{printed}"
     );
     let web = rows.iter().filter(|row| row.last() == Some(&"Pod/web"));
     assert_eq!(web.count(), 2, "{printed}");
-    // Chosen by type they are read, which says so by saying nothing.
+    // Selected by type, events are read, without the note.
     let chosen = archive.run(&[&top[..], &["--types", "Warning"]].concat());
     assert!(!chosen.stdout.contains("counted by hour"), "{chosen:?}");
     archive.end();

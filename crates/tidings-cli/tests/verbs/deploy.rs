@@ -1,5 +1,5 @@
-//! What is in `deploy/`: the API takes the manifests, the program knows their flags, and the server
-//! has every metric they name.
+//! The files of `deploy/`: the API accepts the manifests, the program has their flags, and the
+//! server has every metric that they name.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ fn every_flag_is_one_of_the_program() {
             flags_of_serve.insert(format!("--{}", flag.split('=').next().unwrap()));
         }
     }
-    // The settings of the file are flags by other means.
+    // Settings of the file are flags, too.
     let config = &documents(&folder().join("kubernetes/base/config.yaml"))[0];
     let settings: Value =
         serde_saphyr::from_str(config["data"]["tidings.yaml"].as_str().unwrap()).unwrap();
@@ -118,8 +118,7 @@ fn the_roles_are_those_the_program_asks_for() {
     }
 }
 
-/// Pods are what the restricted Pod Security Standard asks for, write to their volumes only, and
-/// are asked how they are.
+/// Pods meet the restricted Pod Security Standard, write only to their volumes, and have probes.
 #[test]
 fn pods_are_restricted() {
     for file in [
@@ -169,7 +168,7 @@ fn pods_are_restricted() {
     }
     let image = read("Containerfile");
     assert!(image.contains("FROM scratch") && image.contains("USER 65532:65532"));
-    // What it is built with is what the manifests promise.
+    // Its build has the features that the manifests use.
     let toolchain = format!("/rust:{}-alpine ", env!("CARGO_PKG_RUST_VERSION"));
     assert!(image.contains(&toolchain), "no {toolchain}");
 }
@@ -186,7 +185,7 @@ fn network_policies_name_their_peers() {
             }
             policies += 1;
             let spec = &policy["spec"];
-            // An empty selector would cut off whatever else is in the namespace.
+            // An empty selector would isolate other pods of the namespace.
             let app = if file
                 .parent()
                 .is_some_and(|folder| folder.ends_with("archive"))
@@ -266,7 +265,7 @@ async fn the_archive_takes_its_files() {
     assert!(kubeconfig.contains("/clusters/home"), "{kubeconfig}");
 }
 
-/// The metrics an expression names.
+/// The metrics in an expression.
 fn metrics(expression: &str) -> Vec<String> {
     expression
         .split(|character: char| !(character.is_ascii_alphanumeric() || character == '_'))
@@ -332,7 +331,7 @@ async fn every_metric_of_the_dashboard_and_the_alerts_is_one_of_the_server() {
         text.contains("tidings_archive_seconds_since_progress{cluster=\"prod\"}"),
         "{text}"
     );
-    // The labels the rules ask for are those the server sets.
+    // The labels in the rules are those of the server.
     assert!(
         text.lines()
             .any(|line| line.starts_with("apiserver_request_total{")
@@ -375,7 +374,7 @@ fn systemd_takes_the_unit() {
     }
 }
 
-/// Clients refuse an authority's certificate where a server's is due.
+/// Clients refuse an authority's certificate as that of a server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_accept_the_certificate_the_document_makes() {
     let document = read("README.md");
@@ -414,7 +413,7 @@ async fn clients_accept_the_certificate_the_document_makes() {
     server.shutdown().await;
 }
 
-/// What kubectl makes of the folders, and what the API makes of that.
+/// kubectl's rendering of the folders, accepted by the API.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_api_takes_the_manifests() {
     let Some(kubectl) = programs::kubectl() else {
@@ -437,8 +436,8 @@ async fn the_api_takes_the_manifests() {
     let [archive, embedded, etcd, monitoring] =
         ["archive", "embedded", "etcd", "monitoring"].map(built);
     assert!(monitoring.contains("kind: ServiceMonitor"));
-    // Kustomize adds the label of all objects to what chooses pods. A policy still names the peers
-    // that its file names.
+    // Kustomize adds the common label to selectors of pods. A policy still has the peers of its
+    // file.
     for (objects, policies) in [(&archive, 1), (&embedded, 1), (&etcd, 2)] {
         let objects: Vec<Value> = objects
             .split("\n---\n")
@@ -464,7 +463,7 @@ async fn the_api_takes_the_manifests() {
     let Some(cluster) = KubeApiserver::start() else {
         return;
     };
-    // A dry run makes no namespace for what comes behind it.
+    // A dry run creates no namespace for later objects.
     let made = cluster.kubectl(&kubectl, &["create", "namespace", "tidings"], "");
     assert_eq!(made.code, Some(0), "{made:?}");
     for (name, objects) in [("archive", archive), ("embedded", embedded), ("etcd", etcd)] {

@@ -1,10 +1,9 @@
-//! Every command line the documents show is run, or where it cannot be, is one the program
-//! understands.
+//! Every command line in the documents is run, or, if it cannot be, is accepted by the program.
 //!
-//! Lines behind `$ ` in `console` blocks are run, one document as one session of a shell, in an
-//! empty folder with what the document says is there. Lines in `sh` blocks need a cluster, a
-//! registry or root. Those of tidings must be of flags it has, and those that only look at a
-//! cluster's events or record one are run on a cluster of ours.
+//! Lines after `$ ` in `console` blocks are run, each document as one session of a shell, in a
+//! folder with the files that the document mentions. Lines in `sh` blocks need a cluster, a
+//! registry or root. Those of tidings must have valid flags, and those that only read a cluster's
+//! events or record one are run on our own cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,7 +43,7 @@ fn blocks<'a>(text: &'a str, kind: &str) -> Vec<&'a str> {
     lines
 }
 
-/// One session. A server takes a free port, and is waited for as a person waits for its line.
+/// A session. A server takes a free port, and the session waits for its line.
 fn session(text: &str) -> String {
     let mut script = String::from("set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n");
     for line in blocks(text, "console")
@@ -162,7 +161,7 @@ async fn command_lines_for_elsewhere_are_understood() {
     assert!(checked > ran && ran > 5, "{checked} were found, {ran} ran");
 }
 
-/// What the documents point to is there.
+/// Targets of the documents exist.
 #[test]
 fn links_lead_somewhere() {
     for name in DOCUMENTS.iter().copied().chain(["docs/command.md"]) {

@@ -1,5 +1,4 @@
-//! `tidings events`, `describe` and `top`: what is shown, in which order and form, and what happens
-//! when it cannot be.
+//! `tidings events`, `describe` and `top`: output, order, forms, and errors.
 
 use serde_json::{Value, json};
 
@@ -64,7 +63,7 @@ async fn the_timeline_is_in_the_order_of_what_was_seen_last() {
             "ScalingReplicaSet FailedMount",
         ),
         (&["-n", "shop", "--for", "widget/web"], ""),
-        // None of these is there any more, and this server has nothing but events anyway.
+        // None of these exists any more, and this server has only events anyway.
         (
             &["-n", "shop", "--for", "deploy/web", "--tree"],
             "ScalingReplicaSet SuccessfulCreate Pulled BackOff",
@@ -133,7 +132,7 @@ async fn every_form() {
         ]),
         ["BackOff=7"]
     );
-    // A program gets a list, if an empty one.
+    // A program gets a list, even if it is empty.
     let empty = cluster.run(&["events", "-n", "bank", "-o", "json"]);
     assert_eq!(
         serde_json::from_str::<Value>(&empty.stdout).unwrap()["items"],
@@ -276,7 +275,7 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
     }
 }
 
-/// Whatever is asked first: the events, what a kind is, what belongs to a family.
+/// Whatever is requested first: events, a kind, or members of a family.
 #[test]
 fn a_server_that_accepts_and_says_nothing_is_found_out() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -302,7 +301,7 @@ fn a_server_that_accepts_and_says_nothing_is_found_out() {
     }
 }
 
-/// Of our own server, the last few are read without reading the others.
+/// From our own server, the last few are read without the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_reads_no_more_than_it_says() {
     let cluster = Cluster::with(&rollout()).await;
@@ -320,7 +319,7 @@ async fn a_limit_reads_no_more_than_it_says() {
         ["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"]
     );
     assert_eq!(read().await - before, 2);
-    // With conditions, a page of the last is enough if those that are wanted are among them.
+    // With conditions, a page of the latest is enough if it has the wanted ones.
     let others: Vec<Value> = (0..800)
         .map(|number| {
             let seconds = 4000 + number;
@@ -341,14 +340,14 @@ async fn a_limit_reads_no_more_than_it_says() {
             1..=1,
         ),
         (
-            // Nothing before is wanted anyway.
+            // Earlier events are not wanted anyway.
             &["--types=Warning", "--limit=3", "--since=65m"],
             &["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"],
             503..=503,
         ),
         (
-            // They are not among the last, so that everything is read; the server looks ahead for
-            // the end of a list.
+            // They are not among the latest, so everything is read; the server looks ahead for the
+            // end of a list.
             &["--types=Warning", "--limit=3"],
             &["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"],
             503 + 805..=503 + 2 * 805,

@@ -1,4 +1,4 @@
-//! `tidings export`, and that `tidings import` reads all of it.
+//! `tidings export`, and `tidings import` of its output.
 
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
     std::fs::remove_file(&file).unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 
-    // The server goes away, half way: a line is cut off.
+    // The server ends in the middle: a line is incomplete.
     let port = cluster.stop().await;
     let ran = cluster.run(&["export", "-A", path]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
@@ -65,7 +65,7 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
     std::fs::write(&part, &whole[..whole.len() / 2]).unwrap();
     cluster.go_on(port).await;
 
-    // Of other events it is no part.
+    // It does not continue a file of other events.
     for other in [&["-n", "shop"] as &[&str], &["-A", "--types=Warning"]] {
         let ran = cluster.run(&[&["export", "--resume", path], other].concat());
         assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -81,7 +81,7 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), whole);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 
-    // How long ago is counted from when the export began, also when it continues later.
+    // Relative times refer to the beginning of the export, even if it is continued later.
     let recent = ["export", "-A", "--since=1h", "--until=0s", path];
     let port = cluster.stop().await;
     assert_eq!(cluster.run(&recent).code, Some(3));
@@ -99,7 +99,7 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
         assert_eq!((ran.code, ran.stderr), (Some(0), said));
     }
 
-    // What it is of is unknown.
+    // Its origin is unknown.
     std::fs::write(&part, &whole).unwrap();
     let ran = cluster.run(&["export", "-A", "--resume", path]);
     assert_eq!(ran.code, Some(2), "{ran:?}");

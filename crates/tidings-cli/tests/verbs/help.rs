@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::support::run;
 
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 16] = [
     "archive",
     "completions",
     "coverage",
@@ -17,6 +17,7 @@ const VERBS: [&str; 15] = [
     "man",
     "rbac",
     "record",
+    "sealed",
     "serve",
     "timeline",
     "top",
@@ -81,7 +82,7 @@ fn the_reference_is_what_help_says() {
     check("../../docs/command.md", &text);
 }
 
-/// Every verb says how it ends, and shows how it is used.
+/// Every verb has its exit codes, and examples.
 #[test]
 fn help_has_examples_and_exit_codes() {
     for verb in VERBS.into_iter().filter(|verb| !verb.is_empty()) {
@@ -101,7 +102,7 @@ fn completions_of_every_shell_know_the_verbs() {
             assert!(ran.stdout.contains(verb), "{shell} does not know {verb}");
         }
     }
-    // bash takes it as a program.
+    // bash accepts it.
     let script = format!(
         "{}\ncomplete -p tidings",
         run(&["completions", "bash"]).stdout

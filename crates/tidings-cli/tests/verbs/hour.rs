@@ -1,6 +1,6 @@
 //! An hour of a controller's life in compressed time, written as events.k8s.io/v1 to API servers
-//! over real connections: ours, and kube-apiserver where there is one. What is written is what the
-//! library's tests expect of a sink in memory, and what is stored is what was recorded.
+//! over real connections: ours, and kube-apiserver if available. The writes are those that the
+//! library's tests expect from a sink in memory, and the stored events are the recorded ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use super::kube_apiserver::KubeApiserver;
 use super::support::Cluster;
 use tidings_testing::hours::{AFTERWARDS, HOURS, Hour};
 
-/// The pod whose events tell that those before them were seen. They go nowhere.
+/// The pod whose events show that earlier ones were processed. They are not written.
 const BARRIER: &str = "barrier";
 
 #[derive(Default)]
@@ -92,8 +92,7 @@ async fn play(config: &Config, hour: &Hour, prefix: &str) -> ((usize, usize), us
     });
     let recorder = broadcaster.recorder(EventSource::component("hour"));
     let answered = async || {
-        // The sink's task, on the same thread, has its turn; what is due is being written when it
-        // is over.
+        // The sink's task, on the same thread, gets its turn, and begins the due writes.
         tokio::task::yield_now().await;
         while requests.in_flight.load(Ordering::Relaxed) > 0 {
             tokio::task::yield_now().await;
@@ -172,8 +171,7 @@ async fn an_hour_costs_a_server_no_more_than_with_client_go_and_every_event_is_c
     .await;
 }
 
-/// Returns when there is the namespace the hours are played in: kube-apiserver makes it after it
-/// began to answer.
+/// Waits for the namespace of the hours: kube-apiserver creates it after it begins to answer.
 async fn namespace(kubeconfig: Kubeconfig) {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;

@@ -1,5 +1,5 @@
-//! `tidings import`, the program, against the Event API server: what was in the files is in the
-//! cluster, and whatever is not is accounted for.
+//! `tidings import` against the Event API server: the events of the files are in the cluster, and
+//! all others are accounted for.
 
 use std::io::Write;
 use std::path::Path;
@@ -36,7 +36,7 @@ async fn server(folder: &TempDir) -> Running {
     start(&folder.path().join("server"), 0).await
 }
 
-/// Every event of the cluster, without what the server itself added, in the order of names.
+/// Every event of the cluster, without values of the server, in the order of names.
 async fn stored(kubeconfig: &Path) -> Vec<Value> {
     let client = client(kubeconfig).await;
     let request = http::Request::get("/api/v1/events")
@@ -60,7 +60,7 @@ fn write(folder: &TempDir, name: &str, text: &str) {
     std::fs::write(folder.path().join(name), text).expect("a file is written");
 }
 
-/// A core/v1 event as a server returns it in a list, with everything such an event can have.
+/// A core/v1 event as in a list, with all fields.
 fn event(name: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "shop", "labels": {"a": "b"}, "annotations": {"c": "d\n"}},

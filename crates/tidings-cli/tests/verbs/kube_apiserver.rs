@@ -1,5 +1,5 @@
-//! The same verbs against a real kube-apiserver, where one is at hand (`KUBE_APISERVER`, `ETCD`),
-//! and through a real kubectl.
+//! The same verbs against a real kube-apiserver, if available (`KUBE_APISERVER`, `ETCD`), and
+//! through a real kubectl.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tidings_testing::{etcd, free_port, programs};
 
 use super::support::{Cluster, Ran, event, lines_of, rollout, tidings};
 
-/// What a slow machine may need to start one.
+/// Maximum time to start one on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A kube-apiserver with an etcd, ended with the test.
@@ -26,7 +26,7 @@ pub(crate) struct KubeApiserver {
 }
 
 impl KubeApiserver {
-    /// Starts them, if both programs are there.
+    /// Starts them, if both programs exist.
     #[expect(
         clippy::disallowed_methods,
         reason = "waiting for a program of others to be ready"
@@ -112,7 +112,7 @@ impl KubeApiserver {
         ]
     }
 
-    /// How a client gets in.
+    /// A client's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> Value {
         json!({
             "current-context": "kube",
@@ -196,7 +196,7 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
         ran.stdout
     };
     create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
-    // Admission wants pods to have an account, and no controller makes one here.
+    // Admission requires an account for pods, and no controller creates one here.
     create(
         &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "shop"}}),
     );
@@ -214,7 +214,7 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
     let owner = Some(("ReplicaSet", "oddly-named", replica_set.as_str()));
     create(&object("Pod", "v1", "some-pod", owner, &template["spec"]));
 
-    // Write, read, filter, follow a family, describe as kubectl does.
+    // Writes, reads, filters, follows a family, and describes like kubectl.
     for (object, reason) in [
         ("pod/some-pod", "Killing"),
         ("deploy/web", "Scaled"),
@@ -283,7 +283,7 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
         ]),
         ["flowcontrol.apiserver.k8s.io/v1"]
     );
-    // It lives in no namespace, so that its events are in none of those one works in.
+    // It is cluster-scoped, so its events are not in the usual namespaces.
     let kubeconfig = cluster.folder.path().join("kubeconfig");
     let context = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "c", "user": {}}],
@@ -340,7 +340,7 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
     );
     assert!(cluster.lines(&["top", "-n=shop"])[0].ends_with("a minute"));
 
-    // The roles it prints are roles.
+    // The printed roles are valid.
     for uses in [
         "record",
         "record-events-v1",
@@ -367,7 +367,7 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
     }
 }
 
-/// The plugin, as kubectl finds and calls it.
+/// The plugin, found and called by kubectl.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_runs_it_as_a_plugin() {
     let Some(kubectl) = programs::kubectl() else {
@@ -404,7 +404,7 @@ async fn kubectl_runs_it_as_a_plugin() {
     );
 }
 
-/// Structure that every manifest has to have, also where there is no API server to ask.
+/// The structure of every manifest, checked even without an API server.
 pub(crate) fn documents(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     text.split("\n---\n")

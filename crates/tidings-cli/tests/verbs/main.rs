@@ -1,4 +1,4 @@
-//! Every verb of the command as a user runs it: the program, against servers that are real.
+//! Every verb of the command, run as a program against real servers.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 #[cfg(unix)]
@@ -14,6 +14,8 @@ mod kube_apiserver;
 mod pictures;
 mod rbac;
 mod record;
+#[cfg(all(unix, feature = "objects"))]
+mod sealed;
 mod serve;
 mod support;
 mod terminal;

@@ -1,5 +1,5 @@
-//! The pictures of the README: what the program prints to a terminal, as an SVG.
-//! `UPDATE_PICTURES=1 cargo test -p tidings-cli --test verbs pictures` draws them.
+//! The pictures of the README: the program's terminal output as SVG. `UPDATE_PICTURES=1 cargo test
+//! -p tidings-cli --test verbs pictures` draws them.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::support::{Cluster, ago};
 use super::terminal::shown;
 
 const COLUMNS: u16 = 140;
-/// Of a letter, in pixels.
+/// The size of a letter in pixels.
 const WIDTH: f32 = 8.4;
 const HEIGHT: f32 = 19.0;
 
@@ -112,7 +112,7 @@ async fn pictures_are_what_the_program_prints() {
         if std::env::var_os("UPDATE_PICTURES").is_some() {
             std::fs::write(&path, &picture).unwrap();
         }
-        // Ages may differ from run to run; the headings and the objects do not.
+        // Ages may differ between runs; headings and objects do not.
         let kept = std::fs::read_to_string(&path).unwrap_or_default();
         let words = |text: &str| -> Vec<String> {
             text.split(['<', '>', ' '])

@@ -1,4 +1,4 @@
-//! `tidings rbac`: what it prints is enough for the use it is printed for, and nothing less is.
+//! `tidings rbac`: its permissions are sufficient for their purpose, and all are necessary.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ struct Guarded {
     _server: tidings_server::Running,
 }
 
-/// A server that lets `ann` do what these roles say.
+/// A server on which `ann` has these roles.
 async fn guarded(roles: &str) -> Guarded {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("roles.yaml"), roles).unwrap();
@@ -53,7 +53,7 @@ impl Guarded {
         command
     }
 
-    /// Whether ann can, and what she was told.
+    /// Whether ann succeeds, and the messages.
     fn can(&self, arguments: &[&str]) -> (bool, String) {
         let ran = self.command("t-ann", arguments).output().unwrap();
         let said = String::from_utf8(ran.stderr).unwrap();
@@ -67,7 +67,7 @@ impl Guarded {
         assert!(ran.unwrap().status.success());
     }
 
-    /// Whether ann is shown what there is, and what comes.
+    /// Whether ann sees existing and new events.
     fn can_watch(&self) -> bool {
         let mut process = self
             .command("t-ann", &["events", "-n=shop", "-w", "-o=name"])
@@ -140,7 +140,7 @@ fn named(name: &str) -> Value {
     event(name, ("Pod", "web"), "Pulled", 5)
 }
 
-/// What is printed for ann, and the same with one verb less, for each verb.
+/// The printed roles for ann, and the same without one verb, for each verb.
 fn roles(uses: &str, scope: &[&str]) -> (String, Vec<String>) {
     let ran = run(&[&["rbac", uses, "--user", "ann"], scope].concat());
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -155,7 +155,7 @@ fn roles(uses: &str, scope: &[&str]) -> (String, Vec<String>) {
             let mut less = whole.clone();
             let rules = less[0]["rules"].as_array_mut().unwrap();
             rules[rule]["verbs"].as_array_mut().unwrap().remove(verb);
-            // A rule without verbs is no rule.
+            // A rule without verbs is invalid.
             rules.retain(|rule| rule["verbs"] != json!([]));
             let less: Vec<String> = less.iter().map(Value::to_string).collect();
             without.push(less.join("\n---\n"));
@@ -164,8 +164,8 @@ fn roles(uses: &str, scope: &[&str]) -> (String, Vec<String>) {
     (ran.stdout, without)
 }
 
-/// What `tree` needs in addition is compared with what is asked for, in `objects.rs`; `serve` with
-/// what a cluster is asked, in `access.rs`.
+/// `objects.rs` compares the additional permissions of `tree` with its requests; `access.rs` those
+/// of `serve`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_use_needs_exactly_what_is_printed_for_it() {
     for uses in ["events", "export", "import", "record", "record-events-v1"] {
@@ -187,7 +187,7 @@ async fn each_use_needs_exactly_what_is_printed_for_it() {
     }
 }
 
-/// A recorder may not read the object's uid; what is missed without it is said.
+/// Without permission to read the object, its uid is missing, which is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_may_only_record_records_without_the_uid() {
     let guarded = guarded(&roles("record", &["-n=shop"]).0).await;
@@ -200,7 +200,7 @@ async fn who_may_only_record_records_without_the_uid() {
     );
 }
 
-/// Who was refused is told what is needed.
+/// A refusal says which permission is needed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_import_that_is_not_allowed_says_what_is_needed() {
     let guarded = guarded(&roles("export", &[]).0).await;

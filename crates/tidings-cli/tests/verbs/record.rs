@@ -1,4 +1,4 @@
-//! `tidings record`: what is recorded is there, and the exit code says whether.
+//! `tidings record`: the event exists, and the exit code says whether it arrived.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -84,7 +84,7 @@ async fn objects_without_a_namespace_and_of_any_kind() {
             "--reason=B",
             "-m=x",
         ],
-        // The same again is another event: each run counts for itself.
+        // A repeated run records another event.
         &["record", "node/worker-1", "--reason=A", "-m=x"],
     ] {
         let ran = cluster.run(arguments);
@@ -160,7 +160,7 @@ async fn a_server_that_is_away_is_waited_for() {
     let mut cluster = Cluster::start().await;
     for (object, code, said) in [
         ("pod/web", 0, "pod/web does not exist"),
-        // Whether there is such a kind is asked for, too.
+        // Its kind is looked up, too.
         ("widget/left", 1, "has no such kind"),
     ] {
         let port = cluster.stop().await;

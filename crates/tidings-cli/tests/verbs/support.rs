@@ -1,4 +1,4 @@
-//! Servers, the program, and events to look at.
+//! Servers, the program, and events for tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tidings_server::Running;
 use tidings_testing::serving::{client, start};
 
-/// What a run of the program ended with.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -27,8 +27,7 @@ impl From<Output> for Ran {
     }
 }
 
-/// The program, where nothing of the machine it runs on is known: no kubeconfig, no cluster around
-/// it, no terminal.
+/// The program in an isolated environment: without a kubeconfig, a cluster or a terminal.
 pub(crate) fn tidings(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
     command
@@ -46,7 +45,7 @@ pub(crate) fn run(arguments: &[&str]) -> Ran {
     tidings(arguments).output().unwrap().into()
 }
 
-/// A server of ours and a folder for it, both gone with the test.
+/// A server of ours and its folder, both removed with the test.
 pub(crate) struct Cluster {
     pub(crate) folder: TempDir,
     server: Option<Running>,
@@ -88,7 +87,7 @@ impl Cluster {
         command
     }
 
-    /// The lines a verb prints, which has to end well.
+    /// The output lines of a verb, which must succeed.
     #[track_caller]
     pub(crate) fn lines(&self, arguments: &[&str]) -> Vec<String> {
         let ran = self.run(arguments);
@@ -104,7 +103,7 @@ impl Cluster {
         assert_eq!(ran.code, Some(0), "{ran:?}");
     }
 
-    /// What `/metrics` says.
+    /// The text of `/metrics`.
     pub(crate) async fn metrics(&self) -> String {
         metrics(&self.kubeconfig()).await
     }
@@ -122,7 +121,7 @@ impl Cluster {
     }
 }
 
-/// What `/metrics` of a server says.
+/// The text of a server's `/metrics`.
 pub(crate) async fn metrics(kubeconfig: &Path) -> String {
     let client = client(kubeconfig).await;
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();

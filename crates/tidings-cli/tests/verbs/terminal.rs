@@ -1,4 +1,4 @@
-//! On a terminal: lines that fit and colours. Into a pipe: neither. The terminal is a
+//! On a terminal: fitting lines and colours. Into a pipe: neither. The terminal is a
 //! pseudo-terminal of a known width.
 
 use std::fs::File;
@@ -12,7 +12,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::support::{Cluster, event, rollout};
 
-/// A terminal of a given width: what a program prints to the second is read from the first.
+/// A terminal of a given width: output of a program to the second is read from the first.
 fn terminal(columns: u16) -> (File, OwnedFd) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
@@ -29,7 +29,7 @@ fn terminal(columns: u16) -> (File, OwnedFd) {
     (File::from(ours), theirs)
 }
 
-/// What the program prints to a terminal, line by line.
+/// The program's output to a terminal, line by line.
 pub(crate) fn shown(
     cluster: &Cluster,
     columns: u16,
@@ -45,7 +45,7 @@ pub(crate) fn shown(
         .spawn()
         .unwrap();
     let mut bytes = Vec::new();
-    // A terminal whose last writer is gone answers with an error, not with an end.
+    // A terminal without writers returns an error, not an end.
     let _ = ours.read_to_end(&mut bytes);
     assert!(process.wait().unwrap().success());
     String::from_utf8(bytes)
@@ -73,7 +73,7 @@ async fn lines_fit_and_warnings_stand_out() {
         let is_cut = lines[1].contains('…');
         assert_eq!(is_cut, columns < 130, "{columns}: {lines:?}");
     }
-    // All columns, all of them whole.
+    // All columns, untruncated.
     let wide = shown(
         &cluster,
         60,

@@ -1,5 +1,4 @@
-//! `tidings timeline` as a process of its own: it shows a cluster to who has its link, and leaves
-//! nothing behind.
+//! `tidings timeline` as a separate process: only its link gives access, and it leaves no files.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +10,7 @@ use tidings_testing::process::Process;
 
 use super::support::{Cluster, event};
 
-/// What a slow machine may need for anything here.
+/// Timeout of each step on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The answer to a GET over plain HTTP, with these headers.
@@ -33,7 +32,7 @@ fn parts(link: &str) -> (&str, String) {
     (address, format!("/{path}"))
 }
 
-/// Comes in by a link, and returns the cookie.
+/// Opens a link, and returns the cookie.
 fn enter(link: &str) -> String {
     let (address, path) = parts(link);
     let answer = get(address, &path, "");

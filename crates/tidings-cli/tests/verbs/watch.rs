@@ -1,4 +1,4 @@
-//! `tidings events -w`: no line lost and none repeated, whatever happens to the server.
+//! `tidings events -w`: no line is lost or repeated, whatever happens to the server.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::support::{Cluster, event};
 
-/// What a slow machine may need for anything here.
+/// Timeout of each step on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program, watching.
@@ -81,7 +81,7 @@ async fn every_event_is_printed_once_through_restarts() {
     for round in 0..3 {
         let port = cluster.stop().await;
         let note = watching.notes.recv_timeout(PATIENCE).unwrap();
-        // The server may have ended the watch in good order; then only the next one is cut off.
+        // The server may have ended the watch properly; then only the next one is cut.
         assert!(note.starts_with("the watch was interrupted"), "{note}");
         cluster.go_on(port).await;
         cluster.import(&[named(&format!("away.{round}"))]);
@@ -93,7 +93,7 @@ async fn every_event_is_printed_once_through_restarts() {
         cluster.import(&[named(&format!("back.{round}"))]);
         assert_eq!(watching.next(), format!("event/back.{round}"));
     }
-    // Nothing is left over.
+    // No line is left over.
     assert_eq!(
         watching.lines.try_iter().collect::<Vec<_>>(),
         Vec::<String>::new()

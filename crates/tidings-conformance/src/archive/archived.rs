@@ -1,4 +1,4 @@
-//! What an archive says that it has, read through its API.
+//! The content of an archive, read through its API.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +11,13 @@ use super::caller::Caller;
 use super::error::ArchiveError;
 use crate::http::Client;
 
-/// How the cluster is called in the archive, where there is one.
+/// The cluster's name in the archive.
 pub(super) const CLUSTER: &str = "source";
 
-/// Connections that versions are read on.
+/// Connections for reading versions.
 const READERS: usize = 4;
 
-/// A version that is kept.
+/// A kept version.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) uid: String,
@@ -26,7 +26,7 @@ pub(super) struct Kept {
     /// Its resourceVersion at the source.
     pub(super) version: u64,
     pub(super) count: i64,
-    /// Whether it is older than the one before it in the answer.
+    /// Whether it is older than the previous one in the answer.
     pub(super) is_in_order: bool,
 }
 
@@ -38,12 +38,12 @@ pub(super) struct Gap {
     pub(super) cause: String,
 }
 
-/// From when to when the source is covered.
+/// The covered times of the source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Coverage {
-    /// The position; `None` while there is a list.
+    /// The position; `None` during a list.
     pub(super) version: Option<u64>,
-    /// Of what was written before, only what was still there is kept.
+    /// Only the last versions from before this time are kept.
     pub(super) since: i64,
     /// How often the source went back.
     pub(super) epoch: u64,
@@ -51,13 +51,13 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    /// Whether something written between these times lies in a gap.
+    /// Whether a version written between these times is in a gap.
     pub(super) fn has_gap(&self, (from, to): (i64, i64)) -> bool {
         self.gaps.iter().any(|gap| from <= gap.to && gap.from <= to)
     }
 }
 
-/// How following goes.
+/// The state of following.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Health {
     pub(super) state: String,
@@ -103,7 +103,7 @@ pub(super) async fn coverage(caller: &mut Caller, cluster: &str) -> Result<Cover
     })
 }
 
-/// What the metrics say of a cluster.
+/// A cluster's metrics.
 pub(super) async fn health(caller: &mut Caller, cluster: &str) -> Result<Health, ArchiveError> {
     let reply = caller.get("/metrics").await?;
     let text = String::from_utf8_lossy(&reply.text);
@@ -163,7 +163,7 @@ async fn events(client: &Client, cluster: &str) -> Result<Vec<(String, String)>,
     }
 }
 
-/// The continue token of a page, as it is put into an address.
+/// The continue token of a page, escaped for a URL.
 fn token(page: &Value) -> Option<String> {
     let token = page["metadata"]["continue"].as_str()?;
     let escaped = token.bytes().map(|byte| match byte {

@@ -1,4 +1,4 @@
-//! Requests with JSON on one connection, which is opened again when it ended.
+//! Requests with JSON on one connection, which is opened again when it ends.
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
@@ -11,7 +11,7 @@ use crate::http::{Client, Connection, HttpError};
 /// An answer.
 pub(super) struct Reply {
     pub(super) status: StatusCode,
-    /// Null if it is no JSON.
+    /// Null if it is not JSON.
     pub(super) json: Value,
     pub(super) text: Bytes,
 }
@@ -38,7 +38,7 @@ impl Caller {
         Ok(())
     }
 
-    /// What is only read is asked for again if the server was another one before.
+    /// Reads are repeated if the server was restarted.
     pub(super) async fn get(&mut self, path: &str) -> Result<Reply, HttpError> {
         let is_kept = self.connection.is_some();
         match self.ask(Method::GET, path, None).await {
@@ -47,7 +47,7 @@ impl Caller {
         }
     }
 
-    /// Changes something, which has to succeed.
+    /// Sends a change, which must succeed.
     pub(super) async fn change(
         &mut self,
         method: Method,
@@ -90,7 +90,7 @@ impl Caller {
         let answer = connection.send(request).await?;
         let status = answer.status;
         let text = answer.body().await?;
-        // Only one that answered whole is used again.
+        // Only a connection with a complete answer is used again.
         self.connection = Some(connection);
         Ok(Reply {
             status,

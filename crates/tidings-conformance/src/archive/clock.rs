@@ -1,4 +1,4 @@
-//! The clocks of this suite, which happens in real time.
+//! The clocks of this suite, which runs in real time.
 #![expect(
     clippy::disallowed_methods,
     reason = "what happens here happens in real time"

@@ -14,14 +14,14 @@ use super::stage::Followed;
 use super::writer::Writer;
 use crate::http::Client;
 
-/// It is started again so soon after it ended by itself.
+/// Delay before it is started again after it ended by itself.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
-/// Events until one of them has to be written.
+/// Maximum events until one of them must be written.
 const PROBES: usize = 240;
 const BETWEEN_PROBES: Duration = Duration::from_millis(500);
-/// It has written what it will write when nothing more comes for so long.
+/// It has written everything when nothing was written for this time.
 const QUIET: Duration = Duration::from_secs(10);
-/// It is not waited for longer.
+/// Maximum time to wait for it.
 const QUIETS: usize = 12;
 
 /// See the module documentation.
@@ -33,7 +33,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// Follows the source as the archive does.
+    /// Follows the source like the archive.
     pub(super) fn start(
         program: &Path,
         folder: &Path,
@@ -42,8 +42,8 @@ impl Collector {
         let kubeconfig = folder.join("collector-source.yaml");
         std::fs::write(&kubeconfig, Followed::kubeconfig(&[followed]))?;
         let (settings, file) = (folder.join("collector.yaml"), folder.join("collected.json"));
-        // With a rotation that never happens the exporter writes at once, and continues the file
-        // that is there.
+        // With a rotation that never happens the exporter writes at once, and appends to an
+        // existing file.
         let text = format!(
             "receivers:\n  k8sobjects:\n    auth_type: kubeConfig\n    objects:\n    \
              - {{name: events, mode: watch, exclude_watch_type: [DELETED]}}\n\
@@ -64,7 +64,7 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Writes events until it has one of them.
+    /// Writes events until it has written one of them.
     pub(super) async fn begun(
         &mut self,
         source: &Client,
@@ -89,7 +89,7 @@ impl Collector {
         }
     }
 
-    /// It ends by itself when the source is away at its start; what runs it starts it again.
+    /// It ends by itself if the source is away at its start; its supervisor starts it again.
     fn restart_if_ended(&mut self) -> Result<(), ArchiveError> {
         if self.program.check().is_err() {
             self.ends += 1;
@@ -98,7 +98,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Starts it again whenever it ends by itself, for so long.
+    /// Starts it again whenever it ends by itself, for some time.
     pub(super) async fn look_after(&mut self, time: Duration) -> Result<(), ArchiveError> {
         let until = super::clock::steady() + time;
         loop {
@@ -111,7 +111,7 @@ impl Collector {
         }
     }
 
-    /// Waits until nothing more comes.
+    /// Waits until nothing more is written.
     pub(super) async fn settle(&mut self) -> Result<(), ArchiveError> {
         let mut written = self.written()?;
         for _ in 0..QUIETS {
@@ -124,7 +124,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Every version that it wrote. A line that a kill tore is not one.
+    /// Every version that it wrote. A line torn by a kill does not count.
     pub(super) fn versions(&self) -> Result<Vec<Kept>, ArchiveError> {
         let text = std::fs::read(&self.file)?;
         let mut kept = Vec::new();
@@ -172,7 +172,7 @@ fn version(event: &Value) -> Kept {
             Some(count) => count.parse().unwrap_or_default(),
             None => count["intValue"].as_i64().or(double).unwrap_or_default(),
         },
-        // It is a log: what is in it is in the order in which it came.
+        // It is a log, in the order of arrival.
         is_in_order: true,
     }
 }

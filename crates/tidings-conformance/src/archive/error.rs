@@ -1,4 +1,4 @@
-//! Why the archive could not be judged, or what went wrong beside it.
+//! Why the archive could not be judged, or an error around it.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use http::StatusCode;
 use crate::http::HttpError;
 use crate::servers::StartError;
 
-/// Why nothing could be judged, or what went wrong beside it.
+/// Why nothing could be judged, or an error around it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum ArchiveError {
@@ -26,7 +26,7 @@ pub(crate) enum ArchiveError {
         status: StatusCode,
         text: String,
     },
-    #[error("the archive is at version {at} and does not come to {wanted}")]
+    #[error("the archive is at version {at} and does not reach {wanted}")]
     NotLevel { at: u64, wanted: u64 },
     #[error("there is no etcd: --etcd names none")]
     NoEtcd,
@@ -38,7 +38,7 @@ pub(crate) enum ArchiveError {
     Start(#[from] StartError),
     #[error("the last event could not be written")]
     NotWritten,
-    #[error("an event of a minute does not end")]
+    #[error("an event with a TTL of a minute does not end")]
     NotEnded,
     #[error("the collector writes nothing")]
     NothingCollected,

@@ -1,4 +1,4 @@
-//! An etcd on one port and one folder for all its lives.
+//! An etcd with the same port and folder across restarts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::error::ArchiveError;
 use super::program::Program;
 use crate::http::{HttpError, send_plainly};
 
-/// What a slow machine may need to start one.
+/// Maximum time to start one on a slow machine.
 const TRIES: usize = 600;
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 
@@ -80,7 +80,7 @@ impl Etcd {
         Ok(serde_json::from_slice(&answer.body().await?).unwrap_or_default())
     }
 
-    /// Forgets what was before now.
+    /// Compacts the history.
     pub(super) async fn compact(&self) -> Result<(), ArchiveError> {
         let status = self.ask("/v3/maintenance/status", &json!({})).await?;
         let revision = &status["header"]["revision"];

@@ -1,5 +1,5 @@
-//! One trouble at a time: what the archive says of it meanwhile, and what the gaps say of it
-//! afterwards, compared with the ledger.
+//! One fault at a time: the state that the archive reports meanwhile, and its gaps afterwards,
+//! compared with the ledger.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,27 +27,27 @@ use crate::http::Client;
 use crate::servers::KUBE_CERTIFICATES;
 
 const PER_SECOND: u64 = 50;
-/// Before a trouble, and after it.
+/// The time before and after a fault.
 const WELL: Duration = Duration::from_secs(5);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
-/// What tells clusters apart.
+/// The namespace that identifies clusters.
 const IDENTITY: &str = "/api/v1/namespaces/kube-system";
-/// An event of a minute has ended by then: kube-apiserver ends them by leases of several.
+/// An event with a TTL of a minute has ended by then: kube-apiserver uses longer leases.
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
-/// Of a disk that is soon full.
+/// The size of a disk that is soon full.
 const SMALL_DISK: &str = "size=192m";
 
-/// What is asked of the archive in a trouble.
+/// The expected behaviour of the archive in a fault.
 struct Expected {
-    /// A state that it is in meanwhile.
+    /// A state during the fault.
     state: Option<&'static str>,
-    /// What its gaps are called; empty if nothing was missed for good.
+    /// The causes of its gaps; empty if nothing was missed.
     causes: &'static [&'static str],
-    /// The least seconds without progress that it says.
+    /// Minimum seconds without progress that it reports.
     silence: f64,
 }
 
-/// What it said meanwhile: each state, and the most seconds without progress.
+/// Its reports meanwhile: each state, and the maximum seconds without progress.
 #[derive(Default)]
 struct Said(BTreeMap<String, f64>);
 
@@ -72,7 +72,7 @@ impl fmt::Display for Said {
     }
 }
 
-/// A story that is being told.
+/// A fault in progress.
 struct Story<'a, W> {
     name: &'static str,
     expected: Expected,
@@ -81,7 +81,7 @@ struct Story<'a, W> {
 }
 
 impl<W: Write> Story<'_, W> {
-    /// Waits until the archive is level, and compares what it has with what was written.
+    /// Waits until the archive has caught up, and compares it with the ledger.
     async fn end(
         self,
         archive: &mut Archive,
@@ -92,7 +92,7 @@ impl<W: Write> Story<'_, W> {
         self.end_at(archive, (0, latest), ledger, said).await
     }
 
-    /// The same, level with a version after the source went back so often.
+    /// The same, up to a version after the source went back this number of times.
     async fn end_at(
         self,
         archive: &mut Archive,
@@ -137,7 +137,7 @@ impl<W: Write> Story<'_, W> {
     }
 }
 
-/// Looks at the archive for so long.
+/// Observes the archive for some time.
 async fn look(archive: &mut Archive, time: Duration, said: &mut Said) -> Result<(), ArchiveError> {
     let mut ticks = interval(BETWEEN_LOOKS);
     let until = clock::steady() + time;
@@ -150,7 +150,8 @@ async fn look(archive: &mut Archive, time: Duration, said: &mut Said) -> Result<
     Ok(())
 }
 
-/// All of them, or those with this in their name; whether the archive was right in each.
+/// Runs all faults, or those with this in their name. Returns whether the archive was right in
+/// each.
 pub(super) async fn run(
     programs: &Programs,
     only: Option<&str>,
@@ -223,7 +224,7 @@ async fn frozen<W: Write>(
     story.end(&mut stage.archive, &ledger, &said).await
 }
 
-/// What ends at its source while the archive does not run is kept nonetheless.
+/// Events that end at the source while the archive does not run are kept.
 async fn short_lived<W: Write>(
     programs: &Programs,
     random: &mut fastrand::Rng,
@@ -257,7 +258,7 @@ async fn short_lived<W: Write>(
     story.end(&mut stage.archive, &ledger, &said).await
 }
 
-/// What the follower may do at the source.
+/// The follower's permissions at the source.
 enum Permission {
     /// A file of roles, read again when it changes.
     File(PathBuf),
@@ -351,7 +352,7 @@ async fn forbidden<W: Write>(
     let mut said = Said::default();
     look(&mut stage.archive, WELL, &mut said).await?;
     permission.set(false).await?;
-    // A file that was replaced is noticed within ten seconds; an open watch is not asked again.
+    // A replaced file is noticed within ten seconds; an open watch is not checked again.
     look(&mut stage.archive, Duration::from_secs(15), &mut said).await?;
     stage.proxy.cut();
     look(&mut stage.archive, Duration::from_secs(30), &mut said).await?;
@@ -366,7 +367,7 @@ async fn other_cluster<W: Write>(
     random: &mut fastrand::Rng,
     story: Story<'_, W>,
 ) -> Result<(), ArchiveError> {
-    // Both show the same certificate, as clusters behind one load balancer do.
+    // Both have the same certificate, like clusters behind one load balancer.
     let folder = tempfile::tempdir()?;
     let first = Source::start_of(programs, folder.path(), &[]).await?;
     let identity = Caller::new(&first.client).get(IDENTITY).await?;
@@ -444,7 +445,7 @@ async fn on_small_disk<W: Write>(
     let mut said = Said::default();
     look(&mut stage.archive, WELL, &mut said).await?;
     let ballast = place.join("ballast");
-    // It is full whatever size was asked for: the end of the disk ends the writing.
+    // The disk is full at any size: its end stops the writes.
     let mut fill = Command::new("dd");
     let to = format!("of={}", ballast.display());
     fill.args(["if=/dev/zero", "bs=64k", &to]).output().await?;
@@ -474,7 +475,7 @@ async fn compacted<W: Write>(
     stage.archive.program.kill().await?;
     sleep(WELL).await;
     stage.source.etcd()?.compact().await?;
-    // It may have some of what etcd forgot in its memory.
+    // It may have some of the compacted history in memory.
     stage.source.program.kill().await?;
     stage.source.be_ready().await?;
     sleep(WELL).await;
@@ -494,13 +495,13 @@ async fn restored<W: Write>(
     let before = Writers::start(&stage.source.client, PER_SECOND, random);
     look(&mut stage.archive, WELL, &mut said).await?;
     let mut ledger = before.end().await?;
-    // A backup of the stopped server is one that nothing was written beside.
+    // A backup of the stopped server, so that nothing is written meanwhile.
     let etcd = stage.source.etcd()?;
     etcd.program.kill().await?;
     let backup = etcd.data.with_extension("backup");
     copy_folder(&etcd.data, &backup);
     stage.source.be_ready().await?;
-    // What is written now is lost at the source, and kept here.
+    // Events written now are lost at the source, and kept in the archive.
     let client = stage.source.client.clone();
     let lost = Writers::named("lost", &client, PER_SECOND, random);
     look(&mut stage.archive, WELL, &mut said).await?;
@@ -513,9 +514,9 @@ async fn restored<W: Write>(
     std::fs::remove_dir_all(&etcd.data)?;
     copy_folder(&backup, &etcd.data);
     stage.source.be_ready().await?;
-    // A source that has caught up with what it was is not known to have gone back.
+    // A source that has caught up does not look as if it went back.
     stage.archive.level_in(CLUSTER, 1, 0).await?;
-    // The same resourceVersions come again, of other events.
+    // The same resourceVersions are used again for other events.
     let after = Writers::named("again", &client, PER_SECOND, random);
     look(&mut stage.archive, WELL, &mut said).await?;
     let after = after.end().await?;

@@ -1,6 +1,6 @@
-//! What following costs: memory with a number of events that live at the source, the time of the
-//! first list, processor time for each version that is followed, and how far behind it falls. A
-//! collector follows the same source afterwards, by itself.
+//! The cost of following: memory with a number of events at the source, the time of the first list,
+//! processor time per followed version, and the lag. A collector follows the same source
+//! afterwards, alone.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,34 +20,34 @@ use super::writer::{Writer, Writers};
 use crate::http::Client;
 use crate::process::Process;
 
-/// What is measured.
+/// The measurement.
 pub(super) struct Plan {
-    /// Numbers of events that live at the source.
+    /// Numbers of events at the source.
     pub(super) live: Vec<u64>,
-    /// Versions written while it is measured, and for how long.
+    /// Versions per second that are written, and for how long.
     pub(super) per_second: u64,
     pub(super) time: Duration,
     pub(super) collector: Option<PathBuf>,
 }
 
-/// Who fills the source, beside each other.
+/// Concurrent writers that fill the source.
 const FILLERS: u64 = 16;
-/// After the first list, before memory counts as what following takes.
+/// Time after the first list before memory counts.
 const REST: Duration = Duration::from_secs(5);
 
-/// What one of them took.
+/// The cost of one of them.
 struct Figures {
     name: &'static str,
-    /// Until it has what was there; a collector takes nothing of it.
+    /// Time until it has the existing events, which a collector does not read.
     first: Option<Duration>,
-    /// Resident bytes: the most at the beginning, and after the versions were followed.
+    /// Resident bytes: the maximum at the beginning, and after the versions were followed.
     peak: u64,
     after: u64,
     /// For each version.
     processor: Duration,
     /// Versions per second that were written.
     rate: f64,
-    /// Until the last version was there, after it was written.
+    /// Time from the write of the last version until it was kept.
     behind: Option<Duration>,
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn run(
             token: "admin-token",
         };
         fill(&source.client, *live, random).await?;
-        // What is written now is at the source before it is listed.
+        // These events are at the source before it is listed.
         let mut last = Writer::new(&source.client, "filled", random.fork());
         last.create().await;
 

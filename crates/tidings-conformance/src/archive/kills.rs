@@ -1,7 +1,7 @@
-//! The archive and its source are killed again and again, and their connections cut and held, while
-//! events are written. At the end every version that was acknowledged is in the archive, once.
+//! The archive and its source are killed repeatedly, and their connections cut and held, while
+//! events are written. In the end every acknowledged version is in the archive once.
 //!
-//! A collector beside it follows the same source through the same proxy, and is killed as often.
+//! A collector follows the same source through the same proxy, and is killed as often.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -32,12 +32,12 @@ pub(super) struct Plan {
     pub(super) collector: Option<PathBuf>,
 }
 
-/// How long the source stays away.
+/// The downtime of the source.
 const AWAY_MAX: Duration = Duration::from_secs(5);
-/// Between two troubles of the connections, at most.
+/// Maximum time between two faults of the connections.
 const QUIET_MAX: Duration = Duration::from_secs(20);
 
-/// Times between kills: a number of them, by the end.
+/// Times between kills, such that their number is reached.
 struct Pauses {
     end: Instant,
     left: u32,
@@ -45,7 +45,7 @@ struct Pauses {
 }
 
 impl Pauses {
-    /// How long until the next one; `None` if there is none.
+    /// Time until the next one; `None` if there is none.
     fn next(&mut self) -> Option<Duration> {
         let time = self.end.saturating_duration_since(clock::steady());
         let mean = time.checked_div(self.left)?;
@@ -54,7 +54,7 @@ impl Pauses {
     }
 }
 
-/// Runs it; whether nothing was lost or doubled.
+/// Runs it. Returns whether nothing was lost or duplicated.
 pub(super) async fn run(
     stage: Stage,
     plan: Plan,
@@ -102,7 +102,7 @@ pub(super) async fn run(
         )
     };
     let ended = tokio::time::timeout(plan.time, troubles).await;
-    // What was done to them ends wherever it was.
+    // All faults end here.
     if let Ok(Err(error)) = ended {
         return Err(error);
     }
@@ -185,7 +185,7 @@ pub(super) fn tell(
     Ok(())
 }
 
-/// Both, with how often each was killed.
+/// Both, with the number of kills of each.
 fn compare(
     archive: (&Verdict, u64),
     collector: (&Verdict, u64),
@@ -207,8 +207,8 @@ fn compare(
     writeln!(out)
 }
 
-/// Every second time or so it is left alone until it serves again, however long it needs: what is
-/// killed before that each time never gets further.
+/// About every second time it may start completely, however long that takes: a program that is
+/// always killed before never makes progress.
 async fn kill_archive(
     archive: &mut Archive,
     mut pauses: Pauses,

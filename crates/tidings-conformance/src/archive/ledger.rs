@@ -1,26 +1,26 @@
-//! What the source acknowledged, and what was kept of it.
+//! The versions that the source acknowledged, and the comparison with the kept ones.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use super::archived::{Coverage, Kept};
 
-/// A version, as the source acknowledged it.
+/// An acknowledged version.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) uid: String,
     /// Its resourceVersion.
     pub(super) version: u64,
     pub(super) count: i64,
-    /// When it was asked for and when it was acknowledged: milliseconds since 1970.
+    /// The times of the request and of the acknowledgement, in milliseconds since 1970.
     pub(super) written: (i64, i64),
 }
 
-/// All that was written.
+/// All written versions.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     pub(super) entries: Vec<Entry>,
-    /// Events with a last change that was not acknowledged: it may have been made.
+    /// Events whose last change was not acknowledged: it may be done.
     pub(super) unsure: HashSet<String>,
     /// Names of events that may have been created.
     pub(super) unsure_names: HashSet<String>,
@@ -47,7 +47,7 @@ impl Ledger {
         versions.max().unwrap_or_default()
     }
 
-    /// Compares what was written with what is kept.
+    /// Compares the written versions with the kept ones.
     pub(super) fn judge(&self, kept: &[Kept], coverage: &Coverage) -> Verdict {
         let mut verdict = Verdict {
             written: self.entries.len(),
@@ -97,7 +97,7 @@ impl Ledger {
     }
 }
 
-/// Examples of what is wrong.
+/// Examples of errors.
 const EXAMPLES: usize = 5;
 
 /// The result of a comparison.
@@ -114,7 +114,7 @@ pub(super) struct Verdict {
     pub(super) changed: usize,
     /// Versions that were never written.
     pub(super) unknown: usize,
-    /// Versions whose writing was not acknowledged, and was done.
+    /// Versions that were written without an acknowledgement.
     pub(super) unacknowledged: usize,
     pub(super) gaps: usize,
     pub(super) examples: Vec<String>,
@@ -127,7 +127,7 @@ impl Verdict {
         }
     }
 
-    /// Whether nothing is lost, doubled or made up.
+    /// Whether nothing is lost, duplicated or invented.
     pub(super) fn is_right(&self) -> bool {
         let wrong = self.missing + self.doubled + self.disordered + self.changed + self.unknown;
         self.written > 0 && wrong == 0

@@ -1,6 +1,6 @@
 //! The archive judged from outside: `tidings archive` follows a source through a proxy while it,
-//! the source and their connections are killed, cut, held and damaged. A ledger beside has every
-//! version as the source acknowledged it; each has to be in the archive once, or in a stated gap.
+//! the source and their connections are killed, cut, held and damaged. A ledger has every version
+//! that the source acknowledged; each must be in the archive once, or in a reported gap.
 
 mod archived;
 mod caller;
@@ -28,7 +28,7 @@ use kills::Plan;
 use source::Programs;
 use stage::Stage;
 
-/// What is followed.
+/// The kind of source.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 enum SourceKind {
     Tidings,
@@ -41,52 +41,51 @@ pub(crate) struct Args {
     /// The tidings to judge.
     #[arg(long, value_name = "PROGRAM")]
     tidings: PathBuf,
-    /// What is followed.
+    /// The kind of source.
     #[arg(long, value_enum, default_value_t = SourceKind::Tidings)]
     source: SourceKind,
-    /// How long events are written, in seconds.
+    /// Time for which events are written, in seconds.
     #[arg(long, default_value_t = 1800)]
     seconds: u64,
-    /// Events written per second, to all sources.
+    /// Events written per second, to all sources together.
     #[arg(long, default_value_t = 200)]
     per_second: u64,
-    /// How often the archive is killed.
+    /// Number of kills of the archive.
     #[arg(long, default_value_t = 200)]
     kills: u32,
-    /// How often the source is killed.
+    /// Number of kills of the source.
     #[arg(long, default_value_t = 20)]
     source_kills: u32,
-    /// Longest time that connections are held, in seconds.
+    /// Longest time for which connections are held, in seconds.
     #[arg(long, default_value_t = 70)]
     hold: u64,
-    /// A collector to run beside the archive and to kill as often.
+    /// A collector to run beside the archive, and to kill as often.
     #[arg(long, env = "OTEL_COLLECTOR", value_name = "PROGRAM")]
     collector: Option<PathBuf>,
-    /// One trouble at a time instead: what the archive says of it, and its gaps.
+    /// One fault at a time instead: the state that the archive reports, and its gaps.
     #[arg(long)]
     faults: bool,
-    /// No trouble instead, but this many sources: memory, and how far each is followed.
+    /// Without faults, but with this number of sources: memory, and the progress of each.
     #[arg(long, value_name = "SOURCES", conflicts_with = "faults")]
     soak: Option<usize>,
-    /// No trouble instead, but memory and processor time, with these numbers of events that live
-    /// at the source.
+    /// Without faults: memory and processor time, with these numbers of events at the source.
     #[arg(long, value_name = "EVENTS", value_delimiter = ',', conflicts_with_all = ["faults", "soak"])]
     footprint: Vec<u64>,
     /// The kube-apiserver to follow.
     #[arg(long, env = "KUBE_APISERVER", value_name = "PROGRAM")]
     kube_apiserver: Option<PathBuf>,
-    /// The etcd of some of these troubles, and of kube-apiserver.
+    /// The etcd of some of these faults, and of kube-apiserver.
     #[arg(long, env = "ETCD", value_name = "PROGRAM")]
     etcd: Option<PathBuf>,
-    /// Only troubles with this in their name.
+    /// Only faults with this in their name.
     #[arg(long, value_name = "TEXT", requires = "faults")]
     only: Option<String>,
-    /// Where the random numbers begin, to repeat a run [default: another one each time].
+    /// The seed of random numbers, to repeat a run [default: a new one each time].
     #[arg(long)]
     seed: Option<u64>,
 }
 
-/// Runs it; whether all was as it should be.
+/// Runs it. Returns whether everything was as expected.
 pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, ArchiveError> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     writeln!(out, "seed {seed}")?;

@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 use super::error::ArchiveError;
 use crate::http::Client;
 
-/// What a slow machine may need to start one.
+/// Maximum time to start one on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 
@@ -22,16 +22,16 @@ pub(super) struct Program {
     folder: PathBuf,
     log: PathBuf,
     child: Option<Child>,
-    /// It was killed, and may not have ended yet.
+    /// Killed, perhaps not ended yet.
     is_dying: bool,
     pub(super) kills: u64,
 }
 
 impl Program {
-    /// `name` is of its log in the folder.
+    /// `name` is that of its log in the folder.
     pub(super) fn new(file: &Path, arguments: Vec<String>, folder: &Path, name: &str) -> Self {
         Self {
-            // It runs in a folder of its own.
+            // It runs in its own folder.
             file: std::path::absolute(file).unwrap_or_else(|_| file.to_owned()),
             arguments,
             environment: Vec::new(),
@@ -71,7 +71,7 @@ impl Program {
         Ok(())
     }
 
-    /// Ends it as a power failure would. Cancel-safe.
+    /// Kills it. Cancel-safe.
     ///
     /// # Errors
     /// It had ended by itself.
@@ -85,7 +85,7 @@ impl Program {
         self.settle().await
     }
 
-    /// Waits for the end of one that was killed.
+    /// Waits for the end of a killed process.
     async fn settle(&mut self) -> Result<(), ArchiveError> {
         if self.is_dying {
             if let Some(child) = &mut self.child {

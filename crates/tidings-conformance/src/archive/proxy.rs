@@ -1,5 +1,5 @@
-//! A TCP proxy between the archive and its source, which cuts, holds and turns connections. TLS
-//! passes through it as bytes.
+//! A TCP proxy between the archive and its source, which cuts, holds and redirects connections. TLS
+//! passes through unchanged.
 
 use std::io;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ const BUFFER: usize = 64 << 10;
 #[derive(Clone, Debug)]
 struct Mode {
     target: String,
-    /// Nothing passes, and nothing is closed.
+    /// Holds all bytes, without closing.
     is_held: bool,
-    /// Connections of another one are closed.
+    /// Connections of an earlier epoch are closed.
     generation: u64,
 }
 
@@ -57,12 +57,12 @@ impl Proxy {
         self.mode.send_modify(|mode| mode.generation += 1);
     }
 
-    /// Lets nothing pass, or lets everything pass again.
+    /// Holds all bytes, or lets them pass again.
     pub(super) fn hold(&self, is_held: bool) {
         self.mode.send_modify(|mode| mode.is_held = is_held);
     }
 
-    /// Closes every connection; the next ones lead elsewhere.
+    /// Closes every connection; new ones go to another address.
     pub(super) fn lead_to(&self, target: &str) {
         self.mode.send_modify(|mode| {
             target.clone_into(&mut mode.target);
@@ -72,7 +72,7 @@ impl Proxy {
 }
 
 async fn accept(listener: TcpListener, mode: Arc<watch::Sender<Mode>>) {
-    // An error is of one connection.
+    // An error concerns one connection.
     loop {
         if let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(connection(stream, mode.subscribe()));
@@ -84,7 +84,7 @@ async fn connection(client: TcpStream, mut mode: watch::Receiver<Mode>) {
     let generation = mode.borrow().generation;
     let passing = pass(client, mode.clone());
     tokio::select! {
-        // However it ends, both sides are closed.
+        // In any case both sides are closed.
         _ = passing => {}
         _ = mode.wait_for(|mode| mode.generation != generation) => {}
     }

@@ -1,5 +1,6 @@
-//! Several sources followed by one archive for a long time: its memory stays flat, seconds since
-//! progress are true, also of a source that is frozen for a while, and every version is kept once.
+//! One archive follows several sources for a long time: its memory stays flat, seconds since
+//! progress are correct, even for a source that is frozen for a while, and every version is kept
+//! once.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -25,31 +26,31 @@ pub(super) struct Plan {
 }
 
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
-/// A frozen source is let go after so long at most.
+/// Maximum time for which a source is frozen.
 const FROZEN_MAX: Duration = Duration::from_secs(120);
-/// Seconds since progress may be so much more or less than the truth: the last events were read a
-/// little before the source stopped, and the look itself takes time.
+/// Maximum error of seconds since progress: the last events were read a little before the source
+/// stopped, and the observation takes time.
 const TOLERANCE: f64 = 5.0;
-/// A source is asked every 30 seconds how far it is, and is heard of within a minute.
+/// A source is asked for its version every 30 seconds, so there is progress within a minute.
 const PROGRESS_MAX: f64 = 60.0;
-/// Memory is flat if the most of the last quarter is at most so much more than that of the second:
-/// a part, and a number of bytes.
+/// Memory is flat if the maximum of the last quarter exceeds that of the second by at most this
+/// part and this number of bytes.
 const GROWTH_MAX: (f64, f64) = (1.1, 4e6);
 
-/// What was seen over the time.
+/// The observations.
 struct Seen {
-    /// When, as a part of the whole time, and resident memory in bytes.
+    /// The time, as a part of the whole, and resident memory in bytes.
     memory: Vec<(f64, f64)>,
-    /// The most seconds without progress of those that are well.
+    /// Maximum seconds without progress of the other sources.
     well: f64,
-    /// The most that seconds since progress of the frozen one were wrong.
+    /// Maximum error of seconds since progress of the frozen source.
     wrong: f64,
-    /// The most seconds since progress of the frozen one.
+    /// Maximum seconds since progress of the frozen source.
     frozen: f64,
 }
 
 impl Seen {
-    /// The most memory between two parts of the time.
+    /// Maximum memory between two parts of the time.
     fn most(&self, from: f64, to: f64) -> f64 {
         let within = self
             .memory
@@ -91,7 +92,7 @@ pub(super) async fn run(
 
     let names: Vec<&str> = sources.iter().map(|(name, ..)| &**name).collect();
     let watched = watch(&mut archive, &names, &sources[0].1, plan, out).await;
-    // Whatever came of it, none stays frozen.
+    // In any case no source stays frozen.
     signal(&sources[0].1.program, "-CONT").await?;
     let seen = watched?;
 
@@ -133,7 +134,7 @@ pub(super) async fn run(
     Ok(is_right)
 }
 
-/// Looks at the archive all the time, while the first source is frozen in the middle of it.
+/// Observes the archive all the time; the first source is frozen in the middle.
 async fn watch(
     archive: &mut Archive,
     names: &[&str],
@@ -167,7 +168,7 @@ async fn watch(
         if frozen_since.is_some() && now >= thaw_at {
             signal(&first.program, "-CONT").await?;
             (frozen_since, was_thawed) = (None, true);
-            // It is heard of by the next look but one.
+            // There is progress by the second observation after that.
             ticks.tick().await;
             continue;
         }
@@ -179,7 +180,7 @@ async fn watch(
                     seen.frozen = seen.frozen.max(said.since_progress);
                     seen.wrong = seen.wrong.max((said.since_progress - truth).abs());
                 }
-                // What is not known is no progress.
+                // Unknown means no progress.
                 None => seen.well = seen.well.max(not_a_number_is_much(said.since_progress)),
             }
         }

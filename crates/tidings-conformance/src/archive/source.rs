@@ -14,7 +14,7 @@ use crate::servers::{KUBE_CERTIFICATE, KUBE_CERTIFICATES, TOKENS, kube_arguments
 pub(super) struct Programs {
     pub(super) tidings: PathBuf,
     pub(super) etcd: Option<PathBuf>,
-    /// Sources are of this kind, if there is one.
+    /// The kind of sources, if given.
     pub(super) kube_apiserver: Option<PathBuf>,
 }
 
@@ -28,7 +28,7 @@ impl Programs {
 /// See the module documentation.
 pub(super) struct Source {
     pub(super) program: Program,
-    /// Where it has its events.
+    /// The folder of its events.
     pub(super) etcd: Option<Etcd>,
     pub(super) client: Client,
     pub(super) address: String,
@@ -36,7 +36,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// One of the kind asked for, in a folder, with further arguments that both kinds know.
+    /// A source of the given kind, in a folder, with further arguments that both kinds accept.
     pub(super) async fn start_of(
         programs: &Programs,
         folder: &Path,
@@ -111,7 +111,7 @@ impl Source {
         })
     }
 
-    /// The etcd of one that has one.
+    /// Its etcd, if it has one.
     pub(super) fn etcd(&mut self) -> Result<&mut Etcd, ArchiveError> {
         self.etcd.as_mut().ok_or(ArchiveError::NoEtcd)
     }
@@ -130,7 +130,7 @@ impl Source {
         self.program.kill().await
     }
 
-    /// Starts what does not run, and waits until it is ready.
+    /// Starts the parts that do not run, and waits until they are ready.
     pub(super) async fn be_ready(&mut self) -> Result<(), ArchiveError> {
         if let Some(etcd) = &mut self.etcd {
             etcd.be_ready().await?;
@@ -140,7 +140,7 @@ impl Source {
         self.program.ready(address, certificate).await.map(drop)
     }
 
-    /// How often it, or its etcd, was killed.
+    /// Number of kills of it or its etcd.
     pub(super) fn kills(&self) -> u64 {
         self.program.kills + self.etcd.as_ref().map_or(0, |etcd| etcd.program.kills)
     }

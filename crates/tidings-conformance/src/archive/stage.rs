@@ -17,28 +17,28 @@ use super::source::{Programs, Source};
 use crate::http::Client;
 use crate::servers::TOKENS;
 
-/// The archive is level by then.
+/// Maximum time for the archive to catch up.
 const LEVEL: Duration = Duration::from_secs(240);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
-/// What is followed.
+/// The followed clusters.
 pub(super) struct Followed<'a> {
     pub(super) name: &'a str,
     pub(super) address: &'a str,
     pub(super) trusted: &'a Path,
-    /// Of who follows.
+    /// The follower's credentials.
     pub(super) token: &'a str,
 }
 
 impl Followed<'_> {
-    /// Of several, the first is the current context.
+    /// The first is the current context.
     pub(super) fn kubeconfig(followed: &[Self]) -> String {
         let first = followed.first().map_or("", |it| it.name);
         let mut text = format!("apiVersion: v1\nkind: Config\ncurrent-context: {first}\n");
         let mut list = |title: &str, item: &dyn Fn(&Self) -> String| {
             text.push_str(title);
             for one in followed {
-                // A String takes whatever is written.
+                // Writing to a String cannot fail.
                 let _ = writeln!(text, "- {{name: {}, {}}}", one.name, item(one));
             }
         };
@@ -123,7 +123,7 @@ impl Archive {
         self.level_in(cluster, 0, version).await
     }
 
-    /// The same after the cluster went back so often.
+    /// The same after the cluster went back this number of times.
     pub(super) async fn level_in(
         &mut self,
         cluster: &str,
@@ -144,7 +144,7 @@ impl Archive {
     ) -> Result<Coverage, ArchiveError> {
         let until = clock::steady() + LEVEL;
         loop {
-            // It may have begun to answer just now.
+            // It may just have begun to answer.
             match archived::coverage(&mut self.caller, cluster).await {
                 Ok(coverage) if is_so(&coverage) => return Ok(coverage),
                 _ if clock::steady() < until => {}
@@ -171,7 +171,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// With a source of the kind asked for.
+    /// With a source of the given kind.
     pub(super) async fn start(programs: &Programs, more: &[&str]) -> Result<Self, ArchiveError> {
         let folder = tempfile::tempdir()?;
         let source = Source::start_of(programs, folder.path(), more).await?;

@@ -1,7 +1,7 @@
-//! Writes events to the source, and notes what it acknowledged.
+//! Writes events to the source, and notes the acknowledged versions.
 //!
-//! An event whose change was not acknowledged is left alone from then on: it may have been changed,
-//! and every further version of it would be one that no ledger has.
+//! An event whose change was not acknowledged is not changed again: the change may be done, and the
+//! ledger does not have its version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::error::ArchiveError;
 use super::ledger::{Entry, Ledger};
 use crate::http::Client;
 
-/// Writers beside each other, each with a connection and events of its own.
+/// Concurrent writers, each with its own connection and events.
 const WRITERS: u64 = 8;
 /// Every server has these from the beginning.
 const NAMESPACES: [&str; 2] = ["default", "kube-system"];
@@ -28,7 +28,7 @@ const REASONS: [&str; 4] = ["Pulled", "Created", "Started", "BackOff"];
 const LIVE_MAX: usize = 500;
 /// After a change that was not acknowledged.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The last of all changes is tried for so long.
+/// Maximum time to try the last change.
 const LAST_TRIES: usize = 600;
 
 /// Writers at work.
@@ -44,7 +44,7 @@ impl Writers {
         Self::named("w", client, per_second, random)
     }
 
-    /// Those that write one after the other need different names.
+    /// Consecutive writers need different names.
     pub(super) fn named(
         name: &'static str,
         client: &Client,
@@ -66,7 +66,7 @@ impl Writers {
         }
     }
 
-    /// Ends them, with a last event that is surely written.
+    /// Ends them, with a last event that is acknowledged.
     pub(super) async fn end(mut self) -> Result<Ledger, ArchiveError> {
         self.stop.send_replace(true);
         let mut ledger = Ledger::default();
@@ -106,7 +106,7 @@ pub(super) struct Writer {
     name: String,
     random: fastrand::Rng,
     live: Vec<Live>,
-    /// Of events that were surely deleted.
+    /// Names of events that were certainly deleted.
     free_names: Vec<(&'static str, String)>,
     next: u64,
     pub(super) ledger: Ledger,
@@ -137,7 +137,7 @@ impl Writer {
 
     /// One change: a creation, a higher count, or a deletion.
     pub(super) async fn write(&mut self) {
-        // While the source is away, nothing is written for sure.
+        // While the source is away, nothing is acknowledged.
         if self.caller.connect().await.is_err() {
             tokio::time::sleep(PAUSE).await;
             return;
@@ -152,7 +152,7 @@ impl Writer {
         }
     }
 
-    /// Changes something at the source; `None` if that is not acknowledged.
+    /// Sends a change to the source; `None` if it is not acknowledged.
     async fn ask(&mut self, method: Method, path: &str, body: Option<&Value>) -> Option<Value> {
         let answer = self.caller.ask(method, path, body).await;
         match answer {
@@ -238,7 +238,7 @@ impl Writer {
     async fn delete(&mut self) {
         let at = self.random.usize(0..self.live.len());
         let event = self.live.swap_remove(at);
-        // One that is not acknowledged makes no version, but its name is not used again.
+        // An unacknowledged creation has no version, but its name is not used again.
         if self
             .ask(Method::DELETE, &event.path(), None)
             .await

@@ -1,5 +1,4 @@
-//! A script carried out against a server, and what it did to the server and to those who ask
-//! something meanwhile.
+//! Runs a script against a server, and measures its effect on the server and on other clients.
 
 use std::io;
 use std::sync::Arc;
@@ -18,19 +17,19 @@ use crate::http::{Answer, Client, Connection, HttpError};
 use crate::process::Process;
 use crate::servers::ApiServer;
 
-/// Whose requests cost something.
+/// The token of the measured requests.
 const TOKEN: &str = "admin-token";
-/// Processor time of a server at rest, in so much time, is below this.
+/// A server is at rest if its processor time in this interval is below this.
 const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_micros(300));
-/// A server that does not rest is not waited for longer.
+/// Maximum intervals to wait for a server to be at rest.
 const UNREST_MAX: u32 = 300;
-/// A neighbour's pause between two requests.
+/// The pause of another client between two requests.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Bytes that the server has not taken by then it never will.
+/// Timeout for the server to take all bytes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// An archive that is not level with its source by then never will be.
+/// Timeout for an archive to catch up with its source.
 const LEVEL: Duration = Duration::from_secs(60);
-/// After this nothing more is answered.
+/// The answer has ended after this time without bytes.
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// Why nothing could be measured.
@@ -51,33 +50,33 @@ pub(crate) enum ActError {
     Request(#[from] http::Error),
     #[error("the archive: {0}")]
     Archive(HttpError),
-    #[error("the archive is not level with its source within {} s", LEVEL.as_secs())]
+    #[error("the archive has not caught up with its source within {} s", LEVEL.as_secs())]
     Behind,
 }
 
 /// The result.
 #[derive(Debug, Clone)]
 pub(super) struct Outcome {
-    /// The last answer's code, or what was in its place.
+    /// The code of the last answer, or its substitute.
     pub(super) said: String,
-    /// Why there was no answer, or no end of it.
+    /// Why there was no complete answer.
     pub(super) unanswered: Option<String>,
-    /// Whether what is sent first was refused, so that there was nothing to measure.
+    /// Whether the preparation was refused, so that there was nothing to measure.
     pub(super) unprepared: bool,
     /// Processor time of the server.
     pub(super) spent: Duration,
-    /// The longest answer that is an error, with its headers, in bytes.
+    /// The longest error answer, with its headers, in bytes.
     pub(super) error: u64,
-    /// The longest answer that counts as none.
+    /// The longest answer without an error.
     pub(super) answer: u64,
-    /// Memory the server had at most, beyond what it had before, in bytes.
+    /// Maximum additional memory of the server, in bytes.
     pub(super) memory: u64,
-    /// The slowest answer to a neighbour, if there were any.
+    /// The slowest answer to another client, if there were any.
     pub(super) neighbours: Option<Duration>,
 }
 
 impl Outcome {
-    /// Of two rounds the least time, and the most of all else.
+    /// The minimum time of two rounds, and the maximum of everything else.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             said: self.said,
@@ -92,8 +91,8 @@ impl Outcome {
     }
 }
 
-/// Carries a script out on a server at rest, with or without neighbours that continue to ask. If it
-/// follows a source, what is sent first is sent there.
+/// Runs a script on a server at rest, with or without other clients. If the server follows a
+/// source, the preparation is sent there.
 pub(super) async fn carry_out(
     server: &ApiServer,
     source: Option<&ApiServer>,
@@ -143,7 +142,7 @@ pub(super) async fn carry_out(
     })
 }
 
-/// Answers as they come.
+/// The answers so far.
 #[derive(Default)]
 struct Seen {
     said: String,
@@ -184,7 +183,7 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError
                 }
                 length
             };
-            // Both: a server that waits until it is read need not read.
+            // At the same time: a server that waits for its answer to be read need not read.
             let both = async { tokio::join!(sent, read) };
             if let Ok(((), length)) = timeout(PATIENCE, both).await {
                 seen.answer = length;
@@ -269,7 +268,7 @@ fn chain(error: &HttpError) -> String {
     text
 }
 
-/// Whether the server says that the next request needs another connection.
+/// Whether the server closes the connection.
 fn ends_the_connection(headers: &HeaderMap) -> bool {
     headers
         .get(CONNECTION)
@@ -283,7 +282,7 @@ fn headers_length(headers: &HeaderMap) -> u64 {
     lengths.sum::<usize>() as u64
 }
 
-/// Waits until an archive has all of its source.
+/// Waits until an archive has caught up with its source.
 async fn level(source: &Client, archive: &Client) -> Result<(), ActError> {
     let listed = told(source, "/api/v1/events?limit=1").await?;
     let version = &listed["metadata"]["resourceVersion"];
@@ -305,7 +304,7 @@ async fn told(client: &Client, path: &str) -> Result<Value, ActError> {
     Ok(serde_json::from_slice(&body).unwrap_or_default())
 }
 
-/// Waits until nothing is left to do.
+/// Waits until the server is at rest.
 async fn rest(process: &Process) -> Result<(), ActError> {
     let mut before = process.spent()?;
     for _ in 0..UNREST_MAX {
@@ -319,14 +318,14 @@ async fn rest(process: &Process) -> Result<(), ActError> {
     Ok(())
 }
 
-/// Neighbours: one asks whether the server lives, one for events.
+/// Other clients: one asks for `/livez`, one for events.
 struct Street {
     neighbours: JoinSet<Result<Duration, ActError>>,
     over: Arc<AtomicBool>,
 }
 
 impl Street {
-    /// They have had an answer each, and continue to ask.
+    /// Starts them; each has had an answer.
     async fn open(client: &Client) -> Result<Self, ActError> {
         let over = Arc::new(AtomicBool::new(false));
         let mut neighbours = JoinSet::new();
@@ -341,7 +340,7 @@ impl Street {
         Ok(Self { neighbours, over })
     }
 
-    /// The slowest answer that any of them got.
+    /// Stops them. Returns their slowest answer.
     async fn close(mut self) -> Result<Duration, ActError> {
         self.over.store(true, Ordering::Relaxed);
         let mut slowest = Duration::ZERO;
@@ -365,7 +364,7 @@ async fn neighbour(
     Ok(slowest)
 }
 
-/// How long the answer takes.
+/// The time until the answer.
 #[expect(clippy::disallowed_methods, reason = "this measures time")]
 async fn ask_once(connection: &mut Connection, ask: &Ask) -> Result<Duration, ActError> {
     let request = ask.request(TOKEN)?;

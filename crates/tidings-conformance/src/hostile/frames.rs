@@ -1,6 +1,6 @@
-//! HTTP/2 as bytes: what a client may send that no client library would.
+//! HTTP/2 as bytes: valid frames that no client library would send.
 
-/// What a client begins with: the preface and empty settings.
+/// The beginning of a connection: the preface and empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 const DATA: u8 = 0;
@@ -38,7 +38,7 @@ fn conversation(frames: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
-/// Requests, none of which waits for an answer.
+/// Requests that do not wait for answers.
 pub(super) fn streams(count: usize) -> Vec<u8> {
     conversation(|bytes| {
         for number in 0..count {
@@ -48,7 +48,7 @@ pub(super) fn streams(count: usize) -> Vec<u8> {
     })
 }
 
-/// Requests, each taken back at once.
+/// Requests, each reset at once.
 pub(super) fn resets(count: usize) -> Vec<u8> {
     conversation(|bytes| {
         for number in 0..count {
@@ -69,7 +69,7 @@ pub(super) fn continuations(count: usize) -> Vec<u8> {
     })
 }
 
-/// One long header in the table, and requests that name it again and again by a byte.
+/// One long header in the table, and requests that refer to it repeatedly with one byte.
 pub(super) fn repeated_header(count: usize) -> Vec<u8> {
     conversation(|bytes| {
         // Incremental indexing: a name of one letter, a value of 3,000, as 127 and the rest in
@@ -86,17 +86,17 @@ pub(super) fn repeated_header(count: usize) -> Vec<u8> {
     })
 }
 
-/// Settings, each to be acknowledged.
+/// Settings, each of which is acknowledged.
 pub(super) fn settings(count: usize) -> Vec<u8> {
     conversation(|bytes| (0..count).for_each(|_| frame(SETTINGS, 0, 0, &[], bytes)))
 }
 
-/// Pings, each to be answered.
+/// Pings, each of which is answered.
 pub(super) fn pings(count: usize) -> Vec<u8> {
     conversation(|bytes| (0..count).for_each(|_| frame(PING, 0, 0, &[0; 8], bytes)))
 }
 
-/// A body in frames without a byte.
+/// A body in empty frames.
 pub(super) fn empty_data(count: usize) -> Vec<u8> {
     conversation(|bytes| {
         frame(HEADERS, END_HEADERS, 1, POST, bytes);
@@ -104,7 +104,7 @@ pub(super) fn empty_data(count: usize) -> Vec<u8> {
     })
 }
 
-/// Room for the answer, byte by byte.
+/// Window updates for the answer, byte by byte.
 pub(super) fn window_updates(count: usize) -> Vec<u8> {
     conversation(|bytes| {
         (0..count).for_each(|_| frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes(), bytes));

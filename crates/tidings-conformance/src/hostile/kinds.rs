@@ -1,73 +1,19 @@
-//! Every kind of hostile input, each with its generator: of a size and a namespace that is new each
-//! time. The largest size is what the server's limits let in: 400 KB of headers, 64 KB of target, 3
-//! MiB of body, 1.5 MiB of stored event. What is larger is refused unread.
+//! Every kind of hostile input, each with its generator for a size and a new namespace. The largest
+//! size is that of the server's limits: 400 KB of headers, 64 KB of target, 3 MiB of body, 1.5 MiB
+//! of stored event. Larger input is refused unread.
 
 use std::fmt::Write;
 
 use http::Method;
 
+use super::archived::ARCHIVED;
 use super::frames;
+use super::kind::{Kind, few, kind, large};
 use super::script::{
     APPLY, Act, Ask, JSON, JSON_PATCH, MERGE, PROTOBUF, STRATEGIC, Script, YAML, event, events,
     items, large_events, nested, one,
 };
 use super::timeline::TIMELINE;
-
-/// One kind.
-pub(super) struct Kind {
-    pub(super) name: &'static str,
-    /// The largest size that is sent.
-    pub(super) largest: usize,
-    /// The sizes, as parts of the largest.
-    pub(super) parts: &'static [usize],
-    /// What is sent of a size, in a namespace.
-    pub(super) make: fn(usize, &str) -> Script,
-    /// The most that processor time may grow when the size grows four-fold.
-    pub(super) growth_max: f64,
-    /// The longest answer that is no error, in bytes.
-    pub(super) answer_max: u64,
-    /// Whether each round has a server of its own: what other rounds wrote would count.
-    pub(super) alone: bool,
-    /// Whether it is sent to an archive; what is sent first goes to the server it follows.
-    pub(super) archive: bool,
-}
-
-const MIB: u64 = 1 << 20;
-
-/// What an answer without an error may have: an event as large as they are stored, whose every byte
-/// may be escaped.
-const ANSWER_MAX: u64 = 10 * MIB;
-
-pub(super) const fn kind(
-    name: &'static str,
-    largest: usize,
-    make: fn(usize, &str) -> Script,
-) -> Kind {
-    Kind {
-        name,
-        largest,
-        parts: &[64, 16, 4, 1],
-        make,
-        growth_max: 6.0,
-        answer_max: ANSWER_MAX,
-        alone: false,
-        archive: false,
-    }
-}
-
-/// One of large events, more than the store has in memory anyway; in a table each is answered
-/// twice.
-pub(super) const fn large(
-    name: &'static str,
-    largest: usize,
-    make: fn(usize, &str) -> Script,
-) -> Kind {
-    Kind {
-        parts: &[2, 1],
-        answer_max: 160 * MIB,
-        ..kind(name, largest, make)
-    }
-}
 
 pub(super) const KINDS: &[&[Kind]] = &[
     HEADERS,
@@ -222,15 +168,6 @@ const TARGETS: &[Kind] = &[
     }),
 ];
 
-/// Small events.
-pub(super) fn few(namespace: &str, count: usize) -> impl Iterator<Item = Ask> {
-    let namespace = namespace.to_owned();
-    (0..count).map(move |number| {
-        let body = event(&namespace, &format!("few.{number}"), "", "");
-        Ask::create(&namespace, JSON, body)
-    })
-}
-
 const DOCUMENTS: &[Kind] = &[
     kind("JSON: nested arrays", 3_000_000, |n, ns| {
         Ask::create(ns, JSON, "[".repeat(n)).into()
@@ -285,7 +222,7 @@ const DOCUMENTS: &[Kind] = &[
         let mut text = "a0: &a0 [a]\n".to_owned();
         for line in 1..n {
             let aliases = vec![format!("*a{}", line - 1); 4].join(",");
-            // A String takes whatever is written.
+            // Writing to a String cannot fail.
             let _ = writeln!(text, "a{line}: &a{line} [{aliases}]");
         }
         Ask::create(ns, YAML, text).into()
@@ -463,7 +400,7 @@ fn finalizers(count: usize) -> String {
     format!(",\"finalizers\":[{finalizers}]")
 }
 
-/// Entries of as many managers.
+/// Entries of this number of managers.
 fn managed(count: usize, fields: &str) -> String {
     let entries = items(count, |i| {
         format!(
@@ -588,7 +525,7 @@ const PATCHES: &[Kind] = &[
                 "{{\"op\":\"copy\",\"from\":\"/metadata\",\"path\":\"/metadata/annotations/x{i}\"}}"
             )
         };
-        // As many as double the event beyond what copies may add, whatever follows.
+        // As many as double the event beyond the limit of copies, and more.
         operations(ns, 20 + n, copy).after([Ask::event(ns, ",\"annotations\":{\"a\":\"b\"}", "")])
     }),
     kind("JSON patch: copies of a long text", 30_000, |n, ns| {
@@ -758,7 +695,7 @@ const STORED: &[Kind] = &[
         |n, ns| Script::from(Ask::list(ns, "labelSelector=a")).after(large_events(ns, n)),
     ),
     Kind {
-        // It is shown its own events, and reads all that were written since.
+        // It returns its own events, but reads all that were written since.
         alone: true,
         ..large("a watch of large events from before them", 40, |n, ns| {
             let watch = "watch=true&resourceVersion=1&timeoutSeconds=1";
@@ -780,113 +717,6 @@ const STORED: &[Kind] = &[
         Script::from(vec![Ask::list(ns, "limit=1"); n]).after(few(ns, n))
     }),
 ];
-
-/// What is sent to an archive.
-const fn archived(name: &'static str, largest: usize, make: fn(usize, &str) -> Script) -> Kind {
-    Kind {
-        archive: true,
-        ..kind(name, largest, make)
-    }
-}
-
-/// Paths of a followed cluster.
-const OF_CLUSTER: [&str; 8] = [
-    "/api/v1/events",
-    "/apis/events.k8s.io/v1/namespaces/shop/events/web/versions",
-    "/apis",
-    "/counts",
-    "/coverage",
-    "/export",
-    "/openapi/v3",
-    "/readyz",
-];
-
-fn of_cluster(method: &Method, query: &str) -> Vec<Ask> {
-    let ask = |path| Ask::new(method.clone(), format!("/clusters/judge{path}?{query}"));
-    OF_CLUSTER.map(ask).to_vec()
-}
-
-const ARCHIVED: &[Kind] = &[
-    archived(
-        "archive: unknown parameters of a cluster's paths",
-        15_000,
-        |n, _| of_cluster(&Method::GET, &"a=b&".repeat(n)).into(),
-    ),
-    archived(
-        "archive: long parameters of a cluster's paths",
-        60_000,
-        |n, _| {
-            let parameters = ["continue", "from", "since", "until"].map(|name| {
-                let query = format!("{name}={}", "1".repeat(n));
-                of_cluster(&Method::GET, &query)
-            });
-            parameters.concat().into()
-        },
-    ),
-    archived("archive: long paths below a cluster", 60_000, |n, _| {
-        let ask = |path| Ask::get(format!("/clusters/judge{path}/{}", "a".repeat(n)));
-        OF_CLUSTER.map(ask).to_vec().into()
-    }),
-    archived("archive: bodies to a cluster's paths", 3_000_000, |n, _| {
-        let asks = of_cluster(&Method::POST, "").into_iter();
-        let asks = asks.map(|ask| ask.body(JSON, "a".repeat(n)));
-        asks.collect::<Vec<_>>().into()
-    }),
-    Kind {
-        // Other rounds' namespaces would count.
-        alone: true,
-        ..archived("archive: events in as many namespaces", 800, |n, ns| {
-            let events = (0..n).map(|i| Ask::event(&format!("{ns}-{i}"), "", ""));
-            let mut asks = of_cluster(&Method::GET, "");
-            asks.extend(
-                ["view", "events"]
-                    .map(|answer| Ask::get(format!("/timeline/api/{answer}?cluster=judge"))),
-            );
-            Script::from(asks).after(events)
-        })
-    },
-    archived("archive: a cluster with a long name", 60_000, |n, _| {
-        Ask::get(format!("/clusters/{}/api", "a".repeat(n))).into()
-    }),
-    archived("archive: segments of a cluster's path", 30_000, |n, _| {
-        Ask::get(format!("/clusters/{}", "/..".repeat(n / 2))).into()
-    }),
-    archived(
-        "archive: the place of a page of versions",
-        60_000,
-        |n, ns| {
-            let target = format!("{}/versions?continue={}", one(ns), "QUFB".repeat(n / 4));
-            Script::from(Ask::get(target)).after_event(ns)
-        },
-    ),
-    archived("archive: versions of an event", 800, |n, ns| {
-        let versions = Ask::get(format!("{}/versions", one(ns)));
-        Script::from(versions).after_event(ns).after(changed(ns, n))
-    }),
-    Kind {
-        parts: &[16, 4, 1],
-        ..archived("archive: versions of a large event", 80, |n, ns| {
-            let message = format!(",\"message\":\"{}\"", "m".repeat(600_000));
-            let versions = Ask::get(format!("{}/versions", one(ns)));
-            let large = [Ask::event(ns, "", &message)];
-            Script::from(versions).after(large).after(changed(ns, n))
-        })
-    },
-    archived(
-        "archive: deletion of an event of many versions",
-        800,
-        |n, ns| {
-            let delete = Ask::new(Method::DELETE, one(ns));
-            Script::from(delete).after_event(ns).after(changed(ns, n))
-        },
-    ),
-];
-
-/// An event that is there is changed so often.
-fn changed(namespace: &str, times: usize) -> impl Iterator<Item = Ask> {
-    let namespace = namespace.to_owned();
-    (1..=times).map(move |count| Ask::patch(&namespace, MERGE, format!("{{\"count\":{count}}}")))
-}
 
 const CONNECTIONS: &[Kind] = &[
     kind("tokens of nobody", 400, |n, ns| {

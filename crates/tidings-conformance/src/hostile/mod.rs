@@ -1,15 +1,17 @@
-//! Hostile input against a real server: what a client can send costs time and memory in proportion
-//! to its size, within bounds, and does not keep other clients from being answered.
+//! Hostile input against a real server: all input costs time and memory in proportion to its size,
+//! within bounds, and does not delay answers to other clients.
 //!
-//! Each kind of input is sent in sizes that grow four-fold up to what the server's limits let in.
-//! The server is a process of its own, new for each kind, or for each round where what earlier ones
-//! wrote would count. Some kinds are for an archive: what they need is written to a server that it
-//! follows. What it spends is read from the system, so other work on the machine counts
-//! little. Bytes that are no requests are handed over whole, so that no client pauses between them.
-//! Of several rounds the least time counts, and the most memory.
+//! Each kind of input is sent in sizes that grow four-fold up to the server's limits. The server is
+//! a separate process, new for each kind, or for each round if events of earlier rounds would
+//! count. Some kinds are for an archive: their preparation is written to a server that it follows.
+//! Processor time and memory are read from the system, so other work on the machine has little
+//! effect. Bytes that are not requests are sent at once, without pauses. The minimum time of
+//! several rounds counts, and the maximum memory.
 
 mod act;
+mod archived;
 mod frames;
+mod kind;
 mod kinds;
 mod script;
 mod timeline;
@@ -19,18 +21,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use act::{ActError, Outcome, carry_out};
-use kinds::{KINDS, Kind};
+use kind::Kind;
+use kinds::KINDS;
 use script::Script;
 
 use crate::process::Process;
 use crate::servers::{ApiServer, StartError};
 
-/// From one size to the next.
+/// The factor from one size to the next.
 const STEP: usize = 4;
-/// The longest answer that is an error, with its headers.
+/// Maximum bytes of an error answer, with its headers.
 const ERROR_MAX: u64 = 64 * 1024;
-/// Memory beyond what the server had before: fifty times the longest body, and a little. A list of
-/// empty objects takes that much.
+/// Maximum additional memory: a little more than fifty times the longest body. A list of empty
+/// objects takes that much.
 const MEMORY_MAX: u64 = 160 << 20;
 
 /// Why nothing could be judged.
@@ -58,7 +61,7 @@ pub(crate) struct Args {
     /// The tidings to judge.
     #[arg(long, value_name = "PROGRAM")]
     tidings: PathBuf,
-    /// Smaller sizes, and no bounds in seconds: for any build, on any machine.
+    /// Smaller sizes without bounds in seconds: for any build, on any machine.
     #[arg(long)]
     short: bool,
     /// Only kinds with this in their name.
@@ -66,16 +69,16 @@ pub(crate) struct Args {
     only: Option<String>,
 }
 
-/// How strictly it is judged.
+/// The strictness of the judgement.
 struct Measure {
     /// The largest size, as a part of a kind's largest.
     part_min: usize,
     rounds: usize,
     /// Factor by which processor time may grow here, relative to the bound of its kind.
     growth_room: f64,
-    /// Times below this are not told apart.
+    /// Shorter times count as equal.
     grain: Duration,
-    /// The most processor time, and the longest a neighbour waits.
+    /// Maximum processor time, and maximum wait of another client.
     seconds: Option<(Duration, Duration)>,
 }
 
@@ -95,7 +98,7 @@ const SHORT: Measure = Measure {
     seconds: None,
 };
 
-/// Sends every kind; whether all of them stay within bounds.
+/// Sends every kind. Returns whether all stay within bounds.
 pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, HostileError> {
     let measure = if args.short { &SHORT } else { &LONG };
     let is_wanted = |kind: &&Kind| match &args.only {
@@ -118,7 +121,7 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Hosti
     Ok(faults.is_empty())
 }
 
-/// Sends one kind in growing sizes until something is wrong.
+/// Sends one kind in growing sizes until a bound is exceeded.
 async fn judge(
     kind: &Kind,
     measure: &Measure,
@@ -142,7 +145,7 @@ async fn judge(
         let mut outcome = measured(kind, size_and_end, 0, measure, &mut servers).await?;
         let mut wrong = faults(&outcome);
         if !wrong.is_empty() {
-            // The machine may have had other things to do.
+            // Other work on the machine may be the cause.
             let first = 2 * measure.rounds;
             let again = measured(kind, size_and_end, first, measure, &mut servers).await?;
             outcome = outcome.and(again);
@@ -168,7 +171,7 @@ struct Servers<'a> {
     running: Option<Running>,
 }
 
-/// A server, its process, and if it is an archive the server it follows.
+/// A server, its process, and the followed server if it is an archive.
 struct Running {
     server: ApiServer,
     process: Process,
@@ -184,7 +187,7 @@ impl<'a> Servers<'a> {
         }
     }
 
-    /// Sends what is sent in one round.
+    /// Sends one round.
     async fn round(
         &mut self,
         script: &Script,
@@ -220,8 +223,8 @@ impl<'a> Servers<'a> {
     }
 }
 
-/// Some rounds of a size, the number of the first of them being `first`. The largest size has as
-/// many more with neighbours, until one suits them.
+/// Rounds of a size, numbered from `first` on. The largest size has up to as many more with other
+/// clients, until one is within their bound.
 async fn measured(
     kind: &Kind,
     (size, is_last): (usize, bool),
@@ -247,7 +250,7 @@ async fn measured(
     Ok(all)
 }
 
-/// What is out of bounds.
+/// The exceeded bounds.
 fn faults(
     kind: &Kind,
     size: usize,
@@ -257,7 +260,7 @@ fn faults(
 ) -> Vec<String> {
     let mut faults = Vec::new();
     let mut wrong = |what: String| faults.push(format!("{}: {size}: {what}", kind.name));
-    // Larger sizes may be refused before they come to what is measured; not all of them.
+    // Larger sizes may be refused in preparation, but not all sizes.
     if outcome.unprepared && smaller.is_none() {
         wrong(format!("what is sent first is answered {}", outcome.said));
     }
@@ -388,7 +391,7 @@ mod tests {
             (good(), smaller(40), 0),
             (good(), smaller(7), 0),
             (good(), smaller(6), 1),
-            // Times below the grain are all alike.
+            // Times below the grain count as equal.
             (good(), smaller(0), 1),
             (
                 Outcome {

@@ -1,4 +1,4 @@
-//! What is sent to make a server work: requests and bytes, and what they find when they come.
+//! Scripts: requests and bytes that are measured, and their preparation.
 
 use std::sync::LazyLock;
 
@@ -14,12 +14,12 @@ pub(super) const MERGE: &str = "application/merge-patch+json";
 pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(super) const JSON_PATCH: &str = "application/json-patch+json";
 
-/// The event that patches and deletions are of.
+/// The event of patches and deletions.
 const NAME: &str = "web.1";
 
 /// One hostile act.
 pub(super) struct Script {
-    /// Sent first; what they cost is not counted.
+    /// The preparation, which is not measured.
     pub(super) before: Vec<Ask>,
     pub(super) act: Act,
 }
@@ -28,11 +28,11 @@ pub(super) struct Script {
 pub(super) enum Act {
     /// One after the other, over one connection.
     Requests(Vec<Ask>),
-    /// Over a connection that speaks the protocol named or none, until the server ends it.
+    /// Over a connection with the given protocol or none, until the server ends it.
     Bytes(Option<&'static [u8]>, Vec<u8>),
-    /// TLS handshakes and nothing more, one after the other.
+    /// TLS handshakes without requests, one after the other.
     Handshakes(usize),
-    /// Connections that stay, and ask nothing.
+    /// Open connections without requests.
     Idle(usize),
 }
 
@@ -71,7 +71,7 @@ impl Ask {
         Self::new(Method::POST, events(namespace)).body(content_type, body)
     }
 
-    /// A new event that is well formed but for what `metadata` and `fields` say.
+    /// A new event that is well-formed except for `metadata` and `fields`.
     pub(super) fn event(namespace: &str, metadata: &str, fields: &str) -> Self {
         Self::create(namespace, JSON, event(namespace, NAME, metadata, fields))
     }
@@ -93,7 +93,7 @@ impl Ask {
         self
     }
 
-    /// A header whose name is not known beforehand; left out if it cannot be one.
+    /// A header with a generated name; left out if the name is invalid.
     pub(super) fn named_header(mut self, name: &str, value: impl Into<String>) -> Self {
         let name = HeaderName::try_from(name).ok();
         self.headers.extend(name.map(|name| (name, value.into())));
@@ -110,7 +110,7 @@ impl Ask {
         self.header("content-type", content_type)
     }
 
-    /// As it is sent, with this token if it has one.
+    /// The request, with this token unless it has none.
     pub(super) fn request(&self, token: &str) -> Result<Request<Full<Bytes>>, http::Error> {
         let mut request = Request::builder()
             .method(self.method.clone())
@@ -147,29 +147,29 @@ impl From<Act> for Script {
 }
 
 impl Script {
-    /// Sends this before.
+    /// Adds requests to the preparation.
     pub(super) fn after(mut self, before: impl IntoIterator<Item = Ask>) -> Self {
         self.before.extend(before);
         self
     }
 
-    /// Sends a plain event before.
+    /// Adds a plain event to the preparation.
     pub(super) fn after_event(self, namespace: &str) -> Self {
         self.after([Ask::event(namespace, "", "")])
     }
 }
 
-/// Where the events of a namespace are.
+/// The path of a namespace's events.
 pub(super) fn events(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/events")
 }
 
-/// Where that event is.
+/// The path of the event.
 pub(super) fn one(namespace: &str) -> String {
     format!("{}/{NAME}", events(namespace))
 }
 
-/// An event as JSON. `metadata` and `fields` begin with a comma, if they are anything.
+/// An event as JSON. `metadata` and `fields` begin with a comma or are empty.
 pub(super) fn event(namespace: &str, name: &str, metadata: &str, fields: &str) -> String {
     format!(
         "{{\"apiVersion\":\"v1\",\"kind\":\"Event\",\"metadata\":{{\"name\":\"{name}\",\"namespace\":\"{namespace}\"{metadata}}},\
@@ -177,7 +177,7 @@ pub(super) fn event(namespace: &str, name: &str, metadata: &str, fields: &str) -
     )
 }
 
-/// Events with a message that makes them as large as an event may be, or nearly.
+/// Events with a message of nearly the maximum size.
 pub(super) fn large_events(namespace: &str, count: usize) -> impl Iterator<Item = Ask> {
     static TEXT: LazyLock<String> = LazyLock::new(|| noise(1_400_000));
     let namespace = namespace.to_owned();
@@ -190,7 +190,7 @@ pub(super) fn large_events(namespace: &str, count: usize) -> impl Iterator<Item 
     })
 }
 
-/// A number of letters that are not worth compressing.
+/// Letters that do not compress well.
 fn noise(letters: usize) -> String {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut letter = || {
@@ -214,7 +214,7 @@ pub(super) fn items(count: usize, item: impl Fn(usize) -> String) -> String {
     text
 }
 
-/// Something within itself.
+/// Nested text.
 pub(super) fn nested(open: &str, core: &str, close: &str, depth: usize) -> String {
     format!("{}{core}{}", open.repeat(depth), close.repeat(depth))
 }

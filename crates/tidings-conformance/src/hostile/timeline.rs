@@ -1,11 +1,11 @@
-//! Hostile input of the timeline's paths, at a server.
+//! Hostile input for the timeline's paths of a server.
 
 use http::Method;
 
-use super::kinds::{Kind, few, kind, large};
+use super::kind::{Kind, few, kind, large};
 use super::script::{Act, Ask, JSON, Script, large_events};
 
-/// Answers of the timeline that end.
+/// The timeline's answers, except the endless live stream.
 const ANSWERS: [&str; 6] = ["overview", "view", "events", "object", "event", "export"];
 
 pub(super) const TIMELINE: &[Kind] = &[
@@ -21,7 +21,7 @@ pub(super) const TIMELINE: &[Kind] = &[
     kind("timeline: digits of a time", 60_000, |n, _| {
         every_answer(&format!("from={}", "1".repeat(n)))
     }),
-    kind("timeline: values of every filter", 50, |n, ns| {
+    kind("timeline: values of every filter", 49, |n, ns| {
         let filters = ["namespace", "kind", "object", "reason", "type", "source"];
         let values = filters.map(|filter| {
             let values = (0..n).map(|i| format!("{filter}={i}{}&", "v".repeat(150)));
@@ -77,7 +77,7 @@ pub(super) const TIMELINE: &[Kind] = &[
         Act::Bytes(None, request.into_bytes()).into()
     }),
     Kind {
-        // Other rounds' namespaces would count.
+        // Namespaces of other rounds would count.
         alone: true,
         ..kind("timeline: events in as many namespaces", 1_600, |n, ns| {
             let events = (0..n).map(|i| Ask::event(&format!("{ns}-{i}"), "", ""));
@@ -148,7 +148,7 @@ fn every_answer(query: &str) -> Script {
     ANSWERS.map(|answer| asked(answer, query)).to_vec().into()
 }
 
-/// A login that the server takes for one of its own page.
+/// A login with the origin of the server's own page.
 fn login(content_type: &str, body: String) -> Script {
     let login = Ask::new(Method::POST, "https://a/timeline/login").without_token();
     let login = login.header("origin", "https://a");

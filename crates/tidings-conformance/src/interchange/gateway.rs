@@ -1,4 +1,4 @@
-//! The etcd below, asked through its JSON gateway, as an operator would.
+//! Requests to etcd through its JSON gateway.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -14,7 +14,7 @@ pub(super) struct Gateway {
     address: String,
 }
 
-/// What etcd has under a key.
+/// A key's value in etcd.
 pub(super) struct Kept {
     /// In base64.
     value: Value,
@@ -56,7 +56,7 @@ impl Gateway {
         })
     }
 
-    /// Writes what is there once more, under a new lease of some seconds.
+    /// Writes an existing value again, with a new lease of some seconds.
     pub(super) async fn lease_anew(
         &self,
         namespace: &str,
@@ -75,7 +75,7 @@ impl Gateway {
         self.call("kv/put", &body).await.map(drop)
     }
 
-    /// How many seconds a lease was granted, and how many are left of it.
+    /// The granted and the remaining seconds of a lease.
     pub(super) async fn life(&self, lease: &str) -> Result<(u64, u64), InterchangeError> {
         let answer = self.call("lease/timetolive", &json!({"ID": lease})).await?;
         let number = |name: &str| {
@@ -88,7 +88,7 @@ impl Gateway {
         ))
     }
 
-    /// Forgets what was before a revision.
+    /// Compacts the history before a revision.
     pub(super) async fn compact(&self, revision: &str) -> Result<(), InterchangeError> {
         let body = json!({"revision": revision, "physical": true});
         self.call("kv/compaction", &body).await.map(drop)

@@ -8,7 +8,7 @@ use super::error::{InterchangeError, different};
 use super::server::{Server, Watching};
 use super::world::{GROUPS, World, event, events};
 
-/// What is waited for comes within this, or never.
+/// Timeout of expected changes.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
@@ -58,7 +58,7 @@ pub(super) async fn listed(world: &World<'_>) -> Result<(), InterchangeError> {
             return Err(different("pages are of different versions".to_owned()));
         }
     }
-    // What is deleted as a collection is gone for both.
+    // Events deleted as a collection are gone for both.
     let deleted = world
         .tidings
         .delete(&format!("{all}?labelSelector=by%3Dcore"), None)
@@ -89,7 +89,7 @@ async fn page(server: &Server, all: &str, before: &Value) -> Result<Value, Inter
         .expect(200)
 }
 
-/// Watches see each other's writes, in the order of their versions, and say the same of them.
+/// Watches of both show the other's writes, in the order of versions, with the same content.
 pub(super) async fn watched(world: &World<'_>) -> Result<(), InterchangeError> {
     let all = events(GROUPS[0], "watched");
     let list = world.kube.get(&all).await?.expect(200)?;
@@ -146,7 +146,7 @@ pub(super) async fn watched(world: &World<'_>) -> Result<(), InterchangeError> {
     Ok(())
 }
 
-/// Every write gives an event its time anew, and its end is seen by both.
+/// Every write restarts an event's TTL, and both see its end.
 pub(super) async fn leased(world: &World<'_>) -> Result<(), InterchangeError> {
     let all = events(GROUPS[0], "leased");
     for (one, other) in world.pairs() {
@@ -167,7 +167,7 @@ pub(super) async fn leased(world: &World<'_>) -> Result<(), InterchangeError> {
         world.kube.watch(&path).await?,
         world.tidings.watch(&path).await?,
     ];
-    // As a kube-apiserver with another --event-ttl would have written it.
+    // As written by a kube-apiserver with another --event-ttl.
     world
         .etcd
         .lease_anew("leased", "by-kube-apiserver", 2)
@@ -218,7 +218,7 @@ async fn an_hour_is_left(world: &World<'_>, name: &str) -> Result<(), Interchang
     )))
 }
 
-/// History forgotten by either is gone for both, and neither is disturbed.
+/// History compacted by either is gone for both, without other effects.
 pub(super) async fn compacted(world: &World<'_>) -> Result<(), InterchangeError> {
     let all = events(GROUPS[0], "history");
     let (mut old, mut last) = (String::new(), String::new());
@@ -266,8 +266,8 @@ pub(super) async fn compacted(world: &World<'_>) -> Result<(), InterchangeError>
     undisturbed(world, &mut watches, &[]).await
 }
 
-/// Both say that this version is gone, to lists and to watches; `next` is that of the change behind
-/// it.
+/// Both refuse this version as expired, for lists and watches; `next` is the version of the change
+/// after it.
 async fn both_have_forgotten(
     world: &World<'_>,
     old: &str,
@@ -282,8 +282,8 @@ async fn both_have_forgotten(
                 .watch(&format!("{all}?watch=true&resourceVersion={old}"))
                 .await?;
             let first = watch.next().await?;
-            // Only kube-apiserver has nothing but etcd to watch: a history that is still in memory
-            // is told without a gap.
+            // Only kube-apiserver watches etcd directly: a history in memory is served without a
+            // gap.
             let told = first.pointer("/object/code") == Some(&410.into())
                 || server.name == world.tidings.name
                     && version(first.get("object").unwrap_or(&Value::Null)) == next;
@@ -295,7 +295,7 @@ async fn both_have_forgotten(
     Ok(())
 }
 
-/// Waits until one of them has compacted what there is now.
+/// Waits until one of them has compacted the current history.
 async fn until_forgotten(world: &World<'_>) -> Result<(), InterchangeError> {
     let all = events(GROUPS[0], "history");
     let old = version(&world.kube.get(&all).await?.expect(200)?);
@@ -303,7 +303,7 @@ async fn until_forgotten(world: &World<'_>) -> Result<(), InterchangeError> {
     let mut next = None;
     let wait = async {
         loop {
-            // Something has to happen, for there to be later revisions.
+            // A write, so that there are later revisions.
             let patch = json!({"count": 8});
             let path = format!("{all}/later");
             let patched = world
@@ -330,7 +330,7 @@ async fn until_forgotten(world: &World<'_>) -> Result<(), InterchangeError> {
     both_have_forgotten(world, &old, &next.unwrap_or_default()).await
 }
 
-/// The watches continue, and both serve what they did.
+/// The watches continue, and both serve the same as before.
 async fn undisturbed(
     world: &World<'_>,
     watches: &mut [Watching; 2],

@@ -1,6 +1,5 @@
-//! A real kube-apiserver and `tidings serve` on one etcd: whatever one of them wrote, the other
-//! reads, changes, lists, watches and deletes, in both API groups, and what it says of it is what
-//! the first one says.
+//! A real kube-apiserver and `tidings serve` on one etcd: each reads, changes, lists, watches and
+//! deletes events of the other, in both API groups, with the same answers.
 
 mod error;
 mod gateway;
@@ -21,7 +20,7 @@ pub(crate) use self::world::Args;
 use self::world::{World, start_tidings};
 use crate::servers::{ApiServer, Etcd};
 
-/// Runs every part and writes the result to `out`; whether nothing was wrong.
+/// Runs every part, and writes the result to `out`. Returns whether there was no error.
 pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, InterchangeError> {
     let etcd = Etcd::start(&args.etcd)?;
     let kube = ApiServer::start_kube(

@@ -40,8 +40,8 @@ async fn change(
         return Err(different(format!("{name} created again: {taken}")));
     }
 
-    // What changes nothing is no write, whichever server wrote what is there. Only kube-apiserver
-    // takes other bytes than it would write for a change.
+    // A change without effect is not a write, whichever server wrote the event. Only kube-apiserver
+    // takes bytes that it would write differently for a change.
     let same = json!({"metadata": {"name": name}});
     let patched = world.tidings.patch("merge-patch+json", &path, &same);
     let patched = patched.await?.expect(200)?;
@@ -117,7 +117,7 @@ async fn change(
     Ok(())
 }
 
-/// Server-side apply: who manages what is known to both.
+/// Server-side apply: both know the managers of fields.
 pub(super) async fn applied(world: &World<'_>) -> Result<(), InterchangeError> {
     const APPLY: &str = "apply-patch+yaml";
     let group = GROUPS[0];
@@ -172,7 +172,7 @@ pub(super) async fn applied(world: &World<'_>) -> Result<(), InterchangeError> {
             return Err(different(format!("no conflict over {name}: {refused}")));
         }
 
-        // What its manager no longer applies, and no other does, is gone.
+        // Fields that no manager applies any more are removed.
         let less = configuration(json!({"involvedObject": object, "reason": "Applied"}));
         let applied = one.patch(APPLY, &by("one", ""), &less).await?.expect(200)?;
         let latest = agreed(world, "applied", &name, group, &applied).await?;
@@ -190,8 +190,8 @@ pub(super) async fn applied(world: &World<'_>) -> Result<(), InterchangeError> {
     Ok(())
 }
 
-/// Requires that both servers say the same of an event, in each group, and in `group` what `answer`
-/// said. Gives it.
+/// Requires that both servers return the same event in each group, and in `group` the one of
+/// `answer`. Returns it.
 async fn agreed(
     world: &World<'_>,
     namespace: &str,
@@ -214,7 +214,7 @@ async fn agreed(
             )));
         }
     }
-    // A client that knows this version is not told that it is yet to come.
+    // To a client with this version it is not a future one.
     let version = answer.pointer("/metadata/resourceVersion");
     let version = version.and_then(Value::as_str).unwrap_or_default();
     for server in world.servers() {

@@ -1,4 +1,4 @@
-//! What the library records: as JSON and as protobuf it is one event, to either server.
+//! Events recorded by the library: JSON and protobuf give the same event on both servers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,8 @@ pub(super) async fn recorded(world: &World<'_>) -> Result<(), InterchangeError> 
     Ok(())
 }
 
-/// What the server makes of it, but for what differs each time. It is gone afterwards.
+/// The event that the server stores, without values that differ each time. It is deleted
+/// afterwards.
 async fn stored(
     server: &Server,
     occurrence: &Occurrence,
@@ -61,7 +62,7 @@ async fn stored(
         let managers = metadata
             .get_mut("managedFields")
             .and_then(Value::as_array_mut);
-        // In which second it was written is the one thing they may differ in.
+        // They may differ only in the second of the write.
         for manager in managers
             .into_iter()
             .flatten()
@@ -74,7 +75,7 @@ async fn stored(
     Ok(stored)
 }
 
-/// Events with all a recorder can say, each as the first and as a repeat.
+/// Events with all fields of a recorder, each as the first and as a repeat.
 fn occurrences() -> Result<Vec<Occurrence>, InterchangeError> {
     let wrong = |error: &dyn std::fmt::Display| different(error.to_string());
     let names = Arc::new(NameStamps::new(1));

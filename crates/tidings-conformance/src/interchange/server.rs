@@ -1,4 +1,4 @@
-//! One of the servers as the suite asks it.
+//! A client of one of the servers.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -9,13 +9,13 @@ use super::error::{InterchangeError, different};
 use crate::http::{Answer, HttpError};
 use crate::servers::ApiServer;
 
-/// A server and what it is called in what the suite says.
+/// A server and its name in reports.
 pub(super) struct Server {
     pub(super) name: &'static str,
     server: ApiServer,
 }
 
-/// An answer, and to what.
+/// An answer and its request.
 pub(super) struct Answered {
     asked: String,
     status: u16,
@@ -88,7 +88,7 @@ impl Server {
         .await
     }
 
-    /// Begins a watch; it is there when this returns.
+    /// Begins a watch, which is open when this returns.
     pub(super) async fn watch(&self, path: &str) -> Result<Watching, InterchangeError> {
         let asked = format!("{}: GET {path}", self.name);
         let answer = self
@@ -152,7 +152,7 @@ fn request(
 }
 
 impl Answered {
-    /// Requires a status and gives the body.
+    /// Requires a status, and returns the body.
     pub(super) fn expect(self, status: u16) -> Result<Value, InterchangeError> {
         if self.status == status {
             Ok(self.body)
@@ -170,7 +170,7 @@ impl Answered {
 }
 
 impl Watching {
-    /// The next event; bookmarks are passed over.
+    /// The next event; bookmarks are skipped.
     pub(super) async fn next(&mut self) -> Result<Value, InterchangeError> {
         loop {
             let Some(line) = self.answer.line().await? else {

@@ -9,10 +9,10 @@ use super::gateway::Gateway;
 use super::server::Server;
 use crate::servers::{ApiServer, Etcd};
 
-/// Both of them serve events below these.
+/// Paths of events on both servers.
 pub(super) const GROUPS: [&str; 2] = ["/api/v1", "/apis/events.k8s.io/v1"];
 
-/// What to judge, by what.
+/// What to judge, and by which programs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The tidings to judge.
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     pub(super) etcd: PathBuf,
 }
 
-/// Both servers, and what lies below them.
+/// Both servers and their etcd.
 pub(super) struct World<'a> {
     pub(super) args: &'a Args,
     pub(super) kube: Server,
@@ -36,7 +36,7 @@ pub(super) struct World<'a> {
 }
 
 impl World<'_> {
-    /// Each of them as the one who writes first, beside the other.
+    /// Both orders of the two servers: the first writes.
     pub(super) fn pairs(&self) -> [(&Server, &Server); 2] {
         [(&self.kube, &self.tidings), (&self.tidings, &self.kube)]
     }
@@ -45,7 +45,7 @@ impl World<'_> {
         [&self.kube, &self.tidings]
     }
 
-    /// One of them, by turns.
+    /// One of them, in turns.
     pub(super) fn in_turn(&self, number: u32) -> &Server {
         if number.is_multiple_of(2) {
             &self.kube
@@ -80,7 +80,7 @@ pub(super) async fn start_tidings(
     more: &[&str],
 ) -> Result<Server, InterchangeError> {
     let mut arguments = vec!["--etcd-servers", &etcd.url];
-    // History is cut when the suite says so.
+    // History is compacted only on request.
     if !more.contains(&"--etcd-compaction-interval") {
         arguments.extend(["--etcd-compaction-interval", "0"]);
     }

@@ -1,5 +1,5 @@
-//! The table of cases: YAML files, each with templates and cases, each case a few steps in a
-//! namespace of its own. The form is described in `reference/README.md`.
+//! The table of cases: YAML files with templates and cases; each case has a few steps in its own
+//! namespace. The form is described in `reference/README.md`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use serde::Deserialize;
 use super::protobuf;
 use super::tree::Tree;
 
-/// The file of a table that says which differences are meant.
+/// The file of intended differences.
 pub(super) const EXPLANATIONS: &str = "explained.yaml";
 /// The same for an archive, in addition.
 pub(super) const EXPLANATIONS_OF_ARCHIVE: &str = "explained-archive.yaml";
 
-/// What is wrong with the table.
+/// An error in the table.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum TableError {
@@ -43,7 +43,7 @@ struct File {
 pub(crate) struct Case {
     #[serde(rename = "case")]
     pub(crate) name: String,
-    /// Compare who manages which fields, too.
+    /// Also compares managed fields.
     #[serde(default)]
     pub(crate) managed_fields: bool,
     steps: Vec<Step>,
@@ -73,15 +73,15 @@ struct Step {
     lines: Option<String>,
 }
 
-/// One thing to do, ready but for the variables of the case.
+/// A step, complete except for the variables of the case.
 #[derive(Debug)]
 pub(crate) struct Action {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub(crate) name: String,
     pub(crate) what: What,
-    /// Variables, and where in the answer they are found.
+    /// Variables, with their place in the answer.
     pub(crate) save: BTreeMap<String, String>,
-    /// The answer is waited for at the end of the case only.
+    /// The answer is read at the end of the case.
     pub(crate) background: bool,
 }
 
@@ -91,20 +91,20 @@ pub(crate) enum What {
         method: String,
         path: String,
         headers: BTreeMap<String, String>,
-        /// The user whose token is shown; none if empty.
+        /// The user whose token is sent; none if empty.
         user: String,
         body: Content,
     },
     Kubectl {
         arguments: Vec<String>,
         input: Content,
-        /// Of what it prints, only lines with this are compared.
+        /// Only output lines with this text are compared.
         lines: Option<String>,
     },
 }
 
 impl What {
-    /// Whether it only reads events as they are at the moment.
+    /// Whether it only reads current events.
     pub(crate) fn is_read(&self) -> bool {
         match self {
             Self::Send { method, path, .. } => {
@@ -122,7 +122,7 @@ impl What {
     }
 }
 
-/// What a request carries.
+/// The body of a request.
 #[derive(Debug, Default)]
 pub(crate) enum Content {
     #[default]
@@ -131,10 +131,10 @@ pub(crate) enum Content {
     Object(Tree),
 }
 
-/// What `{…}` stands for.
+/// The values of `{…}`.
 pub(crate) type Variables = BTreeMap<String, Tree>;
 
-/// Reads every `*.yaml` of a folder but the list of explanations, in the order of their names.
+/// Reads every `*.yaml` of a folder except the list of explanations, in the order of names.
 pub(crate) fn read(folder: &Path) -> Result<Vec<Case>, TableError> {
     let fail = |path: &Path| {
         let path = path.to_owned();
@@ -177,7 +177,7 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Case>, TableError> {
 }
 
 impl Case {
-    /// What names are generated from.
+    /// The bases of generated names.
     pub(crate) fn bases(actions: &[Action]) -> Vec<String> {
         let base = |action: &Action| match &action.what {
             What::Send {
@@ -198,7 +198,7 @@ impl Case {
         self.steps.iter().any(|step| step.kubectl.is_some())
     }
 
-    /// What is to be done, in order.
+    /// The steps in order.
     pub(crate) fn actions(&self) -> Result<Vec<Action>, String> {
         let mut actions = Vec::new();
         for step in &self.steps {
@@ -293,7 +293,7 @@ impl Case {
 
 type Variation = (Option<String>, Option<Tree>);
 
-/// Labels and values; one without either where nothing varies.
+/// Labels and values; one empty pair where nothing varies.
 fn variations(each: Option<&Tree>) -> Result<Vec<Variation>, String> {
     match each {
         None => Ok(vec![(None, None)]),
@@ -313,8 +313,8 @@ fn variations(each: Option<&Tree>) -> Result<Vec<Variation>, String> {
 }
 
 impl Content {
-    /// The bytes to send: JSON, which is YAML, too, or Kubernetes protobuf if that is what is said
-    /// to be sent.
+    /// The bytes to send: JSON, which is also YAML, or Kubernetes protobuf if the Content-Type says
+    /// so.
     pub(crate) fn bytes(&self, variables: &Variables, content_type: &str) -> Option<Vec<u8>> {
         match self {
             Self::None => None,
@@ -332,10 +332,10 @@ impl Content {
     }
 }
 
-/// Puts the variables into every text of a document.
+/// Replaces variables in every text of a document.
 fn fill(tree: &mut Tree, variables: &Variables) {
     tree.map_text(&mut |text| {
-        // A text that is nothing but a variable becomes its value, whatever that is.
+        // A text that is only a variable becomes its value, of any type.
         let whole = text
             .strip_prefix('{')
             .and_then(|text| text.strip_suffix('}'))
@@ -346,8 +346,7 @@ fn fill(tree: &mut Tree, variables: &Variables) {
     });
 }
 
-/// Puts variables in the place of `{name}`, and a letter many times in that of `{x*12}`. Other
-/// braces stay.
+/// Replaces `{name}` by the variable, and `{x*12}` by a repeated letter. Other braces stay.
 pub(crate) fn fill_text(text: &str, variables: &Variables) -> String {
     let mut filled = String::new();
     let mut rest = text;

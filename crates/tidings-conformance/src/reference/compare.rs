@@ -1,4 +1,4 @@
-//! Where two documents differ, and which of that is known and meant.
+//! Differences of two documents, and which of them are intended.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,14 @@ use serde::Deserialize;
 
 use super::tree::Tree;
 
-/// One place where the answers are not the same.
+/// A difference between the answers.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Difference {
     /// Keys and positions, such as `body.items.0.message`.
     pub(crate) at: String,
-    /// What the reference says there; nothing if it says nothing.
+    /// The reference's value, if any.
     pub(crate) theirs: Option<Tree>,
-    /// What we say there.
+    /// Our value, if any.
     pub(crate) ours: Option<Tree>,
 }
 
@@ -88,7 +88,7 @@ fn collect(at: &str, theirs: &Tree, ours: &Tree, found: &mut Vec<Difference>) {
     }
 }
 
-/// A difference that is meant. `*` stands for any text.
+/// An intended difference. `*` means any text.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -103,7 +103,7 @@ fn anything() -> String {
     "*".to_owned()
 }
 
-/// The differences that are meant, and which of them were met.
+/// The intended differences, and which of them occurred.
 #[derive(Debug)]
 pub(crate) struct Explained {
     entries: Vec<Entry>,
@@ -124,7 +124,7 @@ impl Explained {
         })
     }
 
-    /// The reason given for a difference, which is then used.
+    /// The reason for a difference, which is marked as used.
     pub(crate) fn reason(&mut self, case: &str, step: &str, at: &str) -> Option<&str> {
         for (position, entry) in self.entries.iter().enumerate() {
             if !matches(&entry.case, case) || !matches(&entry.step, step) {
@@ -138,8 +138,8 @@ impl Explained {
         None
     }
 
-    /// Explanations of what no longer differs: each is an error, or the list would outlive its
-    /// truth.
+    /// Explanations of differences that no longer exist: each is an error, so that the list stays
+    /// true.
     pub(crate) fn unused(&self) -> Vec<String> {
         let mut unused = Vec::new();
         for (position, entry) in self.entries.iter().enumerate() {
@@ -153,7 +153,7 @@ impl Explained {
     }
 }
 
-/// Whether a text is what a pattern says, with `*` for any run of characters.
+/// Whether a text matches a pattern, with `*` for any characters.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

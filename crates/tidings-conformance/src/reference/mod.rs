@@ -1,4 +1,4 @@
-//! The Event API server beside a real kube-apiserver: both are sent the same requests, and every
+//! Compares the Event API server with a real kube-apiserver: both get the same requests, and every
 //! difference between the answers is either explained or an error.
 
 mod case;
@@ -18,7 +18,7 @@ use tree::Tree;
 
 use crate::servers::{ApiServer, Etcd, StartError};
 
-/// A value longer than this is cut in reports.
+/// Maximum length of a value in reports.
 const SHOWN: usize = 300;
 
 /// Why nothing could be judged.
@@ -35,10 +35,10 @@ pub(crate) enum ReferenceError {
     Write(#[from] std::io::Error),
 }
 
-/// What to judge, by what.
+/// What to judge, and by which programs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder with the cases in *.yaml, and what is explained in explained.yaml.
+    /// Folder with the cases in *.yaml, and explained differences in explained.yaml.
     dir: PathBuf,
     /// The kube-apiserver to judge by.
     #[arg(long, env = "KUBE_APISERVER", value_name = "PROGRAM")]
@@ -49,21 +49,21 @@ pub(crate) struct Args {
     /// The tidings to judge.
     #[arg(long, value_name = "PROGRAM")]
     tidings: PathBuf,
-    /// The kubectl some cases need; without it they are left out, and said to be.
+    /// The kubectl of some cases; without it they are skipped, and reported as skipped.
     #[arg(long, env = "KUBECTL", value_name = "PROGRAM")]
     kubectl: Option<PathBuf>,
-    /// Judge an archive that follows the kube-apiserver: what reads of events it answers.
+    /// Judge an archive that follows the kube-apiserver by its answers to reads of events.
     #[arg(long)]
     archive: bool,
-    /// Only cases with such a name; * stands for anything.
+    /// Only cases with a name like this; * means any text.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
-    /// Show what is explained, too.
+    /// Show explained differences, too.
     #[arg(long)]
     verbose: bool,
 }
 
-/// How many requests were sent, and how their answers compare.
+/// Number of requests, and of equal and different answers.
 #[derive(Debug, Default)]
 struct Counts {
     cases: usize,
@@ -73,7 +73,7 @@ struct Counts {
     different: usize,
 }
 
-/// Judges every case and writes what differs to `out`; whether all of it is explained.
+/// Judges every case, and writes differences to `out`. Returns whether all are explained.
 pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, ReferenceError> {
     let mut cases = case::read(&args.dir)?;
     let mut explained = read_explanations(args)?;
@@ -90,7 +90,7 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Refer
     let ours = if args.archive {
         ApiServer::start_archive(&args.tidings, &theirs).await?
     } else {
-        // Only so there is something to compare from the creation of an event on.
+        // Otherwise there is nothing to compare at the creation of an event.
         ApiServer::start_tidings(&args.tidings, &["--managed-fields", "always"]).await?
     };
     let theirs = Side::new(theirs, args.kubectl.clone())?;
@@ -111,7 +111,7 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Refer
         .await?;
     }
 
-    // Of an archive only reads are judged, and most explanations are of writes.
+    // An archive is judged by reads only, and most explanations are about writes.
     let unused = if args.only.is_none() && left_out == 0 && !args.archive {
         explained.unused()
     } else {
@@ -226,8 +226,7 @@ async fn judge(
     Ok(())
 }
 
-/// Every difference; where even the status is another, that and what is said about it is all there
-/// is to compare.
+/// Every difference; if the status differs, only the status and its message are compared.
 fn compared(theirs: &Tree, ours: &Tree) -> Vec<Difference> {
     if theirs.get("status") == ours.get("status") {
         return differences(theirs, ours);

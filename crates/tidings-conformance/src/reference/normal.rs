@@ -1,21 +1,21 @@
-//! Takes out of the answers to one case what two right servers may say differently: identities,
-//! times, revisions, the letters of a generated name. Identities and revisions become the step that
-//! showed them first, so that a wrong one still shows.
+//! Normalizes the answers to one case: values that may differ between two correct servers, such as
+//! identities, times, revisions and generated names, are replaced. An identity or revision becomes
+//! the step in which it appeared first, so that a wrong one is noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::tree::Tree;
 
-/// What stands for a value that is there and whose form is right.
+/// The replacement of an existing value with the right form.
 const GIVEN: &str = "<given>";
 /// The letters of generated names.
 const GENERATED: &str = "bcdfghjklmnpqrstvwxz2456789";
 const GENERATED_LENGTH: usize = 5;
-/// What of a base is kept.
+/// The kept part of a base.
 const BASE_LENGTH: usize = 58;
 const IDENTITY_LENGTH: usize = 36;
 
-/// Rewrites the answers to one case. `bases` are what its requests have names generated from.
+/// Rewrites the answers to one case. `bases` are the bases of generated names in its requests.
 pub(crate) fn normalise(answers: &mut [Tree], bases: &[String], keep_managed_fields: bool) {
     let mut state = State {
         revisions: BTreeMap::new(),
@@ -36,9 +36,9 @@ pub(crate) fn normalise(answers: &mut [Tree], bases: &[String], keep_managed_fie
 }
 
 struct State<'a> {
-    /// Of objects, each with the step that showed it first.
+    /// Those of objects, each with the step in which it appeared first.
     revisions: BTreeMap<u64, String>,
-    /// In order of appearance, each with the step that showed it first.
+    /// In order of appearance, each with the step in which it appeared first.
     identities: Vec<(String, String)>,
     bases: &'a [String],
     keep_managed_fields: bool,
@@ -71,8 +71,9 @@ fn revision(tree: &Tree) -> Option<u64> {
 }
 
 impl State<'_> {
-    /// By the step and its place among the step's new ones, so that one server's extra revision
-    /// leaves the others' names alone; one that is older than what an earlier step showed says so.
+    /// Named by the step and its place among the step's new ones, so that an extra revision of one
+    /// server does not change other names; one that is older than that of an earlier step is
+    /// marked.
     fn name_revisions(&mut self, step: usize, mut new: BTreeSet<u64>) {
         new.retain(|revision| !self.revisions.contains_key(revision));
         let newest = self.revisions.keys().next_back().copied().unwrap_or(0);
@@ -214,7 +215,7 @@ fn rewrite_versions(text: &mut String) {
     }
 }
 
-/// What `kubectl describe` prints of metadata.
+/// Lines of metadata in `kubectl describe`.
 fn rewrite_described(text: &mut String) {
     for label in ["Resource Version:", "Creation Timestamp:"] {
         if let Some((before, _)) = text.split_once(label)
@@ -225,7 +226,7 @@ fn rewrite_described(text: &mut String) {
     }
 }
 
-/// A base and five letters become the base and a word for them, wherever they stand.
+/// A base with five letters becomes the base and a word for them, everywhere.
 fn rewrite_generated(text: &mut String, base: &str) {
     let kept: String = base.chars().take(BASE_LENGTH).collect();
     let mut rewritten = String::new();
@@ -245,9 +246,9 @@ fn rewrite_generated(text: &mut String, base: &str) {
     *text = rewritten;
 }
 
-/// Managers are in the order of their times, which are whole seconds: how many of them two writes
-/// are in is chance. Those that are in that order are put in the order they would have within one
-/// second; others stay, and are seen to be wrong.
+/// Managers are in the order of their times, in whole seconds, so whether two writes are in the
+/// same second is chance. Managers in that order are sorted as within one second; others stay, so
+/// that a wrong order is noticed.
 fn order_without_times(managers: &mut [Tree]) {
     let text = |manager: &Tree, key: &str| {
         let value = manager.get(key).and_then(Tree::text);

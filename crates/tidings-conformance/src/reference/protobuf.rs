@@ -1,13 +1,12 @@
-//! Kubernetes protobuf, written down once more from its published schema, so that neither server's
-//! codec judges itself. Messages become documents with the names that JSON has; what the schema
-//! does not name keeps its field number.
+//! Kubernetes protobuf, implemented again from its published schema, so that no server's codec
+//! judges itself. Messages become documents with JSON names; unknown fields keep their number.
 
 use super::tree::Tree;
 
-/// What begins every object outside a watch.
+/// The beginning of every object outside a watch.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy)]
 enum Kind {
     Text,
@@ -21,7 +20,7 @@ enum Kind {
     Object,
 }
 
-/// Number, name, whether there may be several, and what it holds.
+/// Number, name, whether it is repeated, and type.
 type Field = (u64, &'static str, bool, Kind);
 
 const OWNER: &[Field] = &[
@@ -229,7 +228,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Tree> {
     Some(Tree::Map(entries))
 }
 
-/// Reads the frames of a watch, each behind its length.
+/// Reads the frames of a watch, each after its length.
 pub(crate) fn read_frames(mut bytes: &[u8]) -> Option<Tree> {
     let mut frames = Vec::new();
     while !bytes.is_empty() {
@@ -242,7 +241,7 @@ pub(crate) fn read_frames(mut bytes: &[u8]) -> Option<Tree> {
     Some(Tree::List(frames))
 }
 
-/// Writes an object into its envelope. What the schema does not name is left out.
+/// Writes an object in its envelope. Unknown fields are left out.
 pub(crate) fn write(object: &Tree) -> Vec<u8> {
     let text = |key: &str| object.get(key).and_then(Tree::text).unwrap_or_default();
     let mut kinds = Vec::new();
@@ -261,7 +260,7 @@ enum Wire<'a> {
 }
 
 impl Wire<'_> {
-    /// For what has no schema.
+    /// For messages without a schema.
     fn generic(&self) -> Tree {
         match self {
             Self::Number(number) => (*number).into(),
@@ -308,7 +307,7 @@ fn message(mut rest: &[u8], schema: &[Field]) -> Option<Vec<(String, Tree)>> {
             continue;
         };
         let value = value(&wire, *kind)?;
-        // Some write what is empty, some do not; it means the same.
+        // Empty fields may be written or not; the meaning is the same.
         if !several && is_empty(&value) {
             continue;
         }

@@ -1,5 +1,4 @@
-//! One of the two servers while it is asked: runs the steps of a case and returns each answer as a
-//! document.
+//! Runs the steps of a case on one of the two servers, and returns each answer as a document.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,8 +22,8 @@ use crate::http::{Answer, HttpError};
 use crate::servers::ApiServer;
 
 /// The headers that are compared. Others frame the body or are kube-apiserver's own
-/// (`X-Kubernetes-Pf-…`), and `X-Content-Type-Options: nosniff`, which ours always says,
-/// kube-apiserver says of few answers.
+/// (`X-Kubernetes-Pf-…`); `X-Content-Type-Options: nosniff` is always in our answers, and in few of
+/// kube-apiserver's.
 const HEADERS: [&str; 11] = [
     "allow",
     "cache-control",
@@ -38,13 +37,13 @@ const HEADERS: [&str; 11] = [
     "www-authenticate",
     "audit-id",
 ];
-/// Headers whose values are each server's own.
+/// Headers with values that differ between servers.
 const ONLY_GIVEN: [&str; 2] = ["etag", "audit-id"];
-/// A kubectl that never ends by itself, as with `get -w`, has said all it has to once it has been
-/// silent for so long.
+/// A kubectl that never ends by itself, as with `get -w`, is complete after this time without
+/// output.
 const SILENCE: Duration = Duration::from_secs(8);
 const KUBECTL_PATIENCE: Duration = Duration::from_secs(60);
-/// An archive is asked so often, with such pauses, whether it has what its source has.
+/// Maximum attempts, and pauses between them, to see whether an archive has caught up.
 const LEVEL_TRIES: u32 = 600;
 const LEVEL_PAUSE: Duration = Duration::from_millis(50);
 
@@ -55,7 +54,7 @@ pub(super) struct Side {
     cache: TempDir,
 }
 
-/// An answer, or one that is still coming.
+/// An answer, perhaps incomplete.
 enum Given {
     Now(Tree),
     Later(JoinHandle<Tree>),
@@ -70,7 +69,7 @@ impl Side {
         })
     }
 
-    /// Does everything in turn. What goes wrong is an answer, too.
+    /// Runs all steps in order. An error is an answer, too.
     pub(super) async fn run(&self, actions: &[Action], namespace: &str) -> Vec<Tree> {
         let mut variables = Variables::from([("ns".to_owned(), Tree::from(namespace))]);
         self.make_namespace(namespace).await;
@@ -84,7 +83,7 @@ impl Side {
                 }
             };
             let answer = match answer {
-                // Later steps may need what it says.
+                // Later steps may need its values.
                 Given::Later(task) if !action.background => Given::Now(finish(task).await),
                 answer => answer,
             };
@@ -106,8 +105,8 @@ impl Side {
         answers
     }
 
-    /// Does everything in turn here, and what only reads in the archive of this server, too, once
-    /// that has what is here; of both what only reads was answered.
+    /// Runs all steps in order here, and reads also in the archive of this server, once it has
+    /// caught up. Returns the answers to reads of both.
     pub(super) async fn run_with_archive(
         &self,
         archive: &Self,
@@ -115,11 +114,11 @@ impl Side {
         namespace: &str,
     ) -> Vec<(usize, Tree, Tree)> {
         let mut variables = Variables::from([("ns".to_owned(), Tree::from(namespace))]);
-        // What the archive said is the archive's: a token of a list leads nowhere elsewhere.
+        // Variables of the archive are its own: a continue token is useless elsewhere.
         let mut of_archive = variables.clone();
         self.make_namespace(namespace).await;
         let mut given = Vec::new();
-        // What has not ended is not waited for: a watch begins at a revision of its server's own.
+        // Open answers are not awaited: a watch begins at a revision of its own server.
         for (at, action) in actions
             .iter()
             .enumerate()
@@ -157,7 +156,7 @@ impl Side {
         }
     }
 
-    /// Waits until an archive has the events of a namespace as they are here.
+    /// Waits until an archive has the same events of a namespace.
     async fn wait_for(&self, archive: &Self, namespace: &str) -> Result<(), String> {
         let mut tries = LEVEL_TRIES;
         loop {
@@ -173,7 +172,7 @@ impl Side {
         }
     }
 
-    /// The events of a namespace, without what is the server's own.
+    /// The events of a namespace, without values of the server.
     async fn events(&self, namespace: &str) -> Tree {
         let request = Request::get(format!("/api/v1/namespaces/{namespace}/events"))
             .header("Authorization", "Bearer admin-token")
@@ -188,7 +187,7 @@ impl Side {
         list.get("items").cloned().unwrap_or(list)
     }
 
-    /// The reference wants namespaces to be there; where they always are, this is no harm.
+    /// The reference needs existing namespaces; where all exist, this does no harm.
     async fn make_namespace(&self, namespace: &str) {
         let body = format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#);
         let request = Request::post("/api/v1/namespaces")
@@ -213,7 +212,7 @@ impl Side {
                 .query()
                 .is_some_and(|query| query.contains("watch="));
         match self.server.client.send(request).await {
-            // The watch is there from here on: what happens next it must see.
+            // The watch is open from here on and must see later changes.
             Ok(answer) => Given::Later(tokio::spawn(async move {
                 read(answer, is_watch)
                     .await
@@ -223,8 +222,8 @@ impl Side {
         }
     }
 
-    /// Starts kubectl; one in the background has begun to speak when this returns: what happens
-    /// next it must see.
+    /// Starts kubectl; one in the background has begun to print when this returns, and must see
+    /// later changes.
     async fn run_kubectl(&self, what: &What, background: bool, variables: &Variables) -> Given {
         let (
             Some(program),
@@ -263,14 +262,14 @@ impl Side {
                 .unwrap_or_else(|error| failure(&error))
         });
         if background {
-            // It may as well have ended silently.
+            // It may also have ended without output.
             let _ = begun.await;
         }
         Given::Later(task)
     }
 }
 
-/// Takes out what every server has of its own: the resourceVersions of objects.
+/// Removes values of the server: the resourceVersions of objects.
 fn without_revisions(tree: &mut Tree) {
     match tree {
         Tree::List(items) => items.iter_mut().for_each(without_revisions),
@@ -339,7 +338,7 @@ fn request(what: &What, variables: &Variables) -> Result<Request<Full<Bytes>>, H
     Ok(request.body(body.map(Full::from).unwrap_or_default())?)
 }
 
-/// Escapes what no request line can hold; what is escaped already stays.
+/// Escapes invalid characters of a request line; existing escapes stay.
 fn escaped(path: &str) -> String {
     let mut escaped = String::new();
     for byte in path.bytes() {
@@ -396,7 +395,7 @@ fn headers(headers: &HeaderMap) -> Tree {
     Tree::Map(entries)
 }
 
-/// The body as what its type says it is; as text if it is not that.
+/// The body decoded by its type, or as text.
 fn document(bytes: &[u8], content_type: &str, is_watch: bool) -> Tree {
     let read = if content_type.contains("protobuf") {
         if is_watch {
@@ -430,7 +429,7 @@ async fn kubectl(
 ) -> std::io::Result<Tree> {
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that wants no input may have closed it.
+        // A program without input may have closed it.
         let _ = stdin.write_all(&input).await;
     }
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -446,7 +445,7 @@ async fn kubectl(
     let (complained, _) = complaints.await.unwrap_or_default();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let body = text(&said);
-    // Objects are compared as such, everything else to the letter.
+    // Objects are compared as values, everything else as text.
     let body = if body.starts_with("apiVersion:") || body.starts_with("{\n") {
         serde_saphyr::from_str(&body).unwrap_or(Tree::Text(body))
     } else {
@@ -464,8 +463,8 @@ fn lines(text: &str, wanted: &str) -> Tree {
     Tree::List(lines.map(Tree::from).collect())
 }
 
-/// What is said until the end, or for so long nothing is: whether it was the end, too. The first
-/// word may take longer.
+/// The output until the end, or until a time without output, and whether it ended. The first output
+/// may take longer.
 async fn drain(
     from: Option<impl tokio::io::AsyncRead + Unpin>,
     silence: Duration,
@@ -481,13 +480,13 @@ async fn drain(
     loop {
         match tokio::time::timeout(patience, from.read(&mut chunk)).await {
             Ok(Ok(length @ 1..)) => said.extend(chunk.iter().take(length)),
-            // What was read before a failure counts.
+            // Output before an error counts.
             Ok(_) => return (said, true),
             Err(_) => return (said, false),
         }
         patience = silence;
         if let Some(speaks) = speaks.take() {
-            // The waiting side may be gone.
+            // The receiver may be gone.
             let _ = speaks.send(());
         }
     }

@@ -1,5 +1,4 @@
-//! A document as it was written: JSON or YAML with the order of its keys kept, because clients
-//! print in that order.
+//! A JSON or YAML document that keeps the order of its keys, because clients print in that order.
 
 use std::fmt;
 
@@ -12,7 +11,7 @@ pub(crate) enum Tree {
     #[default]
     Null,
     Bool(bool),
-    /// As text, so that whole numbers of any size stay what they are.
+    /// As text, so that numbers of any size stay exact.
     Number(String),
     Text(String),
     List(Vec<Tree>),
@@ -20,7 +19,7 @@ pub(crate) enum Tree {
 }
 
 impl Tree {
-    /// The value of a key, if this is a map that has it.
+    /// The value of a key, if this is a map with the key.
     pub(crate) fn get(&self, key: &str) -> Option<&Tree> {
         let Self::Map(entries) = self else {
             return None;
@@ -45,7 +44,7 @@ impl Tree {
         }
     }
 
-    /// Lays another document over this one, as a JSON merge patch does: null takes a key away.
+    /// Merges another document into this one, like a JSON merge patch: null removes a key.
     pub(crate) fn merge(&mut self, over: &Tree) {
         let (Self::Map(entries), Self::Map(changes)) = (&mut *self, over) else {
             *self = over.clone();
@@ -68,7 +67,7 @@ impl Tree {
         }
     }
 
-    /// Puts every text through `change`.
+    /// Applies `change` to every text.
     pub(crate) fn map_text(&mut self, change: &mut impl FnMut(&str) -> Tree) {
         match self {
             Self::Text(text) => *self = change(text),

@@ -196,7 +196,7 @@ mod tests {
         async fn next(&mut self) -> Result<Option<Vec<Record>>, Status> {
             let _ = self.tell.send(());
             let met = self.hear.recv_timeout(ANSWER_TIMEOUT);
-            met.map_err(|_| Status::internal("the other list does not go on"))?;
+            met.map_err(|_| Status::internal("the other list does not continue"))?;
             self.left -= 1;
             Ok(Some(Vec::new()))
         }

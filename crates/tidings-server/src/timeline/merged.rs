@@ -13,6 +13,8 @@ use crate::http::status::Status;
 
 /// Events of a page of the store.
 const PAGE: usize = 200;
+/// Maximum bytes of events that wait for others.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// One event, and where it is from.
 pub(super) struct Found {
@@ -30,6 +32,7 @@ pub(super) struct Merged {
     filters: Filters,
     /// What was read, and may come behind what was not.
     waiting: Vec<Found>,
+    waiting_bytes: usize,
     /// How many events may still be read.
     left: usize,
     /// Where reading ended if there are more events than could be read: those last seen after this
@@ -74,6 +77,7 @@ impl Merged {
             streams: streams.collect(),
             filters: filters.clone(),
             waiting: Vec::new(),
+            waiting_bytes: 0,
             left: limit,
             cut: None,
         }
@@ -106,12 +110,16 @@ impl Merged {
             for record in page.records {
                 let last = brief(&record).filter(|brief| self.filters.selects(brief));
                 if let Some(last) = last.map(|brief| brief.last) {
+                    self.waiting_bytes += record.value.len();
                     self.waiting.push(Found {
                         cluster,
                         record,
                         last,
                     });
                 }
+            }
+            if self.waiting_bytes > WAITING_BYTES_MAX {
+                self.left = 0;
             }
             let open = self.streams.iter().filter(|stream| !stream.part.done);
             let reached = open.map(|stream| stream.reached).max();
@@ -128,6 +136,8 @@ impl Merged {
         let (mut released, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
             .into_iter()
             .partition(is_over);
+        let bytes = released.iter().map(|found| found.record.value.len());
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes.sum());
         self.waiting = waiting;
         released.sort_by_key(order);
         released

@@ -161,17 +161,19 @@ pub(super) struct Found {
 }
 
 impl Part {
-    /// The next page, of at most `limit` events.
+    /// The next page, of at most `limit` events, and about
+    /// [`PAGE_BYTES_MAX`](tidings_store::PAGE_BYTES_MAX) bytes.
     pub(super) async fn read(&mut self, store: &dyn Store, limit: usize) -> Result<Found, Status> {
         self.request.limit = limit.clamp(1, PAGE);
-        let page = store.newest(self.request.clone()).await?;
-        let mut records = page.records;
-        for (key, revision) in page.behind {
-            let found = store.get(key).await?;
-            records.extend(found.filter(|record| record.revision == revision));
+        let mut page = store.newest(self.request.clone()).await?;
+        while !page.behind.is_empty() {
+            // The values fill a page of the store: the other events are left to the next one.
+            self.request.limit = page.records.len().max(1);
+            page = store.newest(self.request.clone()).await?;
         }
         self.request.after = page.place;
         self.done = !page.more || page.place.is_none();
+        let mut records = page.records;
         let read = match records.len() {
             0 if self.done => 1,
             0 => EMPTY_PAGE,
@@ -278,12 +280,22 @@ impl Reading<'_> {
             for part in parts.iter_mut().filter(|part| !part.done) {
                 pages.push(Box::pin(part.read(store, share)));
             }
-            let pages: Vec<Found> = stream::iter(pages).buffered(AT_ONCE).try_collect().await?;
-            for Found { records, read } in pages {
+            let mut pages = stream::iter(pages).buffered(AT_ONCE);
+            while let Some(Found { records, read }) = pages.try_next().await? {
                 left = left.saturating_sub(read.min(share));
                 let bytes: usize = records.iter().map(|record| record.value.len()).sum();
                 self.bytes = self.bytes.saturating_sub(bytes);
                 self.records.extend(records);
+                if self.bytes == 0 {
+                    break;
+                }
+            }
+            drop(pages);
+            if self.bytes == 0 {
+                // Pages that were read ahead are dropped.
+                for part in &mut *parts {
+                    part.done = false;
+                }
             }
         }
     }

@@ -50,7 +50,7 @@ async fn replaced_files_are_in_force_and_broken_ones_are_not() {
     assert!(server.running.reload().await);
     assert_eq!(codes().await, [401, 403, 403, 403]);
 
-    // Half a line was written: what was whole before stays in force.
+    // An incomplete line was written: the former content stays in force.
     server.write("tokens.csv", TOKENS);
     assert!(server.running.reload().await);
     assert_eq!(codes().await, [401, 403, 403, 403]);
@@ -58,7 +58,7 @@ async fn replaced_files_are_in_force_and_broken_ones_are_not() {
     assert!(!server.running.reload().await);
     assert_eq!(codes().await, [401, 403, 403, 403]);
 
-    // An empty file, and one of nothing but comments, is a file without tokens.
+    // An empty file, and one with only comments, is a file without tokens.
     for text in ["", "# t-ann,ann,2\n"] {
         server.write("tokens.csv", TOKENS);
         assert!(server.running.reload().await);
@@ -94,7 +94,7 @@ async fn a_replaced_certificate_is_served() {
     let (first, second) = (Authority::new("one"), Authority::new("two"));
     let (old, new) = (first.server(2040), second.server(2040));
     let server = Server::start(|options, folder| {
-        // Clients trust what stands behind the certificate.
+        // Clients trust the certificates after the first.
         let certificate = write(
             folder,
             "tls.crt",
@@ -111,7 +111,7 @@ async fn a_replaced_certificate_is_served() {
             .is_ok()
     };
     assert!(reaches().await);
-    // Half of a replacement does not count.
+    // An incomplete replacement does not count.
     server.write("tls.crt", &format!("{}{}", new.certificate, second.pem));
     assert!(!server.running.reload().await);
     assert!(reaches().await);
@@ -126,7 +126,7 @@ async fn a_replaced_certificate_is_served() {
     assert!(server.running.reload().await);
     assert!(reaches().await);
 
-    // A renewed certificate of the same key, which is away for one look.
+    // A renewed certificate of the same key, which is missing at one check.
     let reloads = async || {
         let answer = server.as_admin().await.get("/metrics").await;
         let text = answer.body.as_str().unwrap().to_owned();
@@ -146,7 +146,7 @@ async fn a_replaced_certificate_is_served() {
     server.running.shutdown().await;
 }
 
-/// Shows a certificate without having looked at it.
+/// Sends a certificate without checking it.
 #[derive(Debug)]
 struct Shows(Arc<CertifiedKey>);
 
@@ -160,7 +160,7 @@ impl ResolvesClientCert for Shows {
     }
 }
 
-/// Asks for events over one version of TLS, with a certificate and a key and maybe a token.
+/// Requests events over one version of TLS, with a certificate, a key and perhaps a token.
 async fn ask(
     server: &Server,
     version: &'static SupportedProtocolVersion,
@@ -197,8 +197,8 @@ async fn ask(
     Ok(until_the_end(&mut stream).await)
 }
 
-/// TLS makes sure that the client has the key, and nothing else: a certificate that is not good is
-/// an answer, which says why, and no handshake that fails.
+/// TLS checks only that the client has the key: an invalid certificate gets an answer with the
+/// reason, not a failed handshake.
 #[tokio::test]
 async fn certificates_that_are_not_good_are_told_why() {
     let (authority, foreign) = (Authority::new("clients"), Authority::new("clients"));

@@ -19,16 +19,16 @@ use crate::support::{Server, token};
 
 const EVENTS: &str = "/api/v1/namespaces/shop/events";
 
-/// What the cluster is asked and what it answers.
+/// Requests to the cluster, and its answers.
 #[derive(Default)]
 struct Cluster {
     token_reviews: AtomicUsize,
     access_reviews: AtomicUsize,
-    /// Answers with this code, if it is one.
+    /// Answers with this code, if not 0.
     failing: AtomicU16,
-    /// Questions about new tokens that are being answered.
+    /// Number of reviews of new tokens in progress.
     open_tokens: AtomicUsize,
-    /// Answers about permissions, and about new tokens, only while it is not set.
+    /// While set, reviews of permissions and of new tokens wait.
     silent: watch::Sender<bool>,
 }
 
@@ -100,7 +100,7 @@ impl Cluster {
     }
 }
 
-/// The way there, as a program would build it.
+/// The client of the cluster, as in a program.
 pub(crate) struct Way(pub(crate) kube::Client);
 
 impl std::fmt::Debug for Way {
@@ -175,13 +175,13 @@ async fn a_cluster_knows_tokens_and_permissions() {
         )
     };
     let code = async |shown: &str| server.client(&token(shown)).await.get(EVENTS).await.code;
-    // What is known here needs no question.
+    // Users known here need no review.
     assert_eq!((code("t-ann").await, asked()), (200, (0, 0)));
     // A service account of the cluster, with a role here.
     assert_eq!((code("t-robot").await, asked()), (200, (1, 0)));
     // A user of the cluster, with permissions there.
     assert_eq!((code("t-guest").await, asked()), (200, (1, 1)));
-    // The answers are kept, the bad ones, too.
+    // Answers are cached, including refusals.
     assert_eq!(
         (code("t-guest").await, code("t-robot").await, asked()),
         (200, 200, (0, 0))
@@ -199,7 +199,7 @@ async fn a_cluster_knows_tokens_and_permissions() {
         );
     }
     assert_eq!(asked(), (1, 1));
-    // Something else is another question.
+    // Another request is another review.
     assert_eq!(other.get(&format!("{EVENTS}/web.1")).await.code, 403);
     assert_eq!(asked(), (0, 1));
     let rules = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
@@ -213,7 +213,7 @@ async fn a_cluster_knows_tokens_and_permissions() {
 #[tokio::test]
 async fn no_answer_is_no_permission() {
     let (server, cluster) = start().await;
-    // A cluster that does not let us ask is not asked again for each request.
+    // A cluster that forbids reviews is not asked again for each request.
     cluster.failing.store(403, Ordering::Relaxed);
     let guest = server.client(&token("t-guest")).await;
     let refused = guest.get(EVENTS).await;
@@ -222,13 +222,13 @@ async fn no_answer_is_no_permission() {
         (503, &json!("ServiceUnavailable"))
     );
     assert_eq!(refused.body["details"]["retryAfterSeconds"], 1);
-    // One that is in trouble is asked three times.
+    // One with errors is asked three times.
     cluster.failing.store(500, Ordering::Relaxed);
     cluster.token_reviews.store(0, Ordering::Relaxed);
     let robot = server.client(&token("t-robot")).await;
     assert_eq!(robot.get(EVENTS).await.code, 503);
     assert_eq!(cluster.token_reviews.load(Ordering::Relaxed), 3);
-    // Users known here are not affected, nor is what every user may do.
+    // Users known here are not affected, nor are requests that every user may make.
     assert_eq!(
         server.client(&token("t-ann")).await.get(EVENTS).await.code,
         200
@@ -242,7 +242,7 @@ async fn no_answer_is_no_permission() {
     server.running.shutdown().await;
 }
 
-/// One place for all that write, and a cluster that does not answer.
+/// One place for all writes, and a cluster that does not answer.
 #[tokio::test]
 async fn a_cluster_that_takes_its_time_holds_up_nobody_else() {
     let (server, cluster) = start_with(|options| {
@@ -277,7 +277,7 @@ async fn a_cluster_that_takes_its_time_holds_up_nobody_else() {
         (201, &json!(false))
     );
 
-    // Whether a user who may change events may create one, which a PUT turns out to do.
+    // Whether a user who may update events may create one, as a PUT may do.
     cluster.silent.send_replace(true);
     let written = async {
         until_asked(2).await;
@@ -291,7 +291,7 @@ async fn a_cluster_that_takes_its_time_holds_up_nobody_else() {
         replaced.body["message"],
         r#"events "a" is forbidden: User "updater" cannot create resource "events" in API group "" in the namespace "shop": the cluster says no"#
     );
-    // One that is there is changed, without a question.
+    // An existing event is changed without a review.
     let path = format!("{EVENTS}/b");
     assert_eq!(
         updater.send(Method::PUT, &path, &event("b")).await.code,
@@ -301,7 +301,7 @@ async fn a_cluster_that_takes_its_time_holds_up_nobody_else() {
     server.running.shutdown().await;
 }
 
-/// Each with a token of its own, over HTTP/2, and taken back as soon as the cluster is asked.
+/// Each with its own token, over HTTP/2, and reset as soon as the cluster is asked.
 #[tokio::test]
 async fn requests_that_are_taken_back_leave_no_questions_behind() {
     const PLACES: u8 = 75;
@@ -324,7 +324,7 @@ async fn requests_that_are_taken_back_leave_no_questions_behind() {
         // The server may be faster.
         _ = write.write_all(&begin(number)).await;
     }
-    // Sooner than any of the requests is answered.
+    // Before any of the requests is answered.
     let frames = until_the_end(&mut read).await;
     let mut frames = frames.as_slice();
     while let [0, high, low, kind, rest @ ..] = frames {
@@ -332,7 +332,7 @@ async fn requests_that_are_taken_back_leave_no_questions_behind() {
         let len = usize::from(*high) << 8 | usize::from(*low);
         frames = rest.get(5 + len..).unwrap_or_default();
     }
-    // Each holds its place until it is answered, and no other question is asked.
+    // Each holds its place until it is answered, and no other review is made.
     for count in [&cluster.open_tokens, &cluster.token_reviews] {
         assert_eq!(count.load(Ordering::Relaxed), usize::from(PLACES));
     }
@@ -342,7 +342,7 @@ async fn requests_that_are_taken_back_leave_no_questions_behind() {
 
 async fn until_the_end(read: &mut (impl AsyncReadExt + Unpin)) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // How it is ended is of no concern.
+    // The kind of end does not matter.
     let _ = tokio::time::timeout(PATIENCE, read.read_to_end(&mut bytes))
         .await
         .expect("the connection goes on");

@@ -1,5 +1,5 @@
-//! The kept events of several clusters, served by one process: whose events are where, who may read
-//! them, and that they are not written.
+//! The kept events of several clusters, served by one process: their paths, permissions, and that
+//! they are read-only.
 
 use std::path::Path;
 use std::pin::pin;
@@ -33,15 +33,15 @@ use crate::support::{Caller, Credentials, PERMISSIONS, TOKENS, token, write};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const EVENTS: &str = "/api/v1/namespaces/shop/events";
 
-/// What is known of a cluster beyond its store.
+/// A cluster's data apart from its store.
 struct Known {
     store: Arc<dyn Store>,
-    /// What is wrong.
+    /// The reported error.
     why: Option<&'static str>,
 }
 
 impl Past for Known {
-    /// Five versions of the event that is there, one a second.
+    /// Five versions of the existing event, one per second.
     fn versions(
         &self,
         key: Bytes,
@@ -106,14 +106,14 @@ impl Past for Known {
     }
 }
 
-/// A followed cluster that has these events.
+/// A followed cluster with these events.
 pub(crate) async fn cluster(name: &str, events: &[&str]) -> FollowedCluster {
     cluster_with(name, events, None).await
 }
 
 async fn cluster_with(name: &str, events: &[&str], why: Option<&'static str>) -> FollowedCluster {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    // As the cluster's own API server would have written them.
+    // Written like the cluster's own API server.
     let source = ApiServer::new(
         Arc::clone(&store),
         Arc::new(SystemClock),
@@ -171,13 +171,13 @@ impl Archive {
         Ok(Self { running, folder })
     }
 
-    /// Whose paths are those below a cluster.
+    /// A client of the paths below a cluster.
     pub(crate) async fn to_cluster(&self, name: &str, credentials: &Credentials) -> Caller {
         let config = context(self.running.kubeconfig(), Some(name)).await;
         Caller::new(config, credentials)
     }
 
-    /// Whose paths are the server's.
+    /// A client of the server's paths.
     pub(crate) async fn to_root(&self, credentials: &Credentials) -> Caller {
         let mut config = context(self.running.kubeconfig(), None).await;
         let root = format!("https://{}", self.running.address());
@@ -228,7 +228,7 @@ async fn each_cluster_has_its_whole_api_below_its_name() {
         .await;
     assert_eq!(names(&selected.body), ["a.2"]);
 
-    // What is shared is not confused: both stores have the same revisions.
+    // Shared caches do not mix clusters: both stores have the same revisions.
     let api: Api<Event> = Api::namespaced(prod.client(), "shop");
     let first = api.list(&ListParams::default().limit(1)).await.unwrap();
     let more = first.metadata.continue_.unwrap();
@@ -321,7 +321,7 @@ async fn the_root_is_about_all_clusters() {
         let unknown = caller.get("/clusters/prox/api/v1/events").await;
         assert_eq!(unknown.code, 404);
         assert_eq!(unknown.body["message"], "clusters \"prox\" not found");
-        // A name is written as it is, or not at all.
+        // A name has no escapes, or is not served.
         assert_eq!(caller.get("/clusters/%70rod/healthz").await.code, 404);
     }
     let lost = admin.get("/api/v1/events").await;
@@ -329,7 +329,7 @@ async fn the_root_is_about_all_clusters() {
     let message = lost.body["message"].as_str().unwrap();
     assert!(message.contains("/clusters/NAME"), "{message}");
 
-    // One cluster's fault is told, and fails nothing. Why is told to known users.
+    // One cluster's fault is reported, but does not fail the check. Known users get the reason.
     let ready = admin.get("/readyz?verbose").await;
     let expected = "[+]ping ok\n[+]store ok\n[+]shutdown ok\n\
         [+]cluster prod: 3 s since progress, watching\n\
@@ -394,7 +394,7 @@ async fn kept_events_are_read_and_deleted_and_not_written() {
             );
         }
     }
-    // Who may not write is told the same, and who is not known is not.
+    // Users without permission get the same answer; unknown ones do not.
     let reader = archive.to_cluster("prod", &token("t-reader")).await;
     assert_eq!(reader.send(Method::POST, EVENTS, &body).await.code, 405);
     let nobody = archive.to_cluster("prod", &Credentials::Nothing).await;
@@ -513,7 +513,7 @@ async fn versions_are_newest_first_and_as_the_source_numbered_them() {
                 "{query}"
             );
         }
-        // As who may get the event.
+        // Like a `get` of the event.
         let stranger = archive.to_cluster("prod", &token("t-stranger")).await;
         let refused = stranger.get(&all).await;
         let said = refused.body["message"].as_str().unwrap();
@@ -551,7 +551,7 @@ async fn versions_are_newest_first_and_as_the_source_numbered_them() {
         (coverage.code, &coverage.body["from"]),
         (200, &json!("2026-01-01T00:00:00Z"))
     );
-    // Those who read a namespace do not read of all.
+    // Readers of one namespace do not read all.
     let refused = prod.get("/coverage").await;
     let said = refused.body["message"].as_str().unwrap();
     assert!(
@@ -598,7 +598,7 @@ async fn clusters_come_and_go() {
 
     let api: Api<Event> =
         Api::namespaced(archive.to_cluster("prod", &admin).await.client(), "shop");
-    // Longer than is waited for its end.
+    // Longer than the wait for its end.
     let params = WatchParams::default().timeout(200);
     let watched = api.watch(&params, "0").await.unwrap();
     assert!(archive.running.remove("prod").await.unwrap());
@@ -614,7 +614,7 @@ async fn clusters_come_and_go() {
     let current = context(archive.running.kubeconfig(), None).await;
     assert_eq!(current.cluster_url.path(), "/clusters/edge");
 
-    // What comes in its place is another one.
+    // A cluster of the same name is a new one.
     archive
         .running
         .add(cluster("prod", &["c.1"]).await)
@@ -637,7 +637,7 @@ async fn the_number_of_clusters_is_bounded() {
         matches!(error, StartError::Cluster(ClusterError::TooMany { max: 2 })),
         "{error:?}"
     );
-    // None is as good as any number below.
+    // The default is like any number below.
     let archive = Archive::start(Vec::new()).await;
     let kubeconfig = Kubeconfig::read_from(archive.running.kubeconfig()).unwrap();
     assert!(kubeconfig.contexts.is_empty());
@@ -651,7 +651,7 @@ async fn the_number_of_clusters_is_bounded() {
     archive.running.shutdown().await;
 }
 
-/// Tokens and permissions that are replaced count for every cluster.
+/// Replaced tokens and permissions apply to every cluster.
 #[tokio::test]
 async fn files_are_read_once_for_all() {
     let clusters = vec![cluster("prod", &[]).await, cluster("edge", &[]).await];
@@ -713,7 +713,7 @@ async fn who_may_read_events_needs_no_other_permission() {
     }
 }
 
-/// The text of an answer, of which a single line was read as JSON.
+/// The text of an answer, of which a single line is parsed as JSON.
 fn text(body: Value) -> String {
     match body {
         Value::String(text) => text,

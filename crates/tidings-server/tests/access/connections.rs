@@ -1,4 +1,4 @@
-//! What a connection may cost: no client holds one for nothing.
+//! The bounds of connections: no client holds one without using it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ async fn tcp(server: &Server) -> TcpStream {
     tcp_from(server, 1).await
 }
 
-/// From a peer of its own: all addresses that begin with 127 are this machine's.
+/// From its own peer address: all addresses that begin with 127 are local.
 async fn tcp_from(server: &Server, peer: u8) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     let peer = SocketAddr::from(([127, 0, 0, peer], 0));
@@ -76,7 +76,7 @@ async fn tls_from(
 /// Reads until the server ends the connection.
 pub(crate) async fn until_the_end(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut bytes = Vec::new();
-    // How it is ended is of no concern.
+    // The kind of end does not matter.
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes))
         .await
         .expect("the server holds a connection that does nothing");
@@ -90,13 +90,13 @@ async fn silence_is_ended_wherever_it_falls() {
     assert_eq!(until_the_end(&mut tcp(&server).await).await, "");
     assert_eq!(until_the_end(&mut tls(&server, "http/1.1").await).await, "");
     until_the_end(&mut tls(&server, "h2").await).await;
-    // In the middle of the first.
+    // Within the first.
     let mut half = tls(&server, "http/1.1").await;
     half.write_all(b"GET /api HTTP/1.1\r\nhost:").await.unwrap();
     assert!(!until_the_end(&mut half).await.starts_with("HTTP/1.1 200"));
     let mut half = tls(&server, "h2").await;
     half.write_all(HTTP2_PREFACE).await.unwrap();
-    // The beginning of a request's headers, whose end never comes.
+    // The beginning of a request's headers, which never end.
     half.write_all(b"\0\0\x04\x01\x01\0\0\0\x01\x82\x87\x84\x41")
         .await
         .unwrap();
@@ -169,7 +169,7 @@ async fn the_head_of_a_request_is_bounded() {
                 ("h2", 1, 200, 431),
             ][..],
         ),
-        // As kube-apiserver has it, and no more than that. The most headers a map holds are 24,576.
+        // Like kube-apiserver, and no more. A map holds at most 24,576 headers.
         (
             Some(usize::MAX),
             &[
@@ -207,7 +207,7 @@ async fn a_watch_keeps_its_connection() {
     let mut watch = tls(&server, "http/1.1").await;
     let request = LIST.replace("/events", "/events?watch=true&allowWatchBookmarks=true");
     watch.write_all(request.as_bytes()).await.unwrap();
-    // Three times as long as anybody may idle.
+    // Three times the idle timeout.
     let mut text = String::new();
     while !text.contains("BOOKMARK") {
         let mut bytes = [0; 1024];
@@ -243,7 +243,7 @@ async fn connections_beyond_the_limit_wait_for_clients() {
 
 const LIVEZ: &str = "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// Asks, and reads the whole answer. The connection stays open.
+/// Sends a request, and reads the whole answer. The connection stays open.
 async fn ask(stream: &mut TlsStream<TcpStream>, request: &str) -> String {
     let answered = async {
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -275,7 +275,7 @@ async fn ask(stream: &mut TlsStream<TcpStream>, request: &str) -> String {
         .expect("no answer: strangers hold the server")
 }
 
-/// A new connection that asks one thing.
+/// A new connection with one request.
 async fn ask_anew(server: &Server, peer: u8, request: &str) -> String {
     let connected = tokio::time::timeout(PATIENCE, tls_from(server, "http/1.1", peer));
     let mut stream = connected
@@ -292,7 +292,7 @@ fn with_limits(max: usize, peer_max: usize) -> impl Future<Output = Server> {
     })
 }
 
-/// How many connections were ended for this reason.
+/// Number of connections ended for this reason.
 async fn ended(server: &Server, reason: &str) -> u64 {
     let metrics = server.as_admin().await.get("/metrics").await;
     let name = format!("tidings_connections_ended_total{{reason=\"{reason}\"}} ");
@@ -306,8 +306,8 @@ async fn idle_strangers_take_no_place_from_clients_and_probes() {
     let server = with_limits(8, 0).await;
     let mut client = tls(&server, "http/1.1").await;
     assert!(ask(&mut client, LIST).await.starts_with("HTTP/1.1 200"));
-    // Thrice as many as there are places, from as many peers, in every state in which nothing is
-    // asked.
+    // Three times as many as there are places, each from another peer, in every state without a
+    // request.
     let (mut silent, mut idle) = (Vec::new(), Vec::new());
     for peer in (2..).take(8) {
         silent.push(tcp_from(&server, peer).await);
@@ -321,7 +321,7 @@ async fn idle_strangers_take_no_place_from_clients_and_probes() {
     }
     assert!(ask_anew(&server, 1, LIST).await.starts_with("HTTP/1.1 200"));
     assert!(ask_anew(&server, 1, LIVEZ).await.ends_with("ok"));
-    // The first to come is the first to go; who has shown credentials stays.
+    // The oldest ends first; authenticated ones stay.
     until_the_end(&mut silent[0]).await;
     until_the_end(&mut idle[0]).await;
     assert!(ask(&mut client, LIST).await.starts_with("HTTP/1.1 200"));
@@ -329,7 +329,7 @@ async fn idle_strangers_take_no_place_from_clients_and_probes() {
     server.running.shutdown().await;
 }
 
-/// A place is not safe because something is asked on it without credentials.
+/// Requests without credentials do not protect a place.
 #[tokio::test]
 async fn busy_strangers_take_no_place_from_clients_and_probes() {
     let server = with_limits(8, 0).await;
@@ -340,7 +340,7 @@ async fn busy_strangers_take_no_place_from_clients_and_probes() {
             let (mut read, mut write) = tokio::io::split(stream);
             write.write_all(NO_WINDOW).await.unwrap();
             write.write_all(&get(1, "/", "")).await.unwrap();
-            // HEADERS: it is answered, and the answer not taken.
+            // HEADERS: it is answered, but the answer is not read.
             while frame(&mut read).await.0 != 1 {}
             busy.push((read, write));
         }
@@ -364,7 +364,7 @@ async fn clients_take_no_place_from_probes() {
     for _ in 0..3 {
         assert!(ask_anew(&server, 2, LIVEZ).await.ends_with("ok"));
     }
-    // The last of four had no place that is kept for clients.
+    // The last of four got no place that is reserved for clients.
     for client in &mut clients[..3] {
         assert!(ask(client, LIST).await.starts_with("HTTP/1.1 200"));
     }
@@ -410,7 +410,7 @@ async fn strangers_have_a_short_time_however_they_pass_it() {
     let mut half = tls(&server, "h2").await;
     half.write_all(HTTP2_PREFACE).await.unwrap();
     for stranger in [&mut fresh, &mut asked, &mut wrong, &mut half] {
-        // Sooner than anything else would end it.
+        // Earlier than any other reason to end it.
         let end = tokio::time::timeout(Duration::from_secs(25), until_the_end(stranger));
         end.await.expect("a stranger is kept");
     }
@@ -419,7 +419,7 @@ async fn strangers_have_a_short_time_however_they_pass_it() {
     server.running.shutdown().await;
 }
 
-/// A connection that once showed good credentials is a stranger's once it shows others.
+/// A connection with good credentials becomes unauthenticated when it sends others.
 #[tokio::test]
 async fn a_connection_whose_credentials_are_refused_is_ended() {
     let server = with_limits(100, 0).await;
@@ -457,7 +457,7 @@ async fn strangers_have_one_answer_over_http2() {
                 };
                 let request = get(stream, path, shown);
                 write.write_all(&request).await.unwrap();
-                // A stranger's connection ends; another is asked a second time.
+                // An unauthenticated connection ends; another gets a second request.
                 loop {
                     let (kind, of, _) = frame(&mut read).await;
                     seen.push(kind);
@@ -479,10 +479,11 @@ async fn strangers_have_one_answer_over_http2() {
     server.running.shutdown().await;
 }
 
-/// SETTINGS with an INITIAL_WINDOW_SIZE of nothing.
+/// SETTINGS with an INITIAL_WINDOW_SIZE of zero.
 const NO_WINDOW: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0";
 
-/// HEADERS of a whole request: GET by https, the path, localhost for an authority, and who asks.
+/// HEADERS of a complete request: GET by https, the path, localhost as the authority, and
+/// credentials.
 pub(crate) fn get(stream: u8, path: &str, authorization: &str) -> Vec<u8> {
     let len = |text: &str| u8::try_from(text.len()).unwrap();
     let mut headers = vec![0x82, 0x87, 0x04, len(path)];
@@ -507,13 +508,13 @@ pub(crate) fn get(stream: u8, path: &str, authorization: &str) -> Vec<u8> {
     frame
 }
 
-/// Asks over HTTP/2 without allowing a single byte of an answer's body to be sent, and waits for
-/// the end of the connection.
+/// Sends requests over HTTP/2 without window for a byte of an answer's body, and waits for the end
+/// of the connection.
 async fn ask_and_take_nothing(server: &Server, path: &str, authorization: &str) {
     let (mut read, mut write) = tokio::io::split(tls(server, "h2").await);
     write.write_all(NO_WINDOW).await.unwrap();
     write.write_all(&get(1, path, authorization)).await.unwrap();
-    // Sooner than a ping without an answer would end it.
+    // Earlier than a ping without an answer.
     let answer = tokio::time::timeout(Duration::from_secs(25), until_the_end(&mut read))
         .await
         .expect("the connection is held by an answer that the client does not read");
@@ -525,7 +526,7 @@ async fn answers_that_nobody_takes_are_ended() {
     let server = start(100).await;
     let watch = "/api/v1/events?watch=1&timeoutSeconds=4";
     futures::join!(
-        // Neither is let in, whatever it says it is.
+        // Neither is accepted, whatever it claims.
         ask_and_take_nothing(&server, "/", ""),
         ask_and_take_nothing(&server, watch, ""),
         ask_and_take_nothing(&server, "/api/v1/events", "Bearer t-admin"),
@@ -534,8 +535,8 @@ async fn answers_that_nobody_takes_are_ended() {
     server.running.shutdown().await;
 }
 
-/// Without credentials an unread answer is cheap to ask for: a few of a connection are
-/// kept, not a hundred.
+/// Without credentials an unread answer is cheap to request: a few of a connection are kept, not a
+/// hundred.
 #[tokio::test]
 async fn strangers_leave_few_answers_untaken() {
     let server = with_limits(100, 0).await;
@@ -551,15 +552,15 @@ async fn strangers_leave_few_answers_untaken() {
             break;
         }
     }
-    // Sooner than any deadline would end it.
+    // Earlier than any deadline.
     let end = tokio::time::timeout(Duration::from_secs(25), until_the_end(&mut read));
     end.await.expect("fifty answers are kept");
     assert_eq!(ended(&server, "untaken").await, 1);
     server.running.shutdown().await;
 }
 
-/// Frames that cost a client almost nothing are cut off by the protocol's bounds or by the
-/// connection's time, and no other client notices them.
+/// Frames that cost a client almost nothing are ended by the protocol's bounds or by the
+/// connection's deadlines, and other clients are not affected.
 #[tokio::test]
 async fn floods_of_frames_are_ended() {
     let server = Server::start(|options, _| {
@@ -572,7 +573,7 @@ async fn floods_of_frames_are_ended() {
         frame.extend(payload);
         frame
     };
-    // A request for /livez but for its authority; whole, and to be continued.
+    // A request for /livez without its authority; complete, and to be continued.
     let head = b"\x82\x87\x04\x06/livez";
     let mut floods: Vec<(&str, Vec<u8>)> = vec![
         ("PING", frame(6, 0, 0, &[0; 8])),
@@ -640,13 +641,13 @@ async fn an_answer_that_nobody_takes_costs_no_other() {
     for frame in [
         get(1, "/api/v1/events", "Bearer t-admin"),
         get(3, watch, "Bearer t-admin"),
-        // All that the watch has to say is welcome.
+        // With window for everything of the watch.
         b"\0\0\x04\x08\0\0\0\0\x03\0\0\xff\xff".to_vec(),
     ] {
         write.write_all(&frame).await.unwrap();
     }
     let told = async {
-        // No more is asked of a connection whose answers are not taken.
+        // Without further requests on a connection whose answers are not read.
         while frame(&mut read).await.0 != GOAWAY {}
         let event = r#"{"metadata":{"name":"x"},"involvedObject":{"namespace":"a"}}"#;
         let mut other = tls(&server, "http/1.1").await;

@@ -1,5 +1,5 @@
-//! Whole servers over HTTPS, with a client of the ecosystem (kube-rs): how they start and end, who
-//! gets in and who may do what, and what a connection may cost.
+//! Whole servers over HTTPS, with a client of the ecosystem (kube-rs): start and end,
+//! authentication, authorization, and bounds of connections.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod certificates;

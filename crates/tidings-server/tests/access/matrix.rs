@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Authority, Credentials, Server, token, write};
 
-/// What is asked of an event that is there, or of all of them.
+/// Requests about an existing event, or about all.
 const VERBS: [(&str, Method, &str); 10] = [
     ("get", Method::GET, "/web.1"),
     ("list", Method::GET, ""),
@@ -53,7 +53,7 @@ fn event(version: &str, name: &str) -> Value {
     event
 }
 
-/// What a 403 looks like.
+/// The form of a 403.
 fn forbidden(user: &str, verb: &str, group: &str, name: &str) -> Value {
     let resource = if group.is_empty() {
         "events".to_owned()
@@ -87,7 +87,7 @@ fn unauthorized() -> Value {
     })
 }
 
-/// Who credentials are of, and which verbs they may.
+/// Credentials, and their permitted verbs.
 type Known = Option<(&'static str, &'static [&'static str])>;
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn every_verb_in_both_groups_by_everybody() {
         for (prefix, version, group) in GROUPS {
             let events = format!("{prefix}/namespaces/shop/events");
             for (verb, method, rest) in VERBS {
-                // Whatever the one before did.
+                // Independent of the previous request.
                 admin.send(Method::DELETE, &events, &Value::Null).await;
                 let made = admin
                     .send(Method::POST, &events, &event(version, "web.1"))
@@ -206,13 +206,13 @@ async fn other_permissions() {
         .await;
     assert_eq!(created.code, 201);
 
-    // A role in a namespace holds nowhere else.
+    // A role in a namespace applies only there.
     let refused = ann.get("/api/v1/events").await;
     assert_eq!(
         refused.body["message"],
         r#"events is forbidden: User "ann" cannot list resource "events" in API group "" at the cluster scope"#
     );
-    // What is no resource, or none of this server.
+    // Paths that are not resources of this server.
     for (path, message) in [
         (
             "/metrics",
@@ -300,7 +300,7 @@ async fn acting_as_somebody_else_takes_permission() {
     server.running.shutdown().await;
 }
 
-/// Reviews of oneself say what is then done.
+/// Self reviews agree with the decisions.
 #[tokio::test]
 async fn reviews_are_honest() {
     let server = Server::start(|_, _| {}).await;

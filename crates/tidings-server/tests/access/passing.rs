@@ -1,5 +1,5 @@
-//! What is not about events is passed on to the followed cluster, with the token of its caller and
-//! no other credentials; and the cluster says who may read its kept events.
+//! Requests that are not about events are passed to the followed cluster, with the caller's token
+//! and no other credentials; and the cluster decides who may read its kept events.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -37,15 +37,15 @@ use crate::support::{Authority, Caller, Credentials, token};
 
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 
-/// A cluster's API server, as far as is needed: it knows `t-dev`, who may do everything, and
-/// `t-guest`, who may do nothing.
+/// A cluster's API server, as far as needed: it knows `t-dev` with all permissions, and `t-guest`
+/// without any.
 struct Cluster {
     address: SocketAddr,
     authority: Authority,
     seen: Arc<Seen>,
 }
 
-/// What it was asked, and what it tells.
+/// Its requests and answers.
 struct Seen {
     requests: Mutex<Vec<(String, HeaderMap)>>,
     lines: broadcast::Sender<&'static str>,
@@ -144,7 +144,7 @@ impl Cluster {
         PassThrough::new(&server, self.authority.pem.as_bytes()).unwrap()
     }
 
-    /// With credentials of the archive's own.
+    /// With the archive's own credentials.
     fn reviewer(&self) -> Arc<dyn Reviewer> {
         let url = format!("https://{}", self.address);
         let mut config = kube::Config::new(url.parse().unwrap());
@@ -155,7 +155,7 @@ impl Cluster {
         Arc::new(Way(kube::Client::try_from(config).unwrap()))
     }
 
-    /// An archive that follows it, with an event of a pod that is there.
+    /// An archive that follows it, with an event of an existing pod.
     async fn archived(&self, change: impl FnOnce(&mut StartOptions)) -> Archive {
         let mut followed = cluster("prod", &["web.1"]).await;
         followed.security = ClusterSecurity::of_cluster(self.reviewer());
@@ -165,7 +165,7 @@ impl Cluster {
             .unwrap()
     }
 
-    /// What was asked for, but for reviews.
+    /// The requests, except reviews.
     fn asked(&self) -> Vec<(String, HeaderMap)> {
         let mut requests = std::mem::take(&mut *self.seen.requests.lock().unwrap());
         requests.retain(|(uri, _)| !uri.contains("review"));
@@ -236,7 +236,7 @@ impl Drop for Told {
     }
 }
 
-/// What it is told, line by line.
+/// The received lines.
 async fn pods(State(seen): State<Arc<Seen>>) -> Response {
     let told = Told(seen.lines.subscribe(), Arc::clone(&seen));
     let lines = stream::unfold(told, |mut told| async move {
@@ -247,7 +247,7 @@ async fn pods(State(seen): State<Arc<Seen>>) -> Response {
     Body::from_stream(begin.chain(lines)).into_response()
 }
 
-/// No answer, and one that ends before its end, once it is told to.
+/// No answer, and an incomplete one, on demand.
 async fn broken() -> Response {
     let chunks: [Result<&str, _>; 1] = [Err(std::io::Error::other("broken"))];
     Body::from_stream(stream::iter(chunks)).into_response()
@@ -304,7 +304,7 @@ async fn what_is_not_about_events_goes_on_with_the_callers_own_token() {
     );
     assert_eq!(head["host"], cluster.address.to_string());
 
-    // What comes back.
+    // The returned answer.
     let request = http::Request::get(format!("{PODS}/web"));
     let response = dev
         .client()
@@ -328,7 +328,7 @@ async fn what_is_not_about_events_goes_on_with_the_callers_own_token() {
     );
     cluster.asked();
 
-    // Events, health, version and reviews are the archive's, and so is what is written.
+    // Events, health, version and reviews are the archive's, and so are writes.
     assert_eq!(names_of(&dev, EVENTS).await, ["web.1"]);
     assert_eq!(dev.get(&format!("{EVENTS}/web.1/x")).await.code, 404);
     assert_eq!(dev.get("/apis/events.k8s.io/v1/events").await.code, 200);
@@ -394,7 +394,7 @@ async fn nobody_elses_credentials_go_on() {
             refused.code
         );
     }
-    // They read what is the archive's, and what it says of itself.
+    // They read the archive's own paths.
     let admin = archive.to_cluster("prod", &token("t-admin")).await;
     assert_eq!(names_of(&admin, EVENTS).await, ["web.1"]);
     assert_eq!(admin.get("/api/v1").await.code, 200);
@@ -482,11 +482,11 @@ async fn answers_come_while_they_are_made_and_end_with_their_reader() {
     cluster.seen.lines.send("line\n").unwrap();
     assert_eq!(next(&mut watch).await.as_deref(), Some(&b"line\n"[..]));
     assert_eq!(next(&mut log).await.as_deref(), Some(&b"line\n"[..]));
-    // A reader that is gone is not waited for.
+    // The server does not wait for a client that is gone.
     drop(watch);
     let dropped = tokio::time::timeout(PATIENCE, cluster.seen.dropped.notified()).await;
     dropped.expect("the cluster is still read");
-    // The end of the server is the end of what lasts.
+    // The end of the server ends long requests.
     let ended = async { while next(&mut log).await.is_some() {} };
     tokio::join!(archive.running.shutdown(), ended);
 }
@@ -539,14 +539,14 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
             said.contains(name) && said.contains("cannot be reached"),
             "{said}"
         );
-        // Its events are read anyway, and how is said here.
+        // Its events can be read anyway, and the message says so.
         assert_eq!(names_of(&dev, EVENTS).await, ["web.1"]);
         let resources = dev.get("/api/v1").await.body;
         assert_eq!(resources["resources"][0]["name"], "events");
         assert_eq!(dev.get("/apis").await.code, 200);
     }
     let dev = archive.to_cluster("prod", &token("t-dev")).await;
-    // Another protocol is not passed on.
+    // Upgrades are not passed on.
     let switched = dev.get(&format!("{PODS}/switched")).await;
     assert_eq!(switched.code, 502);
     let broken = dev.get(&format!("{PODS}/broken")).await;
@@ -565,7 +565,7 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
         whole.is_err(),
         "an answer that is cut is not taken for whole"
     );
-    // One place: the second is told to come back.
+    // One place: the second is refused with 429.
     let never = format!("{PODS}/never");
     let (first, second) = tokio::join!(dev.get(&never), async {
         while !cluster
@@ -620,7 +620,7 @@ async fn clusters_share_a_bound_of_what_is_passed_on() {
     archive.running.shutdown().await;
 }
 
-/// The pod of today, and its events of last week.
+/// The current pod, and its events of last week.
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_describes_a_pod_with_its_kept_events() {
     let Some(kubectl) = programs::kubectl() else {

@@ -1,4 +1,4 @@
-//! Waiting for a place, over real connections: many at once, clients that hang up, and the end of
+//! Waiting for a place over real connections: many at once, disconnecting clients, and the end of
 //! the server.
 
 use std::convert::Infallible;
@@ -28,7 +28,7 @@ fn event(name: &str) -> String {
     format!(r#"{{"metadata":{{"name":"{name}"}},"involvedObject":{{"namespace":"shop"}}}}"#)
 }
 
-/// A write whose body lacks its last byte, which is what takes and keeps a place.
+/// A write without the last byte of its body, which takes and keeps a place.
 async fn begin(server: &Server, name: &str) -> TlsStream<TcpStream> {
     let event = event(name);
     let mut stream = tls(server, "http/1.1").await;
@@ -43,14 +43,14 @@ async fn begin(server: &Server, name: &str) -> TlsStream<TcpStream> {
     stream
 }
 
-/// Sends the last byte, and says how the answer begins.
+/// Sends the last byte, and returns the beginning of the answer.
 async fn finish(mut stream: TlsStream<TcpStream>) -> String {
     stream.write_all(b"}").await.unwrap();
     let answer = until_the_end(&mut stream).await;
     answer.lines().next().unwrap_or_default().to_owned()
 }
 
-/// Waits until a sample is what it is to be.
+/// Waits until a sample has a value.
 async fn until(admin: &Caller, name: &str, expected: &str) {
     let line = format!("{name} {expected}");
     let mut metrics = String::new();
@@ -99,7 +99,7 @@ fn post<B>(body: B) -> Request<B> {
         .unwrap()
 }
 
-/// As many as benchmarks have on their way, with nothing but defaults.
+/// As many as benchmarks have in flight, with all defaults.
 #[tokio::test]
 async fn of_256_writes_at_once_none_is_refused() {
     let server = Server::start(|_, _| {}).await;
@@ -167,7 +167,7 @@ async fn who_waits_when_the_server_is_told_to_end_is_served() {
     let third = begin(&server, "c").await;
     until(&admin, WAITING, "2").await;
 
-    // It closes its listener, finishes what it has taken on, and only then is gone.
+    // It closes its listener, completes accepted requests, and only then ends.
     let address = server.running.address();
     let ended = tokio::spawn(server.running.shutdown());
     while TcpStream::connect(address).await.is_ok() {

@@ -1,5 +1,5 @@
-//! A request that is refused before it was read whole: its client, which still sends, gets the
-//! answer and no reset.
+//! A request that is refused before it was read completely: its client, which still sends, gets the
+//! answer without a reset.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::Server;
 const PIECE: usize = 16 * 1024;
 const EVENTS: &str = "/api/v1/namespaces/shop/events";
 
-/// Sends all of a request, piece by piece, and only then reads the answer, up to its end.
+/// Sends a whole request, piece by piece, and only then reads the whole answer.
 async fn send_and_then_read(stream: &mut TlsStream<TcpStream>, request: &[u8]) -> String {
     let exchange = async {
         let mut pace = tokio::time::interval(Duration::from_millis(1));
@@ -81,7 +81,7 @@ async fn a_client_that_still_sends_gets_the_answer() {
                 "{admin}transfer-encoding: chunked\r\n\r\nno length\r\n{rest}"
             )),
         ),
-        // Go's net/http allows a byte in each chunk, and refuses what is hardly more than lengths.
+        // Go's net/http allows a byte in each chunk, and refuses bodies that are mainly lengths.
         (
             201,
             post(&format!(

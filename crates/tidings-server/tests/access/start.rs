@@ -161,7 +161,7 @@ async fn who_does_not_trust_or_is_not_known_stays_outside() {
         matches!(&error, kube::Error::Api(status) if status.code == 401),
         "{error:?}"
     );
-    // What every client may read is refused with wrong credentials.
+    // Even paths for every client are refused with wrong credentials.
     let version = Client::try_from(config.clone())
         .unwrap()
         .apiserver_version()
@@ -179,8 +179,8 @@ async fn who_does_not_trust_or_is_not_known_stays_outside() {
     server.shutdown().await;
 }
 
-/// On a store that really writes, patches overtake each other. One that names no version is applied
-/// again; one that does is refused.
+/// On a store with real writes, patches overtake each other. One without a version is applied
+/// again; one with a version is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn patches_that_race_are_all_applied() {
     let folder = tempfile::tempdir().unwrap();
@@ -229,7 +229,8 @@ async fn a_folder_has_one_server_at_a_time() {
     start(options(&folder)).await.unwrap().shutdown().await;
 }
 
-/// A token that is not to be is not made, not accepted where it lies, and not given to clients.
+/// Without the option there is no own token: it is not created, an existing one is not accepted,
+/// and clients do not get it.
 #[tokio::test]
 async fn without_an_admin_token_there_is_none() {
     let folder = tempfile::tempdir().unwrap();
@@ -266,8 +267,7 @@ async fn without_an_admin_token_there_is_none() {
     assert_eq!(code(config(server.kubeconfig()).await).await, 200);
     server.shutdown().await;
 
-    // The kubeconfig still says where the server is and how it is known: credentials are the
-    // client's to add.
+    // The kubeconfig still has address and certificate: clients add their credentials.
     let server = start(none()).await.unwrap();
     assert!(token(&server).await.is_none());
     let mut with_token = config(server.kubeconfig()).await;

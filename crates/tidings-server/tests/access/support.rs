@@ -1,4 +1,4 @@
-//! A server, and clients that show what the test tells them to.
+//! A server, and clients with given credentials.
 
 use std::path::{Path, PathBuf};
 
@@ -18,9 +18,8 @@ use tempfile::TempDir;
 use tidings_server::{Running, StartOptions, start};
 use tidings_testing::serving::config;
 
-/// Who does what: `ann` and `system:serviceaccount:shop:robot` everything with events in `shop`,
-/// `reader` reads them, `updater` changes those that are there, `stranger` does everything in
-/// `other`.
+/// Permissions: `ann` and `system:serviceaccount:shop:robot` do everything with events in `shop`,
+/// `reader` reads them, `updater` changes existing ones, `stranger` does everything in `other`.
 pub(crate) const PERMISSIONS: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -62,7 +61,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: updater}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: updater}]
 "#;
 
-/// The admin's token stands first: it is the one in the kubeconfig.
+/// The admin's token is first: it is the one in the kubeconfig.
 pub(crate) const TOKENS: &str = "t-admin,admin,1,\"system:masters\"\nt-ann,ann,2\nt-stranger,stranger,3\nt-reader,reader,4\nt-updater,updater,5\n";
 
 pub(crate) struct Server {
@@ -70,7 +69,7 @@ pub(crate) struct Server {
     pub(crate) folder: TempDir,
 }
 
-/// What a client shows.
+/// A client's credentials.
 #[derive(Clone)]
 pub(crate) enum Credentials {
     Nothing,
@@ -108,7 +107,7 @@ impl Authority {
         }
     }
 
-    /// A client's certificate, good from 2020 to the end of `until`'s year before.
+    /// A client's certificate, valid from 2020 to the beginning of `until`.
     pub(crate) fn client(&self, name: &str, groups: &[&str], until: i32) -> Signed {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -129,7 +128,7 @@ impl Authority {
         self.sign(params, 2040)
     }
 
-    /// One of X.509 version 1, as `openssl x509 -req` makes them without extensions.
+    /// One of X.509 version 1, as from `openssl x509 -req` without extensions.
     pub(crate) fn version_1(&self, name: &str) -> Signed {
         const SEQUENCE: u8 = 0x30;
         const BIT_STRING: u8 = 0x03;
@@ -191,7 +190,7 @@ fn der(tag: u8, content: &[u8]) -> Vec<u8> {
     value
 }
 
-/// The values that follow each other in DER, each whole, and its content.
+/// Consecutive values in DER, each with its content.
 fn der_parts(mut rest: &[u8]) -> Vec<(&[u8], &[u8])> {
     let mut parts = Vec::new();
     while let [_, first, more @ ..] = rest {
@@ -208,7 +207,7 @@ fn der_parts(mut rest: &[u8]) -> Vec<(&[u8], &[u8])> {
 }
 
 impl Server {
-    /// With the tokens and permissions above, and what `change` makes of the options.
+    /// With the tokens and permissions above, and options changed by `change`.
     pub(crate) async fn start(change: impl FnOnce(&mut StartOptions, &Path)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut options = StartOptions::new(folder.path().join("data"));
@@ -225,7 +224,7 @@ impl Server {
         write(self.folder.path(), name, text)
     }
 
-    /// A client on connections of its own.
+    /// A client with its own connections.
     pub(crate) async fn client(&self, credentials: &Credentials) -> Caller {
         Caller::new(config(self.running.kubeconfig()).await, credentials)
     }
@@ -236,9 +235,9 @@ impl Server {
 }
 
 impl Caller {
-    /// A client on connections of its own.
+    /// A client with its own connections.
     pub(crate) fn new(mut config: Config, credentials: &Credentials) -> Self {
-        // An answer is an answer: a 503 is not asked for again.
+        // Without retries, even after a 503.
         config.default_retry = false;
         let base64 = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
         config.auth_info = match credentials {

@@ -1,5 +1,5 @@
-//! The timeline shows of each cluster and namespace what its caller may list there, and nothing
-//! else of any; and the link of a timeline on the loopback interface is the only way in.
+//! The timeline shows only what the caller may list in each cluster and namespace; and the link of
+//! a timeline on the loopback interface is the only way in.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::clusters::{Archive, PATIENCE, cluster};
 use crate::support::{Caller, Credentials, Server, token};
 
-/// What the page asks for, with a range that has everything.
+/// The page's requests, with a range that has everything.
 const PATHS: [&str; 7] = [
     "overview?",
     "view?from=0&by=type",
@@ -70,7 +70,7 @@ async fn nothing_of_another_namespace_is_in_any_answer() {
         assert_eq!(code, 200, "{path}: {all}");
         let (code, some) = ask(&reader, path).await;
         assert_eq!(code, 200, "{path}: {some}");
-        // "other" is also what a series of rates may be called.
+        // "other" may also be the name of a series of rates.
         for word in ["of-other", "ReasonOfother", "in other"] {
             assert!(!some.contains(word), "{path}: {some}");
         }
@@ -95,7 +95,7 @@ async fn nothing_of_another_namespace_is_in_any_answer() {
         assert_eq!(found, code, "{path}: {text}");
         assert!(!text.contains("ReasonOfother"));
     }
-    // With one that may be seen, the other is left out.
+    // Together with a permitted one, the other is left out.
     let (code, both) = ask(&reader, "events?from=0&namespace=shop&namespace=other").await;
     assert_eq!(code, 200);
     assert!(both.contains("a-of-shop") && !both.contains("of-other"));
@@ -117,7 +117,7 @@ async fn nothing_of_another_namespace_is_in_any_answer() {
         assert_eq!(ask(&nobody, path).await.0, 401, "{path}");
     }
     assert_eq!(nobody.get("/timeline").await.code, 200);
-    // The paths of the timeline are no others'.
+    // The timeline's paths are only its own.
     assert_eq!(admin.get("/timelinex").await.code, 404);
 }
 
@@ -197,12 +197,12 @@ async fn an_archive_shows_of_each_cluster_what_may_be_seen_there() {
             assert_eq!(code, if may { 200 } else { 403 }, "{who} {path}");
         }
     }
-    // It is the archive's, not a cluster's.
+    // It belongs to the archive, not to a cluster.
     let below = archive.to_cluster("prod", &token("t-admin")).await;
     assert_eq!(below.get("/timeline").await.code, 404);
 }
 
-/// One request over a connection of its own, as it is written; the whole answer.
+/// Sends one request on its own connection, unchanged. Returns the whole answer.
 async fn raw(address: SocketAddr, head: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!("{head}\r\nconnection: close\r\n\r\n");
@@ -250,7 +250,8 @@ async fn a_link_lets_in_one_browser_and_no_other_host() {
     let host = format!("host: {address}");
     let code = |answer: &str| answer.get(9..12).unwrap_or_default().to_owned();
     let ask = async |head: String| code(&raw(address, &head).await);
-    // What only looks does not use it up, and neither does a page of another name that leads here.
+    // A HEAD request does not use it up, and neither does a page under another name of this
+    // address.
     assert_eq!(ask(format!("HEAD {path} HTTP/1.1\r\n{host}")).await, "405");
     let port = address.port();
     for other in [
@@ -281,7 +282,7 @@ async fn a_link_lets_in_one_browser_and_no_other_host() {
             format!("host: evil.example:{port}\r\ncookie: {cookie}"),
             "421",
         ),
-        // The cookie is of the host that it was made for.
+        // The cookie is valid only for its host.
         (format!("host: localhost:{port}\r\ncookie: {cookie}"), "401"),
         (
             format!("{host}\r\nsec-fetch-site: same-site\r\ncookie: {cookie}"),
@@ -291,7 +292,7 @@ async fn a_link_lets_in_one_browser_and_no_other_host() {
         let head = format!("{overview}\r\n{headers}");
         assert_eq!(ask(head).await, expected, "{headers}");
     }
-    // There is nothing but the timeline, and no login by token.
+    // There is only the timeline, and no login by token.
     for path in [
         "/api/v1/events",
         "/clusters/prod/api/v1/events",
@@ -309,8 +310,8 @@ async fn a_link_lets_in_one_browser_and_no_other_host() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
-/// A cluster that knows one token, whose user may do everything there, and remembers what it was
-/// shown.
+/// A cluster that knows one token, whose user has all permissions there, and records the tokens
+/// that it gets.
 #[derive(Debug)]
 struct Knowing {
     token: &'static str,
@@ -376,14 +377,14 @@ async fn a_token_is_shown_to_one_cluster_and_shows_that_one_alone() {
     assert_eq!(ask(&eve, "overview?").await.0, 401);
     let (code, text) = ask(&eve, "events?from=0&cluster=prod").await;
     assert!(code == 200 && text.contains("a.1"), "{text}");
-    // Who is of prod is not the user of that name of edge.
+    // A user of prod is not the user of the same name of edge.
     for path in [
         "events?from=0&cluster=prod&cluster=edge",
         "events?from=0&cluster=edge",
     ] {
         assert_eq!(ask(&eve, path).await.0, 401, "{path}");
     }
-    // The archive's own users are those of all.
+    // The archive's own users are users of all clusters.
     let (code, text) = ask(&archive.to_root(&token("t-ann")).await, "events?from=0").await;
     assert!(
         code == 200 && text.contains("a.1") && text.contains("b.1"),

@@ -1,5 +1,5 @@
-//! Server-side apply over HTTP, and managedFields of the other writes. Which fields belong to whom
-//! is tested in `src/managed/tests.rs`.
+//! Server-side apply over HTTP, and managedFields of other writes. Ownership of fields is tested in
+//! tidings-api.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn config(members: &Value) -> String {
     config.to_string()
 }
 
-/// Who manages an event, each as `name operation`.
+/// The managers of an event, each as `name operation`.
 fn managers(event: &Value) -> Vec<String> {
     let entries = event["metadata"]["managedFields"].as_array();
     let name = |entry: &Value| {
@@ -63,11 +63,11 @@ async fn apply_creates_changes_and_removes() {
     );
     assert_eq!(server.get(WEB).await.expect(200), created);
 
-    // The same again is no write, whatever the time.
+    // A repeated apply is not a write, at any time.
     server.clock.advance(5000);
     assert_eq!(apply(&server, &uri, yaml).await.expect(200), created);
 
-    // Another manager's fields, and what is not applied any more.
+    // Another manager's fields, and fields that are not applied any more.
     let theirs = config(&json!({"metadata": {"name": "web.1"}, "count": 6}));
     let bob = format!("{WEB}?fieldManager=bob");
     let status = apply(&server, &bob, &theirs).await.expect(409);
@@ -91,7 +91,7 @@ async fn apply_creates_changes_and_removes() {
         (&object, &json!(6))
     );
     assert_eq!(managers(&less), ["ann Apply", "bob Apply"]);
-    // Merged by hand it is the updater's.
+    // After an update it belongs to the updater.
     let patched = server
         .patch(
             "merge",
@@ -186,7 +186,7 @@ async fn what_apply_refuses() {
             "error strict decoding YAML: ",
         ),
     ] {
-        // Who manages what does not matter here.
+        // Managers do not matter here.
         let uri = if uri == WEB {
             uri
         } else {
@@ -200,12 +200,12 @@ async fn what_apply_refuses() {
         .patch("merge", &format!("{WEB}?force=true"), &json!({}))
         .await;
     assert_eq!(forced.expect(422)["details"]["causes"][0]["field"], "force");
-    // Of a key given twice the last counts, and one is told.
+    // The last value of a duplicate key is used, with a warning.
     let twice = "apiVersion: v1\nkind: Event\nmessage: A\nmessage: B\n";
     let twice = apply(&server, &format!("{}&force=true", by(WEB)), twice).await;
     assert_eq!(twice.expect(200)["message"], "B");
     assert!(twice.header("warning").contains("message"));
-    // JSON that is no YAML.
+    // JSON that is not YAML.
     let crab = r#"{"apiVersion":"v1","kind":"Event","message":"\ud83e\udd80"}"#;
     let crab = apply(&server, &format!("{}&force=true", by(WEB)), crab).await;
     assert_eq!(crab.expect(200)["message"], "🦀");
@@ -231,7 +231,7 @@ async fn every_write_is_tracked_if_so_asked() {
         .await
         .expect(200);
     assert_eq!(managers(&put), ["editor Update", "probe Update"]);
-    // What changes nothing manages nothing, and is no write.
+    // A change without effect is not a write and adds no manager.
     let same = server
         .put(&format!("{WEB}?fieldManager=idler"), &changed)
         .await

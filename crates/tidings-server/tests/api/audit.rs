@@ -41,7 +41,7 @@ async fn logged_with(
     }
     let counts = server.audit_counts().unwrap();
     assert_eq!(counts.dropped + counts.failed, 0);
-    // What waits is written before the log is gone.
+    // Waiting lines are written before the log is closed.
     drop(server);
     lines(&folder.join("audit.log"))
 }
@@ -308,8 +308,7 @@ async fn a_body_that_does_not_fit_takes_nothing_but_itself_from_its_line() {
     let shop = events("shop");
     let path = format!("{shop}/a");
     let yaml = "application/yaml";
-    // Sixty kilobytes, twice: more than a line takes, and no more than the API lets aliases make of
-    // a body.
+    // Sixty kilobytes, twice: more than a line holds, but within the limit of aliases.
     let many = format!("x: &x {}\ny: [*x]\n", "a".repeat(60_000));
     let event = "metadata: {name: a}\ninvolvedObject: {namespace: shop}\n";
     let long = "b".repeat(100 << 10);

@@ -1,5 +1,5 @@
-//! The store the tests run over: one in memory; or, as the environment says, one on an etcd that
-//! ends with the test.
+//! The store of the tests: in memory, or by an environment variable on an etcd that ends with the
+//! test.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use tidings_store::Store;
 use tidings_store::clock::ManualClock;
 use tidings_store::memory::MemoryStore;
 
-/// Names the store: `etcd`, or else one in memory.
+/// Names the store: `etcd`, otherwise memory.
 pub(crate) const VARIABLE: &str = "TIDINGS_API_STORE";
 
 fn is_etcd() -> bool {
     cfg!(feature = "etcd") && std::env::var_os(VARIABLE).is_some_and(|store| store == "etcd")
 }
 
-/// Whether timers of a test may run ahead by themselves: they would not wait for another process.
+/// Whether the timers of a test may be paused: they would not wait for another process.
 pub(crate) fn time_may_stop() -> bool {
     !is_etcd()
 }
 
-/// A store that was never written to.
+/// A store without writes.
 pub(crate) fn store(clock: &ManualClock) -> Arc<dyn Store> {
     #[cfg(feature = "etcd")]
     if is_etcd() {
@@ -52,8 +52,8 @@ mod on_etcd {
         let endpoints = cluster.endpoints();
         CLUSTERS.with_borrow_mut(|clusters| clusters.push(cluster));
         let clock = Arc::new(clock.clone());
-        // What a store does by itself outlives the calls to it, and a test cannot wait for one
-        // runtime within another.
+        // The store's background tasks outlive calls, and a test cannot block on a runtime within
+        // another.
         let open = || {
             runtime().block_on(EtcdStore::open(
                 EtcdOptions::new(endpoints),

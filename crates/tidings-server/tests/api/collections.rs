@@ -1,4 +1,4 @@
-//! Collections deleted: which events, what is reported of them, and what is written down.
+//! Deletion of collections: the deleted events, the answer, and the audit log.
 
 use futures::StreamExt;
 use http::Method;
@@ -99,8 +99,8 @@ async fn a_collection_of_several_pages_is_deleted_and_told_whole() {
 /// The first page is deleted before the answer begins, the second when it has.
 #[tokio::test]
 async fn a_collection_that_cannot_be_deleted_whole_says_so_while_it_can_and_is_cut_off_then() {
-    // Which event cannot be read, how the answer begins, how many events are left at least and at
-    // most.
+    // The unreadable event, the beginning of the answer, and the minimum and maximum of remaining
+    // events.
     for (damaged, begins, left) in [("e003", 500, 10..=510), ("e505", 200, 1..=10)] {
         let server = Server::new();
         for number in 0..510 {

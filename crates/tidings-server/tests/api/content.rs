@@ -74,7 +74,7 @@ async fn paths_and_methods_that_are_none() {
             "{method} {path}"
         );
     }
-    // Outside of what is served the answer is that of Go's HTTP server.
+    // For unknown paths the answer is that of Go's HTTP server.
     for path in [
         "/apis/nothing",
         "/healthz/nothing",
@@ -102,7 +102,7 @@ async fn paths_and_methods_that_are_none() {
     assert_eq!(server.call(Method::POST, "/apis", &[], "").await.code, 200);
 }
 
-/// Errors come in the form their client accepts.
+/// Errors have the form that the client accepts.
 #[tokio::test]
 async fn errors_in_every_form() {
     let server = Server::new();

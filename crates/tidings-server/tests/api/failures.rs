@@ -27,8 +27,8 @@ async fn server(cluster: &Cluster, request_timeout: Duration) -> Server {
     Server::over(Arc::new(store), clock, ApiOptions::default())
 }
 
-/// An etcd that takes a write and does not answer leaves its outcome open; one that is gone has not
-/// done it.
+/// An etcd that accepts a write without an answer leaves its outcome unknown; one that is gone has
+/// not done it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_whose_outcome_is_open_is_told_from_one_that_was_not_done() {
     let Some(mut cluster) = Cluster::start(1, &[]) else {

@@ -178,8 +178,8 @@ async fn pages_are_of_one_moment() {
         .expect(400);
 }
 
-/// Counted for each page, it would make a list's cost the square of its length. So what ends
-/// meanwhile is still in it.
+/// Counting for each page would make a list's cost the square of its length. So events that end
+/// meanwhile are still counted.
 #[tokio::test]
 async fn what_is_left_is_counted_for_the_first_page_alone() {
     let server = Server::new();
@@ -201,13 +201,13 @@ async fn what_is_left_is_counted_for_the_first_page_alone() {
     let second = server.get(&uri).await.expect(200);
     assert_eq!(names(&second), ["shop/e5"]);
     assert_eq!(second["metadata"]["remainingItemCount"], 5);
-    // Of another list nothing was counted.
+    // Another list has no count.
     let uri = format!("{}?limit=1&continue={token}", events("shop"));
     let other = server.get(&uri).await.expect(200);
     assert!(other["metadata"].get("remainingItemCount").is_none());
 }
 
-/// A token of kube-apiserver's, or from before a restart: what is left is counted again.
+/// A token of kube-apiserver, or from before a restart: the remaining events are counted again.
 #[tokio::test]
 async fn what_is_left_behind_another_servers_token() {
     let server = Server::new();
@@ -393,8 +393,7 @@ async fn continue_tokens_are_those_of_kube_apiserver() {
     }
 }
 
-/// Ours alone: kube-apiserver passes the parameter over, as this server does wherever it cannot be
-/// kept.
+/// Only ours: kube-apiserver ignores the parameter, as this server does where it does not apply.
 #[tokio::test]
 async fn the_newest_first_where_it_is_asked_for() {
     let server = Server::new();
@@ -515,7 +514,7 @@ async fn events_about_an_object_are_found_without_looking_at_others() {
                     next = format!("{all}&limit=3&continue={token}");
                 }
                 assert_eq!(paged, names(&list), "{all}");
-                // A page also looks at what is behind it.
+                // A page also checks whether there is more.
                 assert!(fetched().await - before <= 2 * expected, "{all}");
             }
         }

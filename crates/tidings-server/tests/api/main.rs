@@ -1,5 +1,5 @@
-//! The API as its clients see it: requests in, answers out, over the real router and a store: one
-//! in memory, and then (`over_etcd`) one on etcd.
+//! The API from the outside: requests and answers over the real router and a store, first in
+//! memory, and then (`over_etcd`) on etcd.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod apply;

@@ -1,5 +1,5 @@
-//! Events of mixed lifetimes through half a year, by a clock that is moved: what lists, what
-//! `kubectl get` and what watches show at each end, and what the disk holds.
+//! Events of mixed TTLs through half a year, with a manual clock: lists, `kubectl get` and watches
+//! at each expiry, and the size on disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-/// How far the clock is moved at a time, in hours.
+/// The step of the clock, in hours.
 const STEP: i64 = 4;
 
-/// A reason, its type, how often it is recorded and how long it is kept, in hours.
+/// A reason, its type, the interval of its events and their TTL, in hours.
 const KINDS: [(&str, &str, i64, i64); 4] = [
     ("Pulled", "Normal", 4, 1),
     ("Scheduled", "Normal", 8, 14 * 24),
     ("BackOff", "Warning", 12, 90 * 24),
-    // The server's own lifetime, which no rule changes.
+    // The server's TTL, which no rule changes.
     ("Killing", "Normal", 20, 48),
 ];
 
@@ -37,13 +37,13 @@ const RULES: &str = "rules:
 struct Months {
     server: Server,
     watch: Watching,
-    /// What lives, with its end.
+    /// The live events, with their expiry.
     alive: BTreeMap<String, i64>,
     now: i64,
 }
 
 impl Months {
-    /// Some hours pass: each event whose time is over ends, which the watch sees.
+    /// Some hours pass: expired events end, which the watch shows.
     async fn pass(&mut self) {
         self.server.clock.advance(STEP * HOUR);
         self.now += STEP * HOUR;
@@ -82,7 +82,7 @@ impl Months {
         line.split_once('@').unwrap().0.to_owned()
     }
 
-    /// Lists, as `kubectl get` asks for them and as JSON, have what lives.
+    /// Lists, in the form of `kubectl get` and as JSON, have the live events.
     async fn check_lists(&self) {
         let alive: Vec<&String> = self.alive.keys().collect();
         let mut found = Vec::new();
@@ -110,7 +110,7 @@ async fn every_event_ends_in_its_time_for_half_a_year() {
     let mut options = ApiOptions::default();
     options.event_ttl = std::time::Duration::from_secs(48 * 3600);
     options.retention = RetentionRules::parse(RULES).unwrap();
-    // The watch is to outlive the months.
+    // The watch must outlive the months.
     options.request_timeout = std::time::Duration::from_secs(u64::from(u32::MAX));
     let server = Server::over(store, clock, options);
     let path = format!("{}?watch=true&timeoutSeconds=100000000", events("shop"));
@@ -137,9 +137,9 @@ async fn every_event_ends_in_its_time_for_half_a_year() {
         assert_eq!(stats.expiry_lag_ms, 0);
         most = most.max(stats.disk_bytes);
     }
-    // What lives is some 250 events of half a kilobyte.
+    // There are some 250 live events of half a kilobyte.
     assert!(most < 8 << 20, "{most} bytes on disk");
-    // Of the three kinds that live for longer than a step, without those that end just now.
+    // The three kinds with a TTL longer than a step, without those that expire just now.
     assert_eq!(months.alive.len(), 179 + 41 + 2);
     while !months.alive.is_empty() {
         months.pass().await;

@@ -1,4 +1,4 @@
-//! What operators look at: metrics, health; and compression, which is seen on the wire.
+//! Metrics, health, and compression on the wire.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -20,7 +20,7 @@ use crate::support::{START, Server, event, events, request};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 
-/// Samples by name and labels. Whatever is not in the text form fails.
+/// Samples by name and labels. Fails on invalid text.
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut types = BTreeMap::new();
     let mut samples = BTreeMap::new();
@@ -158,7 +158,7 @@ async fn what_is_counted() {
             1.0,
         ),
         (
-            // Who asks for this takes no place.
+            // These requests take no place.
             "apiserver_current_inflight_requests{request_kind=\"readOnly\"}",
             0.0,
         ),
@@ -202,7 +202,7 @@ async fn what_is_counted() {
         samples.get(&format!("apiserver_longrunning_requests{watching}}}")),
         Some(&0.0)
     );
-    // The event that was there, and the bookmark behind it.
+    // The existing event, and the bookmark after it.
     let events = "{group=\"\",version=\"v1\",resource=\"events\"}";
     assert_eq!(
         samples.get(&format!("apiserver_watch_events_total{events}")),
@@ -327,7 +327,7 @@ async fn what_becomes_of_a_request_before_it_is_served_is_counted_once() {
             "tidings_oversized_events_total{outcome=\"refused\"}".into(),
             1.0,
         ),
-        // Of writes that were let in, whatever their result.
+        // Writes that passed admission, whatever their result.
         ("apiserver_audit_event_total".into(), 5.0),
         ("apiserver_audit_error_total{plugin=\"log\"}".into(), 0.0),
         (

@@ -1,6 +1,5 @@
-//! The tests of this program, every one of them, over etcd: each has an etcd of its own, so that
-//! revisions are what they are in memory. Without one on the PATH (or in `ETCD`) that is said, and
-//! they are skipped.
+//! All tests of this program over etcd: each has its own etcd, so that revisions are the same as in
+//! memory. Without one on the PATH (or in `ETCD`) they are skipped with a message.
 
 use std::process::Command;
 
@@ -13,7 +12,7 @@ fn every_test_over_etcd() {
     if programs::etcd().is_none() {
         return;
     }
-    // A process of its own, whose output is seen. This test it passes over.
+    // A separate process with visible output, which skips this test.
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--skip", module_path!().rsplit("::").next().unwrap()])
         .env(backend::VARIABLE, "etcd")

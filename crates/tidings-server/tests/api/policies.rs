@@ -1,4 +1,4 @@
-//! What an operator sets: namespaces, rate limits, sizes, retention.
+//! Policies of the operator: namespaces, rate limits, sizes, retention.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -40,12 +40,12 @@ async fn events_are_created_in_namespaces_that_are_there() {
             "details": {"name": "shpo", "kind": "namespaces"}, "code": 404,
         })
     );
-    // PUT that would create, and a dry run, too.
+    // A PUT that would create, and a dry run, too.
     let path = format!("{}/web.1", events("shpo"));
     server.put(&path, &event("shpo", "web.1")).await.expect(404);
     let dry = format!("{}?dryRun=All", events("shpo"));
     server.post(&dry, &event("shpo", "web.1")).await.expect(404);
-    // Reads do not care.
+    // Reads are not affected.
     let list = server.get(&events("shpo")).await.expect(200);
     assert_eq!(list["items"], json!([]));
 }
@@ -87,7 +87,7 @@ async fn a_namespace_that_goes_takes_nothing_new() {
     let status = server.post(path, &json!({"metadata": {"name": "n"}})).await;
     assert_eq!(status.expect(403), refused("n", "events.k8s.io"));
 
-    // What is there is changed and deleted as ever.
+    // Existing events can be changed and deleted.
     let before = Server::new();
     before.create("old", "web.1").await;
     let mut namespaces = Namespaces::default();
@@ -148,7 +148,7 @@ async fn namespaces_can_be_read() {
     let answer = server.get_as("/api/v1/namespaces", protobuf).await;
     assert_eq!(answer.code, 406);
 
-    // Where every name is one, those that hold events are told.
+    // Where every name is a namespace, those with events are listed.
     let any = Server::new();
     any.create("shop", "web.1").await;
     let list = any.get("/api/v1/namespaces").await.expect(200);
@@ -175,7 +175,7 @@ async fn events_over_the_limit_are_refused_as_upstream_refuses_them() {
         .patch("merge", &path, &json!({"count": 8}))
         .await
         .expect(200);
-    // A dry run, a read, a delete and what is invalid cost nothing.
+    // Dry runs, reads, deletes and invalid requests cost nothing.
     let dry = format!("{shop}?dryRun=All");
     server.post(&dry, &event("shop", "b")).await.expect(201);
     server.get(&path).await.expect(200);
@@ -183,7 +183,7 @@ async fn events_over_the_limit_are_refused_as_upstream_refuses_them() {
     invalid["involvedObject"]["namespace"] = "bank".into();
     server.post(&shop, &invalid).await.expect(422);
     server.delete(&path).await.expect(200);
-    // The other group is no way around.
+    // The other group has the same limit.
     let note = json!({
         "metadata": {"name": "n"}, "eventTime": "2026-03-04T05:06:00.000000Z", "type": "Normal", "reason": "R",
         "action": "A", "reportingController": "example.com/c", "reportingInstance": "c-1",
@@ -256,7 +256,7 @@ async fn limits_are_by_user_and_may_only_be_counted() {
         .expect(429);
 }
 
-/// A change that is made again because another was faster is one event.
+/// A change that is repeated because another was faster counts once.
 #[tokio::test]
 async fn a_retried_patch_costs_one_token() {
     let limits = limits("[{type: Server, qps: 1, burst: 5}]");
@@ -308,7 +308,7 @@ async fn large_events_are_refused_or_cut() {
     let shorter = json!({"message": "short"});
     let shorter = server.patch("merge", &path, &shorter).await.expect(200);
     assert_eq!(shorter["message"], "short");
-    // What is large elsewhere is refused anyway.
+    // Other large fields are refused anyway.
     let labels = json!({"metadata": {"annotations": {"a": "x".repeat(5000)}}});
     server.patch("merge", &path, &labels).await.expect(413);
     assert_eq!(server.api.admission_counts().truncated, 2);
@@ -343,7 +343,7 @@ async fn rules_say_how_long_events_are_kept() {
     server.clock.advance(10 * minute);
     let left = server.get(&events("shop")).await.expect(200);
     assert_eq!(names(left), ["day", "hour"]);
-    // Each write counts anew, with what the event then is.
+    // Each write restarts the TTL, by the new event.
     let path = format!("{}/hour", events("shop"));
     server
         .call(

@@ -1,4 +1,4 @@
-//! Requests that find all places taken: who waits, for how long, and who does not.
+//! Requests when all places are taken: which wait, how long, and which do not.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::support::{Server, event, request, timer};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 
-/// With places for one that writes.
+/// A server with a place for one write.
 fn server(change: impl FnOnce(&mut ApiOptions)) -> Server {
     let mut options = ApiOptions::default();
     options.max_mutating_requests_inflight = 1;
@@ -27,7 +27,7 @@ fn server(change: impl FnOnce(&mut ApiOptions)) -> Server {
     Server::with(options)
 }
 
-/// The body of an event that comes when it is told to.
+/// The body of an event that arrives on demand.
 fn held(name: &str) -> (oneshot::Sender<()>, Body) {
     let (release, released) = oneshot::channel();
     let bytes = Bytes::from(event("shop", name).to_string());
@@ -35,7 +35,7 @@ fn held(name: &str) -> (oneshot::Sender<()>, Body) {
     (release, Body::from_stream(stream::once(body)))
 }
 
-/// The same, ready, which says whether anybody has begun to read it.
+/// The same, complete, which notes when a read begins.
 fn watched(name: &str) -> (Arc<AtomicBool>, Body) {
     let read = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&read);
@@ -48,7 +48,7 @@ fn watched(name: &str) -> (Arc<AtomicBool>, Body) {
 }
 
 impl Server {
-    /// The value of the sample that begins so.
+    /// The value of the sample with this prefix.
     async fn sample(&self, name: &str) -> Option<f64> {
         let answer = self.get("/metrics").await;
         let mut lines = answer.text().lines();
@@ -94,11 +94,11 @@ async fn who_finds_no_place_waits_in_turn_and_its_body_is_not_read_before() {
     assert!(poll!(third.as_mut()).is_pending());
     assert_eq!(server.waiting().await, Some(2.0));
 
-    // What has its own places does not wait with them.
+    // Requests with other places do not wait with them.
     server.get(SHOP).await.expect(200);
     release.send(()).unwrap();
     assert_eq!(first.await.status(), 201);
-    // However often the later one asks, it is the other's turn.
+    // However often the later one is polled, the other is first.
     assert!(poll!(third.as_mut()).is_pending());
     let read = |it: &AtomicBool| it.load(Ordering::Relaxed);
     assert!(!read(&second_read) && !read(&third_read));
@@ -154,7 +154,7 @@ async fn nobody_waits_for_longer_than_a_quarter_of_its_time() {
     }
     let hour = Duration::from_secs(3600);
     for (limit, query, expected) in [
-        // A write of one event has 34 seconds, that of many a minute, and both what they ask for.
+        // A write of one event has 34 seconds, one of many a minute, and both their own timeout.
         (hour, "", 8500),
         (hour, "?timeout=8s", 2000),
         (Duration::from_secs(1), "", 1000),
@@ -184,7 +184,7 @@ async fn a_client_that_goes_away_leaves_the_queue() {
     for audited in [false, true] {
         let mut server = server(|_| {});
         if audited {
-            // What is audited runs in a task of its own, which outlives its client.
+            // Audited requests run in their own task, which outlives the client.
             let log = AuditLog::open(AuditOptions::new(&path), Arc::new(SystemClock)).unwrap();
             let api = Arc::into_inner(server.api).unwrap();
             server.api = Arc::new(api.with_audit_log(log));

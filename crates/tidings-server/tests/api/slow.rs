@@ -1,5 +1,4 @@
-//! A store that takes its time: requests end at their deadlines, and what a client leaves behind is
-//! finished.
+//! A slow store: requests end at their deadlines, and abandoned writes are completed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +22,7 @@ use crate::support::{START, Server, event, request, timer};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 
-/// Lists and creates once it is told to; all else as the store it stands for.
+/// Lists and creates wait for a signal; everything else is like the underlying store.
 struct Slow {
     store: Arc<dyn Store>,
     released: watch::Receiver<bool>,
@@ -107,7 +106,7 @@ impl Store for Slow {
     }
 }
 
-/// A server over such a store, how to release it, and how many wait for that.
+/// A server over such a store, its signal, and the number of waiting requests.
 fn server() -> (Server, watch::Sender<bool>, watch::Receiver<usize>) {
     let clock = ManualClock::at(UnixMillis(START));
     let (release, released) = watch::channel(false);
@@ -130,7 +129,7 @@ async fn what_takes_too_long_is_answered_at_its_deadline() {
     for (method, query, seconds) in [
         (Method::POST, "", 34),
         (Method::POST, "?timeout=5s", 5),
-        // No more than it would have anyway.
+        // Not more than its usual timeout.
         (Method::POST, "?timeout=50s", 34),
         (Method::GET, "", 60),
         (Method::GET, "?timeout=5s", 5),
@@ -161,7 +160,7 @@ async fn what_takes_too_long_is_answered_at_its_deadline() {
     }
 }
 
-/// The audit log's lines of what is done with a server that has one.
+/// Runs a test with a server that has an audit log, and returns the lines.
 pub(crate) async fn logged(
     server: Server,
     test: impl AsyncFnOnce(&Server),

@@ -1,5 +1,5 @@
-//! Lists that are longer than a page of the store: whole and the same in every form, bounded in
-//! memory and time.
+//! Lists longer than a page of the store: complete and equal in every form, bounded in memory and
+//! time.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn json_names(list: &Value) -> Vec<String> {
     list["items"].as_array().unwrap().iter().map(name).collect()
 }
 
-/// The message in an envelope, whose own lengths have to be right.
+/// The message in an envelope, whose lengths must be right.
 fn open(body: &[u8]) -> &[u8] {
     let rest = body.strip_prefix(b"k8s\0\x0a").unwrap();
     let (type_len, rest) = rest.split_first().unwrap();
@@ -162,7 +162,7 @@ async fn every_form_of_a_long_list_says_the_same() {
     }
 }
 
-/// An event at rest, last seen that many seconds after 1970.
+/// An event last seen this number of seconds after 1970.
 fn stored(name: &str, seen: u8, message: String) -> Vec<u8> {
     let event = Event {
         metadata: Some(ObjectMeta {
@@ -185,7 +185,7 @@ fn stored(name: &str, seen: u8, message: String) -> Vec<u8> {
     value
 }
 
-/// The first are on their way when others change, which are told as they were.
+/// The first are sent when others change, which are returned in their former state.
 #[tokio::test]
 async fn the_newest_are_of_one_moment_however_long_they_take() {
     const COUNT: u8 = 14;
@@ -209,7 +209,7 @@ async fn the_newest_are_of_one_moment_however_long_they_take() {
             .respond(request(Method::GET, uri, &[("accept", accept)], ""))
             .await;
         assert_eq!(answer.headers()["tidings-newest-first"], "true");
-        // The last two of the answer: both are behind its first page.
+        // The last two of the answer: both are after its first page.
         let updated = server
             .store
             .update(key(0).into(), record(99, "b"), revision);
@@ -241,7 +241,7 @@ async fn the_newest_are_of_one_moment_however_long_they_take() {
     }
 }
 
-/// The length is said at the beginning, and events end all the time.
+/// The length is at the beginning, and events expire meanwhile.
 #[tokio::test]
 async fn a_protobuf_list_stays_whole_though_events_end_meanwhile() {
     let server = server_with(ApiOptions::default(), 4000, Some(START + 1000)).await;
@@ -272,7 +272,7 @@ async fn a_client_that_does_not_read_is_given_up_at_the_deadline() {
     assert_eq!(unread.status(), 200);
     let asked = timer();
     assert_eq!(server.get(ALL).await.code, 429, "the list is not yet sent");
-    // A quarter of the time it would have.
+    // A quarter of its timeout.
     assert_eq!(asked.elapsed(), Duration::from_secs(15));
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(server.get(ALL).await.code, 200);
@@ -282,7 +282,7 @@ async fn a_client_that_does_not_read_is_given_up_at_the_deadline() {
         "the answer is cut off, not ended"
     );
 
-    // One that reads, however slowly, gets everything.
+    // A client that reads, however slowly, gets everything.
     let answer = server.respond(request(Method::GET, ALL, &[], "")).await;
     let mut chunks = answer.into_body().into_data_stream();
     let mut body = Vec::new();

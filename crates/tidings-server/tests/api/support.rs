@@ -1,4 +1,4 @@
-//! A server without a socket, whose clock the test moves.
+//! A server without a socket, with a manual clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Answer {
             .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    /// Requires a code, and gives the body as JSON.
+    /// Requires a code, and returns the body as JSON.
     #[track_caller]
     pub(crate) fn expect(&self, code: u16) -> Value {
         assert_eq!(
@@ -90,7 +90,7 @@ impl Server {
         }
     }
 
-    /// The answer, its body still to be read.
+    /// The answer, with an unread body.
     pub(crate) async fn respond(&self, request: Request<Body>) -> Response<Body> {
         router(Arc::clone(&self.api))
             .oneshot(request)
@@ -230,7 +230,7 @@ impl Watching {
     }
 }
 
-/// What timers run by, which a test may stop.
+/// The clock of timers, which a test may pause.
 pub(crate) fn timer() -> tokio::time::Instant {
     tokio::time::sleep(Duration::ZERO).deadline()
 }

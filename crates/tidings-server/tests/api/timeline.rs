@@ -1,5 +1,4 @@
-//! The timeline's answers: what is in a picture and in pages, that they are bounded, sessions, and
-//! changes as they happen.
+//! The timeline's answers: pictures and pages, their bounds, sessions, and live changes.
 
 use axum::Router;
 use axum::body::Body;
@@ -14,7 +13,7 @@ use crate::support::{Answer, START, Server, event, events};
 const API: &str = "/timeline/api";
 const MINUTE: i64 = 60_000;
 
-/// An event about a pod, so long after the start, in milliseconds.
+/// An event about a pod, at a time after the start in milliseconds.
 fn about(pod: &str, name: &str, reason: &str, kind: &str, after: i64) -> Value {
     let at = jiff::Timestamp::from_millisecond(START + after).unwrap();
     let mut event = event("shop", name);
@@ -116,7 +115,7 @@ async fn a_picture_has_lanes_marks_and_rates() {
         .map(|it| (it["name"].as_str().unwrap(), sum(it)))
         .collect();
     assert_eq!(sums, [("Normal", 2), ("Warning", 1)]);
-    // What is asked for, and nothing else.
+    // Only the requested events.
     for (query, expected) in [
         ("type=Warning", 1),
         ("object=db-0", 1),
@@ -185,10 +184,43 @@ async fn a_picture_of_more_than_is_read_is_of_all_its_parts_with_the_warnings_fi
         .map(|it| it["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["Normal", "Warning"]);
-    // Nothing that is asked for may make an answer longer than this.
+    // Maximum length of any answer.
     let huge = get(&server, "view?from=-99999999999999999&to=99999999999999999").await;
     assert!(huge["marks"].as_array().unwrap().len() <= 2000);
     assert!(huge["lanes"].as_array().unwrap().len() <= 300);
+}
+
+#[tokio::test]
+async fn large_events_are_a_few_to_an_answer() {
+    const BYTES_MAX: usize = 10 << 20;
+    let server = Server::new();
+    let message = "m".repeat(1_400_000);
+    let names: Vec<String> = (0..20).map(|at| format!("e{at}")).collect();
+    for (at, name) in (0..).zip(&names) {
+        let mut event = about("web-0", name, "Pulled", "Normal", -at * 1000);
+        event["message"] = message.clone().into();
+        create(&server, &event).await;
+    }
+    let mut found = Vec::new();
+    let mut token = String::new();
+    for _ in &names {
+        let page = get(&server, &format!("events?limit=500&continue={token}")).await;
+        assert!(page.to_string().len() < BYTES_MAX);
+        let items = page["items"].as_array().unwrap().iter();
+        found.extend(items.map(|item| item["name"].as_str().unwrap().to_owned()));
+        match page["continue"].as_str() {
+            Some(next) => next.clone_into(&mut token),
+            None => break,
+        }
+    }
+    assert_eq!(found, names);
+    for path in [
+        "object?kind=Pod&namespace=shop&name=web-0",
+        "event?namespace=shop&name=e0",
+    ] {
+        let answer = get(&server, path).await;
+        assert!(answer.to_string().len() < 2 * BYTES_MAX, "{path}");
+    }
 }
 
 #[tokio::test]
@@ -302,7 +334,7 @@ async fn exports_are_read_by_others() {
     assert_eq!(slices.count(), 2);
 }
 
-/// The lines of a stream until one that begins with this.
+/// The lines of a stream up to one with this prefix.
 async fn read_until(body: &mut axum::body::BodyDataStream, start: &str) -> Option<Value> {
     let mut text = String::new();
     while let Some(chunk) = body.next().await {
@@ -343,7 +375,7 @@ async fn changes_are_sent_as_they_happen() {
     let change = read_until(&mut body, "event: change").await.unwrap();
     assert_eq!(change["items"].as_array().unwrap().len(), 1);
     assert_eq!(change["items"][0]["name"], "b");
-    // From where the message says, nothing is missed and nothing comes twice.
+    // From the message's position on, nothing is missed or repeated.
     let next = change["position"].as_str().unwrap();
     let mut again = live(format!("position={next}"))
         .await
@@ -372,7 +404,7 @@ async fn changes_are_sent_as_they_happen() {
         counted += items as u64 + change["more"].as_u64().unwrap();
     }
     assert_eq!(counted, 150);
-    // What is forgotten cannot be continued.
+    // A forgotten position cannot be continued.
     server.store.compact(server.store.revision()).await.unwrap();
     let mut late = live(query).await.unwrap().into_body().into_data_stream();
     assert!(read_until(&mut late, "event: restart").await.is_some());
@@ -384,7 +416,7 @@ async fn changes_are_sent_as_they_happen() {
 #[tokio::test]
 async fn a_browser_logs_in_and_out() {
     let server = Server::new();
-    // One router: sessions are of it.
+    // One router, since it has the sessions.
     let router = timeline(server.api.clone());
     let host = ("host", "events.example:6443");
     let origin = ("origin", "https://events.example:6443");
@@ -399,7 +431,7 @@ async fn a_browser_logs_in_and_out() {
         (vec![host, origin, json], r#"{"token":""}"#, 401),
         (vec![host, origin, json], r#"{"token":"a\nb"}"#, 401),
         (vec![host, origin, json], "s3cret", 400),
-        // By a page of another host, or none.
+        // From a page of another host, or none.
         (vec![host, json], good, 403),
         (
             vec![host, ("origin", "https://evil.example"), json],
@@ -449,7 +481,7 @@ async fn a_browser_logs_in_and_out() {
         ask(&[host, shown, ("authorization", "Bearer wrong")]).await,
         401
     );
-    // The rest of the server knows nothing of sessions.
+    // The rest of the server does not accept sessions.
     let api = request(Method::GET, "/api/v1/events", &[host, shown], "");
     assert_eq!(server.send(api).await.code, 401);
     let logout = request(Method::POST, "/timeline/logout", &[host, origin, shown], "");
@@ -457,7 +489,7 @@ async fn a_browser_logs_in_and_out() {
     assert_eq!(answer.code, 204);
     assert!(answer.header("set-cookie").contains("Max-Age=0"));
     assert_eq!(ask(&[host, shown]).await, 401);
-    // The page is for everyone, and its files name no session.
+    // The page is for all clients, and its files do not depend on a session.
     let page = send_to(
         router.clone(),
         request(Method::GET, "/timeline", &[host], ""),
@@ -479,7 +511,7 @@ async fn a_session_has_an_end() {
         ("origin", "https://a"),
         ("content-type", "application/json"),
     ];
-    // One router: sessions are of it.
+    // One router, since it has the sessions.
     let router = timeline(server.api.clone());
     let body = r#"{"token":"s3cret"}"#;
     let login = request(Method::POST, "/timeline/login", &headers, body);

@@ -123,7 +123,7 @@ async fn selectors_decide_what_a_change_is() {
         ),
         (&json!("DELETED"), &json!("8"))
     );
-    // What left is shown as it last was in the selection.
+    // An event that leaves the selection is shown in its last selected state.
     assert_eq!(left["object"]["metadata"]["labels"]["tier"], "x");
     assert_eq!(watch.line().await, "ADDED b@10");
 }
@@ -172,7 +172,7 @@ async fn quiet_watchers_get_bookmarks_and_then_an_end() {
     assert_eq!(watch.line().await, "END");
 }
 
-/// Without a time of its own, between half an hour and an hour, as in kube-apiserver.
+/// Without its own timeout, between half an hour and an hour, as in kube-apiserver.
 #[tokio::test(start_paused = true)]
 async fn a_watch_has_a_lifetime_by_default() {
     if !backend::time_may_stop() {
@@ -187,7 +187,7 @@ async fn a_watch_has_a_lifetime_by_default() {
         let mut watch = server
             .watch(&format!("{SHOP}?watch=true&allowWatchBookmarks=true"))
             .await;
-        // What it says last is whole: an answer that is cut off is an error.
+        // Its last line is complete: a truncated answer is an error.
         while watch.next().await.is_some() {}
         let lasted = begun.elapsed().as_secs();
         assert!((least..=2 * least).contains(&lasted), "{lasted} s");

@@ -9,7 +9,7 @@ use crate::support::{Server, event, events};
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 const WEB: &str = "/api/v1/namespaces/shop/events/web.1";
 
-/// An event with every field either version knows.
+/// An event with every field of both versions.
 fn full() -> Value {
     let reference = json!({
         "kind": "Pod", "namespace": "shop", "name": "web", "uid": "u1", "apiVersion": "v1", "resourceVersion": "12",
@@ -80,8 +80,7 @@ async fn what_is_posted_comes_back() {
     }
 }
 
-/// The bytes, for what Go's encoder fixes beyond the values: order, escapes, what is always
-/// present.
+/// The bytes, for Go's encoding: order, escapes, fields that are always present.
 #[tokio::test]
 async fn output_is_written_as_go_does() {
     let server = Server::new();
@@ -366,7 +365,7 @@ async fn unknown_fields() {
         .call(Method::POST, &format!("{path}Maybe"), &[], body)
         .await
         .expect(422);
-    // What a server makes is known, and dropped where it is not kept.
+    // Fields set by a server are known, and dropped where they are not kept.
     let mut known = event("default", "known");
     known["metadata"]["managedFields"] = json!([{"manager": "x"}]);
     known["metadata"]["selfLink"] = json!("/x");
@@ -527,7 +526,7 @@ async fn events_end_an_hour_after_the_last_write() {
         .await
         .expect(200);
     server.clock.advance(59 * MINUTE);
-    // This one changes nothing, so it prolongs nothing.
+    // This one changes nothing, so it does not restart the TTL.
     server
         .patch("merge", WEB, &json!({"count": 8}))
         .await
@@ -622,7 +621,7 @@ async fn what_is_created_has_no_version_yet() {
         let mut sent = event("shop", version);
         sent["metadata"]["resourceVersion"] = version.into();
         server.post(SHOP, &sent).await.expect(code);
-        // Whether it is right is told first.
+        // Validation comes first.
         sent["involvedObject"]["namespace"] = "bank".into();
         server.post(SHOP, &sent).await.expect(422);
     }
@@ -662,7 +661,7 @@ async fn the_last_day_of_all_is_a_time() {
     server.post(SHOP, &last).await.expect(201);
     let patch = json!({"deprecatedLastTimestamp": null});
     let newer = "/apis/events.k8s.io/v1/namespaces/shop/events/web.1";
-    // It was set, and is not to change.
+    // It was set, and must not change.
     let status = server.patch("merge", newer, &patch).await.expect(422);
     assert!(
         status["message"].to_string().contains("lastTimestamp"),
@@ -675,7 +674,7 @@ async fn owners_are_kept_once() {
     let server = Server::new();
     let owner = |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": "1"});
     let mut twice = event("shop", "web.1");
-    // Only what is equal is repeated, not what has the same uid.
+    // Only equal ones are repeated, not those with the same uid.
     twice["metadata"]["ownerReferences"] = json!([owner("a"), owner("b"), owner("a")]);
     let created = server.post(SHOP, &twice).await;
     let kept = json!([owner("a"), owner("b")]);

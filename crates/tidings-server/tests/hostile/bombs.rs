@@ -1,5 +1,5 @@
-//! Small requests that ask for much: deep nesting, aliases that multiply, copies of copies, lengths
-//! that lie.
+//! Small requests with large effects: deep nesting, multiplying aliases, copies of copies, false
+//! lengths.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn doubling() -> Vec<u8> {
     format!("[{}]", operations.join(",")).into_bytes()
 }
 
-/// A message that says it is longer than everything, within the envelope.
+/// A message with a length beyond the envelope.
 fn lying_protobuf() -> Vec<u8> {
     let mut bytes = b"k8s\x00\x0a\x0b\x0a\x02v1\x12\x05Event\x12".to_vec();
     bytes.extend_from_slice(&[0xff, 0xff, 0xff, 0xff, 0x7f]);

@@ -1,5 +1,4 @@
-//! Broken HTTP on real connections: each is answered with a refusal or closed, and the next client
-//! is served.
+//! Broken HTTP on real connections: each is refused or closed, and the next client is served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +18,7 @@ async fn answer(server: &Running, connector: &TlsConnector, bytes: &[u8]) -> Vec
     let stream = TcpStream::connect(server.address()).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let mut stream = connector.connect(name, stream).await.unwrap();
-    // The server may close while it is still being written to, and after it.
+    // The server may close during the write or after it.
     let _ = stream.write_all(bytes).await;
     let mut answer = Vec::new();
     let mut piece = [0; 4096];

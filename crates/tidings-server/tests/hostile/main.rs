@@ -1,9 +1,7 @@
-//! Hostile input: requests mutated at random and made by hand, against the real
-//! router, and broken HTTP on a real connection. Whatever comes, there is an answer that blames the
-//! client, and no other client notices.
+//! Hostile input: randomly mutated and handmade requests against the real router, and broken HTTP
+//! on a real connection. Every request gets a 4xx answer, and other clients are not affected.
 //!
-//! `TIDINGS_HOSTILE_REQUESTS` sets how many mutated requests are sent, `TIDINGS_HOSTILE_SEED` where
-//! they begin.
+//! `TIDINGS_HOSTILE_REQUESTS` sets the number of mutated requests, `TIDINGS_HOSTILE_SEED` the seed.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod bombs;

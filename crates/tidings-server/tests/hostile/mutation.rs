@@ -1,5 +1,5 @@
-//! Requests of every kind, changed at random: bytes flipped, cut, doubled, swapped for words that
-//! mean something elsewhere.
+//! Requests of every kind, changed at random: bytes flipped, removed, doubled, or replaced by
+//! special words.
 
 use std::panic::AssertUnwindSafe;
 
@@ -36,7 +36,7 @@ const SEEDS: &[&str] = &[
     "GET /api/v1/namespaces/shop?timeout=8s\n\n",
 ];
 
-/// Words that mean something to some parser.
+/// Words with a meaning to some parser.
 const WORDS: &[&[u8]] = &[
     b"null",
     b"-1",
@@ -98,7 +98,7 @@ async fn mutated_requests_are_answered_and_the_client_is_blamed() {
     let mut answered = 0;
     for seed in first..first + requests {
         if seed % 500 == 0 {
-            // What was written by chance must not make later requests slow.
+            // Events written by chance must not slow down later requests.
             api = requests::server().await;
         }
         let text = mutate(seed);
@@ -126,7 +126,7 @@ async fn unchanged_requests_are_what_they_seem() {
     for seed in SEEDS {
         let api = requests::server().await;
         let (status, body) = send(&api, parse(seed.as_bytes()).unwrap()).await;
-        // Nothing that mutates from a request that fails at once looks far.
+        // Mutations of a request that fails at once would not reach far.
         assert_ne!(status, 400, "{seed}: {}", String::from_utf8_lossy(&body));
         assert!(is_fair(status, &body), "{seed}: {status}");
     }
@@ -156,7 +156,7 @@ fn mutate(seed: u64) -> Vec<u8> {
                 text.splice(from..to, other[start..end].iter().copied());
             }
             _ => {
-                // Only the body of one with the head of another.
+                // The body of one with the head of another.
                 let other = SEEDS[random.usize(..SEEDS.len())];
                 if let (Some((head, _)), Some(at)) = (
                     other.split_once("\n\n"),
@@ -170,7 +170,7 @@ fn mutate(seed: u64) -> Vec<u8> {
     text
 }
 
-/// A stretch of a text, short more often than long.
+/// A part of a text, mostly a short one.
 fn stretch(random: &mut fastrand::Rng, length: usize) -> (usize, usize) {
     let from = random.usize(..=length);
     let longest = 1 << random.u8(..8);

@@ -1,7 +1,6 @@
-//! No request costs more than time and memory in proportion to its size, and no answer that refuses
-//! one is long: each case is sent in two sizes through the real router, the second four times the
-//! first, and what the server does for both is compared by the bytes it allocates, by processor
-//! time, and by the length of the answer.
+//! The cost of every request is in proportion to its size, and error answers are bounded: each case
+//! is sent in two sizes through the real router, the second four times the first, and both are
+//! compared by allocated bytes, processor time, and the length of the answer.
 //!
 //! One test measures at a time: allocator and processor time are those of the whole process.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
@@ -22,11 +21,11 @@ use tower::ServiceExt;
 #[global_allocator]
 static ALLOCATOR: Counting = COUNTING;
 
-/// The longest answer that refuses a request, in bytes.
+/// Maximum bytes of an error answer.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
-/// What is allowed to grow with the square of the input would grow sixteenfold.
+/// Quadratic cost would grow sixteenfold.
 const GROWTH_MAX: u64 = 8;
-/// Costs below these tell nothing: a server and its tables take as much.
+/// Smaller costs mean nothing: a server and its tables take as much.
 const NOISE_BYTES: u64 = 1024 * 1024;
 const NOISE_NANOS: u64 = 20_000_000;
 
@@ -72,7 +71,7 @@ impl Sent {
     }
 }
 
-/// What one request took.
+/// The cost of a request.
 #[derive(Debug)]
 struct Cost {
     code: u16,
@@ -98,8 +97,8 @@ fn server() -> Arc<ApiServer> {
     Arc::new(server.with_authorizer(Authorizer::always_allow()))
 }
 
-/// Processor time so far of all threads there are, where the system tells it: long bodies are dealt
-/// with on threads of their own.
+/// Processor time so far of all threads, if the system has it: long bodies are handled on other
+/// threads.
 fn processor_nanos() -> Option<u64> {
     let of_thread = |thread: std::io::Result<std::fs::DirEntry>| {
         let told = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
@@ -109,7 +108,7 @@ fn processor_nanos() -> Option<u64> {
     threads.map(of_thread).sum()
 }
 
-/// Sends all of it to a new server; the last one counts.
+/// Sends all requests to a new server; the last one is measured.
 fn cost(requests: &[Sent]) -> Cost {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -150,7 +149,7 @@ fn four_times_the_input_costs_four_times_as_much() {
         if only.as_deref().is_some_and(|only| !name.contains(only)) {
             continue;
         }
-        // Tables that are made once are made now.
+        // Builds tables that are made once.
         cost(&requests(8));
         let small = cost(&requests(*size));
         let large = cost(&requests(4 * size));

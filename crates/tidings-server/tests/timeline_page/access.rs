@@ -1,4 +1,4 @@
-//! Who gets in, in plain words, and whether the page can be used by all: axe-core.
+//! Login and its messages, and accessibility of the page (axe-core).
 
 use serde_json::{Value, json};
 use tidings_testing::programs;
@@ -31,7 +31,7 @@ fn a_token_is_asked_for_and_refusals_are_plain() {
     world.log_in(world.token());
     world.loaded();
     page.until("document.querySelectorAll('.lane').length > 3");
-    // What the link asked for is not lost by the way.
+    // The link's query is kept.
     world.address_until("q.type === 'Warning'");
     assert_eq!(page.text("document.cookie"), "", "scripts see no cookie");
 

@@ -1,6 +1,6 @@
-//! A browser: Chromium, driven by its chromedriver through WebDriver. The few commands that the
-//! tests need are spoken here over a plain socket of the loopback; the libraries that speak all of
-//! them have licences or dependencies that this project does not take.
+//! A browser: Chromium, driven by its chromedriver through WebDriver. The few commands of the tests
+//! are sent here over a plain loopback socket; complete libraries have licences or dependencies
+//! that this project does not accept.
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,18 +13,18 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tidings_testing::{free_port, programs};
 
-/// Milliseconds that a condition may take, on a machine that has much else to do.
+/// Timeout of a condition in milliseconds, on a busy machine.
 const PATIENCE: u64 = 30_000;
 
 pub(crate) struct Browser {
     driver: Child,
     port: u16,
     session: String,
-    /// Each sequence of actions of a pointer has a name of its own.
+    /// Each sequence of pointer actions has its own name.
     pointers: Cell<u32>,
 }
 
-/// How a window is.
+/// The settings of a window.
 #[derive(Clone, Copy)]
 pub(crate) struct Window {
     pub(crate) width: u32,
@@ -47,7 +47,7 @@ pub(crate) const PHONE: Window = Window {
 };
 
 impl Browser {
-    /// Starts one with a profile of its own; nothing if there is no Chromium.
+    /// Starts one with its own profile; `None` without Chromium.
     pub(crate) fn start(window: Window) -> Option<Self> {
         let chromium = programs::chromium()?;
         let mut driver = Command::new(programs::chromedriver()?)
@@ -155,7 +155,7 @@ impl Browser {
     /// Waits in the page until an expression is true, and returns it.
     #[track_caller]
     pub(crate) fn until(&self, expression: &str) -> Value {
-        // The expression is a part of the script: the page's policy refuses to make code of text.
+        // The expression is part of the script, since the page's policy forbids `eval`.
         let script = format!(
             "const [patience, done] = arguments;
             const condition = () => ({expression});
@@ -178,7 +178,7 @@ impl Browser {
         answer["value"].clone()
     }
 
-    /// Types into what has the focus; keys by their WebDriver code points.
+    /// Types into the focused element; keys by their WebDriver code points.
     pub(crate) fn keys(&self, text: &str) {
         let actions: Vec<Value> = text
             .chars()
@@ -286,7 +286,7 @@ impl Browser {
         self.command("POST", "/actions", &json!({ "actions": sources }));
     }
 
-    /// What the window shows, as PNG.
+    /// The window's content as PNG.
     pub(crate) fn screenshot(&self) -> Vec<u8> {
         let path = format!("/session/{}/screenshot", self.session);
         let answer = self.ask("GET", &path, None);
@@ -312,7 +312,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver ends its browser; a test that failed has said why already.
+        // The driver ends its browser; a failed test has reported its reason already.
         if !self.session.is_empty() {
             let path = format!("/session/{}", self.session);
             let _ = std::panic::catch_unwind(|| exchange(self.port, "DELETE", &path, None));
@@ -322,14 +322,14 @@ impl Drop for Browser {
     }
 }
 
-/// The port that a driver says it listens on.
+/// The port that a driver prints.
 fn port_of(driver: &mut Child) -> u16 {
     let output = driver.stdout.take().unwrap();
     let mut lines = BufReader::new(output).lines().map_while(Result::ok);
     let said = lines
         .find(|line| line.contains("successfully on port"))
         .unwrap();
-    // What it says later is read and dropped, so that it never waits for a reader.
+    // Later output is read and dropped, so that it never blocks.
     std::thread::spawn(move || lines.for_each(drop));
     let port = said.trim_end_matches('.').rsplit(' ').next().unwrap();
     port.parse().unwrap()

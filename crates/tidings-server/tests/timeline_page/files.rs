@@ -1,4 +1,4 @@
-//! Rules that the page's files keep, without a browser.
+//! Rules for the page's files, without a browser.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ fn nothing_of_an_event_can_become_html() {
 #[test]
 fn nothing_is_inline_and_nothing_comes_from_elsewhere() {
     for (name, text) in own_files() {
-        // Names of XML are no addresses.
+        // XML namespaces are not URLs to load.
         let text = text.replace("http://www.w3.org/2000/svg", "");
         for word in ["http://", "https://", "//cdn"] {
             assert!(!text.contains(word), "{name} has {word}");

@@ -1,4 +1,4 @@
-//! What the hands do: wheel, drag, brush, pinch, keys, chips, links, exports.
+//! Gestures: wheel, drag, brush, pinch, keys, chips, links, exports.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn moved(world: &World, from: (f64, f64)) -> (f64, f64) {
         "(([a, b]) => a > 0 && (Math.abs(a - {}) > 1 || Math.abs(b - {}) > 1))({RANGE})",
         from.0, from.1
     ));
-    // A gesture of several steps may write it more than once: the last is what is asked for.
+    // A gesture of several steps may write it more than once: the last one counts.
     world
         .browser
         .run_until_done("setTimeout(arguments[0], 300)", json!([]));
@@ -204,7 +204,7 @@ fn filters_selection_and_address_belong_together() {
     page.run("history.back()");
     page.until(&format!("{lanes} === {all}"));
 
-    // An object: the list follows, the panel tells; a link opens the same.
+    // An object: the list and the panel show it; a link opens the same.
     page.run(
         "[...document.querySelectorAll('.lane')].find((lane) =>
         lane.title.includes('web-5c9f7d8b64-tz4wd')).click()",
@@ -232,7 +232,7 @@ fn filters_selection_and_address_belong_together() {
     );
     assert!(shown.contains("BackOff"));
 
-    // An event: versions, what was before, the raw form, commands.
+    // An event: versions, earlier changes, the raw form, commands.
     page.run(
         "[...document.querySelectorAll('#panel .items button')].find((button) =>
         button.innerText.includes('BackOff')).click()",
@@ -260,7 +260,7 @@ fn filters_selection_and_address_belong_together() {
     page.keys(ESCAPE);
     page.until("document.getElementById('panel').hidden");
 
-    // A mark under the pointer is told, and opens.
+    // A mark under the pointer has a tip, and opens.
     let spot = page.until(
         "(() => {
         const canvas = document.getElementById('marks').getBoundingClientRect();

@@ -1,4 +1,4 @@
-//! Events whose every field tries to be a part of the page.
+//! Events with markup and scripts in every field.
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -108,7 +108,7 @@ fn nothing_of_an_event_becomes_a_part_of_the_page() {
     );
     let text = page.text("document.getElementById('labels').innerText");
     assert!(text.contains("<img src=x"), "shown as it is: {text}");
-    // What would turn the text around is shown by its number.
+    // Characters that change the direction of text are shown by number.
     let all = page.text("document.body.textContent");
     assert!(
         !all.contains('\u{202e}') && all.contains("U+202E"),

@@ -1,5 +1,4 @@
-//! What happens while one looks: new events, a pause, a server that goes and comes back, and a
-//! page that stays small.
+//! The open page: new events, a pause, a restart of the server, and bounded memory.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -75,7 +74,7 @@ fn a_server_that_goes_is_told_of_and_one_that_comes_back_is_used() {
         "document.getElementById('notices').innerText
         .includes('The server does not answer')",
     );
-    // What was there is there still, and moves.
+    // Existing marks stay, and move.
     assert!(
         (world
             .browser

@@ -1,5 +1,5 @@
-//! The timeline's page in a real browser, on a real server: every gesture, what refuses and what
-//! fails, hostile events, keys alone, and nothing asked of any other host.
+//! The timeline's page in a real browser, on a real server: every gesture, refusals and failures,
+//! hostile events, keyboard use, and no requests to other hosts.
 //!
 //! Skipped with a line where there is no Chromium with its driver (Debian: `chromium
 //! chromium-driver`).

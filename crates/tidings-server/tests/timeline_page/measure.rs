@@ -1,16 +1,15 @@
-//! How fast the page is in the browser's own measure: the first picture, and the frames of pan and
-//! zoom. Measured only where `MEASURE_TIMELINE` is set; run alone and released:
-//! `MEASURE_TIMELINE=1 cargo test --release -p tidings-server --test timeline_page measure --
-//! --nocapture`.
-//! `TIMELINE_URL` and `TIMELINE_TOKEN` name another server to measure, with as many events as it
-//! has; otherwise there are as many objects and events as one answer may hold.
+//! The speed of the page by the browser's clock: the first picture, and the frames of pan and zoom.
+//! Measured only if `MEASURE_TIMELINE` is set; run alone, optimised: `MEASURE_TIMELINE=1 cargo test
+//! --release -p tidings-server --test timeline_page measure -- --nocapture`. `TIMELINE_URL` and
+//! `TIMELINE_TOKEN` name another server to measure, with its own events; otherwise there are as
+//! many objects and events as one answer may hold.
 
 use serde_json::json;
 
 use crate::driver::DESKTOP;
 use crate::world::World;
 
-/// Turns the wheel once for each frame, and returns what the frames took, sorted.
+/// Turns the wheel once per frame, and returns the sorted times of frames.
 const FRAMES: &str = "const [frames, done] = arguments;
     const body = document.getElementById('lanes-body');
     const took = [];
@@ -28,7 +27,7 @@ const FRAMES: &str = "const [frames, done] = arguments;
     };
     requestAnimationFrame(step);";
 
-/// When the page was asked for, had its picture, and had it on the screen, in milliseconds.
+/// The times of the request, the picture's data, and the painted picture, in milliseconds.
 const FIRST: &str = "(() => {
     const entries = performance.getEntriesByType('resource');
     const view = entries.find((entry) => entry.name.includes('/api/view'));

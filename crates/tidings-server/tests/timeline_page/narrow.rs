@@ -1,4 +1,4 @@
-//! On a telephone: nothing runs over, fingers zoom, the panel is a sheet.
+//! On a telephone: nothing overflows, fingers zoom, the panel is a sheet.
 
 use serde_json::json;
 

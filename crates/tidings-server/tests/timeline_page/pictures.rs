@@ -1,5 +1,5 @@
 //! The pictures of the docs: `UPDATE_PICTURES=1 cargo test -p tidings-server --test timeline_page
-//! pictures` takes them. Without it the page is only opened as for them.
+//! pictures` takes them. Without it the page is only opened.
 
 use std::path::Path;
 

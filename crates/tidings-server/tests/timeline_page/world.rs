@@ -21,7 +21,7 @@ pub(crate) type Row<'a> = (i64, i64, i32, &'a str, &'a str, &'a str, &'a str);
 
 pub(crate) const NAMESPACE: &str = "shop";
 
-/// A roll-out that fails and is rolled back, a node that is lost for a while, and a job.
+/// A failed roll-out and its rollback, a node that is lost for a while, and a job.
 pub(crate) const STORY: &[Row<'static>] = &[
     (
         3300,
@@ -298,7 +298,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Nothing if there is no browser.
+    /// `None` without a browser.
     pub(crate) fn start(window: Window) -> Option<Self> {
         let browser = Browser::start(window)?;
         let runtime = Runtime::new().unwrap();
@@ -419,7 +419,7 @@ impl World {
         self.browser.keys("\u{e007}");
     }
 
-    /// Opens the page again, with the cookie that is there.
+    /// Opens the page again, with the existing cookie.
     pub(crate) fn open(&self, query: &str) {
         self.browser.open(&self.url(query));
         self.loaded();
@@ -432,7 +432,7 @@ impl World {
             .until("document.documentElement.dataset.loaded");
     }
 
-    /// The parameters of the address, once it has them; the page writes them with a little delay.
+    /// The parameters of the URL, once they exist; the page writes them with a little delay.
     #[track_caller]
     pub(crate) fn address_until(&self, condition: &str) -> BTreeMap<String, String> {
         self.browser.until(&format!(

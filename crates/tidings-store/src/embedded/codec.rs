@@ -83,7 +83,7 @@ impl Codec {
         }
     }
 
-    /// The same with a sample of so many bytes.
+    /// The same with a sample of this number of bytes.
     pub(crate) fn sampling(self, bytes: usize) -> Self {
         Self {
             sample: Sample::new(bytes),

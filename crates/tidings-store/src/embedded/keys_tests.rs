@@ -1,4 +1,4 @@
-//! The format's bytes, their order, and that each decoder reads what its encoder wrote.
+//! The format's bytes, their order, and that each decoder reads its encoder's bytes.
 
 use std::ops::RangeBounds;
 
@@ -229,7 +229,7 @@ fn bytes_are_these() {
     assert_eq!(ended_key(5)[..], *b"x\0\0\0\0\0\0\0\x05");
     assert_eq!(counted_key()[..], *b"u");
     assert_eq!(count_key(UnixMillis(-1), "a"), *b"c\x80\0\0\0\0\0\0\0a");
-    // The usual type is not found by itself, as it is what nearly all are of.
+    // The usual type has no index, since nearly all events have it.
     let usual = Index {
         event_type: USUAL_TYPE.into(),
         ..Index::default()
@@ -251,7 +251,7 @@ fn bytes_are_these() {
     assert_eq!(prefix(b"sho")[..], keys[0][..6]);
     assert_eq!(prefix(b"shop/x")[..], keys[0][..9]);
     assert_ne!(prefix(b"bank/")[..], keys[0][..9]);
-    // A body as format 3 has it, and one with a reason and a type.
+    // A body of format 3, and one with a reason and a type.
     let index = Index {
         object_uid: "u".into(),
         last_seen: UnixMillis(-1),

@@ -1,4 +1,4 @@
-//! The log by itself: what it says of damaged bytes, and how it continues after a failed commit.
+//! The log alone: its answers for damaged bytes, and its state after a failed commit.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn commit_to(
     log.commit(frames, number, versions.start, state, unfinished)
 }
 
-/// A caller that is told that a version is missing forgets what else is known of it.
+/// A caller that gets "missing" for a version forgets everything else about it.
 #[test]
 fn a_version_in_damaged_bytes_is_never_said_to_be_missing() {
     let folder = tempfile::tempdir().unwrap();
@@ -76,8 +76,8 @@ fn a_version_in_damaged_bytes_is_never_said_to_be_missing() {
     assert!(noticed > 0);
 }
 
-/// Makes two commits, the second of which fails in one way or another before it is made again, and
-/// hands the log over with whether a sync was what failed.
+/// Makes two commits, the second of which fails in some way before it is repeated. Passes on the
+/// log, and whether a sync failed.
 fn after_a_failure(
     [first, second]: [std::ops::Range<Revision>; 2],
     check: impl Fn(&Path, Log, bool),
@@ -102,7 +102,8 @@ fn after_a_failure(
     assert!(syncs > 0);
 }
 
-/// A segment is named after its first revision; a commit that took none does not use that name up.
+/// A segment is named after its first revision; a commit without revisions does not use up the
+/// name.
 #[test]
 fn a_segment_without_a_revision_goes_on_after_a_failed_sync() {
     after_a_failure([1..1, 1..2], |folder, log, _| {
@@ -115,8 +116,8 @@ fn a_segment_without_a_revision_goes_on_after_a_failed_sync() {
     });
 }
 
-/// After a failed sync it is not known what the disk has of a segment: with a revision in it, it is
-/// not added to again.
+/// After a failed sync the state of a segment on the disk is unknown: with a revision in it, it
+/// never grows again.
 #[test]
 fn a_segment_whose_sync_failed_is_not_added_to() {
     after_a_failure([1..2, 2..3], |_, log, is_sync| {
@@ -125,7 +126,7 @@ fn a_segment_whose_sync_failed_is_not_added_to() {
     });
 }
 
-/// How long the files of a bucket's segments are, and how much of them is frames.
+/// The lengths of a bucket's segment files, and of their frames.
 fn lengths(log: &Log, bucket: u64) -> Vec<(u64, u64)> {
     let segments = log.bucket(bucket).all();
     let lengths = segments.iter().map(|segment| {
@@ -136,8 +137,7 @@ fn lengths(log: &Log, bucket: u64) -> Vec<(u64, u64)> {
     lengths.collect()
 }
 
-/// Where small frames follow each other there is room for them, which goes when it is not used any
-/// more.
+/// Small frames that follow each other have room, which is removed when it is not used any more.
 #[test]
 fn room_is_made_where_it_is_used_and_given_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,7 +180,7 @@ fn room_is_made_where_it_is_used_and_given_back() {
     assert!(!has_room(&log, BUCKET), "it was not used for 64 commits");
     log.close();
     assert!(!has_room(&log, other));
-    // A segment that another follows has none.
+    // A segment that is not the last has no room.
     let mut number = 70;
     while lengths(&log, BUCKET).len() < 3 {
         add(&log, BUCKET, number);
@@ -204,7 +204,7 @@ fn room_is_made_where_it_is_used_and_given_back() {
     assert_eq!(open(folder.path()).bucket(BUCKET).last(), number - 1);
 }
 
-/// A frame that is long by itself is written without room behind it.
+/// A long frame is written without room after it.
 #[test]
 fn long_frames_have_no_room_behind_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -222,14 +222,14 @@ fn long_frames_have_no_room_behind_them() {
     }
 }
 
-/// Of a log whose commits went on while a checkpoint was made, opening reads what follows the
-/// checkpoint, and nothing before it.
+/// If commits continue during a checkpoint, opening reads the frames after the checkpoint, and none
+/// before.
 #[test]
 fn what_a_checkpoint_has_is_not_read_when_opening() {
     let folder = tempfile::tempdir().unwrap();
     let log = open(folder.path());
     let mut unfinished = Unfinished::default();
-    // One bucket has a full segment by then, one has nothing behind the checkpoint.
+    // One bucket has a full segment, one has nothing after the checkpoint.
     commit_to(&log, 8, 1, 1..2, &mut unfinished).unwrap();
     commit(&log, 2, 2..100, &mut unfinished).unwrap();
     let extents = log.extents();
@@ -238,7 +238,7 @@ fn what_a_checkpoint_has_is_not_read_when_opening() {
     assert_eq!(log.bucket(BUCKET).all().len(), 2);
     log.write_idx(&extents).unwrap();
     drop(log);
-    // Who reads the first frames finds them damaged.
+    // A read of the first frames would find damage.
     for (bucket, first) in [(8, 1), (BUCKET, 2)] {
         let path = folder
             .path()

@@ -26,12 +26,12 @@ enum Step {
     Remove {
         name: usize,
     },
-    /// A number of changes in a row, for more than a chunk.
+    /// A number of changes, more than a chunk.
     Many {
         name: usize,
         count: usize,
     },
-    /// Take back a number of changes.
+    /// Remove the last changes.
     TakeBack(usize),
 }
 
@@ -47,11 +47,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..30)
 }
 
-/// What was done, the oldest first: the revision, the name, what was put, and what that ended.
+/// The changes, the oldest first: the revision, the name, the new version, and the ended one.
 #[derive(Default)]
 struct Model {
     changes: Vec<(Revision, &'static str, Option<Placed>, Option<Placed>)>,
-    /// What the names pointed to before.
+    /// The versions of names before.
     before: BTreeMap<&'static str, Placed>,
 }
 

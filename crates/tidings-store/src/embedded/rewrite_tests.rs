@@ -1,4 +1,4 @@
-//! Space that is given back of records of every life, and what must not be seen of that.
+//! Release of the space of records with all TTLs, without visible effects.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ const MINUTE: i64 = 60_000;
 const DAY: i64 = 24 * 60 * MINUTE;
 const SEGMENT: u64 = 8 << 10;
 
-/// In memory if there is such a place: each of many openings and commits is synced.
+/// In memory if possible: each of many openings and commits is synced.
 fn new_folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
@@ -54,7 +54,7 @@ async fn reopen(store: EmbeddedStore, folder: &Path, clock: &ManualClock) -> Emb
     open(folder, clock)
 }
 
-/// A whole pass, in addition to those that the store begins by itself.
+/// A complete pass, in addition to those that the store begins by itself.
 fn pass(store: &EmbeddedStore) {
     let engine = engine(store);
     engine.log.seal(0, u64::MAX);
@@ -64,7 +64,8 @@ fn pass(store: &EmbeddedStore) {
     }
 }
 
-/// A pass that spares no bucket, and takes all for dead that is swept if that is forgotten.
+/// A pass over all buckets, in which all swept versions count as garbage if the history is
+/// forgotten.
 fn all(engine: &Engine) -> Pass {
     let state = engine.published().state;
     let is_forgotten = state.compacted == state.revision;
@@ -84,7 +85,7 @@ fn log_len(store: &EmbeddedStore) -> u64 {
 }
 
 fn record(random: &mut Random, object: usize) -> NewRecord {
-    // Nothing that could be compressed.
+    // Bytes that do not compress.
     let value: Vec<u8> = (0..60 + random.below(200))
         .map(|_| random.next() as u8)
         .collect();
@@ -96,8 +97,7 @@ fn record(random: &mut Random, object: usize) -> NewRecord {
     NewRecord::new(value).index(index)
 }
 
-/// Everything that can be read: what is there now and was at past revisions, in every order, and
-/// what happened since.
+/// Everything that can be read: current and past records, in every order, and later changes.
 #[derive(Debug, PartialEq)]
 struct Seen {
     stats: (u64, u64, Revision, Revision),
@@ -166,7 +166,7 @@ async fn churn(store: &EmbeddedStore, random: &mut Random, keys: &[Bytes], steps
         let now = store.shared.clock.now();
         let record = record(random, at % 5);
         let record = match random.below(6) {
-            // Now and then another bucket replaces, or is replaced.
+            // Sometimes a version replaces one of another bucket.
             0 => record.expires_at(UnixMillis(now.0 + 600 * MINUTE)),
             1 => record.expires_at(UnixMillis(now.0 + 2 * MINUTE)),
             2 => record.expires_at(UnixMillis(now.0 + 14 * DAY)),
@@ -196,7 +196,7 @@ async fn the_space_of_replaced_and_deleted_records_is_given_back() {
     let mut random = Random(1);
     let mut store = open(folder.path(), &clock);
     let keys = keys(40);
-    // Among all that change some stay, in every segment.
+    // In every segment some records stay while the others change.
     for number in 0..1500 {
         let at = number % keys.len();
         let record = record(&mut random, at % 5);
@@ -226,7 +226,7 @@ async fn the_space_of_replaced_and_deleted_records_is_given_back() {
     assert!(after < 2 * lives + 2 * SEGMENT, "{before} {after} {lives}");
     assert!(before > 6 * after);
 
-    // All of it deleted, in segments that have nothing but deletions in the end.
+    // Everything is deleted, in segments that have only deletions in the end.
     let page = store.list(ListRequest::default()).await.unwrap();
     for record in page.records {
         store.delete(record.key, None).await.unwrap();
@@ -239,8 +239,8 @@ async fn the_space_of_replaced_and_deleted_records_is_given_back() {
     store.close().await;
 }
 
-/// Records of two weeks that are patched and deleted, beside those of an hour, for weeks; and then
-/// silence.
+/// For weeks, records with a TTL of two weeks are patched and deleted, beside those of an hour; and
+/// then there are no writes.
 #[tokio::test]
 async fn a_mixture_takes_little_more_than_what_lives() {
     let folder = new_folder();
@@ -250,7 +250,7 @@ async fn a_mixture_takes_little_more_than_what_lives() {
     let keys = keys(60);
     let mut most = 0;
     for day in 0..40 {
-        // There are no writes in the last days, and what is there expires little by little.
+        // There are no writes in the last days, and the records expire gradually.
         for hour in 0..24 {
             for _ in 0..6 * usize::from(day < 25) {
                 let at = random.below(keys.len());
@@ -272,7 +272,7 @@ async fn a_mixture_takes_little_more_than_what_lives() {
         store.compact(store.revision()).await.unwrap();
         let before = look(&store, &keys).await;
         store = reopen(store, folder.path(), &clock).await;
-        // The index on disk has everything now, so buckets that are over are dropped at once.
+        // The index on disk has everything now, so expired buckets are dropped at once.
         store.expire().await.unwrap();
         pass(&store);
         assert_eq!(look(&store, &keys).await, before, "day {day}");
@@ -370,7 +370,8 @@ async fn nothing_that_can_be_read_changes() {
     assert!(given_back > 50 * SEGMENT, "{given_back}");
 }
 
-/// What a bucket that is gone replaced must not live again, though its own segment is as it was.
+/// Versions that were replaced by ones of a dropped bucket must not be live again, although their
+/// own segment is unchanged.
 #[tokio::test]
 async fn what_tells_an_end_stays_as_long_as_what_ended() {
     let folder = new_folder();
@@ -436,7 +437,7 @@ async fn a_reader_goes_on_with_what_it_had() {
     let folder = new_folder();
     let clock = ManualClock::at(UnixMillis(NOW));
     let mut random = Random(1);
-    // Every commit has the index before it flushed.
+    // Every commit flushes the previous index.
     let options = EmbeddedOptions {
         index_memory_bytes: 0,
         ..options(&clock)
@@ -464,7 +465,8 @@ async fn a_reader_goes_on_with_what_it_had() {
     store.close().await;
 }
 
-/// Whatever fails, all is as it was or as it should be, and it is done when the disk works again.
+/// Whatever fails, the state is the old or the new one, and the work is completed when the disk
+/// works again.
 #[tokio::test]
 async fn errors_of_the_disk_change_nothing() {
     let (mut nothing, mut unknown) = (0, 0);
@@ -475,7 +477,7 @@ async fn errors_of_the_disk_change_nothing() {
         let mut random = Random(seed);
         let mut store = open(folder.path(), &clock);
         let keys = keys(20);
-        // Something stays of each segment.
+        // Each segment keeps something.
         for number in 0..24 {
             let stays = Bytes::from(format!("stays/{number}"));
             let lives = record(&mut random, 1);
@@ -500,12 +502,12 @@ async fn errors_of_the_disk_change_nothing() {
             let engine = engine(&store);
             from = match rewrite::step(&engine, &all(&engine), at, &|_| true) {
                 Ok(next) => next,
-                // It is tried again until it is done, or it is not known whether it is.
+                // It is repeated until it is done, or its outcome is unknown.
                 Err(rewrite::Failure::Nothing(_)) => {
                     nothing += 1;
                     Some(at)
                 }
-                // Nothing more is done then.
+                // Then nothing more is done.
                 Err(rewrite::Failure::Unknown(_)) => {
                     unknown += 1;
                     None
@@ -528,7 +530,7 @@ async fn errors_of_the_disk_change_nothing() {
     assert!(nothing > 0 && unknown > 0, "{nothing} {unknown}");
 }
 
-/// Whatever change of the disk the power goes at.
+/// At any change of the disk at which the power fails.
 #[tokio::test]
 async fn a_power_cut_at_any_change_loses_nothing() {
     let folder = new_folder();
@@ -536,7 +538,7 @@ async fn a_power_cut_at_any_change_loses_nothing() {
     let mut random = Random(7);
     let store = open(folder.path(), &clock);
     let keys = keys(12);
-    // There are segments of which nothing is left, and some of which something is.
+    // Some segments become empty, others do not.
     churn(&store, &mut random, &keys, 100).await;
     for number in 0..3 {
         let stays = Bytes::from(format!("stays/{number}"));
@@ -574,7 +576,7 @@ async fn a_power_cut_at_any_change_loses_nothing() {
         if !disk.lock().unwrap().is_off() {
             break;
         }
-        // What the cut leaves is a matter of chance.
+        // The state after the cut is random.
         for chance in 0..16 {
             let left = new_folder();
             disk.lock().unwrap().leave(left.path());
@@ -594,7 +596,7 @@ async fn a_power_cut_at_any_change_loses_nothing() {
     assert!(cuts > 20 && given_back > 2 * SEGMENT, "{cuts} {given_back}");
 }
 
-/// Commits that take no revision all begin at the next one, and fill segments none the less.
+/// Commits without revisions all begin at the next revision, but fill segments.
 #[tokio::test]
 async fn segments_do_not_begin_twice_at_one_revision() {
     let (folder, other) = (new_folder(), new_folder());
@@ -613,7 +615,7 @@ async fn segments_do_not_begin_twice_at_one_revision() {
     for revision in 1..20 {
         store.compact(revision).await.unwrap();
     }
-    // As a kill would leave it.
+    // The state after a kill.
     copy_folder(folder.path(), other.path());
     let found = EmbeddedStore::open(other.path(), options).unwrap();
     let listed = found.list(ListRequest::default()).await.unwrap();
@@ -622,7 +624,7 @@ async fn segments_do_not_begin_twice_at_one_revision() {
     assert_eq!(stats.oldest_revision, 19);
 }
 
-/// A damaged segment costs the others nothing.
+/// A damaged segment does not affect the others.
 #[tokio::test]
 async fn what_is_damaged_is_passed_over() {
     let folder = new_folder();

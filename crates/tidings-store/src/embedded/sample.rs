@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Sample {
-    /// One of so many bytes, about.
+    /// A sample of about this number of bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self(
             Mutex::new(State {

@@ -1,4 +1,4 @@
-//! How many points there are, and that every version is found by them.
+//! The number of points, and that they lead to every version.
 
 use super::super::frame::Frame;
 use super::super::keys::State;
@@ -45,7 +45,7 @@ fn check(segment: &Arc<Segment>, last: Revision) {
     assert_eq!(segment.version(last + 1, &mut scratch).unwrap(), None);
 }
 
-/// A point in about four kilobytes: what is between two is what a read takes.
+/// One point for about four kilobytes: a read takes the bytes between two points.
 #[test]
 fn points_are_as_far_from_each_other_as_they_should_be() {
     let folder = tempfile::tempdir().unwrap();

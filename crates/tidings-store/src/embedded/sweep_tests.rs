@@ -1,7 +1,7 @@
-//! Every end is written down in its time, whatever lives are mixed: through days of hourly traffic,
-//! after silence, and for any writes, in any order, with reopening and losses between them. The
-//! clock is moved by hand; the store looks at it once a second, so an end that is written down by
-//! [`TOLERANCE`] after its time is written down within five seconds of it.
+//! Every expiry is written in time, with any mix of TTLs: through days of hourly traffic, after
+//! silence, and for any writes, in any order, with reopening and losses between them. The clock is
+//! manual; the store reads it once a second, so an expiry written within [`TOLERANCE`] is written
+//! within five seconds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,12 +22,12 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
-/// A store beside the ends that it has to write down.
+/// A store, and the expiries that it must write.
 struct Kept {
     folder: tempfile::TempDir,
     clock: ManualClock,
     store: Option<EmbeddedStore>,
-    /// When the last version of each key ends.
+    /// The expiry of the last version of each key.
     ends: BTreeMap<String, i64>,
     /// Whether the index is flushed at every commit.
     small: bool,
@@ -95,7 +95,7 @@ impl Kept {
         }
     }
 
-    /// Lets time pass, and has the ends written down that are due.
+    /// Lets time pass, and writes the due expiries.
     async fn pass(&mut self, millis: i64) {
         self.clock.advance(millis);
         self.store().expire().await.unwrap();
@@ -129,7 +129,7 @@ impl Kept {
         self.open();
     }
 
-    /// The history has one end for each life.
+    /// The history has one end for each record.
     async fn check_history(&self) {
         let last = self.store().revision();
         let mut watch = self.store().watch(Bytes::new(), 1).await.unwrap();
@@ -182,7 +182,7 @@ async fn after_silence() {
     kept.check_history().await;
 }
 
-/// More than is written down by one commit, and all at one moment, behind one that lives on.
+/// More than one commit writes, all at one moment, after a record that stays live.
 #[tokio::test]
 async fn many_early_ends_at_once() {
     let mut kept = Kept::new(false);
@@ -215,7 +215,7 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // As many of each length, from a second to ten years.
+    // Equal numbers of each TTL, from a second to ten years.
     let time = || {
         (0..29u32, 0.5..1.0f64).prop_map(|(power, share)| {
             let millis = ((SECOND << power) as f64 * share) as i64;

@@ -1,4 +1,4 @@
-//! What goes wrong seldom: damage, and commits that failed, seen from inside.
+//! Rare faults, tested from inside: damage and failed commits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -139,7 +139,7 @@ async fn a_damaged_bucket_holds_up_no_other() {
     let files = segments(folder.path());
     assert_eq!(files.len(), 2);
     garble_end(&files[0]);
-    // It has expired, but its bucket may still get others.
+    // It has expired, but its bucket may still get records.
     clock.advance(2 * MINUTE);
     let refused = store.expire().await;
     assert!(
@@ -221,7 +221,7 @@ fn an_unreadable_checkpoint_of_an_empty_log_is_damage() {
     assert_eq!(Checkpoint::read(folder.path()).unwrap(), None);
 }
 
-/// A log without its checkpoint does not become a new store if anything tells that it was written
+/// A folder without a checkpoint does not become a new store if any file shows that it was written
 /// to.
 #[tokio::test]
 async fn a_log_that_is_lost_with_its_checkpoint_is_damage() {
@@ -258,8 +258,8 @@ async fn a_log_that_is_lost_with_its_checkpoint_is_damage() {
     }
 }
 
-/// An earlier version dropped buckets with frames of the newest commit. What it left is put right
-/// when it is opened.
+/// An earlier version dropped buckets with frames of the newest commit. Its state is repaired at
+/// opening.
 #[tokio::test]
 async fn a_newest_commit_that_is_not_in_the_log_is_made_again_when_opening() {
     let clock = ManualClock::at(UnixMillis(NOW));
@@ -275,7 +275,7 @@ async fn a_newest_commit_that_is_not_in_the_log_is_made_again_when_opening() {
             .unwrap();
         }
         store.close().await;
-        // As if all in it was swept and forgotten, and then dropped.
+        // As if everything in it was swept and forgotten, and then dropped.
         let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
         let engine = Engine::open(folder.path(), SIZES, &codec).unwrap();
         let first = *engine.buckets().keys().next().unwrap();
@@ -334,8 +334,8 @@ async fn an_index_found_damaged_in_use_is_made_anew() {
     store.close().await;
 }
 
-/// What an interrupted write-out left in the trees must not be found once it has ended; and where
-/// things are in the log may be noted further than the checkpoint is.
+/// Versions in the trees from an interrupted flush must not be found once they have ended; and
+/// `.idx` files may be newer than the checkpoint.
 #[tokio::test]
 async fn what_ended_after_an_interrupted_write_out_stays_ended() {
     let folder = tempfile::tempdir().unwrap();
@@ -356,7 +356,7 @@ async fn what_ended_after_an_interrupted_write_out_stays_ended() {
         revisions.push(store.create(key.into(), record).await.unwrap());
     }
     store.close().await;
-    // As if the process had died after the trees were written and before that was noted.
+    // As if the process had died after the trees were written and before the checkpoint was.
     fs::write(folder.path().join("CHECKPOINT"), checkpoint).unwrap();
 
     let store = open(folder.path(), &clock).unwrap();
@@ -385,7 +385,7 @@ async fn what_ended_after_an_interrupted_write_out_stays_ended() {
     store.close().await;
 }
 
-/// Half an index must not be taken for a whole one.
+/// A partial index must not be taken for a complete one.
 #[tokio::test]
 async fn an_index_whose_making_was_interrupted_is_made_anew() {
     let folder = tempfile::tempdir().unwrap();
@@ -401,7 +401,7 @@ async fn an_index_whose_making_was_interrupted_is_made_anew() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     index::Index::discard(&index).unwrap();
-    // All trees are there, with nothing in them, when the process dies.
+    // All trees exist, but are empty, when the process dies.
     let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
     let empty = index::Index::open(&index, SIZES).unwrap();
     for name in names {
@@ -444,7 +444,7 @@ async fn what_was_looked_up_before_the_index_was_written_out_is_looked_up_again(
     let before = look_up();
     let created = store.create(key.clone(), NewRecord::new("one")).await;
     let created = created.unwrap();
-    // Every commit has the memtable before it flushed; the first has the key.
+    // Every commit flushes the previous memtable; the first has the key.
     let known = |view: &View<'_>| {
         let hash = view.engine.index.hash(b"a");
         let found = view.in_memory(hash, b"a", view.state.revision);
@@ -478,8 +478,8 @@ async fn what_was_looked_up_before_the_index_was_written_out_is_looked_up_again(
     store.close().await;
 }
 
-/// Writes, syncs and cuts of the log fail at random. What was acknowledged is there, what was
-/// refused is not, and the store continues without being opened again.
+/// Writes, syncs and truncations of the log fail at random. Acknowledged writes exist, refused ones
+/// do not, and the store continues without being reopened.
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_of_the_disk_lose_nothing_acknowledged() {
     let (mut refused, mut unknown) = (0, 0);
@@ -539,7 +539,7 @@ async fn errors_of_the_disk_lose_nothing_acknowledged() {
     assert!(refused > 0 && unknown > 0);
 }
 
-/// Few events of one object are read where they are asked for: the same ones, or none of them.
+/// A few events of one object are read in the calling task: the same result, or none.
 #[tokio::test]
 async fn an_objects_events_are_the_same_read_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -572,7 +572,7 @@ async fn an_objects_events_are_the_same_read_at_once() {
         assert_eq!(at_once(At::Exact(listed.revision)).as_ref(), expected);
         assert_eq!(at_once(At::Exact(listed.revision - 1)), None);
 
-        // What the system forgets is read from the disk, by a thread that may wait for it.
+        // Pages evicted from the page cache are read from the disk, by a blocking thread.
         #[cfg(target_os = "linux")]
         for path in segments(folder.path()) {
             let file = fs::File::open(path).unwrap();
@@ -582,12 +582,12 @@ async fn an_objects_events_are_the_same_read_at_once() {
     }
 }
 
-/// A page of the newest ends where it has passed over the maximum number of records, and the next
-/// one continues there, whether they are found in memory or in the trees.
+/// A page of the newest ends after the maximum of skipped records, and the next one continues
+/// there, whether they are in memory or in the trees.
 #[tokio::test]
 async fn pages_of_the_newest_pass_over_a_bounded_number_of_records() {
     const RECORDS: usize = 2 * read::PASSED_OVER_MAX + 100;
-    // How many are newer than each of those that are asked for.
+    // The number of newer records for each requested one.
     const WANTED: [usize; 4] = [0, 1, read::PASSED_OVER_MAX + 2, RECORDS - 1];
     let folder = tempfile::tempdir().unwrap();
     let clock = ManualClock::at(UnixMillis(NOW));
@@ -613,7 +613,7 @@ async fn pages_of_the_newest_pass_over_a_bounded_number_of_records() {
             store.close().await;
             store = open(folder.path(), &clock).unwrap();
         }
-        // By its object; the reason is left to be looked at.
+        // By its object; the reason is checked in the record.
         let mut request = NewestRequest {
             object: Some(ObjectSelector::Uid("one".to_owned())),
             reason: Some("BackOff".to_owned()),
@@ -627,7 +627,7 @@ async fn pages_of_the_newest_pass_over_a_bounded_number_of_records() {
             pages.push(keys.collect::<Vec<_>>());
             assert_eq!(page.more, page.place.is_some());
             let Some(place) = page.place else { break };
-            // How many records the pages reach over.
+            // The number of records that the pages cover.
             let reached = RECORDS - usize::try_from(place.last_seen.0 - NOW).unwrap();
             let found: usize = pages.iter().map(Vec::len).sum();
             assert!(reached - found <= pages.len() * read::PASSED_OVER_MAX);
@@ -641,7 +641,7 @@ async fn pages_of_the_newest_pass_over_a_bounded_number_of_records() {
             "opened again: {is_opened_again}"
         );
 
-        // A page that is full before is as any other.
+        // A page that is full earlier is like any other.
         request.limit = 2;
         request.after = None;
         let page = store.newest(request).await.unwrap();
@@ -670,7 +670,7 @@ async fn room_in_a_bucket_goes_when_others_are_written_to() {
     }
     let with_room = lengths()[0];
     assert!(with_room > 100 << 10);
-    // It goes behind the answer of one of these, and before the next one is written.
+    // It comes after the answer of one of these, and before the next one is written.
     for number in 0..70 {
         create("long", number, 600).await;
     }
@@ -683,7 +683,7 @@ async fn room_in_a_bucket_goes_when_others_are_written_to() {
     store.close().await;
 }
 
-/// Nothing is said of a write but what is true, also if the committer panics in the middle of it.
+/// The answer to a write is true even if the committer panics in the middle of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_before_the_commit_changed_nothing_and_one_behind_it_may_have() {
     let clock = ManualClock::at(UnixMillis(NOW));
@@ -692,7 +692,7 @@ async fn a_panic_before_the_commit_changed_nothing_and_one_behind_it_may_have() 
         let store = Arc::new(open(folder.path(), &clock).unwrap());
         store.create("old".into(), living("1", 1)).await.unwrap();
         faults::panic_next(&store.shared.path, point);
-        // More than one commit takes.
+        // More than fit in one commit.
         let mut writes = tokio::task::JoinSet::new();
         for number in 0..600 {
             let (store, key) = (Arc::clone(&store), Bytes::from(format!("new{number}")));
@@ -723,7 +723,7 @@ async fn a_panic_before_the_commit_changed_nothing_and_one_behind_it_may_have() 
     }
 }
 
-/// Four changes, two seconds apart, and which of them can still be watched after the last.
+/// Four changes, two seconds apart, and which of them can be watched after the last.
 #[tokio::test]
 async fn history_is_forgotten_by_age_and_by_count() {
     let seconds = Duration::from_secs;
@@ -810,7 +810,7 @@ async fn a_replay_that_is_interrupted_is_continued() {
     store.close().await;
 }
 
-/// What a process finds to be replayed it flushes when it is open: it may be killed as well.
+/// A process flushes replayed entries once the store is open, since it may be killed, too.
 #[tokio::test]
 async fn what_was_replayed_is_flushed_without_being_asked() {
     let folder = tempfile::tempdir().unwrap();
@@ -839,8 +839,7 @@ async fn what_was_replayed_is_flushed_without_being_asked() {
     store.close().await;
 }
 
-/// Large values fill the log before they fill the index; what is to be replayed is bounded all the
-/// same.
+/// Large values fill the log before they fill the index; the replay is bounded nevertheless.
 #[tokio::test]
 async fn a_log_of_large_values_is_not_replayed_from_far_behind() {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());

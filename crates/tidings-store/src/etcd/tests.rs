@@ -1,4 +1,4 @@
-//! What can only be seen from inside, against a real etcd.
+//! Internal behaviour against a real etcd.
 
 use std::sync::atomic::AtomicU64;
 
@@ -13,7 +13,7 @@ use crate::{At, Index, ObjectSelector, UnixMillis};
 
 const KEYS: [&str; 6] = ["a/1", "a/2", "a/3", "b/1", "b/2", "c/1"];
 
-/// A value that is its own description: an object's number and the second it was last seen.
+/// A value that describes itself: an object's number and the second in which it was last seen.
 fn describe(value: &[u8]) -> Description {
     let text = std::str::from_utf8(value).unwrap_or_default();
     let Some((object, seen)) = text.split_once('@') else {
@@ -95,7 +95,7 @@ async fn take(store: &EtcdStore, clock: &ManualClock, step: &Step) {
     }
 }
 
-/// Every question by index and by reading all; both must answer, and the same.
+/// Every request by index and by reading everything; the answers must be equal.
 async fn compare(store: &EtcdStore, first: Revision) {
     let shared = &store.shared;
     let latest = store.revision();
@@ -147,7 +147,7 @@ async fn compare(store: &EtcdStore, first: Revision) {
             "{request:?}"
         );
     }
-    // What is left behind a page, counted and walked.
+    // The records after a page, counted and read.
     for at in [latest, first.midpoint(latest)] {
         let mut request = ListRequest::default().at(at).limit(1);
         request.count_remaining = true;
@@ -179,8 +179,8 @@ fn the_index_and_a_read_of_everything_answer_the_same() {
             for step in &steps {
                 take(&store, &clock, step).await;
             }
-            // Loading began with the store. A snapshot may be ahead of the watch, and only what
-            // both have seen is answered by index: from now on it must do.
+            // Loading began with the store. A snapshot may be ahead of the watch, and the index
+            // answers only up to the revision of both: from now on it must.
             let mut fed = store.shared.fed.subscribe();
             let latest = store.revision();
             fed.wait_for(|fed| *fed >= latest).await.unwrap();
@@ -201,7 +201,7 @@ async fn large_values_are_left_behind_by_index_and_by_a_read_of_everything() {
     };
     let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
     let store = open(options(&cluster), &clock).await;
-    // Seen in another order than they are named and written.
+    // Last seen in another order than that of names and writes.
     for number in 0..9 {
         let value = format!("{}@{}", "x".repeat(1_400_000), number * 5 % 9);
         let created = store.create(format!("a/{number}").into(), NewRecord::new(value));
@@ -266,7 +266,7 @@ async fn compaction_is_shared_with_others_on_the_same_etcd() {
     };
     let first = write("a/1").await;
 
-    // The first round of each only learns where the other is; nothing is forgotten.
+    // The first round of each only reads the state of the other; nothing is compacted.
     let (version, at) = compact::round(&ours.shared, 0, 0).await.unwrap();
     assert_eq!(version, 1);
     assert_eq!(at, ours.revision());
@@ -275,7 +275,7 @@ async fn compaction_is_shared_with_others_on_the_same_etcd() {
     assert_eq!(theirs.shared.oldest(), 0);
     assert!(their_at >= at);
 
-    // The first store in the next round compacts to where its last round was; the other takes note.
+    // The first store in the next round compacts to its previous round; the other notes it.
     let second = write("a/2").await;
     let (version, _) = compact::round(&ours.shared, version, at).await.unwrap();
     assert_eq!(version, 2);
@@ -352,7 +352,7 @@ async fn records_that_outlive_their_lease_are_deleted() {
     while store.shared.index.revision().is_none_or(|at| at < latest) {
         tokio::task::yield_now().await;
     }
-    // A clock that is days ahead for a moment, or was when the store was opened, deletes nothing.
+    // A clock that is days ahead for a moment, even at opening, deletes nothing.
     clock.set_by(10 * 86_400_000);
     assert!(store.get("a/1".into()).await.unwrap().is_none());
     for _ in 0..2 {
@@ -364,7 +364,7 @@ async fn records_that_outlive_their_lease_are_deleted() {
     }
     clock.set_by(-10 * 86_400_000);
     assert!(store.get("a/1".into()).await.unwrap().is_some());
-    // Past its end, but its lease (an hour at least, here) may still be about to take it.
+    // Expired, but its lease (here at least an hour) may still delete it.
     clock.advance(8_000 + 3_600_000);
     assert_eq!(feed::sweep_once(&store.shared).await.unwrap(), 0);
     clock.advance(120_000);
@@ -413,11 +413,11 @@ async fn what_became_of_a_write_whose_answer_was_lost() {
     let unknown = |answer: &Result<Revision, WriteError>| {
         matches!(answer, Err(WriteError::Fault(Fault::Unknown(_))))
     };
-    // Still at the revision: it may yet be done.
+    // Still at the revision: it may still be done.
     assert!(unknown(&settle(Some(first)).await));
     assert!(unknown(&settle(None).await));
 
-    // Others were faster, and so it never will be.
+    // Other writes were first, so it never will be done.
     let second = other
         .update("a/1".into(), record("1@3"), first)
         .await
@@ -431,10 +431,10 @@ async fn what_became_of_a_write_whose_answer_was_lost() {
         matches!(refused, Err(WriteError::Conflict { expected, current }) if (expected, current) == (first, third)),
         "{refused:?}"
     );
-    // A create of the same might still be done, should the key be deleted.
+    // A create of the same may still be done if the key is deleted.
     assert!(unknown(&settle(None).await));
 
-    // It was done, and others went on from it.
+    // It was done, and followed by other changes.
     let fourth = store
         .update("a/1".into(), record("1@2"), third)
         .await
@@ -446,7 +446,7 @@ async fn what_became_of_a_write_whose_answer_was_lost() {
         .unwrap();
     assert_eq!(settle(Some(third)).await.unwrap(), fourth);
 
-    // Deleted since: the key tells nothing any more.
+    // Deleted since: the key has no information any more.
     other.delete("a/1".into(), Some(fifth)).await.unwrap();
     assert!(unknown(&settle(Some(third)).await));
     // Created again in between: its history does not reach back to the revision.
@@ -454,7 +454,7 @@ async fn what_became_of_a_write_whose_answer_was_lost() {
     assert!(unknown(&settle(Some(third)).await));
 }
 
-/// A clock that shows another time in some of its readings.
+/// A clock with a different time in some readings.
 #[derive(Clone, Default)]
 struct Flickering {
     clock: ManualClock,
@@ -486,7 +486,7 @@ impl Clock for Flickering {
 
 const DAY: i64 = 86_400_000;
 
-/// Writes a record as another program does, under a lease of ten minutes whose number etcd drew.
+/// Writes a record like another program, under a lease of ten minutes with a number chosen by etcd.
 async fn write_as_another(shared: &Shared, key: &'static str) {
     let (client, deadline) = (&shared.client, shared.client.deadline());
     let request = wire::LeaseGrantRequest { ttl: 600, id: 0 };
@@ -512,7 +512,7 @@ async fn until_indexed(shared: &Shared) {
     }
 }
 
-/// Lets time pass until the clock is believed, and checks that what another program wrote lives on,
+/// Lets time pass until the clock is believed, and checks that another program's record stays live
 /// for about as long as its lease.
 async fn is_left_alone(shared: &Arc<Shared>, clock: &ManualClock, lead: &mut i64) {
     for _ in 0..20 {
@@ -530,8 +530,8 @@ async fn is_left_alone(shared: &Arc<Shared>, clock: &ManualClock, lead: &mut i64
     assert_eq!(shared.expire().await.unwrap(), 0);
 }
 
-/// What is known of another program's lease was reckoned by the clock. If that was slow and is put
-/// right, the lease has not ended; and the index is kept, however often that happens.
+/// The end of another program's lease was computed with the clock. If that was slow and is
+/// corrected, the lease has not ended; and the index is kept, however often that happens.
 #[tokio::test]
 async fn a_clock_that_is_put_right_does_not_end_what_others_wrote() {
     let Some(cluster) = Cluster::start(1, &[]) else {
@@ -555,7 +555,7 @@ async fn a_clock_that_is_put_right_does_not_end_what_others_wrote() {
     is_left_alone(shared, &clock, &mut lead).await;
 }
 
-/// A clock that is wrong between two looks at it, while a lease is asked for.
+/// A clock that is wrong between two readings, during a request for a lease.
 #[tokio::test]
 async fn a_lease_that_was_learned_by_a_wrong_clock_ends_when_it_does() {
     let Some(cluster) = Cluster::start(1, &[]) else {

@@ -1,5 +1,5 @@
 //! A clock that is set back and forward by days, also while the store is closed: nothing expires
-//! before its time as the clock tells it, and nothing lives for ever.
+//! early by the clock, and everything expires in the end.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ const DAY: i64 = 86_400_000;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Writes a record that lives for some seconds.
+    /// Writes a record with a TTL of some seconds.
     Write {
         key: u8,
         life: i64,
@@ -26,7 +26,7 @@ enum Step {
     Set(i64),
     /// Moves it while the store is closed.
     Restart(i64),
-    /// Sets it ahead for a moment, in which the store may write down what is over.
+    /// Sets it ahead for a moment, in which the store may write expiries.
     Blip(i64),
     Expire,
 }
@@ -44,8 +44,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..40)
 }
 
-/// What was written under a key, and whether its time has ever come since, by any reading of the
-/// clock.
+/// The last write of a key, and whether it has expired since by any reading of the clock.
 struct Written {
     expires_at: UnixMillis,
     was_due: bool,
@@ -80,7 +79,7 @@ async fn check(mut fixture: Fixture, steps: Vec<Step>) {
             }
             Step::Set(millis) => fixture.clock.advance(millis),
             Step::Restart(millis) => {
-                // A store in memory does not end.
+                // A store in memory cannot be reopened.
                 if fixture.backend.is_durable() {
                     fixture.store.close().await;
                 }
@@ -95,7 +94,7 @@ async fn check(mut fixture: Fixture, steps: Vec<Step>) {
                 fixture.clock.advance(1000);
                 fixture.store.expire().await.unwrap();
                 fixture.clock.set_by(-millis);
-                // But for what a second more has ended.
+                // Except for records that expire within a second more.
                 let now = fixture.clock.now();
                 let mut left = before.records;
                 left.retain(|record| record.expires_at.is_none_or(|at| at > now));
@@ -120,12 +119,12 @@ async fn check(mut fixture: Fixture, steps: Vec<Step>) {
         }
     }
 
-    // Once every time has come by the clock, everything ends, and its end is told: once.
+    // Once all TTLs have passed by the clock, everything expires, and each expiry is reported once.
     fixture.clock.advance(400 * DAY);
     fixture.store.expire().await.unwrap();
     let stats = fixture.store.stats().await.unwrap();
     assert_eq!(stats.records, 0, "nothing lives for ever");
-    // A store that was never written to is at revision 1.
+    // A store without writes is at revision 1.
     let mut watch = fixture.watch("", 1).await;
     let mut lives: BTreeMap<bytes::Bytes, bool> = BTreeMap::new();
     while watch.revision() < stats.revision {
@@ -137,7 +136,7 @@ async fn check(mut fixture: Fixture, steps: Vec<Step>) {
         }
     }
     assert!(lives.values().all(|lives| !lives));
-    // And what would be over before it began is refused, not stored.
+    // A record that would be expired already is refused.
     let over = NewRecord::new("").expires_at(fixture.after(-1));
     let refused = fixture.store.create("late".into(), over).await;
     assert!(matches!(refused, Err(WriteError::AlreadyExpired { .. })));
@@ -159,7 +158,7 @@ fn set_back_and_forward_embedded() {
     check_on(embedded, 12);
 }
 
-/// What a store shows of its one record, in every way there is to ask.
+/// The visibility of a store's only record in every kind of read.
 async fn is_shown(fixture: &Fixture) -> bool {
     let got = fixture.get("k").await.is_some();
     let page = fixture.store.list(ListRequest::default()).await.unwrap();
@@ -176,7 +175,7 @@ async fn is_shown(fixture: &Fixture) -> bool {
     got
 }
 
-/// A store with one record that lives for some seconds, and its revision.
+/// A store with one record with a TTL of some seconds, and its revision.
 async fn with_one(fixture: &Fixture, seconds: i64) -> u64 {
     let record = NewRecord::new("")
         .index(about("k", 0))
@@ -188,7 +187,7 @@ async fn expire(fixture: &Fixture) -> u64 {
     fixture.store.expire().await.unwrap()
 }
 
-/// Those that keep their records in this process.
+/// Backends that keep their records in this process.
 const STORES: [(&str, Make); 3] = [
     ("memory", memory),
     ("embedded", embedded),
@@ -199,7 +198,7 @@ async fn new(backend: Make) -> Fixture {
     Fixture::on(backend).await.unwrap()
 }
 
-/// For as long as the clock says so the record is hidden, but nothing is written: no end, no
+/// As long as the clock is ahead, the record is hidden, but nothing is written: no expiry, no
 /// revision, no change for watchers.
 #[tokio::test]
 async fn a_clock_ahead_for_a_second_ends_nothing() {
@@ -222,15 +221,14 @@ async fn a_clock_ahead_for_a_second_ends_nothing() {
             assert_eq!(expire(&fixture).await, 0);
             let stats = fixture.store.stats().await.unwrap();
             assert_eq!((stats.records, stats.revision), (1, revision));
-            // And it ends when its time comes, without a delay if the process is the one that wrote
-            // it.
+            // And it expires in time, without delay if the process is the one that wrote it.
             fixture.clock.advance(3_600_000);
             assert_eq!(expire(&fixture).await, 1);
         }
     }
 }
 
-/// So it is with a clock that was slow and is put right, and with a machine that was suspended.
+/// The same with a slow clock that is corrected, and with a machine that was suspended.
 #[tokio::test]
 async fn a_clock_that_stays_ahead_is_believed_within_a_minute() {
     for (name, backend) in STORES {
@@ -250,8 +248,8 @@ async fn a_clock_that_stays_ahead_is_believed_within_a_minute() {
     }
 }
 
-/// What ended before a store was closed is written down when it is opened; what ended meanwhile, if
-/// it did, half a minute later.
+/// Records that expired before a store was closed have their expiry written at opening; those that
+/// expired meanwhile, half a minute later.
 #[tokio::test]
 async fn time_that_passed_while_a_store_was_closed_is_believed_in_half_a_minute() {
     for killed in [false, true] {
@@ -261,14 +259,14 @@ async fn time_that_passed_while_a_store_was_closed_is_believed_in_half_a_minute(
         fixture.create_for("after", "", 3610).await;
         fixture.clock.advance(10_000);
         if killed {
-            // The time is noted with a commit, before the next one.
+            // The time is stored with a commit, before the next one.
             fixture.create("later", "").await;
             fixture.create("latest", "").await;
         }
         fixture.restart_after(3_595_000, killed).await;
         assert_eq!(expire(&fixture).await, 1);
         assert!(fixture.get("meanwhile").await.is_none());
-        // Ten seconds of its life were left, and have passed.
+        // Its remaining ten seconds have passed.
         fixture.clock.advance(29_000);
         assert_eq!(expire(&fixture).await, 1);
         assert_eq!(expire(&fixture).await, 0);
@@ -278,8 +276,8 @@ async fn time_that_passed_while_a_store_was_closed_is_believed_in_half_a_minute(
     }
 }
 
-/// Processes that each live for less than the clock takes to be believed believe it together: what
-/// ended is written down after two periods of half a minute in which one of them ran.
+/// Processes that each run for less than a period believe the clock together: expiries are written
+/// after two periods of half a minute of running time.
 #[tokio::test]
 async fn processes_that_live_for_seconds_write_ends_down() {
     for (up, down) in [(20, 1), (20, 300), (7, 3600)] {
@@ -290,7 +288,7 @@ async fn processes_that_live_for_seconds_write_ends_down() {
                 fixture.clock.advance(9000);
                 fixture.restart_after(1000, killed).await;
                 if lost {
-                    // As left by an earlier version, or by a power cut.
+                    // The state after an earlier version, or a power cut.
                     fixture.store.close().await;
                     fs::write(fixture.folder().join("CLOCK"), "").unwrap();
                     fixture.restart_after(0, false).await;
@@ -314,7 +312,7 @@ async fn processes_that_live_for_seconds_write_ends_down() {
     }
 }
 
-/// One of them whose clock is ahead brings no end nearer.
+/// A process whose clock is ahead does not make expiries earlier.
 #[tokio::test]
 async fn a_clock_ahead_in_one_short_process_ends_nothing() {
     for killed in [false, true] {
@@ -338,7 +336,7 @@ async fn a_clock_ahead_in_one_short_process_ends_nothing() {
     }
 }
 
-/// A name that is hidden is free, whatever hides it. The record that had it ends then, for good.
+/// A hidden name is free, whatever the reason. The former record then ends permanently.
 #[tokio::test]
 async fn a_name_that_the_clock_hides_is_free() {
     for (_, backend) in STORES {

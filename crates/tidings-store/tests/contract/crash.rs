@@ -2,8 +2,8 @@
 //! folder. Afterwards every acknowledged write must be there once, every index entry must be right,
 //! and the revisions must have no gap.
 //!
-//! `TIDINGS_STORE_KILLS` sets how often (default 20), `TIDINGS_STORE_CRASH_SEED` where the random
-//! numbers begin; a failure is reported with both. `cargo xtask crash` is the long form.
+//! `TIDINGS_STORE_KILLS` sets the number of kills (default 20), `TIDINGS_STORE_CRASH_SEED` the
+//! seed; a failure is reported with both. `cargo xtask crash` is the long form.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -24,7 +24,7 @@ use tidings_store::{
 use crate::support::{about, show};
 
 const WRITERS: u64 = 24;
-/// This many of the writers make records that soon expire; they are checked by their traces only.
+/// This number of writers make records that soon expire; they are checked only by their changes.
 const EXPIRING: u64 = 8;
 const KEYS: u64 = 7;
 const FOLDER: &str = "TIDINGS_STORE_CRASH_FOLDER";
@@ -33,15 +33,15 @@ const FIRST: &str = "TIDINGS_STORE_CRASH_FIRST";
 fn open(folder: &Path) -> EmbeddedStore {
     let mut options = EmbeddedOptions::default();
     options.history_retention = Duration::MAX;
-    // Some hundred changes, so that the process also dies while the index is flushed and merged.
+    // Some hundred changes, so that kills also hit flushes and merges of the index.
     options.index_memory_bytes = 64 << 10;
-    // And while segments are written anew.
+    // And rewrites of segments.
     options.segment_bytes = 64 << 10;
     options.log_files_max = 2;
     EmbeddedStore::open(folder, options).unwrap()
 }
 
-/// What tells the folder of an index from one that took its place.
+/// Identifies the folder of an index, to notice a replacement.
 fn index_of(folder: &Path) -> Option<u64> {
     let index = std::fs::metadata(folder.join("index"));
     Some(std::os::unix::fs::MetadataExt::ino(&index.ok()?))
@@ -55,7 +55,7 @@ fn deletes(number: u64) -> bool {
     number % 5 == 4
 }
 
-/// What the killed process does; not a test of its own.
+/// The killed process; not a separate test.
 #[test]
 #[ignore = "run by the test below"]
 fn child() {
@@ -100,7 +100,7 @@ async fn write(store: &dyn Store, writer: u64, number: u64) {
     let mut record = NewRecord::new(format!("{number} {padding}"))
         .index(about(&format!("pod-{writer}"), number.cast_signed()));
     if writer < EXPIRING {
-        // Half of them live for a moment, the others for up to weeks.
+        // Half of them have a TTL of a moment, the others of up to weeks.
         let life = match writer % 2 {
             0 => 50 + number % 100,
             _ => 50 << (number % 24),
@@ -153,7 +153,7 @@ fn nothing_acknowledged_is_lost() {
             while count < until
                 && let Some(Ok(line)) = lines.next()
             {
-                // A line that the kill cut short has no full stop.
+                // An incomplete line has no full stop.
                 let Some(line) = line
                     .strip_prefix("ack ")
                     .and_then(|line| line.strip_suffix('.'))
@@ -186,17 +186,17 @@ fn nothing_acknowledged_is_lost() {
             let was_made = folder.path().join("CHECKPOINT").exists();
             let index = index_of(folder.path());
             let store = open(folder.path());
-            // A kill damages nothing that would have to be made anew.
+            // A kill damages nothing that would need a rebuild.
             assert!(!was_made || index == index_of(folder.path()), "kill {kill}");
             let records = check(&store, &acknowledged, &by_key, &mut story).await;
-            // So that the next one has space to give back.
+            // So that the next one has space to release.
             store.compact(story.revision).await.unwrap();
             store.close().await;
             records
         });
         first = acknowledged.values().max().map_or(0, |last| last + 10);
-        // What was in flight when this process died has been judged; from here on numbers start
-        // above all before, and each key is taken as it was found.
+        // Writes in flight at the kill are judged now; from here on numbers start above all earlier
+        // ones, and each key counts as found.
         for last in acknowledged.values_mut() {
             *last = first - 1;
         }
@@ -212,8 +212,8 @@ fn nothing_acknowledged_is_lost() {
     );
 }
 
-/// How many acknowledgements to wait for before the kill: mostly some hundred, one time in eight
-/// none or a few, so that the process also dies while it opens the store.
+/// Acknowledgements to wait for before the kill: mostly some hundred, in one of eight cases none or
+/// a few, so that kills also hit opening.
 fn patience(seed: u64, kill: u64) -> u64 {
     let mut mixed = seed.wrapping_add((kill + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -226,7 +226,7 @@ fn patience(seed: u64, kill: u64) -> u64 {
     }
 }
 
-/// What the history told so far: the revision it reached, and the records it left.
+/// The history so far: its revision, and its records.
 struct Story {
     revision: Revision,
     held: BTreeMap<Bytes, Record>,
@@ -259,7 +259,7 @@ async fn check(
         if writer < EXPIRING {
             continue;
         }
-        // One write of each writer may have been in flight: it is there or it is not.
+        // One write of each writer may have been in flight: it exists or not.
         let in_flight = acknowledged.get(&writer).map_or(0, |last| last + 1);
         let allowed = |number: u64| (!deletes(number)).then_some(number);
         let mut states = vec![allowed(*number_acknowledged)];
@@ -277,7 +277,7 @@ async fn check(
         );
     }
 
-    // Every expiry that is due, so that the history has all that is gone.
+    // Writes every due expiry, so that the history has all ends.
     store.expire().await.unwrap();
     let page = store.list(ListRequest::default()).await.unwrap();
     let listed: BTreeMap<_, _> = page
@@ -325,7 +325,7 @@ async fn check(
         "a write that was done twice"
     );
 
-    // Names lead to what is listed.
+    // Point reads return what is listed.
     for (key, record) in &listed {
         let found = store.get(key.clone()).await.unwrap();
         // It may have expired since.

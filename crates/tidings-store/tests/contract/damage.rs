@@ -1,5 +1,5 @@
-//! Folders and files that are not as they should be: each is refused with a clear error or put
-//! right, and what was acknowledged is never lost or changed silently.
+//! Damaged folders and files: each is refused with a clear error or repaired, and acknowledged
+//! writes are never lost or changed silently.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -166,7 +166,7 @@ fn a_full_disk_refuses_creates_only() {
     assert_eq!(records(folder.path()).unwrap(), expected(&["b", "c"]));
 }
 
-/// The one segment of the log and the bytes that are in it.
+/// The only segment of the log, and its bytes.
 fn segment(folder: &Path) -> (PathBuf, Vec<u8>) {
     let files = fs::read_dir(folder.join("log"))
         .unwrap()
@@ -179,8 +179,8 @@ fn segment(folder: &Path) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-/// Makes a closed store look as if its process had died before it could write the index out: only
-/// the log, and what the index was when the store was made.
+/// Makes a closed store look as if its process had died before flushing the index: only the log,
+/// and the index as of the store's creation.
 fn as_after_a_crash(folder: &Path, made: &Path) {
     fs::remove_dir_all(folder.join("index")).unwrap();
     copy_folder(&made.join("index"), &folder.join("index"));
@@ -231,8 +231,8 @@ fn runner(cases: u32) -> TestRunner {
     })
 }
 
-/// The last commit was being written when the machine died: wherever it is torn, all before it is
-/// there and stays there.
+/// The machine died while writing the last commit: wherever it is torn, all earlier commits exist
+/// and stay.
 #[test]
 fn a_torn_last_commit_is_cut_off_and_kept() {
     let made = store_with(&[]);
@@ -280,8 +280,8 @@ fn segment_lens(folder: &Path) -> BTreeMap<PathBuf, u64> {
         .collect()
 }
 
-/// The last commit has a frame in each of two buckets, and one of them is torn, in whichever bucket
-/// and wherever: no part of the commit is taken for done, with the checkpoint or without it.
+/// The last commit has a frame in each of two buckets, and one is torn, in either bucket and at any
+/// place: no part of the commit counts as done, with or without the checkpoint.
 #[test]
 fn a_commit_in_two_buckets_is_there_whole_or_not_at_all() {
     let made = store_with(&[]);
@@ -346,14 +346,14 @@ fn a_commit_in_two_buckets_is_there_whole_or_not_at_all() {
     result.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Damage that no crash can do is not repaired by throwing away what follows it.
+/// Damage that a crash cannot cause is not repaired by dropping later commits.
 #[test]
 fn damage_before_acknowledged_writes_is_refused() {
     let made = store_with(&[]);
     let folder = copy(made.path());
     add(folder.path(), &["a"]);
     let early = segment(folder.path()).1.len();
-    // Enough that no damage reaches the end.
+    // Enough that the damage does not reach the end.
     add(folder.path(), &["b", "c", "d", "e", "f", "g", "h", "i"]);
     assert!(segment(folder.path()).1.len() > early + 400);
     as_after_a_crash(folder.path(), made.path());
@@ -383,8 +383,8 @@ fn damage_before_acknowledged_writes_is_refused() {
     result.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Commits that were acknowledged are gone from the end of a segment, or with it: that is said, not
-/// passed over.
+/// Acknowledged commits are missing at the end of a segment, or the segment is missing: this is an
+/// error, not ignored.
 #[test]
 fn a_log_that_lost_acknowledged_writes_is_refused() {
     let folder = store_with(&["a", "b"]);
@@ -399,7 +399,7 @@ fn a_log_that_lost_acknowledged_writes_is_refused() {
     assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
 }
 
-/// What is done to a store's files, in words and in deed.
+/// A name and an operation on a store's files.
 type Harm = (&'static str, fn(&Path));
 
 /// The index follows from the log: whatever happens to it, everything is found again.
@@ -441,7 +441,7 @@ fn an_index_that_is_lost_or_damaged_is_made_anew() {
     for (what, damage) in damages {
         let copied = copy(folder.path());
         damage(copied.path());
-        // Twice: what was made anew is also kept.
+        // Twice: rebuilt files are also kept.
         for _ in 0..2 {
             assert_eq!(
                 records(copied.path()).unwrap(),
@@ -458,7 +458,7 @@ fn an_index_that_is_lost_or_damaged_is_made_anew() {
     }
 }
 
-/// One flipped bit anywhere in the log or the index: an error, or the right answer, never a wrong
+/// One flipped bit anywhere in the log or the index: an error or the right answer, never a wrong
 /// one.
 #[test]
 fn flipped_bits_are_never_served() {
@@ -526,7 +526,7 @@ fn flipped_bits_are_never_served() {
                 if !file.starts_with(copied.path().join("index")) {
                     return;
                 }
-                // What was found damaged is made anew by the next opening.
+                // Damage that was found is repaired by the next opening.
                 let store = open(copied.path()).unwrap();
                 for (number, key) in keys.iter().enumerate() {
                     let found = store.get(key.clone().into()).await.unwrap().unwrap();

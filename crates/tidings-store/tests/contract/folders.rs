@@ -1,8 +1,8 @@
-//! Folders a store cannot be in: one another process has open, one on a disk that may only be read.
-//! Each is refused in words, and what is in it stays as it is.
+//! Folders that cannot be opened: one that another process has open, one on a read-only disk. Each
+//! is refused with a message, and its content does not change.
 //!
-//! The disk is a tmpfs in a mount namespace of the test's own, so that root is refused as well.
-//! Where the system does not allow that, the test says so.
+//! The disk is a tmpfs in the test's own mount namespace, so that root is refused, too. If the
+//! system does not allow that, the test reports it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-/// The command line of a test of this program that another test runs.
+/// The command line for running a test of this program from another test.
 fn child(name: &str) -> Vec<String> {
     let this = std::env::current_exe().unwrap();
     [
@@ -66,7 +66,7 @@ fn a_folder_another_process_has_open() {
             folder.path().display()
         )
     );
-    // It goes with the process, however that ends.
+    // It ends with the process in any case.
     holder.kill().unwrap();
     holder.wait().unwrap();
     let store = open(folder.path()).unwrap();
@@ -74,7 +74,7 @@ fn a_folder_another_process_has_open() {
     assert_eq!(listed.records.iter().map(show).collect::<Vec<_>>(), ["a=1"]);
 }
 
-/// Holds a store open until it is killed; not a test of its own.
+/// Holds a store open until it is killed; not a separate test.
 #[test]
 #[ignore = "run by the test above"]
 fn hold() {
@@ -119,7 +119,7 @@ fn a_disk_that_may_only_be_read() {
     assert_eq!(text.matches("1 passed").count(), 3, "{text}");
 }
 
-/// What is done there while it may be written; not tests of their own, like the two below.
+/// The part while it is writable; not a separate test, like the two below.
 #[test]
 #[ignore = "run by the test above"]
 fn fill() {

@@ -1,12 +1,12 @@
-//! Stores of every format there ever was, as their own version left them, opened by this one.
+//! Stores of every former format, written by their own version and opened by this one.
 //!
-//! Before the format changes, its last version makes the file, which is named after the format:
+//! Before the format changes, its last version creates the file, which is named after the format:
 //!
 //! ```text
 //! KEEP_FORMAT=1 cargo test -p tidings-store --test contract formats
 //! ```
 //!
-//! Run it once for each format, and never again: a file that is made anew keeps nothing.
+//! Run it once for each format, and never again: a recreated file proves nothing.
 
 mod kept;
 
@@ -21,7 +21,7 @@ use kept::MADE_AT;
 
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats");
 
-/// What is in it afterwards: numbers of the records by key.
+/// Its content: numbers of the records by key.
 fn filled() -> BTreeMap<String, i64> {
     let left = (0..300).filter(|number| number % 11 != 0);
     left.map(|number| {
@@ -56,7 +56,7 @@ fn unpack(packed: &[u8], folder: &Path) {
     }
 }
 
-/// `has_reasons` says whether the format has what records are for.
+/// `has_reasons`: whether the format has reasons and types.
 async fn check(packed: &[u8], has_reasons: bool) {
     let folder = tempfile::tempdir().unwrap();
     unpack(packed, folder.path());
@@ -116,7 +116,7 @@ async fn check(packed: &[u8], has_reasons: bool) {
         (for_it, for_it)
     );
 
-    // Its history is told from the first revision to the last, and continues.
+    // Its history is complete from the first revision to the last, and continues.
     let mut watch = store.watch("".into(), 0).await.unwrap();
     // A store begins at revision 1.
     let mut told = 1;
@@ -130,7 +130,7 @@ async fn check(packed: &[u8], has_reasons: bool) {
     assert_eq!(created.unwrap(), page.revision + 1);
     store.close().await;
 
-    // What expires does, by the clock of years later.
+    // Records expire by a clock years later.
     let store = kept::open(folder.path(), MADE_AT + 100_000_000_000).unwrap();
     store.expire().await.unwrap();
     let page = store.list(ListRequest::default()).await.unwrap();
@@ -156,13 +156,13 @@ async fn every_format_that_is_kept_opens() {
     }
 }
 
-/// Today's. With `KEEP_FORMAT` it is kept.
+/// The current format. With `KEEP_FORMAT` it is kept.
 #[tokio::test]
 async fn todays_format_can_be_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = kept::open(folder.path(), MADE_AT).unwrap();
     kept::fill(&store).await.unwrap();
-    // Packed while it is open, as a crash would leave it.
+    // Packed while it is open, as after a crash.
     let packed = kept::pack(folder.path()).unwrap();
     store.close().await;
     assert!(packed.len() < 200_000, "{} bytes", packed.len());

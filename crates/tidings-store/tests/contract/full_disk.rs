@@ -1,8 +1,8 @@
-//! A disk that is really full: writes are refused with a clear error, nothing acknowledged is lost,
-//! and once there is space again the store continues by itself.
+//! A full disk: writes are refused with a clear error, no acknowledged write is lost, and once
+//! there is space again the store continues by itself.
 //!
-//! The disk is a small tmpfs in a namespace of the test's own. Where the system does not allow
-//! that, the test says so.
+//! The disk is a small tmpfs in the test's own namespace. If the system does not allow that, the
+//! test reports it.
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn a_disk_that_is_really_full() {
     assert!(text.contains("1 passed"), "{text}");
 }
 
-/// What is done on that disk; not a test of its own.
+/// The part on that disk; not a separate test.
 #[test]
 #[ignore = "run by the test above"]
 fn child() {
@@ -68,7 +68,7 @@ async fn fill(folder: &Path) {
     // Another program uses half the disk for now.
     let ballast = folder.join("ballast");
     fs::write(&ballast, vec![1; 12 << 20]).unwrap();
-    // Without the reserve that normally keeps it from coming to this.
+    // Without the reserve that normally prevents this.
     let mut options = EmbeddedOptions::default();
     options.free_space_min = 0;
     let store = EmbeddedStore::open(folder.join("store"), options.clone()).unwrap();
@@ -114,7 +114,7 @@ async fn fill(folder: &Path) {
             Err(WriteError::Fault(_)) => refused += 1,
             Err(error) => panic!("{error}"),
         }
-        // The engine is opened anew once a second.
+        // The engine is reopened once a second.
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         assert!(refused < 300, "writes do not come back");
     }

@@ -1,11 +1,11 @@
-//! Random histories against a model: whatever is done to a store in whatever order, restarts
-//! included, it answers as the model says, now and about the past.
+//! Random histories against a model: after any operations in any order, including restarts, the
+//! store answers like the model, about now and the past.
 //!
 //! The model learns of each change only from a watch, and checks it: in order, with the right
-//! previous value, an expiry only when it was due. What the operations answered must agree with
-//! what the watch told.
+//! previous value, an expiry only when it was due. The answers of operations must agree with the
+//! watch.
 //!
-//! `TIDINGS_STORE_HISTORIES` sets how many histories are run per backend (default 12).
+//! `TIDINGS_STORE_HISTORIES` sets the number of histories per backend (default 12).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -53,13 +53,13 @@ enum Step {
     /// Forget this share of the history, in 256ths.
     Compact(u8),
     Restart,
-    /// Look at everything, with a past revision this far back, in 256ths.
+    /// Read everything, with a past revision this far back, in 256ths.
     Look(u8),
-    /// The next page of a list that is read beside all else, or the first of another.
+    /// The next page of a list that is read meanwhile, or the first of another.
     Page,
 }
 
-/// What a write expects to find.
+/// The precondition of a write.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     Nothing,
@@ -97,7 +97,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..60)
 }
 
-/// What the store should hold, and held after each revision.
+/// The expected records now and after each revision.
 #[derive(Default)]
 struct Model {
     now: BTreeMap<String, (Record, usize, i64)>,
@@ -106,9 +106,9 @@ struct Model {
     oldest: Revision,
     latest: Revision,
     last_expired: bool,
-    /// Whether the end of any was written down.
+    /// Whether any expiry was written.
     has_expired: bool,
-    /// Which pod and last-seen a value was written with.
+    /// The pod and last-seen of a value.
     written: BTreeMap<String, (usize, i64)>,
 }
 
@@ -167,7 +167,7 @@ struct Run {
     model: Model,
     watch: Box<dyn Watch>,
     values: u64,
-    /// What reads the next page of the list that is being read.
+    /// The request for the next page of the current list.
     list: Option<ListRequest>,
 }
 
@@ -315,7 +315,7 @@ impl Run {
                     .map(|record| record.revision);
                 let store = self.fixture.store.clone();
                 tokio::spawn(async move {
-                    // Another writer may be faster; that is for the watch to tell.
+                    // Another writer may be faster; the watch shows it.
                     match current {
                         None => store.create(KEYS[key].into(), record).await.map(drop),
                         Some(expected) if pod == 0 => store
@@ -537,10 +537,10 @@ impl Run {
         }
     }
 
-    /// A watch from a past revision tells the same story again.
+    /// A watch from a past revision has the same changes.
     async fn look_back(&self, past: Revision) {
-        // etcd does not say why a key went: once its time has come, a deletion of long ago reads as
-        // its expiry.
+        // etcd does not say why a key was deleted: after its TTL, an old deletion looks like its
+        // expiry.
         let remote = self.fixture.backend.is_remote();
         let told = |shown: &str| match shown.strip_prefix('!') {
             Some(deleted) if remote => format!("-{deleted}"),
@@ -598,7 +598,7 @@ pub(crate) fn check(backend: Make) {
             .filter_map(|(record, ..)| record.expires_at)
             .filter(|at| *at <= now)
             .count();
-        // In the embedded store one that lives on may hold up others in its bucket.
+        // In the embedded store a live record may delay others in its bucket.
         assert!(due == 0 || run.fixture.backend.is_durable());
         run.fixture.store.close().await;
     });

@@ -1,4 +1,4 @@
-//! Which store it is does not change, and is no record of it.
+//! The identity of a store does not change, and is not a record.
 
 use tidings_store::ListRequest;
 
@@ -7,7 +7,7 @@ use crate::support::{Fixture, next_changes};
 pub(crate) async fn an_identity_stays_with_the_data(mut fixture: Fixture) {
     let first = fixture.store.identity("one".into()).await.unwrap();
     if first.is_none() {
-        // A store in memory has nothing that could stay.
+        // A store in memory keeps nothing.
         return;
     }
     assert_eq!(first.as_deref(), Some("one"));

@@ -1,5 +1,4 @@
-//! Cases of the contract with values that are large: pages and changes come in pieces of bounded
-//! size.
+//! Cases of the contract with large values: pages and changes are bounded in size.
 
 use bytes::Bytes;
 use tidings_store::{ListRequest, NewRecord, NewestRequest, ObjectSelector};
@@ -66,7 +65,7 @@ pub(crate) async fn a_watch_takes_large_changes_few_at_a_time(mut fixture: Fixtu
             .create(format!("a/{number:02}").into(), record);
         created.await.unwrap();
     }
-    // From memory, and from what is read again.
+    // From memory, and from disk.
     for _ in 0..2 {
         let mut watch = fixture.watch("a/", first).await;
         let mut told = 0;
@@ -76,7 +75,7 @@ pub(crate) async fn a_watch_takes_large_changes_few_at_a_time(mut fixture: Fixtu
             told += changes.len();
             assert_eq!(watch.revision(), changes.last().unwrap().revision());
         }
-        // What etcd itself sends of the past comes as it sends it.
+        // Past changes from etcd arrive in its own batches.
         if fixture.backend.is_remote() {
             return;
         }

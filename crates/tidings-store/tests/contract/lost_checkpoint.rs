@@ -1,6 +1,5 @@
-//! The checkpoint follows from the log, so a store whose checkpoint is lost is as before: also when
-//! the buckets that the last commits went to have been dropped since, and nothing was written
-//! after.
+//! The checkpoint follows from the log, so a store without its checkpoint is unchanged: even if the
+//! buckets of the last commits have been dropped since, without later writes.
 
 use std::fs;
 use std::path::Path;
@@ -17,20 +16,19 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// What is done before silence falls.
+/// Steps before the writes end.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Writes the record with this name, which lives so long; 0 is for ever.
+    /// Writes the record with this name and TTL; 0 means no expiry.
     Write(&'static str, i64),
     Delete(&'static str),
-    /// Lets so much time pass, and the store do all that is due.
+    /// Lets time pass, and the store do all due work.
     Pass(i64),
 }
 
 use Step::{Delete, Pass, Write};
 
-/// A record that lives shorter than the one it replaces has a commit with a frame in either's
-/// bucket.
+/// A record with a shorter TTL than the one it replaces has a commit with frames in both buckets.
 const HISTORIES: &[&[Step]] = &[
     &[Write("a", 14 * DAY), Write("a", HOUR), Pass(2 * HOUR)],
     &[
@@ -69,7 +67,7 @@ fn open(folder: &Path, clock: &ManualClock) -> EmbeddedStore {
     EmbeddedStore::open(folder, options).unwrap()
 }
 
-/// Does the steps; returns the revision that the store is at.
+/// Runs the steps. Returns the store's revision.
 async fn make(folder: &Path, clock: &ManualClock, steps: &[Step]) -> Revision {
     let mut store = open(folder, clock);
     for step in steps {
@@ -90,7 +88,7 @@ async fn make(folder: &Path, clock: &ManualClock, steps: &[Step]) -> Revision {
                 clock.advance(millis);
                 store.expire().await.unwrap();
                 store.compact(store.revision()).await.unwrap();
-                // Closing flushes the index; what can be dropped is with the next commit.
+                // Closing flushes the index; the next commit drops buckets.
                 store.close().await;
                 store = open(folder, clock);
                 store.expire().await.unwrap();
@@ -102,7 +100,7 @@ async fn make(folder: &Path, clock: &ManualClock, steps: &[Step]) -> Revision {
     revision
 }
 
-/// Whether a segment is left of a bucket that ends before now.
+/// Whether an expired bucket still has a segment.
 fn has_ended_bucket(folder: &Path, now: UnixMillis) -> bool {
     let mut files = fs::read_dir(folder.join("log")).unwrap();
     files.any(|file| {
@@ -117,7 +115,7 @@ async fn shown(store: &EmbeddedStore) -> Vec<String> {
     page.records.iter().map(show).collect()
 }
 
-/// What is done to a store's files, in words and in deed.
+/// A name and an operation on a store's files.
 type Harm = (&'static str, fn(&Path));
 
 const HARMS: [Harm; 4] = [
@@ -152,7 +150,7 @@ async fn no_revision_is_given_out_twice() {
             let folder = tempfile::tempdir().unwrap();
             copy_folder(made.path(), folder.path());
             harm(folder.path());
-            // Twice: what was made anew is also kept.
+            // Twice: rebuilt files are also kept.
             for turn in 1..3 {
                 let store = open(folder.path(), &clock);
                 assert_eq!(shown(&store).await, expected, "{what}: {steps:?}");

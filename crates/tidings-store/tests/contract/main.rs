@@ -1,7 +1,7 @@
-//! What every backend must do, case by case. Each case runs unchanged on every backend, the
+//! The contract of every backend, case by case. Each case runs unchanged on every backend, on the
 //! embedded one twice: with its history in memory, and with hardly any of it there. The modules
-//! beside it hold the random histories, and what the embedded store must survive: kills, torn files
-//! and hostile folders.
+//! have the random histories, and faults of the embedded store: kills, torn files and hostile
+//! folders.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod clocks;
@@ -253,7 +253,7 @@ async fn lists_are_in_key_order_and_paged(fixture: Fixture) {
         ["a/2=", "ab/1="]
     );
     assert_eq!((page.more, page.remaining), (false, Some(0)));
-    // A key before the prefix does not open the range, one behind it leaves nothing.
+    // A key before the prefix does not extend the range, one after it leaves nothing.
     assert_eq!(
         fixture.list(ListRequest::prefix("b").after("a")).await,
         ["b=", "b/1="]
@@ -372,8 +372,7 @@ async fn lists_by_object(mut fixture: Fixture) {
         );
         fixture.restart().await;
     }
-    // An update moves a record between objects; a delete takes it out; older revisions still have
-    // it.
+    // An update moves a record between objects; a delete removes it; older revisions still have it.
     let found = fixture.get("default/w.1").await.unwrap().revision;
     fixture
         .store
@@ -567,7 +566,7 @@ async fn a_clock_set_back_brings_nothing_back(mut fixture: Fixture) {
         assert_eq!(fixture.list(object).await, [""; 0]);
         fixture.restart().await;
     }
-    // What is written under the clock that was set back expires by that clock.
+    // Records written while the clock is set back expire by that clock.
     fixture.create_for("b", "1", 60).await;
     fixture.clock.advance(59_999);
     assert!(fixture.get("b").await.is_some());
@@ -633,16 +632,16 @@ async fn watches_filter_by_prefix_and_report_progress(fixture: Fixture) {
     fixture.create("b", "").await;
     let latest = fixture.create("c/1", "").await;
     assert_eq!(next_shown(&mut *watch, 1).await, ["+b/1="]);
-    // Waiting in vain still moves it past what does not match; giving up the wait loses nothing.
+    // An unsuccessful wait still advances it past other changes; dropping the wait loses nothing.
     assert!(futures_poll_once(&fixture, watch.next()).await.is_none());
     assert_eq!(watch.revision(), latest);
     fixture.create("b/2", "").await;
     assert_eq!(next_shown(&mut *watch, 1).await, ["+b/2="]);
 }
 
-/// Polls a future until it waits for something that does not come, then drops it.
+/// Polls a future until it waits in vain, then drops it.
 async fn futures_poll_once<T>(fixture: &Fixture, future: impl Future<Output = T>) -> Option<T> {
-    // What comes from another process comes in real time.
+    // Changes from another process arrive in real time.
     if fixture.backend.is_remote() {
         return tokio::time::timeout(std::time::Duration::from_millis(300), future)
             .await
@@ -788,7 +787,7 @@ async fn many_writers_at_once(mut fixture: Fixture) {
             for number in 0..EACH {
                 let own = format!("own/{writer}/{number}");
                 store.create(own.into(), NewRecord::new("")).await.unwrap();
-                // All of them count on one record: each must see the others' writes, and none may
+                // All of them increment one record: each must see the others' writes, and none may
                 // be lost.
                 loop {
                     let found = store.get("counter".into()).await.unwrap().unwrap();
@@ -866,7 +865,7 @@ async fn statistics_add_up(mut fixture: Fixture) {
     fixture.store.update("a".into(), again, one).await.unwrap();
     let latest = fixture.delete("c").await;
     fixture.restart().await;
-    // On etcd the bytes are known once the local index is there.
+    // On etcd the bytes are known once the local index is loaded.
     let known = async {
         loop {
             let stats = fixture.store.stats().await.unwrap();

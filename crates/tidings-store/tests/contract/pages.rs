@@ -3,7 +3,7 @@
 use crate::support::{Fixture, about, show};
 use tidings_store::{ListRequest, NewRecord, ObjectSelector, ReadError};
 
-/// Reads a list to its end from a request on; what is written between its pages is up to `between`.
+/// Reads a list to its end from a request on; `between` may write between its pages.
 async fn read_on(
     fixture: &mut Fixture,
     mut request: ListRequest,
@@ -22,7 +22,7 @@ async fn read_on(
     found
 }
 
-/// Twenty records about two pods, and what a list of them has.
+/// Twenty records about two pods, and their list.
 async fn twenty(fixture: &Fixture) -> Vec<String> {
     let mut list = Vec::new();
     for number in 0..20 {
@@ -39,8 +39,8 @@ async fn twenty(fixture: &Fixture) -> Vec<String> {
     list
 }
 
-/// Changes what was read already and what is still to be read: updates, deletions, creates, and
-/// ends.
+/// Changes records that are read already and others that are not: updates, deletions, creates, and
+/// expiries.
 async fn disturb(fixture: &mut Fixture, round: usize) {
     for number in [round, 19 - round] {
         let key = format!("a/{number:02}");
@@ -64,7 +64,7 @@ pub(crate) async fn pages_of_one_list_are_of_one_revision(mut fixture: Fixture) 
     let found = read_on(&mut fixture, ListRequest::prefix("a/").limit(3), disturb).await;
     assert_eq!(found, whole);
 
-    // A store that was opened anew knows of no list, and continues with it anyway.
+    // A reopened store has no held lists, but continues them.
     let revision = fixture.store.revision();
     let whole = fixture.list(ListRequest::default().at(revision)).await;
     let request = ListRequest::default().at(revision).limit(4);
@@ -93,7 +93,7 @@ pub(crate) async fn pages_of_one_object_are_of_one_revision(mut fixture: Fixture
     }
 }
 
-/// How many changes a store had to take back for lists.
+/// Number of changes that a store undid for lists.
 async fn taken_back(fixture: &Fixture) -> u64 {
     fixture.store.stats().await.unwrap().changes_undone
 }
@@ -109,7 +109,7 @@ pub(crate) async fn a_page_costs_no_more_by_what_was_written_since(mut fixture: 
     let found = read_on(&mut fixture, request.clone(), many).await;
     assert_eq!((found, taken_back(&fixture).await), (whole.clone(), 0));
 
-    // A list that is not read for long has its snapshot let go, and can be read on.
+    // The snapshot of an idle list is released, and the list can still be continued.
     let found = read_on(&mut fixture, request, async |fixture, round| {
         if round == 1 {
             fixture.create("d", "").await;

@@ -1,5 +1,5 @@
-//! What an archive is asked: the newest of a time, of an object, a namespace, a reason, a type;
-//! counts by hour and reason.
+//! Requests of an archive: the newest by time, object, namespace, reason, type; counts by hour and
+//! reason.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use tidings_store::{
 
 const REASONS: [&str; 4] = ["Killing", "Pulled", "BackOff", ""];
 
-/// What is there: index values and revision by key.
+/// The records: index values and revision by key.
 #[derive(Default)]
 struct Model(BTreeMap<String, (Index, Revision)>);
 
@@ -46,7 +46,7 @@ impl Model {
         self.0.insert(key, (index, written.unwrap()));
     }
 
-    /// What a request finds, by a look at everything.
+    /// The expected result of a request, from all records.
     fn newest(&self, request: &NewestRequest) -> Vec<String> {
         let prefix = str::from_utf8(&request.prefix).unwrap();
         let is = |wanted: &Option<String>, found: &str| wanted.iter().all(|it| it == found);
@@ -91,7 +91,7 @@ fn key(number: i64) -> String {
     format!("{namespace}/{number}")
 }
 
-/// One that is last seen about ten minutes after the one before, two now and then at once.
+/// A record last seen about ten minutes after the previous one, sometimes two at once.
 fn index(number: i64) -> Index {
     let pods = ["web", "web-1", "db"];
     Index {
@@ -205,7 +205,7 @@ pub(crate) async fn pages_of_the_newest_go_on_beside_writers(fixture: Fixture) {
     let first = fixture.store.newest(request.clone()).await.unwrap();
     let shown: Vec<_> = first.records.iter().map(show).collect();
     assert!(shown[0].starts_with(&expected[0]));
-    // One that was told is seen again, and so is one that was not: it is before the place then.
+    // A returned record is seen again, and so is another one: it is before the place then.
     let index_of = |key: &str| key.rsplit('/').next().unwrap().parse::<i64>().unwrap();
     let (told, moved) = (index_of(&expected[2]), index_of(&expected[20]));
     model.write(&fixture, told, 90).await;
@@ -318,7 +318,7 @@ pub(crate) async fn what_is_over_is_not_counted_for_ever(mut fixture: Fixture) {
     fixture.clock.advance(61_000);
     fixture.store.expire().await.unwrap();
     assert!((1..=3).contains(&total(&fixture).await));
-    // One in the place of another that is over does not bring that back.
+    // A record in the place of an expired one does not restore that one.
     fixture.create(&key(0), "").await;
     assert!((1..=3).contains(&total(&fixture).await));
     fixture.clock.advance(1_000_000);

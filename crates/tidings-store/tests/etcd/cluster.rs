@@ -1,8 +1,8 @@
-//! Three members, killed and restarted in turn under writers and a watcher: what was acknowledged
-//! is what the watcher saw and what is stored; what was refused is nowhere; what was left unknown
-//! was done once or not at all.
+//! Three members, killed and restarted in turn under writers and a watcher: acknowledged writes are
+//! those that the watcher saw and that are stored; refused writes do not exist; unknown ones were
+//! done once or not at all.
 //!
-//! `TIDINGS_ETCD_FAULT_SECONDS` sets how long (default 15; the long form is 120).
+//! `TIDINGS_ETCD_FAULT_SECONDS` sets the duration (default 15; the long form is 120).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tidings_testing::etcd::Cluster;
 
 const WRITERS: usize = 4;
 
-/// What a writer knows of the writes it made. A write is named by its value, which no other has.
+/// A writer's view of its writes. A write is identified by its value, which is unique.
 #[derive(Default)]
 struct Account {
     acknowledged: BTreeMap<String, Revision>,
@@ -29,7 +29,7 @@ struct Account {
 }
 
 impl Account {
-    /// Notes the outcome of a put. True if it was done.
+    /// Notes the outcome of a put. Returns whether it was done.
     fn note(&mut self, value: String, result: &Result<Revision, WriteError>) -> Option<Revision> {
         match result {
             Ok(revision) => {
@@ -52,7 +52,7 @@ fn record(value: &str) -> NewRecord {
     NewRecord::new(value.to_owned()).expires_at(UnixMillis(end))
 }
 
-/// Creates, updates and deletes records of its own until told to stop.
+/// Creates, updates and deletes its own records until told to stop.
 async fn write(store: Arc<EtcdStore>, writer: usize, stop: Arc<AtomicBool>) -> Account {
     let mut account = Account::default();
     for number in 0_u64.. {
@@ -79,7 +79,7 @@ async fn write(store: Arc<EtcdStore>, writer: usize, stop: Arc<AtomicBool>) -> A
     account
 }
 
-/// Every change up to a revision, in the order it was told.
+/// Every change up to a revision, in the watch's order.
 async fn follow(mut watch: Box<dyn Watch>, until: Revision) -> Vec<Arc<Change>> {
     let mut seen: Vec<Arc<Change>> = Vec::new();
     while seen.last().is_none_or(|change| change.revision() < until) {
@@ -133,7 +133,7 @@ async fn nothing_is_lost_doubled_or_out_of_order_while_members_die() {
         .map(|writer| tokio::spawn(write(Arc::clone(&store), writer, Arc::clone(&stop))))
         .collect();
 
-    // The scenario: a member is away for a second, then all are there for as long.
+    // The scenario: a member is down for a second, then all are up for as long.
     let mut kills = 0;
     while kills * 2 < seconds {
         let member = kills % cluster.members.len();
@@ -204,7 +204,7 @@ async fn nothing_is_lost_doubled_or_out_of_order_while_members_die() {
         "nothing that was not written is seen"
     );
 
-    // What is stored is what the watcher was told, and etcd's own history tells the same.
+    // The stored records are those of the watcher, and etcd's own history agrees.
     let listed = store.list(ListRequest::default()).await.unwrap();
     let listed: BTreeMap<_, _> = listed
         .records

@@ -1,5 +1,4 @@
-//! Another program on the same etcd, speaking to its JSON gateway: what kube-apiserver or an
-//! operator would do.
+//! Another program on the same etcd, through its JSON gateway, like kube-apiserver or an operator.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-/// Calls a method of the gateway, `kv/range` say. Waits for an etcd that is just starting.
+/// Calls a method of the gateway, such as `kv/range`. Waits for an etcd that is starting.
 pub(crate) fn call(url: &str, method: &str, body: &Value) -> Value {
     call_with(url, "", method, body)
 }
@@ -23,7 +22,7 @@ pub(crate) fn call_with(url: &str, line: &str, method: &str, body: &Value) -> Va
     serde_json::from_str(&send(url, &request)).unwrap()
 }
 
-/// What etcd has counted under a name with these labels, since it was started.
+/// etcd's counter with this name and labels.
 pub(crate) fn metric(url: &str, series: &str) -> u64 {
     let metrics = send(url, "GET /metrics HTTP/1.0\r\n\r\n");
     let value = |line: &str| line.strip_prefix(series)?.trim().parse().ok();
@@ -39,7 +38,7 @@ fn send(url: &str, request: &str) -> String {
             Err(_) => std::thread::yield_now(),
         }
     };
-    // HTTP/1.0 asks for an answer that simply ends.
+    // With HTTP/1.0 the answer ends with the connection.
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -52,7 +51,7 @@ pub(crate) fn encode(bytes: impl AsRef<[u8]>) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// A key's version, value and lease as etcd has them.
+/// A key's version, value and lease in etcd.
 pub(crate) fn read(url: &str, key: &str) -> Option<(Vec<u8>, String)> {
     let answer = call(url, "kv/range", &json!({ "key": encode(key) }));
     let kv = answer.get("kvs")?.get(0)?;
@@ -61,19 +60,19 @@ pub(crate) fn read(url: &str, key: &str) -> Option<(Vec<u8>, String)> {
     Some((BASE64_STANDARD.decode(value).unwrap(), lease.to_owned()))
 }
 
-/// Stores a value as kube-apiserver does, under a lease.
+/// Stores a value like kube-apiserver, under a lease.
 pub(crate) fn put(url: &str, key: &str, value: &str, lease: &str) {
     let body = json!({ "key": encode(key), "value": encode(value), "lease": lease });
     call(url, "kv/put", &body);
 }
 
-/// A lease with a number etcd chooses, as kube-apiserver's are.
+/// A lease with a number chosen by etcd, like kube-apiserver's.
 pub(crate) fn grant(url: &str, seconds: u64) -> String {
     let answer = call(url, "lease/grant", &json!({ "TTL": seconds.to_string() }));
     answer["ID"].as_str().unwrap().to_owned()
 }
 
-/// The life a lease was granted, and what is left of it.
+/// The granted and the remaining time of a lease.
 pub(crate) fn life(url: &str, lease: &str) -> (u64, u64) {
     let answer = call(url, "lease/timetolive", &json!({ "ID": lease }));
     let number = |name: &str| answer[name].as_str().unwrap_or("0").parse().unwrap();

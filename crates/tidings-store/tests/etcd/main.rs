@@ -55,7 +55,7 @@ fn record(value: &str, expires_at: i64) -> NewRecord {
     NewRecord::new(value.to_owned()).expires_at(UnixMillis(expires_at))
 }
 
-/// A number of next changes, in one delivery or several.
+/// A number of next changes, in one batch or several.
 async fn next(watch: &mut dyn Watch, count: usize) -> Vec<Arc<Change>> {
     let mut changes = Vec::new();
     while changes.len() < count {
@@ -121,7 +121,7 @@ async fn what_kube_apiserver_writes_is_read_found_watched_and_expires() {
         panic!("{change:?}");
     };
     assert_eq!((previous, *expired), (&found, true));
-    // Its history from etcd itself tells the same, though the lease is gone.
+    // Its history from etcd is the same, although the lease is gone.
     let late = open(options(&cluster), SystemClock).await;
     let mut replay = late.watch(Bytes::new(), first).await.unwrap();
     let again = next(&mut *replay, 2).await;
@@ -155,7 +155,7 @@ async fn a_life_is_not_lengthened_by_a_lease_that_is() {
     let first_seen = end(&store, "theirs").await.unwrap();
     assert!((500_000..=600_000).contains(&first_seen), "{first_seen}");
 
-    // A new leader starts every lease anew; a client can do the same to one.
+    // A new leader restarts every lease; a client can do the same to one.
     let (_, ours) = gateway::read(url, "/registry/events/ours").unwrap();
     clock.advance(300_000);
     for lease in [&ours, &theirs] {
@@ -196,7 +196,7 @@ async fn a_revision_is_never_told_in_parts() {
     let url = &cluster.endpoints()[0];
     let store = open(options(&cluster), ManualClock::at(UnixMillis(START))).await;
     let first = store.revision();
-    // More than fits into one message of etcd's.
+    // More than fits in one message of etcd.
     let value = "v".repeat(20_000);
     let lease = gateway::grant(url, 600);
     for number in 0..KEYS {
@@ -241,7 +241,7 @@ async fn writes_of_others_move_watches_and_index_along() {
     for number in 0..5 {
         gateway::put(url, &format!("/registry/pods/{number}"), "", "0");
     }
-    // The question after the object makes the index catch up, and with it all watchers.
+    // The list by object makes the index catch up, and with it all watchers.
     let object = ListRequest::default().object(ObjectSelector::Uid("uid-1".into()));
     while watch.revision() < created + 5 {
         let page = store.list(object.clone()).await.unwrap();
@@ -258,7 +258,7 @@ async fn an_etcd_that_does_not_answer_leaves_writes_unknown_and_reads_failed_in_
         return;
     };
     let mut options = options(&cluster);
-    // Has the patience to wait for etcd to start; the one that is tested has none.
+    // With a timeout for the start of etcd; the tested store has none.
     let patient = open(options.clone(), ManualClock::at(UnixMillis(START))).await;
     options.attempt_timeout = Duration::from_millis(200);
     options.request_timeout = Duration::from_millis(600);
@@ -284,8 +284,8 @@ async fn an_etcd_that_does_not_answer_leaves_writes_unknown_and_reads_failed_in_
     let message = read.unwrap_err().to_string();
     assert!(message.ends_with("no answer in time"), "{message}");
 
-    // When etcd wakes it may still find them in its inbox, the update in several copies, and get to
-    // them before or after what comes next: none is done twice.
+    // When etcd continues, it may still process them, the update in several copies, before or after
+    // later requests: none is done twice.
     patient
         .create("c".into(), record("end", START + HOUR))
         .await
@@ -314,7 +314,7 @@ async fn members_that_are_not_there_are_passed_over() {
         .await
         .unwrap();
     let mut watch = store.watch(Bytes::new(), first).await.unwrap();
-    // No server at all: refused for certain, in time.
+    // Without a server: certainly refused, in time.
     cluster.members[0].kill();
     options.request_timeout = Duration::from_millis(300);
     let message = error_of_opening(options).await;
@@ -369,7 +369,7 @@ async fn user_and_password() {
         .await
         .unwrap();
     let mut watch = store.watch(Bytes::new(), first).await.unwrap();
-    // A member forgets its tokens when it restarts.
+    // A restart of a member drops its tokens.
     cluster.members[0].kill();
     cluster.members[0].start();
     assert!(store.get("a".into()).await.unwrap().is_some());
@@ -395,7 +395,7 @@ async fn requests_of_one_moment_ask_for_one_token() {
     let store = open(options, ManualClock::at(UnixMillis(START))).await;
     let created = store.create("a".into(), record("1", START + HOUR)).await;
     let mut watch = store.watch(Bytes::new(), created.unwrap()).await.unwrap();
-    // Given a password, a user's tokens are good no more.
+    // After a change of the password, a user's tokens are invalid.
     let root = json!({ "name": "root", "password": "secret" });
     let answer = gateway::call(&url, "auth/authenticate", &root);
     let token = format!("Authorization: {}\r\n", answer["token"].as_str().unwrap());
@@ -411,7 +411,7 @@ async fn requests_of_one_moment_ask_for_one_token() {
     assert_eq!(gateway::metric(&url, authenticated) - before, 1);
 }
 
-/// An authority, and a certificate it signed for 127.0.0.1, as PEM files in a folder.
+/// An authority, and a certificate signed by it for 127.0.0.1, as PEM files in a folder.
 fn write_certificates(folder: &Path) {
     let ca_key = rcgen::KeyPair::generate().unwrap();
     let mut ca = rcgen::CertificateParams::new(Vec::new()).unwrap();
@@ -514,8 +514,8 @@ async fn tls_files_that_are_replaced_while_they_are_in_use() {
         .await
         .unwrap();
     let mut watch = store.watch(Bytes::new(), first).await.unwrap();
-    // Another authority altogether: neither side knows the other by what it knew before. Files that
-    // are no certificates come between.
+    // A different authority: neither side accepts the other's former certificate. In between, the
+    // files are not certificates.
     cluster.members[0].kill();
     std::fs::write(file("cert.pem"), "half a fi").unwrap();
     write_certificates(folder.path());

@@ -1,4 +1,4 @@
-//! Nothing is lost without a name: under load, with faults, in both modes, whenever the end comes.
+//! Every loss has a cause: under load, with faults, in both modes, at any time of the end.
 //! client-go's TestLotsOfEvents.
 
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,7 @@ use tidings::{
 
 use super::{LONG, assert_adds_up, manual, pod, source, unfiltered};
 
-/// Writes each event at the fifth try.
+/// Writes each event at the fifth attempt.
 struct FailsFourTimes {
     sink: MemorySink,
     tries: Arc<Mutex<HashMap<String, u32>>>,
@@ -159,7 +159,7 @@ async fn every_loss_has_its_cause() {
     );
 }
 
-/// What was merged into a write shares its fate.
+/// Events merged into a write share its outcome.
 #[tokio::test]
 async fn what_is_merged_is_lost_with_the_write_it_was_merged_into() {
     let options = SinkOptions::default().delivery(DeliveryOptions {
@@ -170,7 +170,7 @@ async fn what_is_merged_is_lost_with_the_write_it_was_merged_into() {
     let sink = MemorySink::new();
     sink.answer_next([SinkAnswer::Serve, SinkAnswer::Fail(forbidden())]);
     broadcaster.start_recording_to_sink(sink.clone());
-    // The task has no turn before all are recorded, and takes them at once: those about one pod
+    // The task does not run before all are recorded, and takes them at once: those about one pod
     // become one write, the second.
     for pod in [pod("foo", ""), pod("bar", "")] {
         for _ in 0..20 {
@@ -216,7 +216,7 @@ async fn a_sink_that_panics_loses_that_event_only() {
     assert_adds_up(&report);
 }
 
-/// Panics when it is asked anything, before there is a future to poll.
+/// Panics at every request, before there is a future to poll.
 struct Unaskable(MemorySink);
 
 impl Sink for Unaskable {
@@ -251,7 +251,7 @@ async fn a_sink_that_panics_when_it_is_asked_is_written_to() {
     assert_eq!(sink.events().len(), 1);
 }
 
-/// A slow sink does not hold up a quick one, and each counts for itself.
+/// A slow sink does not delay a quick one, and each has its own counts.
 #[tokio::test]
 async fn sinks_are_independent() {
     let broadcaster = Broadcaster::new();
@@ -304,7 +304,7 @@ async fn a_slow_sink_is_felt_by_recorders_where_events_wait_for_room() {
             }
         }
         if number % 4 == 0 {
-            // The task has every chance to take what it should not.
+            // The task has every opportunity to take events that it should not.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -321,7 +321,7 @@ async fn a_slow_sink_is_felt_by_recorders_where_events_wait_for_room() {
     );
 }
 
-/// An event that no sink has room for is not on its way, even if other watchers saw it.
+/// An event that no sink has room for is not pending, even if other watchers saw it.
 #[tokio::test]
 async fn an_event_that_every_sink_misses_is_refused() {
     let options = BroadcasterOptions::default().queue(QueueOptions {
@@ -334,12 +334,12 @@ async fn an_event_that_every_sink_misses_is_refused() {
         let object = pod("foo", "");
         recorder.build(&object, Normal, "Started").try_send()
     };
-    // Nothing writes events: a handler may miss what it likes.
+    // Nothing writes events: a handler may miss some.
     broadcaster.start_event_watcher(|_| {});
     let told: Vec<_> = (0..3).map(|_| try_send()).collect();
     assert_eq!(told, [Ok(()), Ok(()), Ok(())]);
     broadcaster.start_recording_to_sink(MemorySink::new());
-    // No task had its turn.
+    // No task has run.
     let told: Vec<_> = (0..3).map(|_| try_send()).collect();
     assert_eq!(told, [Ok(()), Ok(()), Err(RecordError::QueueFull)]);
     assert_adds_up(&broadcaster.shutdown(LONG).await);
@@ -475,8 +475,7 @@ async fn run(load: Load) {
         return;
     }
     assert_eq!(report.pending, 0, "{load:?}");
-    // A count says how often an event was seen; it is never more than what was recorded, nor is any
-    // event there twice.
+    // A count is never greater than the number of recorded events, and no event is stored twice.
     let mut seen: HashMap<Option<String>, i64> = HashMap::new();
     for event in sink.events() {
         *seen.entry(event.involved_object.name).or_default() += i64::from(event.count.unwrap_or(0));
@@ -503,9 +502,9 @@ proptest! {
     }
 }
 
-/// What the correlator is told decides what comes next: a repeat of an event that is there patches
-/// it, also after a repeat was refused; one of an event that never got there creates it, with its
-/// true count.
+/// The outcome of a write decides about the next one: a repeat of a stored event patches it, even
+/// after a repeat was refused; a repeat of an event that was never stored creates it, with its true
+/// count.
 #[tokio::test]
 async fn repeats_follow_what_is_in_the_sink() {
     use SinkVerb::{Create, Patch};

@@ -56,8 +56,8 @@ fn table() -> Vec<Row> {
     ]
 }
 
-/// Records the table's rows one by one, each when the one before is written, and looks at what the
-/// sink was asked.
+/// Records the table's rows one by one, each after the previous one is written, and checks the
+/// sink's requests.
 async fn record_and_check(recorder: &Recorder, sink: &MemorySink, step: impl Fn()) {
     for (index, row) in table().into_iter().enumerate() {
         step();

@@ -1,6 +1,6 @@
-//! An hour of a controller's life in compressed time, as events.k8s.io/v1: what is written, beside
-//! what client-go's `tools/events` writes for the same script. The command's tests play it against
-//! API servers.
+//! An hour of a controller's life in compressed time, as events.k8s.io/v1: the writes, compared
+//! with those of client-go's `tools/events` for the same script. The command's tests play it
+//! against API servers.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ async fn an_hour_costs_no_more_writes_than_with_client_go() {
             "{name}: {written:?} writes, {client_go:?} by client-go"
         );
     }
-    // The same freshness at the same cost, said by the one who wants it.
+    // The same freshness at the same cost, by an option.
     let minute = SeriesOptions::default().heartbeat(Duration::from_secs(60));
     assert_eq!(hour(minute, |second| every(1, second)).await, (1, 61));
 }

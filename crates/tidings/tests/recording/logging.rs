@@ -1,4 +1,4 @@
-//! What watchers write into logs, and what the library itself does.
+//! Logs of watchers, and of the library itself.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use super::{LONG, manual, pod, source};
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Logs what this thread does, at every level, until the guard is dropped.
+    /// Logs this thread at every level until the guard is dropped.
     fn capture() -> (Self, tracing::subscriber::DefaultGuard) {
         let log = Self::default();
         let subscriber = tracing_subscriber::fmt()
@@ -84,7 +84,7 @@ async fn structured_lines_have_action_and_related_object_where_there_are_some() 
     assert!(log.lines()[0].ends_with(expected), "{:?}", log.lines());
 }
 
-/// Lost permissions are said, and not once for every event.
+/// Lost permissions are logged, but not for every event.
 #[tokio::test]
 async fn a_flood_of_refusals_is_no_flood_of_lines() {
     let (log, _guard) = Log::capture();
@@ -192,7 +192,7 @@ async fn dropping_the_last_handle_without_shutdown_warns() {
             "WARN event broadcaster dropped without shutdown: pending events are lost if the program ends now pending=1"
         ]
     );
-    // It works off what was recorded, and ends.
+    // It processes the recorded events, and ends.
     watch.ended().await;
     assert_eq!(watch.counts().delivered, 1);
 }

@@ -1,5 +1,5 @@
-//! The whole recording path, from a recorder's call to a sink that keeps what it is given: what
-//! client-go tests in `tools/record/event_test.go`, and what it does not.
+//! The whole recording path, from a recorder's call to a sink in memory: client-go's tests of
+//! `tools/record/event_test.go`, and others.
 
 #![expect(
     clippy::unwrap_used,
@@ -42,7 +42,7 @@ fn source() -> EventSource {
     EventSource::component("eventTest")
 }
 
-/// A broadcaster with these options whose time is moved by hand, and a recorder.
+/// A broadcaster with these options and a manual clock, and a recorder.
 fn manual(options: BroadcasterOptions) -> (Broadcaster, Recorder, ManualClock) {
     let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
     let broadcaster = Broadcaster::with_options(options.clock(clock)).unwrap();
@@ -50,7 +50,7 @@ fn manual(options: BroadcasterOptions) -> (Broadcaster, Recorder, ManualClock) {
     (broadcaster, recorder, hand)
 }
 
-/// Everything is written, and tried again at once.
+/// Options without limits, and with immediate retries.
 fn unfiltered() -> SinkOptions {
     SinkOptions::default()
         .correlator(CorrelatorOptions::default().without_spam_filter())

@@ -1,5 +1,5 @@
-//! Events written as events.k8s.io/v1: what client-go tests in
-//! `tools/events/event_broadcaster_test.go`, and what it does not.
+//! Events written as events.k8s.io/v1: client-go's tests of
+//! `tools/events/event_broadcaster_test.go`, and others.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn repeats_become_a_series_that_is_written_seldom_and_to_the_end() {
             .related(&pod("other", "v"))
             .send();
     };
-    // One after the other: what waits for its turn gives way to later states.
+    // One after the other: a waiting state is replaced by later ones.
     send();
     settled(&broadcaster, 1).await;
     send();
@@ -58,7 +58,7 @@ async fn repeats_become_a_series_that_is_written_seldom_and_to_the_end() {
         );
     };
     series(Some(2));
-    // What is behind is pending, and is written when the heartbeat is due.
+    // A delayed count is pending, and is written when the heartbeat is due.
     recorder.event(&pod("last in the queue", ""), Warning, "BackOff", "m");
     settled(&broadcaster, 3).await;
     assert_eq!(broadcaster.report().pending, 28);
@@ -114,8 +114,7 @@ async fn what_a_lost_write_stood_for_is_counted_as_dropped() {
     assert_adds_up(&report);
 }
 
-/// Far more series than may be pending at a time have something to say at one moment: at their
-/// heartbeat, and in the end.
+/// Far more series than may be pending are due at one moment: at their heartbeat, and in the end.
 #[tokio::test]
 async fn counts_wait_for_room_and_none_is_lost() {
     const PODS: u64 = 200;

@@ -1,5 +1,5 @@
-//! How it ends: client-go's TestBroadcasterShutdown, TestStartEventWatcherExitsOnDirectShutdown,
-//! TestNonRacyShutdown and TestCancelEvent, and deadlines, which client-go has not.
+//! Shutdown: client-go's TestBroadcasterShutdown, TestStartEventWatcherExitsOnDirectShutdown,
+//! TestNonRacyShutdown and TestCancelEvent, and deadlines, which client-go does not have.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn test_broadcaster_shutdown() {
     cancelled.notify_one();
     sink.ended().await;
     handler.ended().await;
-    // A test's runtime waits for nothing: were a task left, its handle would not have ended.
+    // A test's runtime does not wait: if a task were left, its handle would not have ended.
     assert!(broadcaster.watch().is_err());
     assert!(broadcaster.shutdown(LONG).await.is_complete());
 }
@@ -85,7 +85,7 @@ async fn calls_after_shutdown_are_counted_and_say_so() {
     assert_adds_up(&report);
 }
 
-/// One report for every caller, however often it asks.
+/// The same report for every call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_caller_gets_the_same_report() {
     let broadcaster = Broadcaster::new();
@@ -107,7 +107,7 @@ async fn every_caller_gets_the_same_report() {
     }
 }
 
-/// Waits until `sink` was asked this often.
+/// Waits until `sink` got this number of requests.
 async fn asked(sink: &MemorySink, times: usize) {
     while sink.calls().len() < times {
         tokio::task::yield_now().await;
@@ -149,8 +149,7 @@ async fn at_the_deadline_what_is_left_is_pending_and_requests_are_cancelled() {
     assert_eq!(sink.calls().len(), 8, "as many as there are workers");
 }
 
-/// client-go's TestCancelEvent: what waits for another try gets that try at once, and no more of
-/// the waiting.
+/// client-go's TestCancelEvent: a waiting retry is made at once, without further waits.
 #[tokio::test]
 async fn shutdown_does_not_sit_out_the_waits_between_tries() {
     let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
@@ -165,8 +164,7 @@ async fn shutdown_does_not_sit_out_the_waits_between_tries() {
     assert_eq!(sink.calls().len(), 2);
 }
 
-/// What waits for another try fills the room there is, and more waits for that room: in the queue,
-/// or in its series.
+/// Events that wait for a retry fill the room, and more wait for room: in the queue, or in series.
 #[tokio::test]
 async fn shutdown_does_not_sit_out_the_waits_of_what_is_in_the_way() {
     const PODS: u64 = 40;
@@ -194,7 +192,7 @@ async fn shutdown_does_not_sit_out_the_waits_of_what_is_in_the_way() {
                 recorder.event(&pod, Normal, "Started", "");
             }
         };
-        // All are series whose counts are behind, where there are series.
+        // In series mode, all are series with delayed counts.
         record(3);
         while broadcaster.report().delivered < PODS {
             tokio::task::yield_now().await;
@@ -262,8 +260,8 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// The runtime that a sink ran on is gone: what it had is dropped for that cause, and so is what
-/// comes after, until it is stopped.
+/// The runtime of a sink is gone: its events are dropped for that cause, and so are later ones,
+/// until it is stopped.
 #[test]
 fn what_a_runtime_takes_with_it_is_dropped_and_counted() {
     for options in [QueueOptions::default(), {
@@ -296,7 +294,7 @@ fn what_a_runtime_takes_with_it_is_dropped_and_counted() {
         record();
         assert_eq!((lost(&sink), lost(&handler)), (3, 3), "and what came after");
 
-        // One that lives sees everything, and nothing waits for those that are gone.
+        // A running watcher sees everything, and nothing waits for those that are gone.
         let lives = broadcaster.start_recording_to_sink(MemorySink::new());
         handler.stop();
         record();
@@ -314,8 +312,7 @@ fn what_a_runtime_takes_with_it_is_dropped_and_counted() {
     }
 }
 
-/// What lies on disk is not lost with the runtime: it is there for the next process. What came
-/// after is.
+/// Events on disk are not lost with the runtime: the next process has them. Later events are lost.
 #[test]
 fn what_a_runtime_leaves_on_disk_is_pending() {
     let folder = tempfile::tempdir().unwrap();
@@ -360,7 +357,7 @@ fn what_a_runtime_leaves_on_disk_is_pending() {
     assert_eq!(counts.dropped.get(DropCause::RuntimeGone), 1);
 }
 
-/// A handler that never returns cannot be stopped, but it can be left behind.
+/// A handler that never returns cannot be stopped, but can be abandoned.
 #[test]
 fn a_handler_that_hangs_holds_up_no_shutdown() {
     let broadcaster = Broadcaster::new();

@@ -1,5 +1,5 @@
-//! Events on disk until their outcome is known: long outages, shutdowns that had no time, and
-//! processes that were killed.
+//! Events on disk until their outcome is known: long outages, short shutdowns, and killed
+//! processes.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::{LONG, assert_adds_up, manual, pod, source, unfiltered};
 
-/// Tells the test that is to be killed where its spill is.
+/// The environment variable with the spill's folder, for the process that is killed.
 const FOLDER: &str = "TIDINGS_TEST_SPILL_FOLDER";
 
 fn start(folder: &Path, options: SinkOptions, sink: &MemorySink) -> (Broadcaster, Recorder) {
@@ -30,7 +30,7 @@ fn start(folder: &Path, options: SinkOptions, sink: &MemorySink) -> (Broadcaster
     (broadcaster, recorder)
 }
 
-/// How often `text` stands in the files of a spill.
+/// The number of times that `text` is in the files of a spill.
 fn on_disk(folder: &Path, text: &str) -> usize {
     let files = fs::read_dir(folder).unwrap();
     let files = files.filter_map(|file| fs::read(file.unwrap().path()).ok());
@@ -39,7 +39,7 @@ fn on_disk(folder: &Path, text: &str) -> usize {
         .sum()
 }
 
-/// The numbers that are the messages of what is stored, in order of creation.
+/// The messages of stored events, which are numbers, in order of creation.
 fn stored(sink: &MemorySink) -> Vec<usize> {
     let events = sink.events().into_iter();
     events
@@ -81,8 +81,8 @@ async fn an_outage_longer_than_the_memory_allows_loses_nothing() {
     assert_eq!(broadcaster.shutdown(LONG).await.offered, 0);
 }
 
-/// What finds no room on disk either waits in the queue: nothing is lost, and nothing overtakes
-/// what was recorded before it.
+/// Events without room on disk wait in the queue: nothing is lost, and none overtakes earlier
+/// events.
 #[tokio::test]
 async fn an_outage_longer_than_the_disk_allows_changes_no_order() {
     const EVENTS: usize = 3000;
@@ -122,8 +122,7 @@ async fn an_outage_longer_than_the_disk_allows_changes_no_order() {
     assert_eq!(stored(&sink), (0..EVENTS).collect::<Vec<_>>());
 }
 
-/// As events they fit into the room there is; as writes, which keep the first of their kind, too,
-/// they would not.
+/// As events they fit; as writes, which include the first of their kind, they would not.
 #[tokio::test]
 async fn what_would_not_fit_into_memory_as_writes_waits_on_disk() {
     const BYTES: usize = 64 << 10;
@@ -156,8 +155,8 @@ async fn what_would_not_fit_into_memory_as_writes_waits_on_disk() {
     assert_eq!(report.delivered, 2 * events as u64, "{report}");
 }
 
-/// A server that is back is not waited for at the end, although most of what there is to write lies
-/// on disk, and writing is paused.
+/// The end does not wait for a server that is back, although most writes are on disk and writing is
+/// paused.
 #[tokio::test]
 async fn shutdown_does_not_sit_out_a_pause_before_what_is_on_disk() {
     const EVENTS: usize = 100;
@@ -212,7 +211,7 @@ async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
         };
         let folder = tempfile::tempdir().unwrap();
         let sink = MemorySink::new();
-        // Nothing is tried again before the end.
+        // There is no retry before the end.
         let waits = DeliveryOptions {
             retry: RetryPolicy {
                 backoff: Backoff::Exponential {
@@ -251,7 +250,7 @@ async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
         assert_adds_up(&report);
         assert_eq!((report.offered, report.pending), (10, 0), "{report}");
         assert_eq!(report.dropped.total(), 0, "{report}");
-        // The first was there already, and is known by its name.
+        // The first existed already, and is recognised by its name.
         assert_eq!(sink.events().len(), 1);
         let event = &sink.events()[0];
         let counted = match &event.series {
@@ -262,7 +261,7 @@ async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
     }
 }
 
-/// Cannot say what it serves until it is told to.
+/// Answers discovery only on demand.
 struct Unsure {
     sink: MemorySink,
     answers: watch::Receiver<bool>,
@@ -283,8 +282,8 @@ impl Sink for Unsure {
     }
 }
 
-/// Far more than the queue holds, before the sink has said which API it takes; and once more, by a
-/// process that dies then.
+/// Far more than the queue holds, before the sink knows its API; and again, by a process that dies
+/// then.
 #[tokio::test]
 async fn events_go_to_disk_while_the_api_is_not_known() {
     const EVENTS: usize = 2000;
@@ -372,7 +371,7 @@ async fn events_go_to_disk_while_the_api_is_not_known() {
     stored.sort_unstable();
     assert_eq!(stored, (0..EVENTS + 10).collect::<Vec<_>>());
 
-    // Nothing waits, so the end does not wait either.
+    // Nothing is waiting, so the end does not wait.
     let (broadcaster, watch, _answer) = start();
     watch.stop();
     tokio::time::timeout(LONG, watch.ended()).await.unwrap();
@@ -404,7 +403,7 @@ async fn a_spill_that_cannot_be_used_is_said_at_start() {
     ));
 }
 
-/// A start that has no error to return records anyway, and to disk once the folder is free.
+/// A start that cannot return an error records anyway, and to disk once the folder is free.
 #[tokio::test]
 async fn a_spill_that_cannot_be_used_does_not_end_recording() {
     let folder = tempfile::tempdir().unwrap();
@@ -429,7 +428,7 @@ async fn a_spill_that_cannot_be_used_does_not_end_recording() {
     assert_eq!(report.pending, 1, "{report}");
     drop(held);
     hand.advance(Duration::from_secs(5));
-    // What the other left, without any new event.
+    // The events that the other left, without a new event.
     let delivered = async {
         while sink.events().len() < 2 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -451,7 +450,7 @@ async fn a_spill_that_cannot_be_used_does_not_end_recording() {
     assert!(watch.is_ended());
 }
 
-/// Not a test of its own: the process that [`a_killed_process_loses_nothing_of_what_was_spilled`]
+/// Not a separate test: the process that [`a_killed_process_loses_nothing_of_what_was_spilled`]
 /// kills.
 #[tokio::test]
 async fn records_until_it_is_killed() {
@@ -505,7 +504,7 @@ async fn a_killed_process_loses_nothing_of_what_was_spilled() {
     assert_adds_up(&report);
     assert_eq!(report.delivered, report.offered, "{report}");
     let stored = stored(&sink);
-    // The one that was being written when it died need not be whole.
+    // The one that was being written when it died may be incomplete.
     assert!(stored.len() + 1 >= spilled, "{} of {spilled}", stored.len());
     assert_eq!(stored, (0..stored.len()).collect::<Vec<_>>());
 }
@@ -534,7 +533,7 @@ async fn counts_that_wait_for_their_heartbeat_do_not_fill_the_disk() {
         let name = format!("web-{}", number % 3);
         recorder.event(&pod(&name, ""), Warning, "BackOff", "m");
         if number % 100 == 99 {
-            // What was recorded before is on disk when this is written.
+            // Earlier events are on disk when this is written.
             let barrier = recorder.record_and_wait(&pod("barrier", ""), Warning, "BackOff", "m");
             assert!(barrier.await.unwrap().is_written());
             barriers += 1;
@@ -542,7 +541,7 @@ async fn counts_that_wait_for_their_heartbeat_do_not_fill_the_disk() {
     }
     let writes = sink.calls().len() - barriers;
     assert!(writes < 60, "{writes} writes for {REPEATS} repeats");
-    // Nothing more is written, whatever is in memory.
+    // Nothing more is written from memory.
     let held = sink.hold();
     broadcaster.shutdown(Duration::ZERO).await;
     drop(held);

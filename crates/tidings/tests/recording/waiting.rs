@@ -1,4 +1,4 @@
-//! Waiting for the outcome of one event, and the span an event was recorded in.
+//! Waiting for the outcome of one event, and the span in which an event was recorded.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -61,7 +61,7 @@ async fn whoever_waits_hears_what_became_of_that_event() {
         };
         assert_eq!(first, expected);
         assert_eq!(count(wait(&recorder, "m").await), 2);
-        // A series is behind by these; who waits is told when the count is there.
+        // A series has these delayed counts; a waiter is notified when the count is written.
         for _ in 0..5 {
             recorder.event(&pod("web", "u"), Warning, "BackOff", "m");
         }
@@ -73,7 +73,7 @@ async fn whoever_waits_hears_what_became_of_that_event() {
             stored.count
         };
         assert_eq!(counted, Some(8));
-        // What may pass is tried again while it is waited for; what the server means is told.
+        // Temporary failures are retried while a caller waits; final answers are returned.
         sink.answer_next([refused(503), refused(403)]);
         match wait(&recorder, "m").await.unwrap() {
             Acknowledgement::Dropped {
@@ -115,7 +115,7 @@ async fn nobody_waits_for_ever() {
     let broadcaster = Broadcaster::new();
     let recorder = broadcaster.recorder(source());
     assert_eq!(wait(&recorder, "m").await, Err(RecordError::NoSink));
-    // A handler is no sink, however long it keeps the event.
+    // A handler is not a sink, however long it keeps the event.
     let _watcher = broadcaster.watch().unwrap();
     assert_eq!(wait(&recorder, "m").await, Err(RecordError::NoSink));
 
@@ -163,7 +163,7 @@ async fn what_no_sink_had_room_for_is_said_at_once() {
     assert_eq!(watcher.try_recv().unwrap().message(), "second");
 }
 
-/// What waits on disk is waited for as well.
+/// Events on disk can be waited for, too.
 #[tokio::test]
 async fn what_waits_on_disk_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `KubeSink` over real HTTP: a server on loopback that answers as scripted, down to what no HTTP
+//! `KubeSink` over real HTTP: a loopback server with scripted answers, including bytes that no HTTP
 //! library would send.
 
 use std::collections::VecDeque;
@@ -34,16 +34,16 @@ impl Seen {
     }
 }
 
-/// What the server does with a request.
+/// The server's reaction to a request.
 #[derive(Clone, Debug)]
 enum Reply {
     /// Sends these bytes.
     Bytes(Vec<u8>),
     /// Sends these bytes and ends the connection.
     BytesThenClose(Vec<u8>),
-    /// Ends the connection without a word.
+    /// Ends the connection without an answer.
     Close,
-    /// Says nothing, and tells when the client has gone.
+    /// Does not answer, and notifies when the client is gone.
     Hang(mpsc::UnboundedSender<()>),
 }
 
@@ -204,8 +204,8 @@ async fn each_verb_is_one_request_to_the_namespace_of_the_event() {
     }
 }
 
-/// A patch names the version it was made for; one that is not known is asked for, and so is
-/// another's.
+/// A patch has the version it was made for; an unknown version is requested, and so is one of
+/// another writer.
 #[tokio::test]
 async fn a_patch_names_the_version_it_is_for() {
     let event = |version: &str| {
@@ -261,8 +261,8 @@ async fn a_patch_names_the_version_it_is_for() {
         ]
     );
 
-    // Another process created it, and a third writes it all the time; it is gone; and the server
-    // that created it anew gives no versions.
+    // Another process created it, and a third changes it all the time; it is deleted; and the
+    // server that created it again returns no versions.
     let changed = || status(409, "Conflict");
     let server = Server::start([
         event("1"),
@@ -292,7 +292,7 @@ async fn a_patch_names_the_version_it_is_for() {
     ];
     assert_eq!(bodies, expected);
 
-    // client-go's name none; nor do those of a sink that is to remember none, or forgot.
+    // client-go's patches have none; nor do those of a sink that remembers none, or forgot.
     let [_, as_client_go] = states(CorrelatorOptions::client_go(), "default", "p");
     let server = Server::start([
         event("1"),
@@ -327,8 +327,7 @@ async fn a_patch_names_the_version_it_is_for() {
     );
 }
 
-/// An answer that was cut off says nothing about versions: neither this patch nor a later one goes
-/// out without one.
+/// A truncated answer has no version: neither this patch nor a later one is sent without one.
 #[tokio::test]
 async fn a_version_that_did_not_arrive_is_asked_for_again() {
     let event = r#"{"kind":"Event","metadata":{"resourceVersion":"7"},"count":1}"#;
@@ -412,7 +411,7 @@ async fn error_answers_are_told_apart() {
     }
 }
 
-/// client-go takes a success it cannot decode for a failure, and creates the event once more.
+/// client-go treats an undecodable success as a failure, and creates the event again.
 #[tokio::test]
 async fn success_is_success_whatever_follows_it() {
     let cut = b"HTTP/1.1 201 Created\r\ncontent-length: 1000\r\n\r\n{\"kind\"";
@@ -462,7 +461,7 @@ async fn no_answer_is_a_failure_that_may_pass() {
 #[tokio::test]
 async fn a_server_that_hangs_is_left_after_the_request_timeout() {
     let (gone, mut is_gone) = mpsc::unbounded_channel();
-    // A busy machine may take longer than that to send a request at all.
+    // A busy machine may take longer than that to send a request.
     let server = Server::start((0..1000).map(|_| Reply::Hang(gone.clone()))).await;
     let sink = server.sink().request_timeout(Duration::from_millis(50));
     let (first, _) = occurrences("default", "p");
@@ -488,7 +487,7 @@ async fn dropping_a_call_cancels_its_request() {
     is_gone.recv().await.expect("the connection is closed");
 }
 
-/// It is left to the delivery to try again; kube by itself would ask up to fifteen times more.
+/// Only the delivery retries; kube by itself would send up to fifteen more requests.
 #[tokio::test]
 async fn one_call_is_one_request() {
     let server = Server::start([status(503, "ServiceUnavailable"), answer(201, "{}")]).await;
@@ -498,8 +497,8 @@ async fn one_call_is_one_request() {
     assert_eq!(server.seen().len(), 1);
 }
 
-/// client-go `rest` TestCheckRetryHandles429And5xx: a POST outlives them, and each try carries the
-/// whole event. There the server has to ask for it with a `Retry-After`.
+/// client-go `rest` TestCheckRetryHandles429And5xx: a POST survives them, and each attempt has the
+/// whole event. There the server must request it with `Retry-After`.
 #[tokio::test]
 async fn a_write_outlives_429_and_5xx_and_is_sent_whole_each_time() {
     let failures = [429, 500, 501, 504].map(|code| answer(code, ""));
@@ -538,8 +537,8 @@ async fn a_write_outlives_429_and_5xx_and_is_sent_whole_each_time() {
 
 const GROUP: &str = r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"events.k8s.io/v1","resources":[{"name":"events","singularName":"event","namespaced":true,"kind":"Event","verbs":["create","patch"]}]}"#;
 
-/// client-go's `NewEventBroadcasterAdapter` takes any failure for a no, and its core/v1 half drops
-/// action and related.
+/// client-go's `NewEventBroadcasterAdapter` treats any failure as "not served", and its core/v1
+/// half drops action and related.
 #[tokio::test]
 async fn only_an_answer_decides_about_the_api_group() {
     let rows = [
@@ -568,8 +567,7 @@ async fn only_an_answer_decides_about_the_api_group() {
             "events.k8s.io/v1",
         ),
     ];
-    // The policy for writes does not decide about this: by client-go's, each of these errors is
-    // final.
+    // The policy for writes does not apply: by client-go's, each of these errors is final.
     let policies = [RetryPolicy::default(), RetryPolicy::client_go()];
     let rows = policies
         .iter()
@@ -623,8 +621,8 @@ async fn only_an_answer_decides_about_the_api_group() {
     }
 }
 
-/// A server that is down is asked until the deadline of the shutdown, and what waited is said to be
-/// pending.
+/// A server that is down is tried until the deadline of the shutdown, and waiting events are
+/// reported as pending.
 #[tokio::test]
 async fn a_group_that_is_never_known_keeps_no_shutdown() {
     let (gone, mut hung_up) = mpsc::unbounded_channel();
@@ -696,8 +694,8 @@ async fn a_sink_asks_what_it_may_and_says_which_rule_is_missing() {
     }
 }
 
-/// Asked until there is an answer, once for each namespace, and logged as one error; recording
-/// waits for none of it.
+/// Repeated until there is an answer, once for each namespace, and logged as one error; recording
+/// does not wait for it.
 #[tokio::test]
 async fn permissions_are_asked_for_at_start_when_that_is_wanted() {
     let review = |allowed| answer(201, &format!(r#"{{"status":{{"allowed":{allowed}}}}}"#));
@@ -749,7 +747,7 @@ async fn permissions_are_asked_for_at_start_when_that_is_wanted() {
     assert!(written.await.unwrap().is_written());
     assert_eq!(server.seen().len(), 6, "asked once");
 
-    // A server that never answers that keeps nothing from being written.
+    // A server that never answers this does not prevent writes.
     let (gone, mut hung_up) = mpsc::unbounded_channel();
     let server = Server::start([Reply::Hang(gone), answer(201, "{}")]).await;
     let broadcaster = Broadcaster::new();
@@ -765,8 +763,8 @@ async fn permissions_are_asked_for_at_start_when_that_is_wanted() {
     hung_up.recv().await.unwrap();
 }
 
-/// Where the choice is left to the server, what is missing for events.k8s.io/v1 is said once, and
-/// core/v1 is written.
+/// If the choice is left to discovery, missing permissions for events.k8s.io/v1 are logged once,
+/// and core/v1 is written.
 #[tokio::test]
 async fn what_keeps_from_events_v1_is_said_with_the_rule_to_add() {
     let review = |allowed| answer(201, &format!(r#"{{"status":{{"allowed":{allowed}}}}}"#));
@@ -780,7 +778,7 @@ async fn what_keeps_from_events_v1_is_said_with_the_rule_to_add() {
     let _guard = tracing::subscriber::set_default(subscriber);
     let resources = r#"{"groupVersion":"events.k8s.io/v1","resources":[{"name":"events","singularName":"event","namespaced":true,"kind":"Event","verbs":["create"]}]}"#;
     let mut replies = vec![answer(200, resources), review(false), review(false)];
-    // What is asked of core/v1, before and at the start, and the event.
+    // The requests to core/v1, before and at the start, and the event.
     replies.extend((0..5).map(|_| review(true)));
     let server = Server::start(replies).await;
     let options = SinkOptions::default().events_v1_if_served(tidings::SeriesOptions::default());

@@ -1,5 +1,4 @@
-//! What a sink does with what it is given: in memory, over HTTP scripted down to the byte, to an
-//! Event API server, and through outages.
+//! Sinks: in memory, over scripted HTTP, with an Event API server, and through outages.
 #![cfg_attr(
     feature = "kube",
     expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")

@@ -1,4 +1,4 @@
-//! `MemorySink` answers as an API server does, and as it is told.
+//! `MemorySink` answers like an API server, or as scripted.
 
 use crate::support::occurrences;
 use futures::FutureExt;

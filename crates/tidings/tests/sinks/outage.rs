@@ -1,6 +1,6 @@
-//! Outages, over real connections: an API server that goes away and comes back, and one that
-//! answers in every wrong way there is. Every event arrives: offered = delivered + aggregated, and
-//! nothing is dropped.
+//! Outages, over real connections: an API server that goes away and comes back, and one with every
+//! kind of wrong answer. Every event arrives: offered = delivered + aggregated, and nothing is
+//! dropped.
 //!
 //! `TIDINGS_OUTAGE_SECONDS` makes the outage longer than the second it takes in everyday runs; 60
 //! is the one of the documentation.
@@ -33,7 +33,7 @@ fn pod(number: usize) -> Reference {
     })
 }
 
-/// Records for so long, about 50 pods in turn; returns how many events.
+/// Records for some time, about 50 pods in turn. Returns the number of events.
 async fn record(recorder: &Recorder, seconds: u64) -> usize {
     let events = usize::try_from(seconds).unwrap() * 200;
     for number in 0..events {
@@ -88,7 +88,7 @@ async fn a_server_that_goes_away_and_comes_back_gets_every_event() {
     server.shutdown().await;
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 const FAULTS: [&str; 8] = [
     "429 Too Many Requests\r\ncontent-length: 0",
     "429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0",
@@ -164,7 +164,7 @@ async fn no_fault_that_passes_costs_an_event() {
             first: Duration::from_millis(1),
             max: Duration::from_millis(20),
         },
-        // A second is asked for so often here.
+        // A second is requested this often here.
         retry_after_max: Duration::from_millis(20),
         ..RetryPolicy::default()
     };

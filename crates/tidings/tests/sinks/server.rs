@@ -48,7 +48,7 @@ impl Cluster {
         KubeSink::from_config(self.config.clone()).unwrap()
     }
 
-    /// Ends the server, and says what it answered to patches, in order.
+    /// Ends the server, and returns its answers to patches, in order.
     async fn patch_codes(self) -> Vec<u64> {
         self.server.shutdown().await;
         let log = std::fs::read_to_string(self.folder.path().join("audit.log")).unwrap();
@@ -72,7 +72,7 @@ fn code(result: Result<(), WriteError>) -> u16 {
     }
 }
 
-/// The event without what a server adds.
+/// The event without values of the server.
 fn as_sent(mut event: v1::Event) -> v1::Event {
     event.metadata.uid = None;
     event.metadata.resource_version = None;
@@ -122,9 +122,9 @@ async fn stores_what_an_occurrence_says(sink: &KubeSink, events: &Api<v1::Event>
         .unwrap();
 }
 
-/// A server that limits the rate of events about an object refuses some, and is as ready for the
-/// others as ever: none of those is held up or lost. What is refused is dropped for that cause
-/// after a few tries, and lies on disk no longer.
+/// A server that limits the rate of events about an object refuses some, and still accepts others:
+/// none of those is delayed or lost. Refused events are dropped for that cause after a few
+/// attempts, and removed from disk.
 #[tokio::test]
 async fn a_limit_on_the_rate_costs_the_events_it_is_for() {
     let limits = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n\
@@ -185,8 +185,8 @@ async fn a_limit_on_the_rate_costs_the_events_it_is_for() {
     cluster.server.shutdown().await;
 }
 
-/// A limit that all events share paces a backlog: what lies on disk arrives, all of it, however
-/// often the server refuses some.
+/// A limit that all events share paces a backlog: all events on disk arrive, however often the
+/// server refuses some.
 #[tokio::test]
 async fn a_limit_on_the_rate_of_a_server_costs_no_event_that_lies_on_disk() {
     let limits = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n\
@@ -229,13 +229,12 @@ async fn a_limit_on_the_rate_of_a_server_costs_no_event_that_lies_on_disk() {
     cluster.server.shutdown().await;
 }
 
-/// Between a client and a server. When it is told to hold, what clients send on the connections
-/// there are is sent on only when it is told to continue, also when they have gone by then. New
-/// connections are not held.
+/// A proxy between a client and a server. While it holds, bytes of existing connections are passed
+/// on only after it continues, even if the clients are gone by then. New connections are not held.
 struct Late {
     address: std::net::SocketAddr,
     holds: watch::Sender<bool>,
-    /// Whether what was held has been answered: false if the server went before.
+    /// Whether the held requests were answered: false if the server ended before.
     answered: mpsc::UnboundedReceiver<bool>,
 }
 
@@ -290,8 +289,8 @@ async fn carry(
     {
         told.wait_for(|holds| !holds).await.unwrap();
         while comes.try_recv().is_ok() {}
-        // Without the alert by which the client said that it goes: a record of nothing but its two
-        // bytes and what TLS 1.3 adds.
+        // Without the closing alert of the client: a record of its two bytes and TLS 1.3's
+        // overhead.
         let mut records = &held[..];
         while let Some((head, rest)) = records.split_first_chunk::<5>() {
             let length = usize::from(u16::from_be_bytes([head[3], head[4]]));
@@ -306,8 +305,8 @@ async fn carry(
     }
 }
 
-/// A patch is held up on its way, given up, and arrives when its successor is long done: the count
-/// does not go back.
+/// A patch is delayed on its way, times out, and arrives after its successor: the count does not go
+/// back.
 #[tokio::test]
 async fn a_patch_that_arrives_late_undoes_none_that_came_after_it() {
     let cluster = Cluster::start().await;
@@ -432,8 +431,8 @@ async fn record_thrice(broadcaster: &Broadcaster) {
     }
 }
 
-/// The same calls with the API group left to discovery, and the permissions asked for, of a server
-/// that answers as a cluster does.
+/// The same calls with the API group left to discovery, and permissions checked, on a server that
+/// answers like a cluster.
 #[tokio::test]
 async fn a_cluster_is_asked_what_it_serves_and_allows() {
     let cluster = Cluster::start().await;
@@ -453,7 +452,7 @@ async fn a_cluster_is_asked_what_it_serves_and_allows() {
     cluster.server.shutdown().await;
 }
 
-/// A Role from the time before events.k8s.io: the group is served, and may not be written.
+/// A Role without events.k8s.io: the group is served, but may not be written.
 #[tokio::test]
 async fn what_may_only_be_written_as_core_v1_is_written_as_that() {
     let folder = tempfile::tempdir().unwrap();
@@ -560,7 +559,7 @@ async fn kube_rs_calls_are_recorded_as_kube_rs_records_them() {
     cluster.server.shutdown().await;
 }
 
-/// A sink that says how each create went.
+/// A sink that notes the result of each create.
 #[cfg(unix)]
 struct Watched {
     sink: KubeSink,
@@ -580,9 +579,9 @@ impl Sink for Watched {
     }
 }
 
-/// The server forgets a token before the client knows the next one. The client asks a program for
-/// it, as a token file is read again once a minute only, by the machine's clock; `cargo xtask
-/// outage` has that.
+/// The server drops a token before the client has the next one. The client gets it from a program,
+/// because a token file is read again only once a minute, by the machine's clock; `cargo xtask
+/// outage` tests that.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_rotated_token_costs_no_event() {

@@ -1,4 +1,4 @@
-//! What the tests of sinks write.
+//! Writes for the tests of sinks.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Who may do what with the command's server, as an unmodified kubectl sees it; what its log keeps
-//! to itself; and how it ends when it is told twice. Without a kubectl on the PATH (or named by
-//! `KUBECTL`) what needs one says so and passes.
+//! Permissions on the command's server, with an unmodified kubectl; secrets in its log; and its end
+//! after two signals. Without a kubectl on the PATH (or named by `KUBECTL`) the tests that need one
+//! report it and pass.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -92,7 +92,7 @@ fn kubectl_auth() {
     };
     let server = Server::start(tempfile::tempdir().unwrap(), &[]);
     let (admin, reader) = ("t-0123-admin", "t-4567-reader");
-    // What is said, on either stream, and whether it is said with success.
+    // The output of both streams, and whether it succeeded.
     for (token, args, said, success) in [
         (
             reader,
@@ -326,7 +326,7 @@ fn a_second_signal_ends_at_once() {
     let name = ServerName::try_from("localhost").unwrap();
     let session = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
     let mut stream = rustls::StreamOwned::new(session, TcpStream::connect(address).unwrap());
-    // A body that never comes keeps the server from ending.
+    // A body that never arrives keeps the server from ending.
     stream
         .write_all(
             b"POST /api/v1/namespaces/shop/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer t-0123-admin\r\n\

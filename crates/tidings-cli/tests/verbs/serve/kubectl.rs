@@ -1,5 +1,5 @@
-//! The command's server and an unmodified kubectl, each a process of its own. Without a kubectl on
-//! the PATH (or named by `KUBECTL`) these tests say so and pass.
+//! The command's server and an unmodified kubectl, as separate processes. Without a kubectl on the
+//! PATH (or named by `KUBECTL`) these tests report it and pass.
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tidings_testing::process::Process;
 use tidings_testing::programs;
 
-/// What a slow machine may need for anything here.
+/// Timeout of each step on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that is ended with the test.
@@ -57,7 +57,7 @@ impl Server {
         command
     }
 
-    /// Runs kubectl and returns what it prints.
+    /// Runs kubectl, and returns its output.
     #[track_caller]
     fn kubectl(&self, args: &[&str]) -> String {
         let output = self.command(args).output().unwrap();
@@ -66,7 +66,7 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs kubectl, which has to fail, and returns its complaint.
+    /// Runs kubectl, which must fail, and returns its error.
     #[track_caller]
     fn kubectl_fails(&self, args: &[&str]) -> String {
         let output = self.command(args).output().unwrap();
@@ -81,7 +81,7 @@ impl Server {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Asks for a clean end and returns the folder.
+    /// Ends it cleanly, and returns the folder.
     fn end(mut self) -> (TempDir, PathBuf) {
         self.process.signal("TERM");
         assert_eq!(self.process.wait().code(), Some(0));
@@ -105,7 +105,7 @@ fn event(name: &str) -> Value {
     })
 }
 
-/// The words of each line but those of the first columns, which are ages.
+/// The words of each line without the first columns, which are ages.
 fn words(text: &str, skip: usize) -> Vec<String> {
     text.lines()
         .map(|line| {
@@ -163,7 +163,7 @@ fn create_get_patch_delete() {
         server.kubectl(&["events", "-n", "shop", "--for", "deploy/web"]),
         ""
     );
-    // What `describe pod` asks for.
+    // The request of `describe pod`.
     let selector = "involvedObject.name=web,involvedObject.namespace=shop,involvedObject.uid=u-web";
     assert!(
         server
@@ -325,8 +325,8 @@ fn server_side_apply() {
     ];
     assert_eq!(server.kubectl(&count), "3");
 
-    // From client-side apply to server-side apply: what it applied before is not in conflict, and
-    // follows.
+    // From client-side to server-side apply: fields applied before are not in conflict, and are
+    // taken over.
     let mut second = event("web.2");
     let file = server.file("second.json", &second);
     server.kubectl(&["apply", "-f", &file]);

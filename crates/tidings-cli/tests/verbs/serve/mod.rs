@@ -1,4 +1,4 @@
-//! `tidings serve` as a process of its own: its settings, its end, and its store on etcd.
+//! `tidings serve` as a separate process: its settings, its end, and its store on etcd.
 
 #[cfg(unix)]
 mod access;
@@ -20,7 +20,7 @@ use tidings_testing::etcd::Cluster;
 use tidings_testing::process::Process;
 use tidings_testing::serving::{client, event};
 
-/// What a slow machine may need for anything here.
+/// Timeout of each step on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Server {
@@ -36,7 +36,7 @@ impl Server {
     /// The same with variables of the environment.
     ///
     /// # Errors
-    /// What it said where it did not start.
+    /// The error if it did not start.
     fn try_start(args: &[&str], variables: &[(&str, &str)]) -> Result<Self, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
         let command = command.arg("serve").args(args);
@@ -61,7 +61,7 @@ impl Server {
         self.process.signal("TERM");
     }
 
-    /// Waits for its end and returns what it logged.
+    /// Waits for its end, and returns its log.
     fn end(mut self) -> String {
         self.terminate();
         let said = self.process.errors();
@@ -142,8 +142,7 @@ audit-log-path: {}
     );
 }
 
-/// A client whose event was acknowledged finds it after a clean end, even in the middle of
-/// everything.
+/// An acknowledged event exists after a clean end, even under load.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clean_end_under_load_loses_no_acknowledged_write() {
     const WRITERS: usize = 8;
@@ -188,7 +187,7 @@ async fn a_clean_end_under_load_loses_no_acknowledged_write() {
         names.push(name.unwrap().unwrap());
     }
     let ended = tokio::task::spawn_blocking(move || server.end());
-    // All writers find it gone.
+    // All writers notice its end.
     for writer in writers {
         tokio::time::timeout(PATIENCE, writer)
             .await
@@ -200,7 +199,7 @@ async fn a_clean_end_under_load_loses_no_acknowledged_write() {
     while let Some(name) = acknowledged.recv().await {
         names.push(name);
     }
-    // The watch came to an end, not to an error.
+    // The watch ended without an error.
     let changes: Vec<_> = tokio::time::timeout(PATIENCE, watched.collect::<Vec<_>>())
         .await
         .unwrap();

@@ -1,6 +1,6 @@
-//! kube-rs' watcher and reflector, and a watch that always continues where it was, while the server
-//! is killed, connections are cut and history is forgotten. What the store holds in the end is the
-//! truth.
+//! kube-rs's watcher and reflector, and a watch that always continues at its position, while the
+//! server is killed, connections are cut and history is compacted. In the end they must agree with
+//! the store.
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -27,15 +27,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// What a slow machine may need for anything here.
+/// Timeout of each step on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Who finds no server tries again after this.
+/// Delay before another attempt without a server.
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 const WRITERS: usize = 4;
 /// Writes acknowledged between two faults.
 const ENOUGH: usize = 60;
 
-/// A server that is killed and started again, in one folder and on one port.
+/// A server that is killed and restarted, with the same folder and port.
 struct Server {
     folder: TempDir,
     port: u16,
@@ -72,7 +72,7 @@ impl Server {
         assert!(!line.is_empty(), "it did not start");
     }
 
-    /// Ends it as a power cut would.
+    /// Kills it.
     fn kill(&mut self) {
         self.process = None;
     }
@@ -85,8 +85,7 @@ impl Server {
     }
 }
 
-/// What watchers connect to: it passes everything on, and can be made to cut all connections or to
-/// accept none.
+/// A proxy for watchers: it passes everything on, and can cut all connections or accept none.
 struct Proxy {
     port: u16,
     accepts: Arc<AtomicBool>,
@@ -107,7 +106,7 @@ impl Proxy {
                     continue;
                 }
                 let mut cuts = cuts.clone();
-                // What was cut before does not count.
+                // Earlier cuts do not count.
                 cuts.mark_unchanged();
                 tokio::spawn(async move {
                     let Ok(mut server) = TcpStream::connect(("127.0.0.1", to)).await else {
@@ -115,7 +114,7 @@ impl Proxy {
                     };
                     let passing = tokio::io::copy_bidirectional(&mut client, &mut server);
                     tokio::select! {
-                        // Whatever ended it, both ends see it.
+                        // In any case both sides see the end.
                         _ = passing => {}
                         _ = cuts.changed() => {}
                     }
@@ -130,12 +129,12 @@ impl Proxy {
     }
 }
 
-/// Creates, patches and deletes events until it is told to stop, whatever happens to the server.
+/// Creates, patches and deletes events until told to stop, whatever happens to the server.
 struct Writers {
     stop: Arc<AtomicBool>,
     tasks: Vec<JoinHandle<()>>,
     acknowledged: mpsc::UnboundedReceiver<u64>,
-    /// Versions that some write was told to have made.
+    /// Acknowledged versions.
     versions: BTreeSet<u64>,
 }
 
@@ -172,7 +171,7 @@ impl Writers {
         }
     }
 
-    /// Ends them and gives every version that was acknowledged.
+    /// Ends them, and returns all acknowledged versions.
     async fn end(mut self) -> BTreeSet<u64> {
         self.stop.store(true, Ordering::Release);
         for task in self.tasks {
@@ -185,8 +184,8 @@ impl Writers {
     }
 }
 
-/// Creates an event, patches it, and deletes it if so asked. Each is tried until the server says
-/// that it is done.
+/// Creates an event, patches it, and deletes it on request. Each step is repeated until it is
+/// acknowledged.
 async fn write(
     events: &Api<Event>,
     name: &str,
@@ -201,7 +200,7 @@ async fn write(
     loop {
         match events.create(&PostParams::default(), &event).await {
             Ok(event) => break tell(&event),
-            // Done by a try whose answer was lost.
+            // Done by an attempt whose answer was lost.
             Err(kube::Error::Api(status)) if status.code == 409 => break,
             Err(_) => tokio::time::sleep(BETWEEN_TRIES).await,
         }
@@ -240,14 +239,14 @@ fn contents<'a>(events: impl IntoIterator<Item = &'a Event>) -> Contents {
     events.into_iter().map(entry).collect()
 }
 
-/// What the server lists, and of which version.
+/// The server's list, with its version.
 async fn listed(events: &Api<Event>) -> (Contents, u64) {
     let list = events.list(&ListParams::default()).await.unwrap();
     let version = list.metadata.resource_version.unwrap().parse().unwrap();
     (contents(&list.items), version)
 }
 
-/// A reflector that runs, and how often it began anew.
+/// A running reflector, and the number of its restarts.
 struct Reflected {
     store: Store<Event>,
     begun: Arc<AtomicUsize>,
@@ -319,7 +318,7 @@ impl Drop for Reflected {
     }
 }
 
-/// Follows the changes after a version, always going on behind the last it saw, and hands on each;
+/// Follows the changes after a version, always continuing after the last one, and passes each on;
 /// ends with the error that the server sends.
 fn follow(events: Api<Event>, after: u64) -> mpsc::UnboundedReceiver<(String, Event)> {
     let (sender, receiver) = mpsc::unbounded_channel();
@@ -332,7 +331,7 @@ fn follow(events: Api<Event>, after: u64) -> mpsc::UnboundedReceiver<(String, Ev
                 continue;
             };
             let mut watched = std::pin::pin!(watched);
-            // An error is a connection that was cut.
+            // An error is a cut connection.
             while let Ok(Some(event)) = watched.try_next().await {
                 let (kind, event) = match event {
                     WatchEvent::Added(event) => ("ADDED", event),
@@ -416,7 +415,7 @@ async fn watchers_miss_and_double_nothing_through_kills_cuts_and_compaction() {
     assert!(missed.is_empty(), "acknowledged, but not seen: {missed:?}");
     for reflected in &mut reflected {
         reflected.comes_to(&expected).await;
-        // A server that was away is no reason to list anew.
+        // An absent server is no reason for a new list.
         assert_eq!(reflected.begun(), 1);
     }
     drop(followed);

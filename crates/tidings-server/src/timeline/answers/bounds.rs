@@ -1,5 +1,7 @@
-//! How much there is in a picture at most.
+//! Bounds of answers.
 
+/// Bytes of events at which a list of them ends, after the one that reaches them.
+pub(super) const ITEMS_BYTES_MAX: usize = 8 << 20;
 /// Maximum of marks.
 pub(super) const MARKS_MAX: usize = 2000;
 /// Maximum of lanes.

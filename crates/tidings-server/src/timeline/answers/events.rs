@@ -11,6 +11,7 @@ use super::super::query::range;
 use super::super::read::brief;
 use super::super::state::Timeline;
 use super::super::visible::Caller;
+use super::bounds::ITEMS_BYTES_MAX;
 use super::item::{Item, item};
 use super::json::json;
 use crate::http::params;
@@ -52,12 +53,14 @@ pub(in super::super) async fn events(
     let budget = root.options.timeline.read_limit;
     let mut merged = Merged::of(&caller.clusters, &caller.filters, (from, to), budget);
     let mut found: Vec<Found> = Vec::new();
+    let mut bytes = 0;
     let mut is_more = false;
     'pages: while let Some(page) = merged.next().await? {
         for event in page {
             if skip > 0 && event.last + 1 >= to {
                 skip -= 1;
-            } else if found.len() < limit {
+            } else if found.len() < limit && bytes < ITEMS_BYTES_MAX {
+                bytes += event.record.value.len();
                 found.push(event);
             } else {
                 is_more = true;

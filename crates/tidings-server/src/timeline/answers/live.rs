@@ -26,6 +26,7 @@ use super::super::query::Filters;
 use super::super::read::{brief, plain};
 use super::super::state::Timeline;
 use super::super::visible::{Caller, Visible};
+use super::bounds::ITEMS_BYTES_MAX;
 use super::item::{Item, item};
 use crate::api::random;
 use crate::clock;
@@ -80,6 +81,7 @@ pub(in super::super) async fn live(
         watches: FuturesUnordered::new(),
         restart: false,
         latest: HashMap::new(),
+        bytes: 0,
         gone: 0,
         more: 0,
     };
@@ -180,6 +182,8 @@ struct Following {
     restart: bool,
     /// The last states of events since the last message: a bounded number.
     latest: HashMap<(usize, Bytes), Record>,
+    /// The bytes of these.
+    bytes: usize,
     gone: u64,
     more: u64,
 }
@@ -248,10 +252,13 @@ impl Following {
                 continue;
             }
             let key = (number, record.key.clone());
+            if let Some(before) = self.latest.remove(&key) {
+                self.bytes -= before.value.len();
+            }
             if matches!(**change, Change::Delete { .. }) {
-                self.latest.remove(&key);
                 self.gone += 1;
-            } else if self.latest.len() < ITEMS_MAX || self.latest.contains_key(&key) {
+            } else if self.latest.len() < ITEMS_MAX && self.bytes < ITEMS_BYTES_MAX {
+                self.bytes += record.value.len();
                 self.latest.insert(key, record);
             } else {
                 self.more += 1;
@@ -262,6 +269,7 @@ impl Following {
     fn message(&mut self) -> Option<Bytes> {
         let caller = Arc::clone(&self.caller);
         let latest = std::mem::take(&mut self.latest);
+        self.bytes = 0;
         let items = latest.iter().filter_map(|((number, _), record)| {
             let visible = caller.clusters.get(*number)?;
             Some(item(&visible.source.name, &brief(record)?))

@@ -15,6 +15,7 @@ use super::super::rules::seen::Seen;
 use super::super::rules::sentence;
 use super::super::state::Timeline;
 use super::super::visible::{Caller, Visible};
+use super::bounds::ITEMS_BYTES_MAX;
 use super::item::{Item, item};
 use super::json::json;
 use crate::http::params;
@@ -108,13 +109,15 @@ pub(super) async fn about(
     };
     let mut records = Vec::new();
     let mut left = limit.saturating_mul(4);
-    while !part.done && left > 0 && records.len() < limit {
+    let mut bytes = 0;
+    while !part.done && left > 0 && records.len() < limit && bytes < ITEMS_BYTES_MAX {
         let page = part.read(&*visible.source.server.store, limit).await?;
         left = left.saturating_sub(page.read.min(limit));
         records.extend(page.records.into_iter().filter(|record| {
             let brief = brief(record);
             brief.is_some_and(|brief| brief.first < to && visible.shows(brief.namespace))
         }));
+        bytes = records.iter().map(|record| record.value.len()).sum();
     }
     records.truncate(limit);
     Ok(records)

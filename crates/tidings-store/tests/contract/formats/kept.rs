@@ -13,7 +13,7 @@ use tidings_store::clock::ManualClock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{Index, NewRecord, Store, UnixMillis};
 
-/// The time on the clock the store was made by.
+/// The time at which the store was created.
 pub(crate) const MADE_AT: i64 = 1_750_000_000_000;
 
 const HOUR: i64 = 3_600_000;
@@ -29,8 +29,8 @@ pub(crate) fn open(folder: &Path, now: i64) -> Result<EmbeddedStore> {
     Ok(EmbeddedStore::open(folder, options)?)
 }
 
-/// Number `number` of the records: values of many lengths, about ten pods, some for ever, the
-/// others for one to three hours.
+/// The record with this number: values of many lengths, about ten pods, some without expiry, the
+/// others with TTLs of one to three hours.
 pub(crate) fn record(number: i64) -> NewRecord {
     let pod = number % 10;
     let words = [

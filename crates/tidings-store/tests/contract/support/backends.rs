@@ -1,5 +1,5 @@
-//! Every backend as the suite sees it. A new one implements [`Backend`], gets a function here and a
-//! line `contract!` in `main.rs`: all cases and the random histories then run on it.
+//! The backends of the suite. A new one implements [`Backend`], gets a function here and a line
+//! `contract!` in `main.rs`: all cases and the random histories then run on it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use tidings_store::{BoxFuture, Store};
 #[cfg(feature = "etcd")]
 pub(crate) use super::enveloped::etcd;
 
-/// What opens stores of one kind.
+/// Opens stores of one kind.
 pub(crate) trait Backend: Send + Sync {
-    /// Opens the store, by a clock that is moved by hand and with all of the history kept. The
-    /// folder is the store's own. Opened again after it was closed, a store has what it had.
+    /// Opens the store with a manual clock, keeping the whole history. The folder is the store's
+    /// own. A reopened store has the same content.
     fn open<'a>(
         &'a self,
         folder: &'a Path,
         clock: &'a ManualClock,
     ) -> BoxFuture<'a, Arc<dyn Store>>;
 
-    /// Whether this machine has what it needs; its cases are skipped otherwise.
+    /// Whether this machine has its programs; otherwise its cases are skipped.
     fn is_available(&self) -> bool {
         true
     }
 
-    /// Whether what is stored outlives the store.
+    /// Whether records outlive the store.
     fn is_durable(&self) -> bool {
         true
     }
@@ -52,7 +52,7 @@ pub(crate) fn memory() -> Box<dyn Backend> {
     Box::new(Memory)
 }
 
-/// With room for a few changes in memory, so that watchers read the history from disk.
+/// With room for only a few changes in memory, so that watchers read the history from disk.
 pub(crate) fn embedded() -> Box<dyn Backend> {
     Box::new(Embedded { is_roomy: false })
 }
@@ -95,7 +95,7 @@ impl Backend for Embedded {
         options.history_retention = Duration::MAX;
         if !self.is_roomy {
             options.history_memory_bytes = 1500;
-            // Small enough that segments of what never expires are written anew.
+            // Small enough that segments without expiry are rewritten.
             options.segment_bytes = 200;
             options.log_files_max = 1;
             options.index_memory_bytes = 1 << 10;

@@ -1,8 +1,8 @@
-//! The store on etcd made to look like any other for the contract's tests.
+//! Adapts the store on etcd to the contract's tests.
 //!
-//! etcd keeps neither index nor expiry beside a value, so both are put in front of it, where the
-//! store's decoder finds them, as a server finds them in an encoded event. And etcd's first
-//! revision is 1, before any change: revisions are counted from there.
+//! etcd stores neither index nor expiry, so both are encoded before the value, where the decoder
+//! finds them, as a server finds them in an encoded event. And etcd's first revision is 1, before
+//! any change: revisions count from there.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Backend for Etcd {
     }
 }
 
-/// The revision of an etcd nothing was written to.
+/// The revision of an etcd without writes.
 const FIRST: Revision = 1;
 
 const MARK: &[u8] = b"enveloped\0";
@@ -192,7 +192,7 @@ fn our_watch_error(error: WatchError) -> WatchError {
 struct Enveloped(EtcdStore, EtcdOptions);
 
 impl Enveloped {
-    /// A store that believes the clock as it is.
+    /// A store that believes the clock.
     async fn open(endpoints: Vec<String>, clock: &ManualClock) -> Arc<dyn Store> {
         let mut options = EtcdOptions::new(endpoints);
         options.compaction_interval = None;
@@ -208,7 +208,7 @@ impl Enveloped {
 
     /// Bytes of the envelopes of all records, the expired among them.
     async fn envelope_bytes(&self) -> usize {
-        // For a clock that is early enough nothing has expired.
+        // By an early clock nothing has expired.
         let clock = ManualClock::at(UnixMillis(i64::MIN));
         let mut options = self.1.clone();
         options.index_len_max = 0;

@@ -1,5 +1,4 @@
-//! What the store's tests share: a store of any kind on a clock that is moved by hand, and short
-//! ways to talk to it.
+//! Shared by the store's tests: a store of any kind on a manual clock, and shorthands for requests.
 
 pub(crate) mod backends;
 #[cfg(feature = "etcd")]
@@ -30,7 +29,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// A store that was never written to; `None` where the backend is not available.
+    /// A store without writes; `None` if the backend is not available.
     pub(crate) async fn on(backend: Make) -> Option<Self> {
         let backend = backend();
         if !backend.is_available() {
@@ -53,8 +52,8 @@ impl Fixture {
         }
     }
 
-    /// Closes the store and opens it again after some milliseconds; or has it die, and opens a
-    /// copy of what it left.
+    /// Closes the store and reopens it after some milliseconds; or kills it, and opens a copy of
+    /// its folder.
     pub(crate) async fn restart_after(&mut self, millis: i64, killed: bool) {
         if killed {
             let left = tempfile::tempdir().unwrap();
@@ -66,7 +65,7 @@ impl Fixture {
         self.store = self.backend.open(self.folder.path(), &self.clock).await;
     }
 
-    /// What the store was given as its folder.
+    /// The store's folder.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -78,7 +77,7 @@ impl Fixture {
             .unwrap()
     }
 
-    /// Creates a record that lives for some seconds.
+    /// Creates a record with a TTL of some seconds.
     pub(crate) async fn create_for(&self, key: &str, value: &str, seconds: i64) -> Revision {
         let record = NewRecord::new(value.to_owned()).expires_at(self.after(seconds));
         self.store
@@ -201,7 +200,7 @@ pub(crate) fn about(name: &str, last_seen: i64) -> Index {
     }
 }
 
-/// Runs a case on this many random inputs; the least that fails is reported.
+/// Runs a case on a number of random inputs; the smallest failing one is reported.
 pub(crate) fn check_random<S: Strategy>(cases: u32, inputs: &S, case: impl AsyncFn(S::Value)) {
     let mut runner = TestRunner::new(Config {
         cases,

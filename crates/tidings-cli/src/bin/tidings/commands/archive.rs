@@ -5,6 +5,8 @@ pub(super) mod clusters;
 mod import;
 mod kubeconfigs;
 pub(super) mod past;
+#[cfg(feature = "objects")]
+mod sealing;
 mod source;
 
 use std::collections::BTreeMap;
@@ -29,6 +31,8 @@ use super::serve::{self, LogFormat, Signals, files};
 use clusters::Defaults;
 use kubeconfigs::Kubeconfigs;
 use past::Served;
+#[cfg(feature = "objects")]
+use sealing::{SealFlags, Sealing};
 use source::Source;
 use tidings_cli::clusters::ClusterSetting;
 use tidings_cli::values;
@@ -175,6 +179,9 @@ pub(crate) struct Args {
     timeline: TimelineFlags,
     #[command(flatten)]
     limits: LimitFlags,
+    #[cfg(feature = "objects")]
+    #[command(flatten)]
+    seal: SealFlags,
 }
 
 /// Runs the archive.
@@ -278,6 +285,8 @@ struct Archive {
     defaults: Defaults,
     server: RunningClusters,
     followed: BTreeMap<String, (ClusterSetting, Cluster)>,
+    #[cfg(feature = "objects")]
+    sealing: Sealing,
 }
 
 async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
@@ -296,7 +305,13 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         cluster_access: args.cluster_access,
         memory: args.memory,
         no_follow: args.no_follow,
+        #[cfg(feature = "objects")]
+        seal: args.seal.are_given(),
+        #[cfg(not(feature = "objects"))]
+        seal: false,
     };
+    #[cfg(feature = "objects")]
+    let mut sealing = args.seal.open()?;
     let settings = match &args.clusters {
         Some(file) => clusters::read(file)?,
         None if args.no_follow => clusters::kept(&args.data_dir)?,
@@ -321,6 +336,8 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     for (setting, opened) in open_all(&args.data_dir, &defaults, settings, many).await {
         let (source, cluster) = opened?;
         served.push(Served::of(&cluster, source.as_ref()).await?);
+        #[cfg(feature = "objects")]
+        sealing.start(&cluster);
         followed.insert(setting.name.clone(), (setting, cluster));
     }
     // All at once: a single one would be served at the root, too.
@@ -330,6 +347,8 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         defaults,
         server,
         followed,
+        #[cfg(feature = "objects")]
+        sealing,
     };
     let clusters = archive.followed.len();
     let address = archive.server.address();
@@ -413,7 +432,11 @@ impl Archive {
                 Ok::<_, Box<dyn Error>>(cluster)
             };
             match served.await {
-                Ok(cluster) => drop(self.followed.insert(name, (setting, cluster))),
+                Ok(cluster) => {
+                    #[cfg(feature = "objects")]
+                    self.sealing.start(&cluster);
+                    self.followed.insert(name, (setting, cluster));
+                }
                 Err(error) => {
                     tracing::error!(cluster = name, %error, "the cluster is not followed; it is tried again");
                 }
@@ -425,6 +448,8 @@ impl Archive {
         if let Err(error) = self.server.remove(name).await {
             tracing::error!(cluster = name, %error, "the kubeconfig was not written");
         }
+        #[cfg(feature = "objects")]
+        self.sealing.stop(name);
         if let Some((_, cluster)) = self.followed.remove(name) {
             cluster.close().await;
         }

@@ -16,6 +16,8 @@ mod proxy;
 mod rbac;
 mod reader;
 mod record;
+#[cfg(feature = "objects")]
+mod sealed;
 mod selection;
 mod serve;
 mod terminal;
@@ -62,6 +64,8 @@ enum Verb {
     Import(Box<import::Args>),
     Rbac(rbac::Args),
     Record(Box<record::Args>),
+    #[cfg(feature = "objects")]
+    Sealed(sealed::Args),
     Timeline(Box<timeline::Args>),
     Top(Box<top::Args>),
     Completions(completions::Args),
@@ -108,6 +112,8 @@ pub(crate) async fn run(command: Command) -> ExitCode {
         Verb::Import(args) => import::run(*args).await,
         Verb::Rbac(args) => rbac::run(&args),
         Verb::Record(args) => record::run(*args).await,
+        #[cfg(feature = "objects")]
+        Verb::Sealed(args) => sealed::run(args).await,
         Verb::Timeline(args) => timeline::run(*args).await,
         Verb::Top(args) => top::run(*args).await,
         Verb::Completions(args) => completions::run(&args, Command::command()),

@@ -114,6 +114,7 @@ async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
         cluster_access: false,
         memory: MEMORY,
         no_follow: false,
+        seal: false,
     };
     let settings = defaults.of_contexts(&args.context, None)?;
     let many = settings.len();

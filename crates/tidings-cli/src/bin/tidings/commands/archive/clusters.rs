@@ -53,6 +53,8 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) memory: usize,
     /// Nothing is followed.
     pub(in crate::commands) no_follow: bool,
+    /// What was observed waits to be sealed.
+    pub(in crate::commands) seal: bool,
 }
 
 /// Rules, and the text they were read from.
@@ -247,6 +249,7 @@ impl Defaults {
         options.quota = setting.quota.or(self.quota).map(|bytes| bytes as u64);
         options.keep_for = Arc::new(move |event| rules.ttl(event).unwrap_or(event_ttl));
         options.mirror_deletions = setting.mirror_deletions.unwrap_or(self.mirror_deletions);
+        options.seal = self.seal;
         options.store = store(self.memory / clusters.max(1));
         options
     }
@@ -295,6 +298,8 @@ mod tests {
         let found = read("clusters:\n- name: prod\n  kubeconfig: prod.yaml").unwrap();
         assert_eq!(found[0].kubeconfig, Some(folder.path().join("prod.yaml")));
         let error = read("clusters: {}").unwrap_err();
-        assert!(error.contains("clusters.yaml: line 1"), "{error}");
+        for part in ["clusters.yaml: ", "line 1"] {
+            assert!(error.contains(part), "{error}");
+        }
     }
 }

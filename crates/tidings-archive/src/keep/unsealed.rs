@@ -1,0 +1,404 @@
+//! Which versions are yet to be sealed: a journal of where each of them is, written in the same
+//! commit as the version itself.
+//!
+//! Invariants: an entry is there until the sealer says that everything up to it is sealed, or
+//! until its versions end; numbers of entries only grow, over restarts, too; when entries up to one
+//! number are read, none before it is still to come. A cluster that was sealed once has a journal
+//! from then on, whether it is being sealed or not, so that none is passed over.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tidings_store::{
+    Expected, ListRequest, NewRecord, ReadError, Record as Stored, Store, UnixMillis, WRITES_MAX,
+    Write, WriteError,
+};
+use tokio::sync::{RwLock, RwLockReadGuard};
+
+use super::coverage::Coverage;
+use super::keeper::{Batch, KeepError, Keeper};
+use super::keys;
+use super::own::{json, parse};
+use super::position::{Gap, Position};
+use crate::version::record::{Record, Version};
+
+/// Maximum records that an entry names.
+const ENTRY_MAX: usize = 500;
+/// Events of what was kept before that are looked at together.
+const PAGE: usize = 100;
+/// Entries that are read at once.
+const ENTRIES_READ: usize = 500;
+/// So much longer than what it names an entry is kept.
+const LONGER_MILLIS: i64 = 60_000;
+
+/// Versions of one record that are to be sealed: its event's key and uid, which of the event's
+/// records it is, and the first and last of them, by epoch and number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Item(String, String, u64, u64, u64, u64);
+
+impl Item {
+    /// The version that a record was just given.
+    pub(crate) fn newest(key: &Bytes, record: &Record) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let Version { number, epoch, .. } = record.version;
+        let (key, uid) = (text(key), text(&record.uid));
+        Self(key, uid, record.chunks, epoch, number, number)
+    }
+}
+
+/// The journal of a cluster that is sealed, or was.
+pub(crate) struct Journal {
+    /// The number of the next entry.
+    next: AtomicU64,
+    /// Held for reading from the choice of a number until it is written.
+    gate: RwLock<()>,
+    /// About how many versions wait.
+    waiting: AtomicU64,
+}
+
+/// Versions to be sealed together.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// The versions, by events.
+    pub versions: Vec<SealedVersion>,
+    /// Everything in front of this is sealed when they are.
+    pub through: u64,
+    /// Versions that ended or were deleted before they were sealed.
+    pub gone: u64,
+    /// How far the cluster was followed, by namespaces, if everything up to there is in this part or
+    /// was in one before it; else none.
+    pub positions: Vec<(String, Position)>,
+    /// The latest gaps, with positions.
+    pub gaps: Vec<Gap>,
+}
+
+/// A version to be sealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedVersion {
+    /// How often the source had gone back to an earlier state.
+    pub epoch: u64,
+    /// Its resourceVersion at the source.
+    pub version: u64,
+    /// When it was observed.
+    pub observed_at: UnixMillis,
+    /// The event as the API server stores one.
+    pub event: Bytes,
+}
+
+impl Journal {
+    /// The journal of a store, if it has one or is to be sealed. Then what was kept before goes
+    /// into it, once.
+    pub(crate) async fn open(keeper: &Keeper, seal: bool) -> Result<Option<Self>, JournalError> {
+        let mark = keeper.store.get(Bytes::from_static(keys::SEALED)).await?;
+        if mark.is_none() && !seal {
+            return Ok(None);
+        }
+        let mut journal = Self {
+            next: AtomicU64::new(0),
+            gate: RwLock::new(()),
+            waiting: AtomicU64::new(0),
+        };
+        if let Some(mark) = mark {
+            *journal.next.get_mut() = parse(&mark.value).map_err(ReadError::Fault)?;
+            journal.count(keeper).await?;
+        } else {
+            journal.enlist(keeper).await?;
+        }
+        Ok(Some(journal))
+    }
+
+    /// Finds out what waits.
+    async fn count(&mut self, keeper: &Keeper) -> Result<(), JournalError> {
+        let mut after = None;
+        loop {
+            let page = entries(keeper, after).await?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            let next = keys::unsealed_number(&last.key).saturating_add(1);
+            *self.next.get_mut() = next.max(*self.next.get_mut());
+            for entry in &page {
+                *self.waiting.get_mut() += items(entry)?.len() as u64;
+            }
+            after = Some(last.key.clone());
+        }
+    }
+
+    /// Puts everything that is kept into the journal. The mark comes last: until then it is begun
+    /// anew, over what is there.
+    async fn enlist(&self, keeper: &Keeper) -> Result<(), JournalError> {
+        let begun = Bytes::from_static(keys::UNSEALED);
+        keeper
+            .delete_below(&begun)
+            .await
+            .map_err(|error| match error {
+                KeepError::Read(error) => JournalError::Read(error),
+                KeepError::Write(error) => JournalError::Write(error),
+            })?;
+        let mut after = Bytes::from_static(keys::BEFORE_EVENTS);
+        loop {
+            let request = ListRequest::default().after(after).limit(PAGE);
+            let page = keeper.store.list(request).await?;
+            let Some(last) = page.records.last() else {
+                break;
+            };
+            after = last.key.clone();
+            for found in &page.records {
+                let Ok(newest) = Record::decode(&found.value) else {
+                    continue;
+                };
+                let all = (0..=newest.chunks).map(|number| Item::all(&found.key, &newest, number));
+                let mut writes = Vec::new();
+                self.add(&all.collect::<Vec<_>>(), found.expires_at, &mut writes);
+                for writes in writes.chunks(WRITES_MAX) {
+                    keeper.store.write_all(writes.to_vec()).await?;
+                }
+            }
+        }
+        let mark = Write::put(keys::SEALED, NewRecord::new(json(&0_u64)));
+        keeper.store.write_all(vec![mark]).await?;
+        Ok(())
+    }
+
+    /// Adds entries to what is to be written. What is returned is held until it was.
+    pub(super) async fn tell(
+        &self,
+        batch: &Batch,
+        now: UnixMillis,
+        writes: &mut Vec<Write>,
+    ) -> RwLockReadGuard<'_, ()> {
+        let guard = self.gate.read().await;
+        let end = batch.latest_end();
+        if end.is_some_and(|end| end > now) {
+            self.add(&batch.unsealed, end, writes);
+        }
+        guard
+    }
+
+    fn add(&self, items: &[Item], end: Option<UnixMillis>, writes: &mut Vec<Write>) {
+        self.waiting
+            .fetch_add(items.len() as u64, Ordering::Relaxed);
+        for items in items.chunks(ENTRY_MAX) {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let mut record = NewRecord::new(json(&items));
+            record.expires_at = end.map(|end| UnixMillis(end.0.saturating_add(LONGER_MILLIS)));
+            writes.push(Write::put(keys::unsealed(number), record));
+        }
+    }
+}
+
+impl Item {
+    /// All versions that one of an event's records has now. Those before the newest one have no
+    /// more later, and stay where they are.
+    fn all(key: &Bytes, newest: &Record, number: u64) -> Self {
+        let Self(key, uid, record, epoch, _, to) = Self::newest(key, newest);
+        if number == record {
+            return Self(key, uid, record, epoch, 0, to);
+        }
+        Self(key, uid, number, ANY_EPOCH, 0, u64::MAX)
+    }
+
+    fn has(&self, version: Version) -> bool {
+        (self.3 == ANY_EPOCH || self.3 == version.epoch)
+            && (self.4..=self.5).contains(&version.number)
+    }
+}
+
+/// No source goes back that often.
+const ANY_EPOCH: u64 = u64::MAX;
+
+/// Why the journal could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The store could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The store could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// The versions of a cluster that are yet to be sealed.
+#[derive(Clone)]
+pub struct Unsealed {
+    pub(crate) keeper: Arc<Keeper>,
+}
+
+impl Unsealed {
+    /// About how many versions wait to be sealed.
+    pub fn waiting(&self) -> u64 {
+        let journal = self.keeper.journal.as_ref();
+        journal.map_or(0, |journal| journal.waiting.load(Ordering::Relaxed))
+    }
+
+    /// The versions that have waited longest, until they reach a number of bytes; `None` if
+    /// none waits.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn next(&self, bytes_max: usize) -> Result<Option<Part>, JournalError> {
+        let Some(journal) = &self.keeper.journal else {
+            return Ok(None);
+        };
+        // Before the cut: what they say is kept has an entry before it.
+        let coverage = Coverage::gaps_and_positions(&self.keeper).await?;
+        let cut = {
+            let _guard = journal.gate.write().await;
+            journal.next.load(Ordering::Relaxed)
+        };
+        let mut part = Part::default();
+        let mut after = None;
+        let mut bytes = 0;
+        'read: loop {
+            let page = entries(&self.keeper, after).await?;
+            let Some(last) = page.last() else {
+                break;
+            };
+            after = Some(last.key.clone());
+            for entry in &page {
+                let number = keys::unsealed_number(&entry.key);
+                if number >= cut || bytes >= bytes_max {
+                    break 'read;
+                }
+                for item in together(items(entry)?) {
+                    bytes += self.read(&item, &mut part).await?;
+                }
+                part.through = number + 1;
+            }
+        }
+        if part.through == cut {
+            part.positions = coverage.followed;
+            part.gaps = coverage.gaps;
+        }
+        if part.through == 0 {
+            // Entries that ended by themselves were not counted.
+            journal.waiting.store(0, Ordering::Relaxed);
+            return Ok(None);
+        }
+        Ok(Some(part))
+    }
+
+    /// Reads what an item names; how many bytes it has.
+    async fn read(&self, item: &Item, part: &mut Part) -> Result<usize, JournalError> {
+        let id = keys::id(&item.1, item.0.as_bytes());
+        let newest = self.newest(item).await?;
+        let before = part.versions.len();
+        let mut bytes = 0;
+        // A new name may have moved the newest version behind the others of its record.
+        let last = item.2 + u64::from(item.3 != ANY_EPOCH);
+        for number in item.2..=last {
+            let record = match &newest {
+                Some(newest) if newest.chunks == number => Some(newest.clone()),
+                _ => {
+                    let chunk = self.keeper.store.get(keys::chunk(&id, number)).await?;
+                    chunk.and_then(|chunk| Record::decode(&chunk.value).ok())
+                }
+            };
+            let mut is_whole = false;
+            let versions = record.iter().flat_map(Record::versions).flatten();
+            for (version, event) in versions.filter(|(version, _)| item.has(*version)) {
+                is_whole |= version.number == item.5;
+                bytes += event.len();
+                part.versions.push(SealedVersion {
+                    epoch: version.epoch,
+                    version: version.number,
+                    observed_at: UnixMillis(version.observed_at),
+                    event,
+                });
+            }
+            if is_whole {
+                break;
+            }
+        }
+        part.gone += u64::from(part.versions.len() == before);
+        Ok(bytes)
+    }
+
+    /// The record of an event with its newest version, under whichever name it is.
+    async fn newest(&self, item: &Item) -> Result<Option<Record>, JournalError> {
+        let (namespace, name) = item.0.split_once('/').unwrap_or_default();
+        let names = [
+            name.to_owned(),
+            keys::elder_name(name, &item.1),
+            keys::elder_name_in_full(name, &item.1),
+        ];
+        for name in names {
+            let found = self.keeper.store.get(keys::event(namespace, &name)).await?;
+            let record = found.and_then(|found| Record::decode(&found.value).ok());
+            if let Some(record) = record.filter(|record| record.uid == item.1.as_bytes()) {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Everything in front of a number is sealed, and need not be told again.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn sealed(&self, through: u64) -> Result<(), JournalError> {
+        let Some(journal) = &self.keeper.journal else {
+            return Ok(());
+        };
+        loop {
+            let page = entries(&self.keeper, None).await?;
+            let is_sealed = |key: &Bytes| keys::unsealed_number(key) < through;
+            let sealed = page.iter().filter(|entry| is_sealed(&entry.key));
+            let mut writes = Vec::new();
+            let mut number = 0;
+            for entry in sealed {
+                number += items(entry)?.len() as u64;
+                let expected = Expected::At(entry.revision);
+                writes.push(Write::delete(entry.key.clone()).expecting(expected));
+            }
+            if writes.is_empty() {
+                return Ok(());
+            }
+            // With the last of them, so that numbers are never used again.
+            writes.push(Write::put(keys::SEALED, NewRecord::new(json(&through))));
+            match self.keeper.store.write_all(writes).await {
+                Ok(_) => {
+                    let less = |waiting: u64| Some(waiting.saturating_sub(number));
+                    // It always is something.
+                    let _ =
+                        journal
+                            .waiting
+                            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+                }
+                // One of them ended by itself.
+                Err(WriteError::NotFound | WriteError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// The first entries, or those behind a key.
+async fn entries(keeper: &Keeper, after: Option<Bytes>) -> Result<Vec<Stored>, ReadError> {
+    let mut request = ListRequest::prefix(keys::UNSEALED).limit(ENTRIES_READ);
+    request.after = after;
+    Ok(keeper.store.list(request).await?.records)
+}
+
+fn items(entry: &Stored) -> Result<Vec<Item>, ReadError> {
+    Ok(parse(&entry.value)?)
+}
+
+/// Items of one record as one, so that each record is read once.
+fn together(items: Vec<Item>) -> Vec<Item> {
+    let mut records = BTreeMap::<_, (u64, u64)>::new();
+    for Item(key, uid, record, epoch, from, to) in items {
+        let range = records
+            .entry((key, uid, record, epoch))
+            .or_insert((from, to));
+        *range = (range.0.min(from), range.1.max(to));
+    }
+    let items = records.into_iter();
+    items
+        .map(|((key, uid, record, epoch), (from, to))| Item(key, uid, record, epoch, from, to))
+        .collect()
+}

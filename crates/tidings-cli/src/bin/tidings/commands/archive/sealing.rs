@@ -1,0 +1,90 @@
+//! `tidings archive --objects`: a task for each cluster that seals what is observed.
+//!
+//! A task may be ended at any moment: the storage says what is sealed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidings_archive::Cluster;
+use tidings_cli::values::{days, duration_of_seconds};
+use tidings_objects::{Place, PlaceError, SealOptions, Sealer};
+use tidings_store::clock::SystemClock;
+use tokio::task::{AbortHandle, spawn};
+
+/// Whether and how versions are sealed.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Object storage")]
+pub(super) struct SealFlags {
+    /// Seal everything that is observed into Parquet files there as well: s3://BUCKET/PREFIX,
+    /// gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER
+    ///
+    /// Credentials, region and endpoint come from the environment, as the cloud's own tools have
+    /// them (AWS_ACCESS_KEY_ID, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME and others), or
+    /// from the machine. docs/archive-format.md has the columns. What is in the data folder when
+    /// this is used first is sealed, too.
+    #[arg(long, value_name = "URL")]
+    objects: Option<String>,
+    /// Maximum time that a version waits to be sealed
+    #[arg(long, value_name = "DURATION", default_value = "20m", requires = "objects", value_parser = duration_of_seconds)]
+    seal_after: Duration,
+    /// Retention time of a file, such as 400d, after the last of its versions was observed
+    /// [default: for ever]
+    #[arg(long, value_name = "DURATION", requires = "objects", value_parser = days)]
+    objects_ttl: Option<Duration>,
+    /// Time for which a file is left to its readers once it was merged or its retention time is
+    /// over
+    #[arg(long, value_name = "DURATION", default_value = "24h", requires = "objects", value_parser = duration_of_seconds)]
+    objects_grace: Duration,
+}
+
+impl SealFlags {
+    pub(super) fn are_given(&self) -> bool {
+        self.objects.is_some()
+    }
+
+    pub(super) fn open(&self) -> Result<Sealing, PlaceError> {
+        let mut options = SealOptions::default();
+        options.interval = self.seal_after;
+        options.keep_for = self.objects_ttl;
+        options.grace = self.objects_grace;
+        Ok(Sealing {
+            place: self.objects.as_deref().map(Place::open).transpose()?,
+            options,
+            tasks: BTreeMap::new(),
+        })
+    }
+}
+
+/// The tasks, by clusters.
+pub(super) struct Sealing {
+    place: Option<Place>,
+    options: SealOptions,
+    tasks: BTreeMap<String, AbortHandle>,
+}
+
+impl Sealing {
+    pub(super) fn start(&mut self, cluster: &Cluster) {
+        let Some(place) = &self.place else {
+            return;
+        };
+        let sealer = Sealer::new(place, cluster, Arc::new(SystemClock), self.options);
+        let task = spawn(sealer.run());
+        self.tasks
+            .insert(cluster.name().to_owned(), task.abort_handle());
+    }
+
+    pub(super) fn stop(&mut self, cluster: &str) {
+        if let Some(task) = self.tasks.remove(cluster) {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Sealing {
+    fn drop(&mut self) {
+        for task in self.tasks.values() {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Compares an archive with its newest manifest: every file whole, every column of every row with
+//! what the event says, counts, sums, order, and what is there that should not be.
+//!
+//! Memory: one file with one of its row groups.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::file::read::{FileError, Reader};
+use crate::folder::{Folder, FolderError};
+use crate::manifest::{File, Manifest};
+use crate::place::Place;
+use crate::row::Row;
+use crate::seal::Described;
+
+/// What was found in the archive of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checked {
+    /// The newest manifest.
+    pub manifest: Manifest,
+    /// Rows that were read.
+    pub rows: u64,
+    /// What is wrong, a line each.
+    pub problems: Vec<String>,
+    /// Objects that are not part of the archive, nor about to be deleted: what writers left.
+    pub leavings: u64,
+}
+
+/// Why an archive cannot be checked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// The storage did not do as it should.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// There is none.
+    #[error("there is no archive of {cluster:?} at {url}")]
+    None {
+        /// The cluster that was asked for.
+        cluster: String,
+        /// Where.
+        url: String,
+    },
+}
+
+/// The newest manifest of a cluster.
+///
+/// # Errors
+/// The storage did not do as it should, or there is none.
+pub async fn newest(place: &Place, cluster: &str) -> Result<Manifest, CheckError> {
+    newest_in(&Folder::new(place, cluster), place, cluster).await
+}
+
+async fn newest_in(folder: &Folder, place: &Place, cluster: &str) -> Result<Manifest, CheckError> {
+    let newest = folder.newest().await?;
+    newest.ok_or_else(|| CheckError::None {
+        cluster: cluster.to_owned(),
+        url: place.url().to_owned(),
+    })
+}
+
+/// Reads everything that is archived of a cluster.
+///
+/// # Errors
+/// The storage did not do as it should, or there is no archive. What is wrong with files is not an
+/// error: [`Checked::problems`] says it.
+pub async fn check(place: &Place, cluster: &str) -> Result<Checked, CheckError> {
+    let folder = Folder::new(place, cluster);
+    let manifest = newest_in(&folder, place, cluster).await?;
+    let name: Arc<str> = cluster.into();
+    let mut problems = Vec::new();
+    let mut rows = 0;
+    for file in &manifest.files {
+        match folder.get(&folder.path(&file.path), file.bytes).await {
+            Ok(bytes) => match check_file(&name, file, bytes) {
+                Ok(number) => rows += number,
+                Err(why) => problems.push(format!("{}: {why}", file.path)),
+            },
+            Err(FolderError::Store(object_store::Error::NotFound { .. })) => {
+                problems.push(format!("{}: it is not there", file.path));
+            }
+            Err(error) => problems.push(format!("{}: {error}", file.path)),
+        }
+    }
+    let named = manifest.files.iter().map(|file| file.path.as_str());
+    let named = named.chain(manifest.removed.iter().map(|removed| removed.path.as_str()));
+    let named: HashSet<_> = named.map(|path| folder.path(path)).collect();
+    let found = folder.list("events").await?;
+    let leavings = found
+        .iter()
+        .filter(|found| !named.contains(&found.location));
+    Ok(Checked {
+        rows,
+        problems,
+        leavings: leavings.count() as u64,
+        manifest,
+    })
+}
+
+/// How many rows a file has, or what is wrong with it.
+fn check_file(cluster: &Arc<str>, file: &File, bytes: Bytes) -> Result<u64, String> {
+    let checksum = format!("{:016x}", xxh3_64(&bytes));
+    if checksum != file.checksum {
+        return Err("its bytes are not those that were written".into());
+    }
+    let found = describe(cluster, bytes.clone()).map_err(|error| error.to_string())?;
+    let rows = found.rows;
+    let mut found = found.file(file.level, &bytes);
+    found.path.clone_from(&file.path);
+    if found != *file {
+        return Err(format!(
+            "the manifest says {}, found {}",
+            json(file),
+            json(&found)
+        ));
+    }
+    Ok(rows)
+}
+
+/// Texts and numbers can always be written.
+fn json(file: &File) -> String {
+    serde_json::to_string(file).unwrap_or_default()
+}
+
+fn describe(cluster: &Arc<str>, bytes: Bytes) -> Result<Described, FileError> {
+    let reader = Reader::new(cluster, bytes)?;
+    let mut described = Described::default();
+    let mut before: Option<Row> = None;
+    for group in 0..reader.groups() {
+        for row in reader.checked_group(group)? {
+            if before.is_some_and(|before| before.order(&row).is_ge()) {
+                return Err(FileError::Order);
+            }
+            described.add(&row);
+            before = Some(row);
+        }
+    }
+    Ok(described)
+}

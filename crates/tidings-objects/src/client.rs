@@ -1,0 +1,65 @@
+//! The HTTP client of clouds: the one that the command has already, so that there is one TLS.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector as Connector;
+use hyper_util::rt::TokioExecutor;
+use object_store::client::{
+    ClientConfigKey, ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind,
+    HttpRequest, HttpRequestBody, HttpResponse, HttpResponseBody, HttpService,
+};
+
+/// How long a request waits until its answer begins.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// Makes clients; certificates are verified by the system's roots.
+#[derive(Debug)]
+pub(crate) struct Clients;
+
+impl HttpConnector for Clients {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let failed = |source: std::io::Error| object_store::Error::Generic {
+            store: "HTTP",
+            source: source.into(),
+        };
+        let builder = HttpsConnectorBuilder::new()
+            .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
+            .map_err(failed)?;
+        let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp);
+        let builder = match allow_http.as_deref() {
+            Some("true") => builder.https_or_http(),
+            _ => builder.https_only(),
+        };
+        let client = Client::builder(TokioExecutor::new()).build(builder.enable_http1().build());
+        Ok(HttpClient::new(Service { client }))
+    }
+}
+
+#[derive(Debug)]
+struct Service {
+    client: Client<HttpsConnector<Connector>, HttpRequestBody>,
+}
+
+#[async_trait]
+impl HttpService for Service {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let answer = tokio::time::timeout(ANSWER_MAX, self.client.request(request)).await;
+        let answer = answer.map_err(|error| HttpError::new(HttpErrorKind::Timeout, error))?;
+        let answer = answer.map_err(|error| {
+            let kind = if error.is_connect() {
+                HttpErrorKind::Connect
+            } else {
+                HttpErrorKind::Request
+            };
+            HttpError::new(kind, error)
+        })?;
+        let (parts, body) = answer.into_parts();
+        let body = http_body_util::BodyExt::map_err(body, |error| {
+            HttpError::new(HttpErrorKind::Interrupted, error)
+        });
+        Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
+    }
+}

@@ -1,0 +1,216 @@
+//! The columns of a file, in their order, and how they are encoded. `docs/archive-format.md`
+//! promises them: a column is added at the end and with a new form, and none is changed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding, LogicalType, Repetition, TimeUnit, Type, ZstdLevel};
+use parquet::errors::Result;
+use parquet::file::metadata::{KeyValue, SortingColumn};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
+use parquet::schema::types::{ColumnPath, Type as Schema, TypePtr};
+
+use crate::row::Row;
+
+/// The form of the files.
+pub(crate) const FORM: u64 = 1;
+/// What a file says its form by.
+pub(crate) const FORM_KEY: &str = "tidings.form";
+/// Maximum rows of a row group.
+pub(crate) const GROUP_ROWS_MAX: usize = 8192;
+/// Bytes of events from which on a row group ends.
+pub(crate) const GROUP_BYTES_MAX: usize = 4 << 20;
+/// Maximum rows of a page.
+const PAGE_ROWS_MAX: usize = 2048;
+/// Bytes from which on a page ends.
+const PAGE_BYTES_MAX: usize = 256 << 10;
+/// Of three values that are looked for in vain, how many a bloom filter does not refuse, in 100.
+const BLOOM_FALSE: f64 = 0.01;
+/// How much zstd tries.
+const ZSTD_LEVEL: i32 = 6;
+
+/// What a column has of a row.
+pub(crate) enum Value {
+    /// A text, empty where the event has none.
+    Text(fn(&Row) -> &str),
+    /// Bytes that stand for themselves.
+    Bytes(fn(&Row) -> &Bytes),
+    /// A number.
+    Number(fn(&Row) -> u64),
+    /// A number that not every event has.
+    Count(fn(&Row) -> Option<i32>),
+    /// Microseconds since 1970, in UTC.
+    Time(fn(&Row) -> i64),
+    /// A time that not every event has.
+    MaybeTime(fn(&Row) -> Option<i64>),
+    /// Names with their values.
+    Map(fn(&Row) -> &[(String, String)]),
+}
+
+/// A column by its name.
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) value: Value,
+    /// Whether few values are repeated often.
+    few: bool,
+    /// Whether a reader looks for single values of it.
+    is_looked_for: bool,
+}
+
+const fn column(name: &'static str, value: Value) -> Column {
+    Column {
+        name,
+        value,
+        few: false,
+        is_looked_for: false,
+    }
+}
+
+impl Column {
+    const fn few(mut self) -> Self {
+        self.few = true;
+        self
+    }
+
+    const fn looked_for(mut self) -> Self {
+        self.is_looked_for = true;
+        self
+    }
+}
+
+/// All columns.
+pub(crate) const COLUMNS: [Column; 22] = [
+    column("cluster", Value::Text(|row| &row.cluster)).few(),
+    column("namespace", Value::Text(|row| &row.namespace)).few(),
+    column("kind", Value::Text(|row| &row.kind)).few(),
+    column("name", Value::Text(|row| &row.name))
+        .few()
+        .looked_for(),
+    column("observed", Value::Time(|row| row.observed)),
+    column("uid", Value::Text(|row| &row.uid)).looked_for(),
+    column("event", Value::Text(|row| &row.event)).looked_for(),
+    column("epoch", Value::Number(|row| row.epoch)).few(),
+    column("version", Value::Number(|row| row.version)),
+    column("object_uid", Value::Text(|row| &row.object_uid)).few(),
+    column("reason", Value::Text(|row| &row.reason)).few(),
+    column("type", Value::Text(|row| &row.kind_of_event)).few(),
+    column("source", Value::Text(|row| &row.source)).few(),
+    column("host", Value::Text(|row| &row.host)).few(),
+    column(
+        "reporting_controller",
+        Value::Text(|row| &row.reporting_controller),
+    )
+    .few(),
+    column("action", Value::Text(|row| &row.action)).few(),
+    column("message", Value::Text(|row| &row.message)).few(),
+    column("count", Value::Count(|row| row.count)).few(),
+    column("first_seen", Value::MaybeTime(|row| row.first_seen)),
+    column("last_seen", Value::MaybeTime(|row| row.last_seen)),
+    column("labels", Value::Map(|row| &row.labels)),
+    column("object", Value::Bytes(|row| &row.object)),
+];
+
+/// The columns a version is made of, by their places.
+pub(crate) const OBSERVED: usize = 4;
+pub(crate) const EPOCH: usize = 7;
+pub(crate) const VERSION: usize = 8;
+/// As it is among the leaves of the schema, where labels are two.
+pub(crate) const OBJECT: usize = 22;
+
+/// The schema of a file.
+pub(crate) fn schema() -> Result<TypePtr> {
+    let fields: Result<Vec<_>> = COLUMNS
+        .iter()
+        .map(|column| field(column).map(Arc::new))
+        .collect();
+    let schema = Schema::group_type_builder("event").with_fields(fields?);
+    Ok(Arc::new(schema.build()?))
+}
+
+fn field(column: &Column) -> Result<Schema> {
+    let (repetition, physical, logical) = match column.value {
+        Value::Text(_) => (
+            Repetition::REQUIRED,
+            Type::BYTE_ARRAY,
+            Some(LogicalType::String),
+        ),
+        Value::Bytes(_) => (Repetition::REQUIRED, Type::BYTE_ARRAY, None),
+        Value::Number(_) => (Repetition::REQUIRED, Type::INT64, Some(unsigned())),
+        Value::Count(_) => (Repetition::OPTIONAL, Type::INT32, None),
+        Value::Time(_) => (Repetition::REQUIRED, Type::INT64, Some(microseconds())),
+        Value::MaybeTime(_) => (Repetition::OPTIONAL, Type::INT64, Some(microseconds())),
+        Value::Map(_) => return map(column.name),
+    };
+    Schema::primitive_type_builder(column.name, physical)
+        .with_repetition(repetition)
+        .with_logical_type(logical)
+        .build()
+}
+
+fn unsigned() -> LogicalType {
+    LogicalType::integer(64, false)
+}
+
+fn microseconds() -> LogicalType {
+    LogicalType::timestamp(true, TimeUnit::MICROS)
+}
+
+/// A map of texts, as the format has them.
+fn map(name: &str) -> Result<Schema> {
+    let text = |name| {
+        Schema::primitive_type_builder(name, Type::BYTE_ARRAY)
+            .with_repetition(Repetition::REQUIRED)
+            .with_logical_type(Some(LogicalType::String))
+            .build()
+    };
+    let pair = Schema::group_type_builder("key_value")
+        .with_repetition(Repetition::REPEATED)
+        .with_fields(vec![Arc::new(text("key")?), Arc::new(text("value")?)])
+        .build()?;
+    Schema::group_type_builder(name)
+        .with_repetition(Repetition::REQUIRED)
+        .with_logical_type(Some(LogicalType::Map))
+        .with_fields(vec![Arc::new(pair)])
+        .build()
+}
+
+/// How a file is written.
+pub(crate) fn properties() -> Result<WriterPropertiesPtr> {
+    let sorted = |column_idx, descending| SortingColumn {
+        column_idx,
+        descending,
+        nulls_first: false,
+    };
+    let mut builder = WriterProperties::builder()
+        .set_created_by(concat!("tidings ", env!("CARGO_PKG_VERSION")).into())
+        .set_key_value_metadata(Some(vec![KeyValue::new(FORM_KEY.into(), FORM.to_string())]))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_data_page_row_count_limit(PAGE_ROWS_MAX)
+        .set_data_page_size_limit(PAGE_BYTES_MAX)
+        .set_bloom_filter_max_ndv(GROUP_ROWS_MAX as u64)
+        .set_bloom_filter_fpp(BLOOM_FALSE)
+        .set_bloom_filter_enabled(false)
+        .set_sorting_columns(Some(vec![
+            sorted(1, false),
+            sorted(2, false),
+            sorted(3, false),
+            sorted(4, true),
+        ]));
+    for column in &COLUMNS {
+        let path = ColumnPath::from(column.name);
+        builder = builder.set_column_dictionary_enabled(path.clone(), column.few);
+        if column.is_looked_for {
+            builder = builder.set_column_bloom_filter_enabled(path.clone(), true);
+        }
+        builder = match column.value {
+            Value::Time(_) | Value::MaybeTime(_) | Value::Number(_) if !column.few => {
+                builder.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+            }
+            // No reader looks for an event by the order of its bytes.
+            Value::Bytes(_) => builder.set_column_statistics_enabled(path, EnabledStatistics::None),
+            _ => builder,
+        };
+    }
+    Ok(Arc::new(builder.build()))
+}

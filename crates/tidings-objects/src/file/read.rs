@@ -1,0 +1,176 @@
+//! Reads the rows of a file, a row group at a time, from the columns that a version is made of; or
+//! all columns, to see whether they say the same.
+//!
+//! Memory: one row group, beside the bytes of the file.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::column::reader::get_typed_column_reader;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, RowGroupReader};
+use parquet::file::serialized_reader::SerializedFileReader;
+
+use super::columns::{COLUMNS, EPOCH, FORM, FORM_KEY, OBJECT, OBSERVED, VERSION, Value};
+use crate::row::{Row, Unreadable, Version};
+
+/// Why a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// It is no whole Parquet file.
+    #[error("not a whole Parquet file: {0}")]
+    Parquet(#[from] ParquetError),
+    /// It is of a later version of this program, or of another one.
+    #[error("the form is {found:?}, known is {FORM}")]
+    Form {
+        /// What it says.
+        found: Option<String>,
+    },
+    /// An event's bytes are damaged.
+    #[error(transparent)]
+    Event(#[from] Unreadable),
+    /// A column does not say what the event says.
+    #[error("the column {column:?} does not say what the events say")]
+    Column {
+        /// Which.
+        column: &'static str,
+    },
+    /// The rows are not in their order, or one is there twice.
+    #[error("the rows are not in their order")]
+    Order,
+}
+
+/// A file whose end was read.
+pub(crate) struct Reader {
+    file: SerializedFileReader<Bytes>,
+    cluster: Arc<str>,
+}
+
+impl Reader {
+    pub(crate) fn new(cluster: &Arc<str>, bytes: Bytes) -> Result<Self, FileError> {
+        let file = SerializedFileReader::new(bytes)?;
+        let pairs = file.metadata().file_metadata().key_value_metadata();
+        let form = pairs.and_then(|pairs| pairs.iter().find(|pair| pair.key == FORM_KEY));
+        let found = form.and_then(|form| form.value.clone());
+        if found.as_deref() != Some(&FORM.to_string()) {
+            return Err(FileError::Form { found });
+        }
+        let cluster = Arc::clone(cluster);
+        Ok(Self { file, cluster })
+    }
+
+    pub(crate) fn groups(&self) -> usize {
+        self.file.num_row_groups()
+    }
+
+    /// The rows of a row group.
+    pub(crate) fn group(&self, group: usize) -> Result<Vec<Row>, FileError> {
+        let group = self.file.get_row_group(group)?;
+        self.rows(&*group)
+    }
+
+    /// The rows of a row group, all of whose columns were compared with what the events say.
+    pub(crate) fn checked_group(&self, group: usize) -> Result<Vec<Row>, FileError> {
+        let group = self.file.get_row_group(group)?;
+        let rows = self.rows(&*group)?;
+        let mut leaf = 0;
+        for column in &COLUMNS {
+            let same = match column.value {
+                Value::Text(of) => {
+                    is_same(&*group, leaf, rows.iter().map(|row| Some(of(row).into())))?
+                }
+                Value::Bytes(of) => is_same(
+                    &*group,
+                    leaf,
+                    rows.iter().map(|row| Some(of(row).clone().into())),
+                )?,
+                Value::Number(of) => {
+                    let said = rows.iter().map(|row| Some(of(row).cast_signed()));
+                    is_same_number::<Int64Type>(&*group, leaf, said)?
+                }
+                Value::Time(of) => is_same_number::<Int64Type>(
+                    &*group,
+                    leaf,
+                    rows.iter().map(|row| Some(of(row))),
+                )?,
+                Value::MaybeTime(of) => {
+                    is_same_number::<Int64Type>(&*group, leaf, rows.iter().map(of))?
+                }
+                Value::Count(of) => {
+                    is_same_number::<Int32Type>(&*group, leaf, rows.iter().map(of))?
+                }
+                Value::Map(of) => {
+                    let pairs = || rows.iter().flat_map(|row| of(row));
+                    let keys = pairs().map(|(key, _)| Some(key.as_str().into()));
+                    let values = pairs().map(|(_, value)| Some(value.as_str().into()));
+                    leaf += 1;
+                    is_same(&*group, leaf - 1, keys)? && is_same(&*group, leaf, values)?
+                }
+            };
+            if !same {
+                let column = column.name;
+                return Err(FileError::Column { column });
+            }
+            leaf += 1;
+        }
+        Ok(rows)
+    }
+
+    fn rows(&self, group: &dyn RowGroupReader) -> Result<Vec<Row>, FileError> {
+        let observed = values::<Int64Type>(group, OBSERVED)?;
+        let epochs = values::<Int64Type>(group, EPOCH)?;
+        let versions = values::<Int64Type>(group, VERSION)?;
+        let objects = values::<ByteArrayType>(group, OBJECT)?;
+        let numbers = observed.into_iter().zip(epochs.into_iter().zip(versions));
+        numbers
+            .zip(objects)
+            .map(|((observed, (epoch, version)), object)| {
+                let version = Version {
+                    epoch: epoch.cast_unsigned(),
+                    number: version.cast_unsigned(),
+                    observed_at: observed / 1000,
+                    // A piece of its page, which lives as long as the row does.
+                    object: Bytes::copy_from_slice(object.data()),
+                };
+                Ok(Row::new(&self.cluster, version)?)
+            })
+            .collect()
+    }
+}
+
+/// The values of a column that there are.
+fn values<T: DataType>(group: &dyn RowGroupReader, leaf: usize) -> Result<Vec<T::T>, ParquetError> {
+    let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+    let mut reader = get_typed_column_reader::<T>(group.get_column_reader(leaf)?);
+    let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
+    let mut left = rows;
+    while left > 0 {
+        let read =
+            reader.read_records(left, Some(&mut defined), Some(&mut repeated), &mut values)?;
+        if read.0 == 0 {
+            break;
+        }
+        left -= read.0;
+    }
+    Ok(values)
+}
+
+fn is_same(
+    group: &dyn RowGroupReader,
+    leaf: usize,
+    said: impl Iterator<Item = Option<ByteArray>>,
+) -> Result<bool, ParquetError> {
+    is_same_number::<ByteArrayType>(group, leaf, said)
+}
+
+fn is_same_number<T: DataType>(
+    group: &dyn RowGroupReader,
+    leaf: usize,
+    said: impl Iterator<Item = Option<T::T>>,
+) -> Result<bool, ParquetError> {
+    let values = values::<T>(group, leaf)?;
+    Ok(said.flatten().eq(values))
+}

@@ -1,0 +1,160 @@
+//! Writes sorted rows as one file, a row group at a time.
+//!
+//! Memory: one row group of rows, and the compressed file, which the caller bounds.
+
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::writer::{
+    SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter,
+};
+
+use super::columns::{COLUMNS, GROUP_BYTES_MAX, GROUP_ROWS_MAX, Value, properties, schema};
+use crate::row::Row;
+
+/// A file in the making.
+pub(crate) struct Writer {
+    file: SerializedFileWriter<Vec<u8>>,
+    rows: Vec<Row>,
+    bytes: usize,
+}
+
+impl Writer {
+    pub(crate) fn new() -> Result<Self> {
+        let file = SerializedFileWriter::new(Vec::new(), schema()?, properties()?)?;
+        Ok(Self {
+            file,
+            rows: Vec::new(),
+            bytes: 0,
+        })
+    }
+
+    /// Adds a row, which is behind all others in the order of rows.
+    pub(crate) fn push(&mut self, row: Row) -> Result<()> {
+        self.bytes += row.object.len();
+        self.rows.push(row);
+        if self.rows.len() >= GROUP_ROWS_MAX || self.bytes >= GROUP_BYTES_MAX {
+            self.end_group()?;
+        }
+        Ok(())
+    }
+
+    /// How many bytes the file has already.
+    pub(crate) fn len(&self) -> usize {
+        self.file.bytes_written()
+    }
+
+    /// The whole file.
+    pub(crate) fn finish(mut self) -> Result<Vec<u8>> {
+        self.end_group()?;
+        self.file.into_inner()
+    }
+
+    fn end_group(&mut self) -> Result<()> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let mut group = self.file.next_row_group()?;
+        for column in &COLUMNS {
+            if let Value::Map(of) = column.value {
+                let (defined, repeated, pairs) = levels(&self.rows, of);
+                let keys = pairs.iter().map(|(key, _)| key.as_str());
+                let values = pairs.iter().map(|(_, value)| value.as_str());
+                texts(next(&mut group)?, keys, Some(&defined), Some(&repeated))?;
+                texts(next(&mut group)?, values, Some(&defined), Some(&repeated))?;
+            } else {
+                write(next(&mut group)?, &column.value, &self.rows)?;
+            }
+        }
+        group.close()?;
+        self.rows.clear();
+        self.bytes = 0;
+        Ok(())
+    }
+}
+
+fn next<'a>(
+    group: &'a mut SerializedRowGroupWriter<'_, Vec<u8>>,
+) -> Result<SerializedColumnWriter<'a>> {
+    let missing = || ParquetError::General("the schema has fewer columns".into());
+    group.next_column()?.ok_or_else(missing)
+}
+
+fn write(mut column: SerializedColumnWriter<'_>, value: &Value, rows: &[Row]) -> Result<()> {
+    match value {
+        Value::Text(of) => return texts(column, rows.iter().map(of), None, None),
+        Value::Bytes(of) => {
+            let values: Vec<_> = rows.iter().map(|row| of(row).clone().into()).collect();
+            column
+                .typed::<ByteArrayType>()
+                .write_batch(&values, None, None)?;
+        }
+        Value::Number(of) => {
+            let values: Vec<_> = rows.iter().map(|row| of(row).cast_signed()).collect();
+            column
+                .typed::<Int64Type>()
+                .write_batch(&values, None, None)?;
+        }
+        Value::Time(of) => {
+            let values: Vec<_> = rows.iter().map(of).collect();
+            column
+                .typed::<Int64Type>()
+                .write_batch(&values, None, None)?;
+        }
+        Value::Count(of) => {
+            let (values, defined) = maybe(rows, *of);
+            let defined = Some(&defined[..]);
+            column
+                .typed::<Int32Type>()
+                .write_batch(&values, defined, None)?;
+        }
+        Value::MaybeTime(of) => {
+            let (values, defined) = maybe(rows, *of);
+            let defined = Some(&defined[..]);
+            column
+                .typed::<Int64Type>()
+                .write_batch(&values, defined, None)?;
+        }
+        Value::Map(_) => {}
+    }
+    column.close()
+}
+
+fn texts<'a>(
+    mut column: SerializedColumnWriter<'_>,
+    values: impl Iterator<Item = &'a str>,
+    defined: Option<&[i16]>,
+    repeated: Option<&[i16]>,
+) -> Result<()> {
+    let values: Vec<ByteArray> = values.map(ByteArray::from).collect();
+    column
+        .typed::<ByteArrayType>()
+        .write_batch(&values, defined, repeated)?;
+    column.close()
+}
+
+/// The values there are, and for each row whether there is one.
+fn maybe<T>(rows: &[Row], of: fn(&Row) -> Option<T>) -> (Vec<T>, Vec<i16>) {
+    let values = rows.iter().filter_map(of).collect();
+    let defined = rows.iter().map(|row| i16::from(of(row).is_some()));
+    (values, defined.collect())
+}
+
+type Pairs<'a> = Vec<&'a (String, String)>;
+
+/// The pairs of all rows' maps, and the levels that tell of which row each is.
+fn levels(rows: &[Row], of: fn(&Row) -> &[(String, String)]) -> (Vec<i16>, Vec<i16>, Pairs<'_>) {
+    let (mut defined, mut repeated, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
+    for row in rows {
+        let map = of(row);
+        if map.is_empty() {
+            defined.push(0);
+            repeated.push(0);
+        }
+        for (at, pair) in map.iter().enumerate() {
+            defined.push(1);
+            repeated.push(i16::from(at > 0));
+            pairs.push(pair);
+        }
+    }
+    (defined, repeated, pairs)
+}

@@ -1,0 +1,34 @@
+//! Keeps versions of Kubernetes Events on object storage, in an open format: what an archive has
+//! observed is sealed into Parquet files, and every engine that knows the format reads them.
+//!
+//! A [`Place`] is a bucket or a folder. A [`Sealer`] makes files of the versions of a
+//! [`Cluster`](tidings_archive::Cluster), merges them, and deletes what is over. [`check()`]
+//! compares everything with what it should be. `docs/archive-format.md` has the columns.
+//!
+//! # What is promised
+//!
+//! - A [`Manifest`] names all files of an archive, with their sizes and sums. Manifests are
+//!   numbered, and written only where there is none of that number: of two writers at once one
+//!   fails. A reader of the newest one sees an archive that is whole.
+//! - How far versions are sealed is in the manifest that names them. The end of the process at any
+//!   moment neither skips nor doubles a version; files without a manifest are removed later.
+//! - Only the store that began the archive of a cluster continues it.
+
+mod check;
+mod clean;
+mod client;
+mod file;
+mod folder;
+mod manifest;
+mod merge;
+mod place;
+mod row;
+mod seal;
+
+pub use check::{CheckError, Checked, check, newest};
+pub use file::read::FileError;
+pub use folder::FolderError;
+pub use manifest::{File, Manifest, Removed};
+pub use place::{Place, PlaceError};
+pub use row::Unreadable;
+pub use seal::{SealError, SealOptions, Sealed, Sealer};

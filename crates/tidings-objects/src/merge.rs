@@ -1,0 +1,169 @@
+//! Which files are merged, and their rows in one order.
+//!
+//! Invariants: eight files that follow each other in time and were merged equally often become one,
+//! if they are small; nothing is merged more than three times, so that a version is written four
+//! times at most. Memory: a row group of each, and their bytes.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::file::read::{FileError, Reader};
+use crate::manifest::File;
+use crate::row::Row;
+use crate::seal::FILE_BYTES_MAX;
+
+/// Files that are merged into one.
+const FILES: usize = 8;
+/// What was merged so often is not merged again.
+const LEVEL_MAX: u32 = 3;
+
+/// The oldest files that are to be merged, if there are any.
+pub(crate) fn group(files: &[File]) -> Option<&[File]> {
+    let runs = files.chunk_by(|one, other| one.level == other.level);
+    let runs = runs.filter(|run| run.first().is_some_and(|file| file.level < LEVEL_MAX));
+    runs.flat_map(|run| run.chunks_exact(FILES)).find(|group| {
+        let bytes: u64 = group.iter().map(|file| file.bytes).sum();
+        bytes <= FILE_BYTES_MAX as u64
+    })
+}
+
+/// The sum of the rows of files.
+pub(crate) fn sum(files: &[File]) -> Option<u64> {
+    files.iter().try_fold(0_u64, |sum, file| {
+        let one = u64::from_str_radix(&file.sum, 16).ok()?;
+        Some(sum.wrapping_add(one))
+    })
+}
+
+/// The rows of several files, in the order of rows.
+pub(crate) struct Merged {
+    sources: Vec<Source>,
+    next: BinaryHeap<Next>,
+}
+
+struct Source {
+    reader: Reader,
+    group: usize,
+    rows: VecDeque<Row>,
+}
+
+impl Source {
+    fn next(&mut self) -> Result<Option<Row>, FileError> {
+        while self.rows.is_empty() && self.group < self.reader.groups() {
+            self.rows = self.reader.group(self.group)?.into();
+            self.group += 1;
+        }
+        Ok(self.rows.pop_front())
+    }
+}
+
+/// The next row of a source; the first of all is the greatest.
+struct Next {
+    row: Row,
+    source: usize,
+}
+
+impl Ord for Next {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let order = other.row.order(&self.row);
+        order.then_with(|| other.source.cmp(&self.source))
+    }
+}
+
+impl PartialOrd for Next {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Next {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Next {}
+
+impl Merged {
+    pub(crate) fn new(readers: Vec<Reader>) -> Result<Self, FileError> {
+        let sources = readers.into_iter().map(|reader| Source {
+            reader,
+            group: 0,
+            rows: VecDeque::new(),
+        });
+        let mut sources: Vec<_> = sources.collect();
+        let mut next = BinaryHeap::with_capacity(sources.len());
+        for (source, of) in sources.iter_mut().enumerate() {
+            if let Some(row) = of.next()? {
+                next.push(Next { row, source });
+            }
+        }
+        Ok(Self { sources, next })
+    }
+
+    fn take(&mut self) -> Result<Option<Row>, FileError> {
+        let Some(Next { row, source }) = self.next.pop() else {
+            return Ok(None);
+        };
+        let following = self.sources.get_mut(source).map(Source::next).transpose()?;
+        if let Some(row) = following.flatten() {
+            self.next.push(Next { row, source });
+        }
+        Ok(Some(row))
+    }
+}
+
+impl Iterator for Merged {
+    type Item = Result<Row, FileError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.take().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn eight_small_files_of_one_level_that_follow_each_other_are_merged() {
+        let file = |level, bytes| File {
+            path: String::new(),
+            bytes,
+            checksum: String::new(),
+            rows: 1,
+            sum: "0".into(),
+            level,
+            from: Timestamp::UNIX_EPOCH,
+            to: Timestamp::UNIX_EPOCH,
+            first: <[String; 3]>::default(),
+            last: <[String; 3]>::default(),
+        };
+        let large = FILE_BYTES_MAX as u64;
+        let of = |levels: &[(u32, u64, usize)]| -> Vec<File> {
+            let files = levels
+                .iter()
+                .map(|(level, bytes, number)| std::iter::repeat_n(file(*level, *bytes), *number));
+            files.flatten().collect()
+        };
+        for (levels, found) in [
+            (vec![(0, 1, 7)], None),
+            (vec![(0, 1, 8)], Some(0)),
+            (vec![(0, 1, 4), (1, 1, 1), (0, 1, 4)], None),
+            (vec![(1, 1, 3), (0, 1, 9)], Some(3)),
+            (vec![(0, large / 8, 8)], Some(0)),
+            (vec![(0, large / 8 + 1, 8)], None),
+            (vec![(0, large, 8), (0, 1, 8)], Some(8)),
+            (vec![(3, 1, 8)], None),
+        ] {
+            let files = of(&levels);
+            let group = group(&files).map(|group| {
+                assert_eq!(group.len(), FILES);
+                files.element_offset(&group[0]).unwrap()
+            });
+            assert_eq!(group, found, "{levels:?}");
+        }
+    }
+}

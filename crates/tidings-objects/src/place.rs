@@ -1,0 +1,183 @@
+//! Where an archive is on object storage, by its URL. Credentials come from the environment, files
+//! and the cloud's own ways, never from the URL.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use object_store::ObjectStore;
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+
+use crate::client::Clients;
+
+/// Maximum clusters of an archive that are listed.
+const CLUSTERS_MAX: usize = 10_000;
+
+/// Why a URL leads nowhere.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// It is not of a kind that is known.
+    #[error(
+        "{url:?} is not the URL of an object storage: expected s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER"
+    )]
+    Url {
+        /// What was given.
+        url: String,
+    },
+    /// The storage cannot be used as the environment says, or does not answer.
+    #[error("{url}: {source}")]
+    Store {
+        /// What was given.
+        url: String,
+        /// Why.
+        source: object_store::Error,
+    },
+    /// The folder cannot be made.
+    #[error("{}: {source}", folder.display())]
+    Folder {
+        /// Which.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// A bucket or folder, and where in it an archive is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) prefix: Path,
+    url: String,
+}
+
+impl Place {
+    /// The place of a URL: `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, or `file:///FOLDER`, which is
+    /// made if it is not there. The storage is not asked yet.
+    ///
+    /// # Errors
+    /// The URL is of no kind that is known, or the environment's settings cannot be used.
+    pub fn open(url: &str) -> Result<Self, PlaceError> {
+        let unknown = || PlaceError::Url {
+            url: url.to_owned(),
+        };
+        let failed = |source| PlaceError::Store {
+            url: url.to_owned(),
+            source,
+        };
+        let (scheme, rest) = url.split_once("://").ok_or_else(unknown)?;
+        if scheme == "file" {
+            return Self::folder(url, rest);
+        }
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.is_empty() || rest.contains(['?', '#', '@']) {
+            return Err(unknown());
+        }
+        let store: Arc<dyn ObjectStore> = match scheme {
+            "s3" | "s3a" => {
+                let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+                let built = builder.with_http_connector(Clients).build();
+                Arc::new(built.map_err(failed)?)
+            }
+            "gs" => {
+                let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+                let built = builder.with_http_connector(Clients).build();
+                Arc::new(built.map_err(failed)?)
+            }
+            "az" => {
+                let builder = MicrosoftAzureBuilder::from_env().with_container_name(bucket);
+                let built = builder.with_http_connector(Clients).build();
+                Arc::new(built.map_err(failed)?)
+            }
+            _ => return Err(unknown()),
+        };
+        let prefix = Path::parse(prefix.trim_matches('/')).map_err(|_| unknown())?;
+        Ok(Self {
+            store,
+            prefix,
+            url: url.trim_end_matches('/').to_owned(),
+        })
+    }
+
+    fn folder(url: &str, path: &str) -> Result<Self, PlaceError> {
+        if !path.starts_with('/') {
+            let url = url.to_owned();
+            return Err(PlaceError::Url { url });
+        }
+        let folder = PathBuf::from(path);
+        std::fs::create_dir_all(&folder).map_err(|source| PlaceError::Folder {
+            folder: folder.clone(),
+            source,
+        })?;
+        let store = LocalFileSystem::new_with_prefix(&folder);
+        let store = store.map_err(|source| PlaceError::Store {
+            url: url.to_owned(),
+            source,
+        })?;
+        // What a manifest names is on the disk before the manifest is.
+        Ok(Self::of(Arc::new(store.with_fsync(true)), url))
+    }
+
+    /// A store of any kind, and how it is called.
+    pub fn of(store: Arc<dyn ObjectStore>, url: &str) -> Self {
+        Self {
+            store,
+            prefix: Path::default(),
+            url: url.trim_end_matches('/').to_owned(),
+        }
+    }
+
+    /// Its URL, which has no credentials.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The clusters that are archived there, in the order of their names.
+    ///
+    /// # Errors
+    /// The storage does not answer.
+    pub async fn clusters(&self) -> Result<Vec<String>, PlaceError> {
+        let prefix = Some(&self.prefix).filter(|prefix| !prefix.is_root());
+        let listed = self.store.list_with_delimiter(prefix).await;
+        let listed = listed.map_err(|source| PlaceError::Store {
+            url: self.url.clone(),
+            source,
+        })?;
+        let mut names = Vec::new();
+        for folder in listed.common_prefixes.iter().take(CLUSTERS_MAX) {
+            let manifests = folder.clone().join("manifests");
+            let mut found = self.store.list(Some(&manifests));
+            if matches!(found.try_next().await, Ok(Some(_)))
+                && let Some(name) = folder.parts().next_back()
+            {
+                names.push(name.as_ref().to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_that_lead_nowhere_are_refused_and_say_what_is_accepted() {
+        for url in [
+            "",
+            "/folder",
+            "ftp://host/x",
+            "s3://",
+            "file://folder",
+            "s3://key@bucket/x",
+        ] {
+            let error = Place::open(url).unwrap_err().to_string();
+            assert!(error.contains("file:///FOLDER"), "{url}: {error}");
+        }
+    }
+}

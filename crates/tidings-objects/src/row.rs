@@ -1,0 +1,138 @@
+//! A row of a file: one version of an event, as it was observed.
+//!
+//! Invariant: every column follows from the cluster, the version's numbers and the event's exact
+//! bytes, so that a row is made anew from these when files are merged or checked.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use k8s_pb::api::core::v1::Event;
+use tidings_api::codec;
+use xxhash_rust::xxh3::Xxh3;
+
+/// A version of an event, as an archive keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    /// How often its source had gone back to an earlier state.
+    pub(crate) epoch: u64,
+    /// Its resourceVersion at the source.
+    pub(crate) number: u64,
+    /// When it was observed, in milliseconds since 1970.
+    pub(crate) observed_at: i64,
+    /// The event in Kubernetes' protobuf, as an API server stores it.
+    pub(crate) object: Bytes,
+}
+
+/// Bytes that are no event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes of an event cannot be read: {why}")]
+pub struct Unreadable {
+    why: String,
+}
+
+/// See the module documentation. Times are in microseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) cluster: Arc<str>,
+    pub(crate) namespace: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) observed: i64,
+    pub(crate) uid: String,
+    pub(crate) event: String,
+    pub(crate) epoch: u64,
+    pub(crate) version: u64,
+    pub(crate) object_uid: String,
+    pub(crate) reason: String,
+    pub(crate) kind_of_event: String,
+    pub(crate) source: String,
+    pub(crate) host: String,
+    pub(crate) reporting_controller: String,
+    pub(crate) action: String,
+    pub(crate) message: String,
+    pub(crate) count: Option<i32>,
+    pub(crate) first_seen: Option<i64>,
+    pub(crate) last_seen: Option<i64>,
+    pub(crate) labels: Vec<(String, String)>,
+    pub(crate) object: Bytes,
+}
+
+impl Row {
+    pub(crate) fn new(cluster: &Arc<str>, version: Version) -> Result<Self, Unreadable> {
+        let event = codec::decode_stored(&version.object, 0);
+        let event = event.map_err(|why| Unreadable { why })?;
+        let first_seen = first_seen(&event);
+        let last_seen = codec::last_seen(&event).map(Timestamp::as_microsecond);
+        let count = event.count.filter(|count| *count != 0);
+        let count = count.or_else(|| event.series.as_ref().and_then(|series| series.count));
+        let metadata = event.metadata.unwrap_or_default();
+        let object = event.involved_object.unwrap_or_default();
+        let source = event.source.unwrap_or_default();
+        Ok(Self {
+            cluster: Arc::clone(cluster),
+            namespace: metadata.namespace.unwrap_or_default(),
+            kind: object.kind.unwrap_or_default(),
+            name: object.name.unwrap_or_default(),
+            observed: version.observed_at.saturating_mul(1000),
+            uid: metadata.uid.unwrap_or_default(),
+            event: metadata.name.unwrap_or_default(),
+            epoch: version.epoch,
+            version: version.number,
+            object_uid: object.uid.unwrap_or_default(),
+            reason: event.reason.unwrap_or_default(),
+            kind_of_event: event.r#type.unwrap_or_default(),
+            source: source.component.unwrap_or_default(),
+            host: source.host.unwrap_or_default(),
+            reporting_controller: event.reporting_component.unwrap_or_default(),
+            action: event.action.unwrap_or_default(),
+            message: event.message.unwrap_or_default(),
+            count,
+            first_seen,
+            last_seen,
+            labels: metadata.labels.into_iter().collect(),
+            object: version.object,
+        })
+    }
+
+    /// The order of rows in a file: by namespace, kind and name of the object, newest first.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        let of = |row: &Self| (row.observed, row.epoch, row.version);
+        self.place()
+            .cmp(&other.place())
+            .then_with(|| of(other).cmp(&of(self)))
+            .then_with(|| self.uid.cmp(&other.uid))
+    }
+
+    /// What it is sorted by before all else.
+    pub(crate) fn place(&self) -> [&str; 3] {
+        [&self.namespace, &self.kind, &self.name]
+    }
+
+    /// Whether it is the same version of the same event.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let of = |row: &Self| (row.epoch, row.version);
+        of(self) == of(other) && self.uid == other.uid && self.event == other.event
+    }
+
+    /// Stands for the row in the sum of a file.
+    pub(crate) fn hash(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        for number in [self.epoch, self.version, self.observed.cast_unsigned()] {
+            hash.update(&number.to_le_bytes());
+        }
+        hash.update(&self.object);
+        hash.digest()
+    }
+}
+
+/// When an event happened first: the first of these that is set: `firstTimestamp`, `eventTime` and
+/// the creation.
+fn first_seen(event: &Event) -> Option<i64> {
+    let created = || codec::time(event.metadata.as_ref()?.creation_timestamp);
+    codec::time(event.first_timestamp)
+        .or_else(|| codec::micro_time(event.event_time))
+        .or_else(created)
+        .map(|moment| moment.timestamp().as_microsecond())
+}

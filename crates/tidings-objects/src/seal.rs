@@ -1,0 +1,418 @@
+//! Seals what was observed: versions become files, and a manifest names them.
+//!
+//! Invariants: the manifest says up to where versions are sealed, in the same write that makes the
+//! files part of the archive, so that the end of the process at any moment neither skips nor
+//! doubles one; only the store that began an archive continues it. Memory: [`PART_BYTES_MAX`] of
+//! events with their columns, and a file.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tidings_archive::{Cluster, JournalError, Part, SealedVersion, Unsealed};
+use tidings_store::clock::Clock;
+use tokio::task::spawn_blocking;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::clean;
+use crate::file::read::{FileError, Reader};
+use crate::file::write::Writer;
+use crate::folder::{Folder, FolderError};
+use crate::manifest::{File, Manifest};
+use crate::merge;
+use crate::place::Place;
+use crate::row::{Row, Version};
+
+/// Bytes of events that are sealed together.
+pub(crate) const PART_BYTES_MAX: usize = 16 << 20;
+/// Versions that are sealed at once, however short they have waited.
+const VERSIONS_MAX: u64 = 20_000;
+/// Bytes from which on a file ends, with its row group.
+pub(crate) const FILE_BYTES_MAX: usize = 32 << 20;
+/// How often it is looked whether there is something to seal.
+const LOOK: Duration = Duration::from_secs(5);
+/// How long a seal that failed is waited with.
+const RETRY: Duration = Duration::from_secs(15);
+
+/// How a cluster is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SealOptions {
+    /// How long a version waits at most. Default: 20 minutes.
+    pub interval: Duration,
+    /// How long files are kept after the last of their versions was observed. Default: for ever.
+    pub keep_for: Option<Duration>,
+    /// How long a file that is no longer part of the archive is left for those who read it.
+    /// Default: a day.
+    pub grace: Duration,
+}
+
+impl Default for SealOptions {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(20 * 60),
+            keep_for: None,
+            grace: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+/// Why nothing was sealed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SealError {
+    /// The storage did not do as it should.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The cluster's store could not be read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A file could not be made, or not be read to be merged.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Making a file panicked; the log says how.
+    #[error("making a file panicked")]
+    Panicked,
+    /// The archive belongs to another one.
+    #[error(
+        "the archive of {cluster:?} there is of another data folder (its store is {writer}): seal to another URL, or under another name"
+    )]
+    Foreign {
+        /// The cluster's name.
+        cluster: String,
+        /// The identity of the other store.
+        writer: String,
+    },
+}
+
+/// What was done at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sealed {
+    /// Versions that are sealed.
+    pub versions: u64,
+    /// Files they are in.
+    pub files: u64,
+    /// Files that were merged.
+    pub merged: u64,
+    /// Objects that were deleted.
+    pub deleted: u64,
+}
+
+/// Seals one cluster.
+pub struct Sealer {
+    cluster: Arc<str>,
+    writer: String,
+    unsealed: Unsealed,
+    folder: Folder,
+    clock: Arc<dyn Clock>,
+    options: SealOptions,
+    /// When leavings are looked for next, in milliseconds of the steady clock.
+    look_at: AtomicU64,
+}
+
+impl Sealer {
+    /// Of a cluster that was opened with `seal`.
+    pub fn new(
+        place: &Place,
+        cluster: &Cluster,
+        clock: Arc<dyn Clock>,
+        options: SealOptions,
+    ) -> Self {
+        Self {
+            cluster: cluster.name().into(),
+            writer: cluster.store_identity().to_owned(),
+            unsealed: cluster.unsealed(),
+            folder: Folder::new(place, cluster.name()),
+            clock,
+            options,
+            look_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Seals until it is dropped, or the archive belongs to another one.
+    pub async fn run(self) {
+        let cluster = &*self.cluster;
+        let mut sealed_at = None;
+        let mut is_failing = false;
+        loop {
+            let now = self.clock.steady();
+            let is_due = sealed_at.is_none_or(|at| now >= self.options.interval.saturating_add(at));
+            if !is_due && self.unsealed.waiting() < VERSIONS_MAX {
+                tokio::time::sleep(LOOK.min(self.options.interval)).await;
+                continue;
+            }
+            match self.seal().await {
+                Ok(sealed) => {
+                    if is_failing || sealed != Sealed::default() {
+                        let Sealed {
+                            versions,
+                            files,
+                            merged,
+                            deleted,
+                        } = sealed;
+                        tracing::info!(cluster, versions, files, merged, deleted, "sealed");
+                    }
+                    is_failing = false;
+                    sealed_at = Some(now);
+                }
+                Err(error @ SealError::Foreign { .. }) => {
+                    tracing::error!(cluster, %error, "nothing is sealed any more");
+                    return;
+                }
+                Err(error) => {
+                    is_failing = true;
+                    let waiting = self.unsealed.waiting();
+                    tracing::warn!(cluster, %error, waiting, "not sealed yet; it is tried again");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// Seals everything that waits, merges what is to be merged, and deletes what is over.
+    ///
+    /// # Errors
+    /// What was done before is done; it continues from there.
+    pub async fn seal(&self) -> Result<Sealed, SealError> {
+        let mut sealed = Sealed::default();
+        let mut manifest = self.newest().await?;
+        // Those whose entries were not taken out before the process ended.
+        self.unsealed.sealed(manifest.sealed_through).await?;
+        while let Some(part) = self.unsealed.next(PART_BYTES_MAX).await? {
+            let through = part.through;
+            if let Some(next) = self.seal_part(&manifest, part, &mut sealed).await? {
+                manifest = next;
+            }
+            self.unsealed.sealed(through).await?;
+        }
+        while let Some(group) = merge::group(&manifest.files) {
+            let group = group.to_vec();
+            sealed.merged += group.len() as u64;
+            manifest = self.merge(&manifest, &group).await?;
+        }
+        sealed.deleted = self.clean(&manifest).await?;
+        Ok(sealed)
+    }
+
+    /// The newest manifest, if this store may continue it.
+    async fn newest(&self) -> Result<Manifest, SealError> {
+        let newest = self.folder.newest().await?;
+        let empty = || Manifest::empty(&self.cluster, &self.writer);
+        let newest = newest.unwrap_or_else(empty);
+        if newest.writer != self.writer {
+            return Err(SealError::Foreign {
+                cluster: self.cluster.to_string(),
+                writer: newest.writer,
+            });
+        }
+        Ok(newest)
+    }
+
+    /// Makes files of some versions; the manifest that names them, if there are any.
+    async fn seal_part(
+        &self,
+        manifest: &Manifest,
+        part: Part,
+        sealed: &mut Sealed,
+    ) -> Result<Option<Manifest>, SealError> {
+        let mut rows = Vec::with_capacity(part.versions.len());
+        let mut gone = part.gone;
+        for version in part.versions {
+            match Row::new(&self.cluster, of(version)) {
+                Ok(row) => rows.push(row),
+                Err(error) => {
+                    gone += 1;
+                    tracing::warn!(cluster = &*self.cluster, %error, "a version is not sealed");
+                }
+            }
+        }
+        if rows.is_empty() && gone == 0 {
+            return Ok(None);
+        }
+        rows.sort_unstable_by(Row::order);
+        rows.dedup_by(|one, other| one.is_same(other));
+        let versions = rows.len() as u64;
+        let files = self.write(0, rows.into_iter().map(Ok)).await?;
+        let mut next = manifest.next(random_id(), self.now());
+        sealed.versions += versions;
+        sealed.files += files.len() as u64;
+        next.sealed_through = part.through;
+        next.gone += gone;
+        let latest = files.iter().map(|file| file.to).max();
+        next.sealed_until = next.sealed_until.max(latest.unwrap_or_default());
+        if !part.positions.is_empty() {
+            next.positions = part.positions;
+            next.gaps = part.gaps;
+        }
+        next.add(files);
+        self.folder.commit(&next).await?;
+        Ok(Some(next))
+    }
+
+    /// Puts the rows of some files into new ones, which stand for them.
+    async fn merge(&self, manifest: &Manifest, group: &[File]) -> Result<Manifest, SealError> {
+        let mut readers = Vec::with_capacity(group.len());
+        for file in group {
+            let bytes = self
+                .folder
+                .get(&self.folder.path(&file.path), file.bytes)
+                .await?;
+            readers.push(Reader::new(&self.cluster, bytes)?);
+        }
+        let level = group.iter().map(|file| file.level).max().unwrap_or(0) + 1;
+        let files = self.write(level, merge::Merged::new(readers)?).await?;
+        let total = |files: &[File]| files.iter().map(|file| file.rows).sum::<u64>();
+        if total(&files) != total(group) || merge::sum(&files) != merge::sum(group) {
+            // What is there stays, and nothing names the new ones.
+            return Err(FileError::Order.into());
+        }
+        let now = self.now();
+        let mut next = manifest.next(random_id(), now);
+        let paths: BTreeSet<_> = group.iter().map(|file| file.path.clone()).collect();
+        next.remove(&paths, now);
+        next.add(files);
+        self.folder.commit(&next).await?;
+        Ok(next)
+    }
+
+    /// Writes rows, which are sorted, as files.
+    async fn write(
+        &self,
+        level: u32,
+        rows: impl Iterator<Item = Result<Row, FileError>> + Send + 'static,
+    ) -> Result<Vec<File>, SealError> {
+        let mut files = Vec::new();
+        let mut rows = rows.peekable();
+        while rows.peek().is_some() {
+            // It takes a second, in which this thread has other things to do.
+            let encoded = spawn_blocking(move || {
+                let encoded = encode(level, &mut rows);
+                encoded.map(|(file, bytes)| (file, bytes, rows))
+            });
+            let (file, bytes, left) = encoded.await.map_err(|_| SealError::Panicked)??;
+            rows = left;
+            let path = self.folder.path(&file.path);
+            self.folder.create(&path, bytes.into()).await?;
+            files.push(file);
+        }
+        Ok(files)
+    }
+
+    /// Deletes what is over; how many objects.
+    async fn clean(&self, manifest: &Manifest) -> Result<u64, SealError> {
+        let now = self.now();
+        let mut next = manifest.next(random_id(), now);
+        let grace = signed(self.options.grace);
+        if let Some(keep_for) = self.options.keep_for {
+            let over = next
+                .files
+                .iter()
+                .filter(|file| file.to + signed(keep_for) <= now);
+            let over: BTreeSet<_> = over.map(|file| file.path.clone()).collect();
+            next.remove(&over, now);
+        }
+        let mut deleted = clean::removed(&self.folder, &mut next, now - grace).await?;
+        if next.files != manifest.files || next.removed != manifest.removed {
+            self.folder.commit(&next).await?;
+        }
+        // Nothing is left for so short that it has to be looked for more often.
+        let at = u64::try_from(self.clock.steady().as_millis()).unwrap_or(u64::MAX);
+        let pause = u64::try_from(self.options.grace.as_millis()).unwrap_or(u64::MAX) / 24;
+        if at >= self.look_at.load(Ordering::Relaxed) {
+            deleted += clean::leavings(&self.folder, &next, now - grace).await?;
+            self.look_at
+                .store(at.saturating_add(pause), Ordering::Relaxed);
+        }
+        Ok(deleted)
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.clock.now().0).unwrap_or_default()
+    }
+}
+
+/// A file of the first rows.
+fn encode(
+    level: u32,
+    rows: &mut impl Iterator<Item = Result<Row, FileError>>,
+) -> Result<(File, Vec<u8>), FileError> {
+    let mut writer = Writer::new()?;
+    let mut file = Described::default();
+    while writer.len() < FILE_BYTES_MAX
+        && let Some(row) = rows.next()
+    {
+        let row = row?;
+        file.add(&row);
+        writer.push(row)?;
+    }
+    let bytes = writer.finish()?;
+    Ok((file.file(level, &bytes), bytes))
+}
+
+fn of(version: SealedVersion) -> Version {
+    Version {
+        epoch: version.epoch,
+        number: version.version,
+        observed_at: version.observed_at.0,
+        object: version.event,
+    }
+}
+
+fn signed(time: Duration) -> SignedDuration {
+    // So long that no file is older.
+    const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 365 * 100);
+    SignedDuration::try_from(time).map_or(LONGEST, |time| time.min(LONGEST))
+}
+
+fn random_id() -> String {
+    format!("{:016x}", fastrand::u64(..))
+}
+
+/// What a manifest says of rows.
+#[derive(Default)]
+pub(crate) struct Described {
+    pub(crate) rows: u64,
+    pub(crate) sum: u64,
+    pub(crate) times: Option<(i64, i64)>,
+    pub(crate) first: [String; 3],
+    pub(crate) last: [String; 3],
+}
+
+impl Described {
+    pub(crate) fn add(&mut self, row: &Row) {
+        let at = row.observed;
+        let (from, to) = self.times.unwrap_or((at, at));
+        self.times = Some((from.min(at), to.max(at)));
+        self.sum = self.sum.wrapping_add(row.hash());
+        let place = row.place();
+        if self.rows == 0 {
+            self.first = place.map(str::to_owned);
+        }
+        if self.last.each_ref().map(String::as_str) != place {
+            self.last = place.map(str::to_owned);
+        }
+        self.rows += 1;
+    }
+
+    pub(crate) fn file(self, level: u32, bytes: &[u8]) -> File {
+        let time = |micros| Timestamp::from_microsecond(micros).unwrap_or_default();
+        let (from, to) = self.times.unwrap_or_default();
+        let (from, to) = (time(from), time(to));
+        let name = |at: Timestamp| at.strftime("%Y%m%dT%H%M%SZ").to_string();
+        File {
+            path: format!("events/{}-{}-{}.parquet", name(from), name(to), random_id()),
+            bytes: bytes.len() as u64,
+            checksum: format!("{:016x}", xxh3_64(bytes)),
+            rows: self.rows,
+            sum: format!("{:016x}", self.sum),
+            level,
+            from,
+            to,
+            first: self.first,
+            last: self.last,
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Archives on object storage, from outside.
+
+mod engines;
+mod sealing;
+mod world;

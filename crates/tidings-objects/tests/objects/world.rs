@@ -1,0 +1,143 @@
+//! A cluster whose versions wait to be sealed.
+
+use std::io::BufReader;
+use std::path::Path as Folder;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+use tidings_archive::{Cluster, ClusterOptions};
+use tidings_objects::{Place, SealError, SealOptions, Sealed, Sealer, check};
+use tidings_store::UnixMillis;
+use tidings_store::clock::{Clock, ManualClock};
+
+const START: i64 = 1_700_000_000_000;
+
+/// Where versions wait, as an import leaves them.
+pub(crate) struct World {
+    folder: tempfile::TempDir,
+    pub(crate) clock: ManualClock,
+    /// How many versions were observed.
+    pub(crate) observed: u64,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Self {
+            folder: folder.unwrap(),
+            clock: ManualClock::at(UnixMillis(START)),
+            observed: 0,
+        }
+    }
+
+    /// The same again, in another folder.
+    pub(crate) fn copy(&self) -> Self {
+        let mut world = Self::new();
+        world.clock = ManualClock::at(self.clock.now());
+        world.observed = self.observed;
+        copy(self.folder.path(), world.folder.path());
+        world
+    }
+
+    fn options(&self, name: &str) -> ClusterOptions {
+        let mut options = ClusterOptions::new(name);
+        options.seal = true;
+        options.store.clock = Arc::new(self.clock.clone());
+        options.store.expire_by_itself = false;
+        options.store.free_space_min = 0;
+        options
+    }
+
+    /// Observes versions of some events about some pods, which grow in number and repeat.
+    pub(crate) async fn observe(&mut self, versions: u64) {
+        let time = |millis: i64| Timestamp::from_millisecond(millis).unwrap().to_string();
+        self.clock.advance(60_000);
+        let now = self.clock.now().0;
+        let mut lines = json!({
+            "kind": "Coverage", "form": 1, "store": "one", "exportedAt": time(now),
+            "followed": [], "gaps": [], "overQuota": {"events": 0},
+        })
+        .to_string();
+        for number in self.observed + 1..=self.observed + versions {
+            let (pod, event) = (number % 7, number % 13);
+            let at = time(now - 1000 + i64::try_from(number - self.observed).unwrap());
+            let version = json!({
+                "kind": "Version", "namespace": "shop", "name": format!("web-{pod}.{event}"),
+                "epoch": 0, "observedAt": at,
+                "event": {
+                    "apiVersion": "v1", "kind": "Event",
+                    "metadata": {
+                        "namespace": "shop", "name": format!("web-{pod}.{event}"),
+                        "uid": format!("uid-{pod}-{event}"), "resourceVersion": number.to_string(),
+                        "labels": {"app": "web", "number": event.to_string()},
+                    },
+                    "involvedObject": {"kind": "Pod", "namespace": "shop", "name": format!("web-{pod}")},
+                    "reason": "BackOff", "message": format!("back-off {number}"), "type": "Warning",
+                    "count": number, "firstTimestamp": "2023-11-14T22:13:20Z",
+                    "lastTimestamp": "2023-11-14T22:13:21Z", "source": {"component": "kubelet"},
+                },
+            });
+            lines += &format!("\n{version}");
+        }
+        lines += "\n{\"kind\":\"Complete\"}\n";
+        self.observed += versions;
+        let mut lines = BufReader::new(lines.as_bytes());
+        let options = self.options("prod");
+        let mut told = |_: &_| {};
+        let folder = self.folder.path();
+        let imported = tidings_archive::import(folder, options, &mut lines, &mut told);
+        let imported = imported.await.unwrap();
+        assert!(imported.is_whole);
+        assert_eq!(imported.versions, versions);
+    }
+
+    pub(crate) async fn seal(
+        &self,
+        place: &Place,
+        options: SealOptions,
+    ) -> std::result::Result<Sealed, SealError> {
+        self.seal_as("prod", self.folder.path(), place, options)
+            .await
+    }
+
+    pub(crate) async fn seal_as(
+        &self,
+        name: &str,
+        folder: &Folder,
+        place: &Place,
+        options: SealOptions,
+    ) -> std::result::Result<Sealed, SealError> {
+        let cluster = Cluster::open_kept(folder, self.options(name))
+            .await
+            .unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        let sealed = Sealer::new(place, &cluster, clock, options).seal().await;
+        cluster.close().await;
+        sealed
+    }
+
+    /// The archive is whole, and has each version once.
+    pub(crate) async fn check(&self, place: &Place) {
+        let checked = check(place, "prod").await.unwrap();
+        assert_eq!(checked.problems, Vec::<String>::new());
+        assert_eq!(checked.rows, self.observed);
+        assert_eq!(checked.manifest.rows(), self.observed);
+        assert_eq!(checked.manifest.gone, 0);
+    }
+}
+
+fn copy(from: &Folder, to: &Folder) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (from, to) = (
+            entry.as_ref().unwrap().path(),
+            to.join(entry.unwrap().file_name()),
+        );
+        if from.is_dir() {
+            std::fs::create_dir_all(&to).unwrap();
+            copy(&from, &to);
+        } else {
+            std::fs::copy(&from, &to).unwrap();
+        }
+    }
+}
