@@ -99,11 +99,17 @@ pub(crate) fn suite(root: &Path, folder: &str) -> Result<Command> {
     Ok(suite)
 }
 
-/// Runs a collector beside the archive, if one can be found or built.
-pub(crate) fn beside_collector(root: &Path, judge: &mut Command) {
+/// Runs a collector beside the archive, if one can be found or built; whether it is.
+pub(crate) fn beside_collector(root: &Path, judge: &mut Command) -> bool {
     match collector::find_or_build(root) {
-        Ok(program) => _ = judge.arg("--collector").arg(program),
-        Err(reason) => println!("skipped: the OpenTelemetry collector ({reason})"),
+        Ok(program) => {
+            judge.arg("--collector").arg(program);
+            true
+        }
+        Err(reason) => {
+            println!("skipped: the OpenTelemetry collector ({reason})");
+            false
+        }
     }
 }
 

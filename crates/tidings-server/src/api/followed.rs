@@ -168,6 +168,10 @@ pub struct Following {
     pub received: u64,
     /// Spans of time in which versions may be missing.
     pub gaps: u64,
+    /// Since when the cluster is followed, if it is known.
+    pub covered_since: Option<UnixMillis>,
+    /// Up to when nothing is missing but for the gaps, if it is known.
+    pub complete_until: Option<UnixMillis>,
 }
 
 impl Following {

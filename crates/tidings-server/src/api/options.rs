@@ -103,7 +103,7 @@ pub struct TimelineOptions {
     /// Default: 1,000.
     pub max_sessions: usize,
     /// Maximum of events read for one picture (`--timeline-read-limit`). Of a range that has more,
-    /// evenly distributed parts are read, warnings first. Default: 20,000.
+    /// evenly distributed parts are read, warnings first. Default: 8,000.
     pub read_limit: usize,
     /// How often it is looked whether the user of a live stream may still see the same. Default:
     /// one minute.
@@ -116,7 +116,7 @@ impl Default for TimelineOptions {
             enabled: true,
             session_time: Duration::from_secs(12 * 3600),
             max_sessions: 1000,
-            read_limit: 20_000,
+            read_limit: 8_000,
             recheck: Duration::from_secs(60),
         }
     }

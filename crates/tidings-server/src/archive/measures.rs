@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tidings_store::UnixMillis;
+
 use super::clusters::Served;
 use crate::api::followed::Following;
 use crate::metrics::Text;
@@ -64,6 +66,19 @@ pub(super) fn write(clusters: &[Arc<Served>], text: &mut Text) {
         "gauge",
         "Periods in which versions of the cluster's events may be missing.",
         &|it| Some(boxed(it.gaps)),
+    );
+    let seconds = |at: UnixMillis| boxed(at.0 as f64 / 1000.0);
+    write(
+        "tidings_archive_covered_since_seconds",
+        "gauge",
+        "Unix time since when the cluster is followed.",
+        &|it| it.covered_since.map(seconds),
+    );
+    write(
+        "tidings_archive_complete_until_seconds",
+        "gauge",
+        "Unix time up to when nothing is missing, except in gaps.",
+        &|it| it.complete_until.map(seconds),
     );
     let name = "tidings_archive_state";
     text.metric(

@@ -5,7 +5,7 @@
 //! before all else is left out. Of what was last seen after the range, warnings that may have begun
 //! within it are read as well.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -108,6 +108,7 @@ pub(super) async fn range(
     };
     let mut bytes = BYTES_MAX;
     for (number, visible) in clusters.iter().enumerate() {
+        let begun = visible.source.server.store.revision();
         let mut reading = Reading {
             store: &*visible.source.server.store,
             bytes: bytes / (clusters.len() - number),
@@ -120,10 +121,22 @@ pub(super) async fn range(
             .map(|it| it.value.len())
             .sum::<usize>()
             .min(bytes);
-        let mut seen = HashSet::new();
         let mut records = reading.records;
-        // One may have been seen again meanwhile.
-        records.retain(|record| seen.insert(record.key.clone()));
+        // Several of the queries may have found one. A revision is one version of one event.
+        let mut seen = HashSet::new();
+        records.retain(|record| seen.insert(record.revision));
+        // One may have been seen again meanwhile: there are few of these.
+        let mut again: HashMap<Bytes, u64> = HashMap::new();
+        for record in records.iter().filter(|record| record.revision > begun) {
+            let latest = again.entry(record.key.clone()).or_default();
+            *latest = record.revision.max(*latest);
+        }
+        if !again.is_empty() {
+            records.retain(|record| {
+                let latest = again.get(&record.key);
+                latest.is_none_or(|latest| *latest == record.revision)
+            });
+        }
         all.add(number, records);
     }
     Ok(all)

@@ -2,7 +2,9 @@
 //! a timeline on the loopback interface is the only way in.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
@@ -10,8 +12,9 @@ use tidings_server::{ApiOptions, ClusterSecurity, ReviewError, Reviewer, start_t
 use tidings_store::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
-use crate::clusters::{Archive, cluster};
+use crate::clusters::{Archive, PATIENCE, cluster};
 use crate::support::{Caller, Credentials, Server, token};
 
 /// The page's requests, with a range that has everything.
@@ -96,6 +99,17 @@ async fn nothing_of_another_namespace_is_in_any_answer() {
     let (code, both) = ask(&reader, "events?from=0&namespace=shop&namespace=other").await;
     assert_eq!(code, 200);
     assert!(both.contains("a-of-shop") && !both.contains("of-other"));
+    // Those of many namespaces are picked out of what is read of all.
+    let many = "&namespace=shop&namespace=a&namespace=b&namespace=c&namespace=d&namespace=e";
+    for path in ["overview?", "view?from=0", "events?from=0"] {
+        let (code, some) = ask(&admin, &format!("{path}{many}")).await;
+        assert_eq!(code, 200, "{path}: {some}");
+        assert!(!some.contains("of-other"), "{path}: {some}");
+    }
+    let view = admin.get(&format!("/timeline/api/view?from=0{many}")).await;
+    assert_eq!(view.body["read"], json!(2));
+    let overview = admin.get(&format!("/timeline/api/overview?{many}")).await;
+    assert!(overview.body["clusters"][0]["from"].is_number());
     let updater = server.client(&token("t-updater")).await;
     let nobody = server.client(&Credentials::Nothing).await;
     for path in PATHS {
@@ -196,6 +210,31 @@ async fn raw(address: SocketAddr, head: &str) -> String {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
     String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn a_live_stream_ends_when_its_user_may_see_something_else() {
+    let clusters = vec![cluster("prod", &["a.1"]).await];
+    let archive = Archive::start_with(clusters, |options| {
+        options.api.timeline.recheck = Duration::from_millis(20);
+    });
+    let archive = archive.await.unwrap();
+    let ann = archive.to_root(&token("t-ann")).await;
+    let mut live = pin!(ann.get("/timeline/api/live"));
+    tokio::select! {
+        answer = &mut live => panic!("it ended by itself: {}", answer.body),
+        () = async {
+            let other = archive.to_root(&token("t-ann")).await;
+            for _ in 0..50 {
+                assert_eq!(ask(&other, "overview?").await.0, 200);
+            }
+        } => {}
+    }
+    let edge = cluster("edge", &["b.1"]).await;
+    archive.running.add(edge).await.unwrap();
+    let answer = timeout(PATIENCE, live).await.unwrap();
+    assert_eq!(answer.code, 200);
+    assert!(answer.body.as_str().unwrap().starts_with(": live"));
 }
 
 #[tokio::test]

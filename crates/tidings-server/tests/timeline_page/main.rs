@@ -12,6 +12,7 @@
 #![expect(clippy::disallowed_methods, reason = "the page shows the real time")]
 
 mod access;
+mod archive;
 mod driver;
 mod files;
 mod gestures;

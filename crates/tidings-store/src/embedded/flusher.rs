@@ -257,7 +257,7 @@ fn merge(engine: &Engine, clean: bool) {
     let merged = merge_crowded(engine, 0).and_then(|()| {
         if clean {
             let (index, names) = (&engine.index, &engine.index.names);
-            names.major_compact(64 << 20, index.watermark())
+            names.major_compact(names.table_len, index.watermark())
         } else {
             Ok(())
         }

@@ -44,8 +44,9 @@ const SIDE_BY_SIDE: u8 = 6;
 /// Number of tables in one tree above which they are merged before anything is flushed.
 pub(crate) const TABLES_MAX: usize = 32;
 
-/// Approximate maximum bytes of a table.
-pub(crate) const TABLE_LEN: u64 = 16 << 20;
+/// The maximum length of a table, about, as that of a memtable, between these bounds. While a table
+/// is written its filter and its index are in memory: nearly as much as its length.
+const TABLE_LEN: (u64, u64) = (4 << 20, 16 << 20);
 
 /// Levels of a tree of lsm-tree.
 const LEVELS: usize = 7;
@@ -64,6 +65,8 @@ pub(crate) struct Tree {
     inner: AnyTree,
     folder: PathBuf,
     dropped: AtomicBool,
+    /// Maximum length of its tables, about.
+    pub(crate) table_len: u64,
     /// Bytes of tables flushed since the last merge.
     flushed: AtomicU64,
 }
@@ -113,8 +116,12 @@ impl Tree {
     pub(crate) fn merge(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
         let flushed = self.flushed.swap(0, Ordering::Relaxed);
         let strategy = Leveled::default()
-            .with_l0_threshold(first_level_tables(self.inner.disk_space(), flushed))
-            .with_table_target_size(TABLE_LEN);
+            .with_l0_threshold(first_level_tables(
+                self.inner.disk_space(),
+                flushed,
+                self.table_len,
+            ))
+            .with_table_target_size(self.table_len);
         let strategy = Arc::new(strategy);
         for _ in 0..MERGES_MAX {
             let before = self.shape();
@@ -140,12 +147,12 @@ impl Tree {
 /// which has nearly all bytes. A first level of `n` bytes costs `n / 2` each time, and `len`
 /// whenever `n` bytes were flushed; the sum is least at the root of twice the product. If many
 /// trees share a memtable and each gets little, that is far less than with one tree.
-fn first_level_tables(len: u64, flushed: u64) -> u8 {
+fn first_level_tables(len: u64, flushed: u64, table_len: u64) -> u8 {
     if flushed == 0 {
         return SIDE_BY_SIDE;
     }
     let first = len.saturating_mul(flushed).saturating_mul(2).isqrt();
-    let tables = first.div_ceil(TABLE_LEN).clamp(1, SIDE_BY_SIDE.into());
+    let tables = first.div_ceil(table_len).clamp(1, SIDE_BY_SIDE.into());
     u8::try_from(tables).unwrap_or(SIDE_BY_SIDE)
 }
 
@@ -259,6 +266,7 @@ impl Index {
         let files = Arc::new(DescriptorTable::new(FILES_MAX));
         let sequence = SequenceNumberCounter::new(1);
         let swept = SweptSoFar::default();
+        let table_len = (sizes.memtable as u64).clamp(TABLE_LEN.0, TABLE_LEN.1);
         let path = folder.join(NAMES);
         let config = config(&path, &sequence, &cache, &files)
             .with_compaction_filter_factory(Some(Arc::new(SweptNames(Arc::clone(&swept)))));
@@ -266,6 +274,7 @@ impl Index {
             inner: config.open()?,
             folder: path,
             dropped: AtomicBool::new(false),
+            table_len,
             flushed: AtomicU64::new(0),
         });
         let trust = Trust {
@@ -306,6 +315,7 @@ impl Index {
             inner: config.open()?,
             folder: path,
             dropped: AtomicBool::new(false),
+            table_len: self.names.table_len,
             flushed: AtomicU64::new(0),
         };
         self.begin_after(&tree);
@@ -663,7 +673,9 @@ mod tests {
             (u64::MAX, u64::MAX, 6),
             (mega(60), 0, 6),
         ] {
-            assert_eq!(first_level_tables(len, flushed), tables, "{len} {flushed}");
+            let found = first_level_tables(len, flushed, mega(16));
+            assert_eq!(found, tables, "{len} {flushed}");
         }
+        assert_eq!(first_level_tables(mega(60), mega(2), mega(4)), 4);
     }
 }

@@ -37,7 +37,7 @@ use super::bucket::{Bucket, Buckets};
 use super::disk;
 use super::engine::Engine;
 use super::frame::{self, Built, Entry, Frame, Header, Kind};
-use super::index::{TABLE_LEN, Tree, fault, io_fault, key_value_of};
+use super::index::{Tree, fault, io_fault, key_value_of};
 use super::keys::{Ends, Swept, Version, ended_key, trailing_revision};
 use super::segment::{Frames, Scratch, Segment, Walk};
 use crate::clock::timed;
@@ -163,7 +163,7 @@ pub(crate) fn step(
                 // Merges of tables remove entries of swept versions, but without new tables there
                 // might be no merge.
                 let tree = &bucket.index;
-                tree.major_compact(TABLE_LEN, engine.index.watermark())
+                tree.major_compact(tree.table_len, engine.index.watermark())
                     .map_err(|error| {
                         engine.index.distrust(&error);
                         fault(error)

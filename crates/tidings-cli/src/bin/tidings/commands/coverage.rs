@@ -124,7 +124,7 @@ fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()>
                 or(&gap["namespace"], "<all>"),
                 text(&gap["from"]),
                 text(&gap["to"]),
-                text(&gap["cause"]),
+                cause(gap),
             ]
         })
     });
@@ -166,6 +166,17 @@ fn text(value: &Value) -> Cell {
 fn or(value: &Value, otherwise: &str) -> Cell {
     let text = value.as_str().filter(|text| !text.is_empty());
     Cell::new(text.unwrap_or(otherwise))
+}
+
+/// Why versions may be missing, and of how many gaps in one, and how long these were together.
+fn cause(gap: &Value) -> Cell {
+    let cause = gap["cause"].as_str().unwrap_or("<unknown>");
+    match (gap["gaps"].as_u64(), gap["missingSeconds"].as_u64()) {
+        (Some(gaps @ 2..), Some(seconds)) => {
+            Cell::new(&format!("{cause} ({gaps} gaps, together {seconds} s)"))
+        }
+        _ => Cell::new(cause),
+    }
 }
 
 fn number(value: &Value) -> Cell {

@@ -9,7 +9,7 @@ use tidings_server::{
     ClusterSecurity, Ended, Exported, FollowedCluster, Following, ObservedVersion,
     PassThroughError, Versions,
 };
-use tidings_store::{BoxFuture, ReadError};
+use tidings_store::{BoxFuture, ReadError, UnixMillis};
 use tokio::task::AbortHandle;
 
 use super::source::Source;
@@ -32,6 +32,8 @@ struct Measured {
     versions: u64,
     stored_bytes: u64,
     gaps: u64,
+    covered_since: Option<UnixMillis>,
+    complete_until: Option<UnixMillis>,
 }
 
 impl Served {
@@ -84,11 +86,18 @@ async fn measure(past: &Past, measured: &Mutex<Measured>) {
     match past.counted().await {
         Ok(coverage) => {
             let followed = coverage.followed.iter();
+            // Of several namespaces, what holds for all.
+            let since = followed.clone().map(|(_, position)| position.since).max();
+            let until = followed
+                .clone()
+                .map(|(_, position)| position.complete_until);
             *measured.lock().unwrap_or_else(PoisonError::into_inner) = Measured {
                 events: coverage.events,
                 versions: followed.map(|(_, position)| position.versions).sum(),
                 stored_bytes: coverage.disk_bytes,
-                gaps: coverage.gaps.len() as u64,
+                gaps: coverage.gaps.iter().map(|gap| gap.gaps).sum(),
+                covered_since: since.map(UnixMillis),
+                complete_until: until.min().map(UnixMillis),
             };
         }
         Err(error) => tracing::debug!(%error, "what is kept was not counted"),
@@ -150,6 +159,8 @@ impl tidings_server::Past for Served {
         following.versions = measured.versions;
         following.stored_bytes = measured.stored_bytes;
         following.gaps = measured.gaps;
+        following.covered_since = measured.covered_since;
+        following.complete_until = measured.complete_until;
         following.received = now.versions + now.seen_before + now.ends + now.forgotten;
         following
     }

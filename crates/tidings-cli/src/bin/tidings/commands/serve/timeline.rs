@@ -18,7 +18,7 @@ pub(crate) struct TimelineFlags {
     timeline_session_duration: Duration,
     /// Maximum events read for one picture. Of a range that has more, evenly distributed parts are
     /// read, warnings first
-    #[arg(long, value_name = "COUNT", default_value = "20000", value_parser = clap::value_parser!(u32).range(100..))]
+    #[arg(long, value_name = "COUNT", default_value = "8000", value_parser = clap::value_parser!(u32).range(100..))]
     timeline_read_limit: u32,
 }
 
