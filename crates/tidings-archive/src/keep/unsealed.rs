@@ -68,8 +68,8 @@ pub struct Part {
     pub through: u64,
     /// Versions that ended or were deleted before they were sealed.
     pub gone: u64,
-    /// How far the cluster was followed, by namespaces, if everything up to there is in this part or
-    /// was in one before it; else none.
+    /// How far the cluster was followed, by namespaces, if everything up to there is in this part
+    /// or was in one before it; else none.
     pub positions: Vec<(String, Position)>,
     /// The latest gaps, with positions.
     pub gaps: Vec<Gap>,
