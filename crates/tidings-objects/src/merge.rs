@@ -10,8 +10,9 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::file::read::{FileError, Reader};
 use crate::manifest::File;
 use crate::row::Row;
-use crate::seal::FILE_BYTES_MAX;
 
+/// Bytes from which on a file ends, with its row group.
+pub(crate) const FILE_BYTES_MAX: usize = 32 << 20;
 /// Files that are merged into one.
 const FILES: usize = 8;
 /// What was merged so often is not merged again.

@@ -21,7 +21,7 @@ use crate::file::read::{FileError, Reader};
 use crate::file::write::Writer;
 use crate::folder::{Folder, FolderError};
 use crate::manifest::{File, Manifest};
-use crate::merge;
+use crate::merge::{self, FILE_BYTES_MAX};
 use crate::place::Place;
 use crate::row::{Row, Version};
 
@@ -29,8 +29,6 @@ use crate::row::{Row, Version};
 pub(crate) const PART_BYTES_MAX: usize = 16 << 20;
 /// Versions that are sealed at once, however short they have waited.
 const VERSIONS_MAX: u64 = 20_000;
-/// Bytes from which on a file ends, with its row group.
-pub(crate) const FILE_BYTES_MAX: usize = 32 << 20;
 /// How often it is looked whether there is something to seal.
 const LOOK: Duration = Duration::from_secs(5);
 /// How long a seal that failed is waited with.

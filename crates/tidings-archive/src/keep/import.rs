@@ -19,11 +19,11 @@ use tidings_store::{
 use super::coverage::Coverage;
 use super::exchange::{self, FORM, Head, Said};
 use super::gaps;
+use super::journal::Item;
 use super::keeper::{Batch, KeepError, Keeper, Tries, index};
 use super::keys;
 use super::own::{json, parse};
 use super::position::{Gap, Position};
-use super::unsealed::Item;
 use crate::version::record::{Record, Version};
 
 /// Longest line. A value has at most half of [`VALUE_LEN_MAX`], and JSON is longer than protobuf.

@@ -22,10 +22,10 @@ use tidings_store::{
 use tokio::sync::Notify;
 
 use super::gaps;
+use super::journal::{Item, Journal};
 use super::keys;
 use super::own::{json, parse};
 use super::position::{Cause, Gap, Position, Unswept};
-use super::unsealed::{Item, Journal};
 use crate::version::record::{Gone, Record, Version};
 
 /// Maximum attempts to commit a batch while others write.
@@ -227,7 +227,10 @@ impl Keeper {
     ) -> Result<bool, KeepError> {
         self.delete_chunks_of(batch).await?;
         let _numbered = match &self.journal {
-            Some(journal) => Some(journal.tell(batch, self.clock.now(), &mut writes).await),
+            Some(journal) => {
+                let (now, end) = (self.clock.now(), batch.latest_end());
+                Some(journal.tell(&batch.unsealed, end, now, &mut writes).await)
+            }
             None => None,
         };
         match self.store.write_all(writes).await {

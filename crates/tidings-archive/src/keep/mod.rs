@@ -8,6 +8,7 @@ mod exchange_tests;
 pub(crate) mod export;
 pub(crate) mod gaps;
 pub(crate) mod import;
+pub(crate) mod journal;
 pub(crate) mod keeper;
 #[cfg(test)]
 mod keeper_tests;

@@ -8,56 +8,26 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use tidings_store::{
     Expected, ListRequest, NewRecord, ReadError, Record as Stored, Store, UnixMillis, WRITES_MAX,
     Write, WriteError,
 };
-use tokio::sync::{RwLock, RwLockReadGuard};
 
 use super::coverage::Coverage;
-use super::keeper::{Batch, KeepError, Keeper};
+use super::journal::{ANY_EPOCH, Item, Journal};
+use super::keeper::{KeepError, Keeper};
 use super::keys;
 use super::own::{json, parse};
 use super::position::{Gap, Position};
-use crate::version::record::{Record, Version};
+use crate::version::record::Record;
 
-/// Maximum records that an entry names.
-const ENTRY_MAX: usize = 500;
 /// Events of what was kept before that are looked at together.
 const PAGE: usize = 100;
 /// Entries that are read at once.
 const ENTRIES_READ: usize = 500;
-/// So much longer than what it names an entry is kept.
-const LONGER_MILLIS: i64 = 60_000;
-
-/// Versions of one record that are to be sealed: its event's key and uid, which of the event's
-/// records it is, and the first and last of them, by epoch and number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Item(String, String, u64, u64, u64, u64);
-
-impl Item {
-    /// The version that a record was just given.
-    pub(crate) fn newest(key: &Bytes, record: &Record) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let Version { number, epoch, .. } = record.version;
-        let (key, uid) = (text(key), text(&record.uid));
-        Self(key, uid, record.chunks, epoch, number, number)
-    }
-}
-
-/// The journal of a cluster that is sealed, or was.
-pub(crate) struct Journal {
-    /// The number of the next entry.
-    next: AtomicU64,
-    /// Held for reading from the choice of a number until it is written.
-    gate: RwLock<()>,
-    /// About how many versions wait.
-    waiting: AtomicU64,
-}
 
 /// Versions to be sealed together.
 #[derive(Clone, Debug, Default)]
@@ -68,8 +38,8 @@ pub struct Part {
     pub through: u64,
     /// Versions that ended or were deleted before they were sealed.
     pub gone: u64,
-    /// How far the cluster was followed, by namespaces, if everything up to there is in this part or
-    /// was in one before it; else none.
+    /// How far the cluster was followed, by namespaces, if everything up to there is in this part
+    /// or was in one before it; else none.
     pub positions: Vec<(String, Position)>,
     /// The latest gaps, with positions.
     pub gaps: Vec<Gap>,
@@ -96,11 +66,7 @@ impl Journal {
         if mark.is_none() && !seal {
             return Ok(None);
         }
-        let mut journal = Self {
-            next: AtomicU64::new(0),
-            gate: RwLock::new(()),
-            waiting: AtomicU64::new(0),
-        };
+        let mut journal = Self::new();
         if let Some(mark) = mark {
             *journal.next.get_mut() = parse(&mark.value).map_err(ReadError::Fault)?;
             journal.count(keeper).await?;
@@ -162,53 +128,7 @@ impl Journal {
         keeper.store.write_all(vec![mark]).await?;
         Ok(())
     }
-
-    /// Adds entries to what is to be written. What is returned is held until it was.
-    pub(super) async fn tell(
-        &self,
-        batch: &Batch,
-        now: UnixMillis,
-        writes: &mut Vec<Write>,
-    ) -> RwLockReadGuard<'_, ()> {
-        let guard = self.gate.read().await;
-        let end = batch.latest_end();
-        if end.is_some_and(|end| end > now) {
-            self.add(&batch.unsealed, end, writes);
-        }
-        guard
-    }
-
-    fn add(&self, items: &[Item], end: Option<UnixMillis>, writes: &mut Vec<Write>) {
-        self.waiting
-            .fetch_add(items.len() as u64, Ordering::Relaxed);
-        for items in items.chunks(ENTRY_MAX) {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let mut record = NewRecord::new(json(&items));
-            record.expires_at = end.map(|end| UnixMillis(end.0.saturating_add(LONGER_MILLIS)));
-            writes.push(Write::put(keys::unsealed(number), record));
-        }
-    }
 }
-
-impl Item {
-    /// All versions that one of an event's records has now. Those before the newest one have no
-    /// more later, and stay where they are.
-    fn all(key: &Bytes, newest: &Record, number: u64) -> Self {
-        let Self(key, uid, record, epoch, _, to) = Self::newest(key, newest);
-        if number == record {
-            return Self(key, uid, record, epoch, 0, to);
-        }
-        Self(key, uid, number, ANY_EPOCH, 0, u64::MAX)
-    }
-
-    fn has(&self, version: Version) -> bool {
-        (self.3 == ANY_EPOCH || self.3 == version.epoch)
-            && (self.4..=self.5).contains(&version.number)
-    }
-}
-
-/// No source goes back that often.
-const ANY_EPOCH: u64 = u64::MAX;
 
 /// Why the journal could not be read or written.
 #[derive(Debug, thiserror::Error)]

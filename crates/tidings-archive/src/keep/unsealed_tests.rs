@@ -11,9 +11,10 @@ use tidings_store::clock::ManualClock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{Store, UnixMillis};
 
+use super::journal::Journal;
 use super::keeper::{Keeper, Observation, With};
 use super::position::Position;
-use super::unsealed::{Journal, Unsealed};
+use super::unsealed::Unsealed;
 
 const START: i64 = 1_700_000_000_000;
 const EVENTS: u8 = 4;

@@ -28,7 +28,7 @@ fn archive(cluster: &Cluster, data: &Path, url: &str) -> Process {
     process
 }
 
-/// Waits until so many versions are sealed.
+/// Waits until a number of versions is sealed.
 #[track_caller]
 #[expect(
     clippy::disallowed_methods,

@@ -1,0 +1,109 @@
+//! The journal of versions that are yet to be sealed: what an entry names, and how it is numbered.
+//! `unsealed.rs` reads it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tidings_store::{NewRecord, UnixMillis, Write};
+use tokio::sync::{RwLock, RwLockReadGuard};
+
+use super::keys;
+use super::own::json;
+use crate::version::record::{Record, Version};
+
+/// Maximum records that an entry names.
+const ENTRY_MAX: usize = 500;
+/// So much longer than what it names an entry is kept.
+const LONGER_MILLIS: i64 = 60_000;
+
+/// Versions of one record that are to be sealed: its event's key and uid, which of the event's
+/// records it is, and the first and last of them, by epoch and number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Item(
+    pub(super) String,
+    pub(super) String,
+    pub(super) u64,
+    pub(super) u64,
+    pub(super) u64,
+    pub(super) u64,
+);
+
+impl Item {
+    /// The version that a record was just given.
+    pub(crate) fn newest(key: &Bytes, record: &Record) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let Version { number, epoch, .. } = record.version;
+        let (key, uid) = (text(key), text(&record.uid));
+        Self(key, uid, record.chunks, epoch, number, number)
+    }
+}
+
+/// The journal of a cluster that is sealed, or was.
+pub(crate) struct Journal {
+    /// The number of the next entry.
+    pub(super) next: AtomicU64,
+    /// Held for reading from the choice of a number until it is written.
+    pub(super) gate: RwLock<()>,
+    /// About how many versions wait.
+    pub(super) waiting: AtomicU64,
+}
+
+impl Journal {
+    /// One without entries.
+    pub(super) fn new() -> Self {
+        Self {
+            next: AtomicU64::new(0),
+            gate: RwLock::new(()),
+            waiting: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Journal {
+    /// Adds entries to what is to be written. What is returned is held until it was.
+    pub(super) async fn tell(
+        &self,
+        items: &[Item],
+        end: Option<UnixMillis>,
+        now: UnixMillis,
+        writes: &mut Vec<Write>,
+    ) -> RwLockReadGuard<'_, ()> {
+        let guard = self.gate.read().await;
+        if end.is_some_and(|end| end > now) {
+            self.add(items, end, writes);
+        }
+        guard
+    }
+
+    pub(super) fn add(&self, items: &[Item], end: Option<UnixMillis>, writes: &mut Vec<Write>) {
+        self.waiting
+            .fetch_add(items.len() as u64, Ordering::Relaxed);
+        for items in items.chunks(ENTRY_MAX) {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let mut record = NewRecord::new(json(&items));
+            record.expires_at = end.map(|end| UnixMillis(end.0.saturating_add(LONGER_MILLIS)));
+            writes.push(Write::put(keys::unsealed(number), record));
+        }
+    }
+}
+
+impl Item {
+    /// All versions that one of an event's records has now. Those before the newest one have no
+    /// more later, and stay where they are.
+    pub(super) fn all(key: &Bytes, newest: &Record, number: u64) -> Self {
+        let Self(key, uid, record, epoch, _, to) = Self::newest(key, newest);
+        if number == record {
+            return Self(key, uid, record, epoch, 0, to);
+        }
+        Self(key, uid, number, ANY_EPOCH, 0, u64::MAX)
+    }
+
+    pub(super) fn has(&self, version: Version) -> bool {
+        (self.3 == ANY_EPOCH || self.3 == version.epoch)
+            && (self.4..=self.5).contains(&version.number)
+    }
+}
+
+/// No source goes back that often.
+pub(super) const ANY_EPOCH: u64 = u64::MAX;
