@@ -151,18 +151,8 @@ impl Drop for Archive {
     }
 }
 
-/// How many colours a column of the marks' canvas has, at a part of its width, beside the marks.
-fn colours(page: &Browser, part: f64) -> f64 {
-    page.number(&format!(
-        "(() => {{ const canvas = document.getElementById('marks');
-            const x = Math.round(canvas.width * {part});
-            const bytes = canvas.getContext('2d').getImageData(x, 0, 8, 12).data;
-            return new Set(new Uint32Array(bytes.buffer)).size; }})()"
-    ))
-}
-
 #[test]
-fn each_cluster_has_its_lanes_and_a_gap_is_drawn_where_it_is() {
+fn each_cluster_has_its_lanes_and_a_gap_is_told_where_it_is() {
     let Some(archive) = Archive::start(20_000) else {
         return;
     };
@@ -177,22 +167,24 @@ fn each_cluster_has_its_lanes_and_a_gap_is_drawn_where_it_is() {
     );
     let foot = "document.getElementById('lanes-foot').innerText";
     page.until(&format!("{foot}.includes('1 gap of coverage')"));
-    // In the gap, hatches; elsewhere a line of the grid at most.
-    page.until("document.getElementById('marks').width > 100");
-    let (within, outside) = (colours(page, 0.5), colours(page, 0.85));
-    assert!(within > outside, "{within} {outside}");
-    let middle = page.value(
-        "(() => { const box = document.getElementById('marks').getBoundingClientRect();
-            return [box.left + box.width / 2, box.top + box.height - 3]; })()",
-    );
-    page.hover(middle[0].as_f64().unwrap(), middle[1].as_f64().unwrap());
-    page.until("document.body.innerText.includes('Not covered: events may be missing')");
+    // What is said below the marks, at a part of their width.
+    let hover = |part: f64| {
+        let at = page.value(&format!(
+            "(() => {{ const box = document.getElementById('marks').getBoundingClientRect();
+                return [box.left + box.width * {part}, box.top + box.height - 3]; }})()"
+        ));
+        page.hover(at[0].as_f64().unwrap(), at[1].as_f64().unwrap());
+    };
+    let told = "document.body.innerText.includes('Not covered: events may be missing')";
+    hover(0.5);
+    page.until(told);
+    hover(0.85);
+    page.until(&format!("!{told}"));
 
     // One cluster alone, which has no gap.
     let page = archive.open("?last=1h&cluster=edge");
     page.until("document.querySelectorAll('.lane').length === 1");
     assert!(!page.text(foot).contains("gap"));
-    assert!(colours(page, 0.5) < within);
 }
 
 #[test]
