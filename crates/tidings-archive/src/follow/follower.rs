@@ -192,10 +192,6 @@ enum Phase {
 }
 
 /// See the module documentation.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent facts, each with a life of its own"
-)]
 #[derive(Debug)]
 pub(crate) struct Follower {
     rules: Rules,

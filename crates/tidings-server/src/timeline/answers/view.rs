@@ -96,26 +96,24 @@ pub(in super::super) async fn view(
     let limit = root.options.timeline.read_limit;
     let read = read::range(&caller.clusters, &caller.filters, range, limit).await?;
     let gaps = timeline.gaps.within(&caller.clusters, range, now).await?;
-    let counts = match read.complete {
-        true => None,
-        false => totals::hours(&caller, range).await?,
+    let counts = if read.complete {
+        None
+    } else {
+        totals::hours(&caller, range).await?
     };
     let runtime = Handle::current();
     let drawing = move || {
         let events = read.seen(&caller.filters, range);
-        let (rates, total) = match counts {
-            Some(counts) => {
-                // Looks up what was not read.
-                let types = runtime.block_on(totals::types(&caller, &counts, &events))?;
-                let counted = counted(&counts, &types, range, by_reason);
-                let rates = rates(counted, range, step(range, HOUR));
-                (rates, Some(totals::total(&counts, range)))
-            }
-            None => {
-                let total = events.iter().filter(|event| event.brief.last < range.1);
-                let total = read.complete.then(|| total.count() as u64);
-                (rates_of(&events, range, by_reason), total)
-            }
+        let (rates, total) = if let Some(counts) = counts {
+            // Looks up what was not read.
+            let types = runtime.block_on(totals::types(&caller, &counts, &events))?;
+            let counted = counted(&counts, &types, range, by_reason);
+            let rates = rates(counted, range, step(range, HOUR));
+            (rates, Some(totals::total(&counts, range)))
+        } else {
+            let total = events.iter().filter(|event| event.brief.last < range.1);
+            let total = read.complete.then(|| total.count() as u64);
+            (rates_of(&events, range, by_reason), total)
         };
         let found = lanes(&events, LANES_MAX);
         let marked = marks(&events, &found.of_events, range, MARKS_MAX);
