@@ -76,7 +76,7 @@ pub async fn check(place: &Place, cluster: &str) -> Result<Checked, CheckError> 
     let mut rows = 0;
     for file in &manifest.files {
         match folder.get(&folder.path(&file.path), file.bytes).await {
-            Ok(bytes) => match check_file(&name, file, bytes) {
+            Ok(bytes) => match check_file(&name, file, &bytes) {
                 Ok(number) => rows += number,
                 Err(why) => problems.push(format!("{}: {why}", file.path)),
             },
@@ -102,14 +102,14 @@ pub async fn check(place: &Place, cluster: &str) -> Result<Checked, CheckError> 
 }
 
 /// How many rows a file has, or what is wrong with it.
-fn check_file(cluster: &Arc<str>, file: &File, bytes: Bytes) -> Result<u64, String> {
-    let checksum = format!("{:016x}", xxh3_64(&bytes));
+fn check_file(cluster: &Arc<str>, file: &File, bytes: &Bytes) -> Result<u64, String> {
+    let checksum = format!("{:016x}", xxh3_64(bytes));
     if checksum != file.checksum {
         return Err("its bytes are not those that were written".into());
     }
     let found = describe(cluster, bytes.clone()).map_err(|error| error.to_string())?;
     let rows = found.rows;
-    let mut found = found.file(file.level, &bytes);
+    let mut found = found.file(file.level, bytes);
     found.path.clone_from(&file.path);
     if found != *file {
         return Err(format!(

@@ -103,7 +103,7 @@ impl Reader {
                     is_same_number::<Int32Type>(&*group, leaf, rows.iter().map(of))?
                 }
                 Value::Map(of) => {
-                    let pairs = || rows.iter().flat_map(|row| of(row));
+                    let pairs = || rows.iter().flat_map(of);
                     let keys = pairs().map(|(key, _)| Some(key.as_str().into()));
                     let values = pairs().map(|(_, value)| Some(value.as_str().into()));
                     leaf += 1;

@@ -78,7 +78,8 @@ impl World {
                     "lastTimestamp": "2023-11-14T22:13:21Z", "source": {"component": "kubelet"},
                 },
             });
-            lines += &format!("\n{version}");
+            lines.push('\n');
+            lines += &version.to_string();
         }
         lines += "\n{\"kind\":\"Complete\"}\n";
         self.observed += versions;

@@ -438,24 +438,25 @@ const NAMES_MAX: usize = 20;
 
 /// What is wrong if a flag names something that the kubeconfig does not have.
 fn missing(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
-    let contexts = kubeconfig.contexts.iter().map(|it| it.name.as_str());
-    let clusters = kubeconfig.clusters.iter().map(|it| it.name.as_str());
-    let users = kubeconfig.auth_infos.iter().map(|it| it.name.as_str());
-    named_among("context", options.context.as_deref(), contexts.collect())
-        .or_else(|| named_among("cluster", options.cluster.as_deref(), clusters.collect()))
-        .or_else(|| named_among("user", options.user.as_deref(), users.collect()))
+    let contexts: Vec<_> = kubeconfig.contexts.iter().map(|it| &*it.name).collect();
+    let clusters: Vec<_> = kubeconfig.clusters.iter().map(|it| &*it.name).collect();
+    let users: Vec<_> = kubeconfig.auth_infos.iter().map(|it| &*it.name).collect();
+    named_among("context", options.context.as_deref(), &contexts)
+        .or_else(|| named_among("cluster", options.cluster.as_deref(), &clusters))
+        .or_else(|| named_among("user", options.user.as_deref(), &users))
 }
 
-fn named_among(what: &str, name: Option<&str>, known: Vec<&str>) -> Option<String> {
+fn named_among(what: &str, name: Option<&str>, known: &[&str]) -> Option<String> {
     let name = name.filter(|name| !known.contains(name))?;
+    if known.is_empty() {
+        return Some(format!("it has no {what} {name:?}, and no other"));
+    }
     let more = match known.len().saturating_sub(NAMES_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let known = match known.as_slice() {
-        [] => "none".to_owned(),
-        known => known[..known.len().min(NAMES_MAX)].join(", "),
-    };
+    let known: Vec<_> = known.iter().take(NAMES_MAX).copied().collect();
+    let known = known.join(", ");
     Some(format!("it has no {what} {name:?}, but {known}{more}"))
 }
 
