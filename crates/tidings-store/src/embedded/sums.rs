@@ -5,11 +5,11 @@
 //! have checksums of their own, which are compared as they are read. Contents are not interpreted.
 //!
 //! Invariants: a named file is complete and does not change, so sums are made only while no thread
-//! writes to a tree. Files without a sum (tables merged since) are left to lsm-tree, as are all if
+//! writes to a tree. A pointer changes only after a file was added beside it. Files without a sum (tables merged since) are left to lsm-tree, as are all if
 //! there are no sums, which are not synced. Sums are removed when the trees are opened, because a
 //! process may reuse a name of an earlier one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs::{self, File};
 use std::io;
@@ -45,7 +45,7 @@ impl Sums {
         let mut now = BTreeMap::new();
         for name in files(folder, "")? {
             // One that is gone was merged with others meanwhile.
-            let sum = known.get(&name).copied();
+            let sum = known.get(&name).filter(|_| !is_pointer(&name)).copied();
             if let Some(sum) =
                 sum.map_or_else(|| sum_of(&folder.join(&name)), |sum| Ok(Some(sum)))?
             {
@@ -76,9 +76,11 @@ pub(crate) fn take(folder: &Path) -> io::Result<bool> {
         .ok()
         .and_then(decode)
         .unwrap_or_default();
+    let summed: BTreeSet<&str> = sums.iter().map(|(name, _)| name.as_str()).collect();
     let same = parallel::each(&sums, |(name, expected)| {
         let found = sum_of(&folder.join(name))?;
-        Ok::<_, io::Error>(found.is_none_or(|found| found == *expected))
+        let is_same = found.is_none_or(|found| found == *expected);
+        Ok::<_, io::Error>(is_same || (is_pointer(name) && is_added_to(folder, name, &summed)?))
     });
     let same = same.into_iter().collect::<io::Result<Vec<_>>>()?;
     if let Some(at) = same.iter().position(|same| !same) {
@@ -88,6 +90,24 @@ pub(crate) fn take(folder: &Path) -> io::Result<bool> {
     }
     disk::remove(&path)?;
     Ok(true)
+}
+
+fn is_pointer(name: &str) -> bool {
+    Path::new(name).ends_with(POINTER)
+}
+
+/// Whether a file was added beside a pointer since the sums were made, so that the pointer may have
+/// changed.
+fn is_added_to(folder: &Path, pointer: &str, summed: &BTreeSet<&str>) -> io::Result<bool> {
+    let tree = Path::new(pointer).parent().unwrap_or(Path::new(""));
+    for entry in fs::read_dir(folder.join(tree))? {
+        let entry = entry?;
+        let name = tree.join(entry.file_name()).display().to_string();
+        if entry.file_type()?.is_file() && !summed.contains(name.as_str()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn decode(text: &str) -> Option<Vec<(String, Sum)>> {
@@ -134,7 +154,7 @@ fn files(folder: &Path, below: &str) -> io::Result<Vec<String>> {
         let path = Path::new(below).join(&name).display().to_string();
         if entry.file_type()?.is_dir() {
             names.extend(files(folder, &path)?);
-        } else if !below.is_empty() && name != POINTER {
+        } else if !below.is_empty() {
             names.push(path);
         }
     }
@@ -175,6 +195,8 @@ mod tests {
             fs::write(file(name), content).unwrap();
         }
         let sums_there = fs::read(folder.join(FILE)).unwrap();
+        fs::write(file(POINTER), "0").unwrap();
+        assert!(!take(folder).unwrap(), "nothing was added that it leads to");
 
         // What merges do between two checkpoints.
         fs::remove_file(file("v1")).unwrap();
