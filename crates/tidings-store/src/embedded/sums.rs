@@ -5,9 +5,10 @@
 //! have checksums of their own, which are compared as they are read. Contents are not interpreted.
 //!
 //! Invariants: a named file is complete and does not change, so sums are made only while no thread
-//! writes to a tree. A pointer changes only after a file was added beside it. Files without a sum (tables merged since) are left to lsm-tree, as are all if
-//! there are no sums, which are not synced. Sums are removed when the trees are opened, because a
-//! process may reuse a name of an earlier one.
+//! writes to a tree. A pointer changes only after a file was added beside it. Files without a sum
+//! (tables merged since) are left to lsm-tree, as are all if there are no sums, which are not
+//! synced. Sums are removed when the trees are opened, because a process may reuse a name of an
+//! earlier one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
