@@ -82,7 +82,8 @@ pub(crate) fn unswept(namespace: &str) -> Bytes {
 /// The prefix of all of these.
 pub(crate) const UNSWEPT: &[u8] = b"\0unswept/";
 
-/// Up to which entry the journal of versions was sealed; there if there is a journal.
+/// Up to which entry the journal of versions was given to be sealed, and so the least number of the
+/// next one; there if there is a journal.
 pub(crate) const SEALED: &[u8] = b"\0sealed";
 
 /// Of all entries of the journal of versions that are not sealed.

@@ -159,7 +159,7 @@ impl Unsealed {
     /// none waits.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Those of the store, which is written to as well.
     pub async fn next(&self, bytes_max: usize) -> Result<Option<Part>, JournalError> {
         let Some(journal) = &self.keeper.journal else {
             return Ok(None);
@@ -198,6 +198,22 @@ impl Unsealed {
             // Entries that ended by themselves were not counted.
             journal.waiting.store(0, Ordering::Relaxed);
             return Ok(None);
+        }
+        // Before anything says that they are sealed: their numbers are not used again, though they
+        // end before they are taken out.
+        let mark = self
+            .keeper
+            .store
+            .get(Bytes::from_static(keys::SEALED))
+            .await?;
+        let before = mark.map(|mark| parse::<u64>(&mark.value)).transpose();
+        let before = before.map_err(ReadError::Fault)?.unwrap_or(0);
+        if before < part.through {
+            let mark = NewRecord::new(json(&part.through));
+            self.keeper
+                .store
+                .write_all(vec![Write::put(keys::SEALED, mark)])
+                .await?;
         }
         Ok(Some(part))
     }
@@ -278,8 +294,6 @@ impl Unsealed {
             if writes.is_empty() {
                 return Ok(());
             }
-            // With the last of them, so that numbers are never used again.
-            writes.push(Write::put(keys::SEALED, NewRecord::new(json(&through))));
             match self.keeper.store.write_all(writes).await {
                 Ok(_) => {
                     let less = |waiting: u64| Some(waiting.saturating_sub(number));

@@ -167,3 +167,25 @@ proptest! {
         });
     }
 }
+
+/// What was sealed when the process was killed has ended when it starts again. Its numbers are not
+/// given to others, which would be taken for sealed.
+#[tokio::test]
+async fn numbers_of_what_was_sealed_are_not_used_again() {
+    let mut world = World::new().await;
+    world.reopen(true).await;
+    let observe = || Step::Observe(vec![(0, 0)]);
+    let seal = |is_killed| Step::Seal {
+        bytes: usize::MAX,
+        is_killed,
+    };
+    world.step(&observe()).await;
+    world.step(&seal(true)).await;
+    world.clock.advance(2 * 3_600_000);
+    world.keeper.store.expire().await.unwrap();
+    world.reopen(true).await;
+    world.step(&observe()).await;
+    world.step(&seal(false)).await;
+    assert_eq!(world.sealed, [1, 2]);
+    world.keeper.store.close().await;
+}
