@@ -37,7 +37,7 @@ pub enum PlaceError {
         /// Why.
         source: object_store::Error,
     },
-    /// The folder cannot be made.
+    /// The folder is not there, or cannot be made.
     #[error("{}: {source}", folder.display())]
     Folder {
         /// Which.
@@ -56,14 +56,29 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of a URL: `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, or `file:///FOLDER`, which is
-    /// made if it is not there. The storage is not asked yet.
+    /// The place of a URL as [`open`](Self::open) has it, to write there: a folder is made if it is
+    /// not there.
     ///
     /// # Errors
-    /// The URL is of no kind that is known, or the environment's settings cannot be used.
+    /// Those of [`open`](Self::open), and the folder cannot be made.
+    pub fn create(url: &str) -> Result<Self, PlaceError> {
+        if let Some(folder) = url.strip_prefix("file://").filter(|it| it.starts_with('/')) {
+            let folder = PathBuf::from(folder);
+            std::fs::create_dir_all(&folder)
+                .map_err(|source| PlaceError::Folder { folder, source })?;
+        }
+        Self::open(url)
+    }
+
+    /// The place of a URL: `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, or `file:///FOLDER`. A cloud's
+    /// storage is not asked yet.
+    ///
+    /// # Errors
+    /// The URL is of no kind that is known, the folder is not there, or the environment's settings
+    /// cannot be used.
     pub fn open(url: &str) -> Result<Self, PlaceError> {
         let unknown = || PlaceError::Url {
-            url: url.to_owned(),
+            url: without_credentials(url),
         };
         let failed = |source| PlaceError::Store {
             url: url.to_owned(),
@@ -109,7 +124,8 @@ impl Place {
             return Err(PlaceError::Url { url });
         }
         let folder = PathBuf::from(path);
-        std::fs::create_dir_all(&folder).map_err(|source| PlaceError::Folder {
+        // object_store says of a folder that is not there that it cannot be made canonical.
+        std::fs::read_dir(&folder).map_err(|source| PlaceError::Folder {
             folder: folder.clone(),
             source,
         })?;
@@ -142,23 +158,32 @@ impl Place {
     /// The storage does not answer.
     pub async fn clusters(&self) -> Result<Vec<String>, PlaceError> {
         let prefix = Some(&self.prefix).filter(|prefix| !prefix.is_root());
-        let listed = self.store.list_with_delimiter(prefix).await;
-        let listed = listed.map_err(|source| PlaceError::Store {
+        let failed = |source| PlaceError::Store {
             url: self.url.clone(),
             source,
-        })?;
+        };
+        let listed = self.store.list_with_delimiter(prefix).await;
+        let listed = listed.map_err(failed)?;
         let mut names = Vec::new();
         for folder in listed.common_prefixes.iter().take(CLUSTERS_MAX) {
             let manifests = folder.clone().join("manifests");
             let mut found = self.store.list(Some(&manifests));
-            if matches!(found.try_next().await, Ok(Some(_)))
-                && let Some(name) = folder.parts().next_back()
-            {
+            let found = found.try_next().await.map_err(failed)?;
+            if let (Some(_), Some(name)) = (found, folder.parts().next_back()) {
                 names.push(name.as_ref().to_owned());
             }
         }
         names.sort();
         Ok(names)
+    }
+}
+
+/// A URL as it may be shown: what it was not to hold, a user or a query, may be a secret.
+fn without_credentials(url: &str) -> String {
+    let shown = url.split(['?', '#']).next().unwrap_or_default();
+    match (shown.split_once("://"), shown.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
+        _ => shown.to_owned(),
     }
 }
 
@@ -174,10 +199,23 @@ mod tests {
             "ftp://host/x",
             "s3://",
             "file://folder",
-            "s3://key@bucket/x",
+            "s3://key:s3cret@bucket/x",
+            "s3://bucket/x?secret=s3cret",
         ] {
             let error = Place::open(url).unwrap_err().to_string();
             assert!(error.contains("file:///FOLDER"), "{url}: {error}");
+            assert!(!error.contains("s3cret"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_folder_is_made_only_to_write_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("file://{}/new", folder.path().display());
+        let error = Place::open(&url).unwrap_err().to_string();
+        assert!(error.contains("/new: "), "{error}");
+        assert!(!folder.path().join("new").exists());
+        Place::create(&url).unwrap();
+        Place::open(&url).unwrap();
     }
 }

@@ -49,7 +49,7 @@ impl SealFlags {
         options.keep_for = self.objects_ttl;
         options.grace = self.objects_grace;
         Ok(Sealing {
-            place: self.objects.as_deref().map(Place::open).transpose()?,
+            place: self.objects.as_deref().map(Place::create).transpose()?,
             options,
             tasks: BTreeMap::new(),
         })
