@@ -113,11 +113,14 @@ pub(super) async fn about(
     while !part.done && left > 0 && records.len() < limit && bytes < ITEMS_BYTES_MAX {
         let page = part.read(&*visible.source.server.store, limit).await?;
         left = left.saturating_sub(page.read.min(limit));
-        records.extend(page.records.into_iter().filter(|record| {
+        let shown = page.records.into_iter().filter(|record| {
             let brief = brief(record);
             brief.is_some_and(|brief| brief.first < to && visible.shows(brief.namespace))
-        }));
-        bytes = records.iter().map(|record| record.value.len()).sum();
+        });
+        for record in shown {
+            bytes += record.value.len();
+            records.push(record);
+        }
     }
     records.truncate(limit);
     Ok(records)
