@@ -55,6 +55,10 @@ async fn an_archive_that_is_killed_seals_every_version_once() {
     let cluster = Cluster::start().await;
     let none = run(&["sealed", &url]);
     assert_eq!(none.code, Some(1), "{none:?}");
+    assert!(none.stderr.contains(text(&objects)), "{none:?}");
+    assert!(!objects.exists(), "looking makes no folder");
+    let none = run(&["sealed", &format!("file://{}", folder.path().display())]);
+    assert_eq!(none.code, Some(1), "{none:?}");
     assert!(none.stderr.contains("there is no archive"), "{none:?}");
     for round in 1..=3 {
         let name = |number| format!("web.{round}-{number}");
