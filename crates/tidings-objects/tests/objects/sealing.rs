@@ -1,11 +1,12 @@
 //! What was observed is sealed once, whatever the storage does and whenever the process ends.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use object_store::memory::InMemory;
@@ -14,7 +15,7 @@ use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
-use tidings_objects::{Place, SealError, SealOptions, check, newest};
+use tidings_objects::{FolderError, Place, SealError, SealOptions, check, newest};
 
 use super::world::World;
 
@@ -36,6 +37,17 @@ struct Faulty {
     fault: Fault,
     at: usize,
     requests: AtomicUsize,
+    faster: Faster,
+}
+
+/// What another writer does before the first manifest is written.
+#[derive(Default)]
+struct Faster(Mutex<Option<BoxFuture<'static, ()>>>);
+
+impl std::fmt::Debug for Faster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Faster")
+    }
 }
 
 impl std::fmt::Display for Faulty {
@@ -61,6 +73,12 @@ impl Faulty {
 #[async_trait]
 impl ObjectStore for Faulty {
     async fn put_opts(&self, to: &Path, bytes: PutPayload, how: PutOptions) -> Result<PutResult> {
+        if to.as_ref().contains("/manifests/") {
+            let faster = self.faster.0.lock().unwrap().take();
+            if let Some(faster) = faster {
+                faster.await;
+            }
+        }
         match self.fault() {
             None => self.inner.put_opts(to, bytes, how).await,
             Some(Fault::Refused) => Err(failed()),
@@ -147,6 +165,7 @@ async fn nothing_is_lost_or_doubled_whichever_request_fails_or_is_the_last() {
                 fault,
                 at,
                 requests: AtomicUsize::new(0),
+                faster: Faster::default(),
             });
             let unsure = Place::of(Arc::clone(&faulty) as Arc<dyn ObjectStore>, "memory:///");
             // The process ends with the request that fails.
@@ -239,6 +258,43 @@ async fn another_store_does_not_go_on_with_an_archive() {
         .await
         .unwrap();
     world.check(&place(&store)).await;
+}
+
+/// Two processes with the same data folder, one of them a copy, write at the same moment: one of
+/// them does not, and says so.
+#[tokio::test]
+async fn of_two_writers_at_once_one_fails_and_nothing_is_lost() {
+    let store = Arc::new(InMemory::new());
+    let options = SealOptions::default();
+    let mut slower = World::new();
+    slower.observe(10).await;
+    slower.seal(&place(&store), options).await.unwrap();
+    let mut faster = slower.copy();
+    slower.observe(10).await;
+    faster.observe(25).await;
+    let at_once = {
+        let (faster, store) = (faster.copy(), Arc::clone(&store));
+        async move {
+            faster.seal(&place(&store), options).await.unwrap();
+        }
+    };
+    let contested = Arc::new(Faulty {
+        inner: Arc::clone(&store),
+        fault: Fault::Refused,
+        at: usize::MAX,
+        requests: AtomicUsize::new(0),
+        faster: Faster(Mutex::new(Some(Box::pin(at_once)))),
+    });
+    let contested = Place::of(contested as Arc<dyn ObjectStore>, "memory:///");
+    let sealed = slower.seal(&contested, options).await;
+    assert!(
+        matches!(
+            sealed,
+            Err(SealError::Folder(FolderError::Taken { number: 2 }))
+        ),
+        "{sealed:?}"
+    );
+    faster.check(&place(&store)).await;
 }
 
 /// What is wrong with an archive is found, and said.
