@@ -136,10 +136,11 @@ impl Pair<'_> {
             let new = newer.next_if(|_| order.is_le());
             let old = older.next_if(|_| order.is_ge());
             if let (Some(new), Some(old)) = (new, old) {
+                // The same tag can be written in more bytes than it needs.
+                let heads = self.at(new.start..new.value.start, old.start..old.value.start);
+                heads.compare(hunks);
                 let values = self.at(new.value.clone(), old.value.clone());
                 if new.is_delimited {
-                    let lengths = self.at(new.start..new.value.start, old.start..old.value.start);
-                    lengths.compare(hunks);
                     values.walk(depth - 1, hunks);
                 } else {
                     values.compare(hunks);
@@ -271,6 +272,29 @@ mod tests {
             let (message, other) = (encode(&message), encode(&other));
             prop_assert_eq!(restore(&message, &delta(&message, &other)), Some(other.clone()));
             prop_assert_eq!(restore(&other, &delta(&other, &message)), Some(message));
+        }
+
+        #[test]
+        fn longer_varints_are_restored(
+            newer in prop::collection::vec((0u8..3, 0usize..3, any::<u8>()), 0..9),
+            older in prop::collection::vec((0u8..3, 0usize..3, any::<u8>()), 0..9),
+        ) {
+            let encode = |fields: &[(u8, usize, u8)]| {
+                let mut out = Vec::new();
+                for &(number, zeros, value) in fields {
+                    // A tag of varints, with bytes that add nothing to it.
+                    let mut tag = vec![number << 3];
+                    for _ in 0..zeros {
+                        *tag.last_mut().unwrap() |= 0x80;
+                        tag.push(0);
+                    }
+                    out.extend_from_slice(&tag);
+                    out.push(value & 0x7f);
+                }
+                out
+            };
+            let (newer, older) = (encode(&newer), encode(&older));
+            prop_assert_eq!(restore(&newer, &delta(&newer, &older)), Some(older));
         }
 
         #[test]
