@@ -34,7 +34,7 @@ pub(super) fn tables(answers: &[Figure], page: &[Figure], live: &[Figure]) -> St
             )),
         );
     }
-    tables += "\n| page | by | p50 | p95 | longest | a frame, p95 | longest |\n\
+    tables += "\n| page | of | p50 | p95 | longest | a frame, p95 | longest |\n\
                |---|---|--:|--:|--:|--:|--:|\n";
     for figure in page {
         let frame = |of: &str| or_empty(figure.number(&format!("frame_{of}_ms")), milliseconds);
@@ -42,7 +42,10 @@ pub(super) fn tables(answers: &[Figure], page: &[Figure], live: &[Figure]) -> St
             tables,
             "| {} | {} | {} | {} | {} |",
             figure.text("name"),
-            figure.text("version"),
+            match figure.text("peer") {
+                "tidings" => figure.text("version").to_owned(),
+                peer => format!("{peer} {}", figure.text("version")),
+            },
             times(figure, ""),
             frame("p95"),
             frame("max"),
@@ -88,7 +91,7 @@ mod tests {
             "bytes": 20480, "read": 1500, "complete": 1});
         let event = json!({"name": "event", "p50_ms": 1, "p95_ms": 2, "max_ms": 3, "bytes": 1024,
             "read": 0, "complete": 0});
-        let moved = json!({"name": "gesture_1h", "version": "0.1.0, Chrome/1", "p50_ms": 5,
+        let moved = json!({"peer": "tidings", "name": "gesture_1h", "version": "0.1.0, Chrome/1", "p50_ms": 5,
             "p95_ms": 6, "max_ms": 7, "frame_p50_ms": 16, "frame_p95_ms": 17, "frame_max_ms": 40});
         let live = json!({"name": "live", "minutes": 10, "events": 6000, "pictures": 90,
             "heap_first_half_bytes": 1_048_576, "heap_second_half_bytes": 1_048_576,
