@@ -22,6 +22,7 @@ mod folder;
 mod manifest;
 mod merge;
 mod place;
+mod reader;
 mod row;
 mod seal;
 
@@ -30,5 +31,6 @@ pub use file::read::FileError;
 pub use folder::FolderError;
 pub use manifest::{File, Manifest, Removed};
 pub use place::{Place, PlaceError};
+pub use reader::{Asked, LookError, PastVersion, PastVersions, ReadOptions, Reader, SealedCluster};
 pub use row::Unreadable;
 pub use seal::{SealError, SealOptions, Sealed, Sealer};

@@ -375,6 +375,8 @@ pub(crate) struct Described {
     pub(crate) rows: u64,
     pub(crate) sum: u64,
     pub(crate) times: Option<(i64, i64)>,
+    /// When they were last seen, in milliseconds.
+    pub(crate) seen: Option<(i64, i64)>,
     pub(crate) first: [String; 3],
     pub(crate) last: [String; 3],
 }
@@ -384,6 +386,9 @@ impl Described {
         let at = row.observed;
         let (from, to) = self.times.unwrap_or((at, at));
         self.times = Some((from.min(at), to.max(at)));
+        let seen = row.seen();
+        let (from, to) = self.seen.unwrap_or((seen, seen));
+        self.seen = Some((from.min(seen), to.max(seen)));
         self.sum = self.sum.wrapping_add(row.hash());
         let place = row.place();
         if self.rows == 0 {
@@ -409,6 +414,10 @@ impl Described {
             level,
             from,
             to,
+            seen: self.seen.and_then(|(from, to)| {
+                let time = |millis| Timestamp::from_millisecond(millis).ok();
+                Some((time(from)?, time(to)?))
+            }),
             first: self.first,
             last: self.last,
         }
