@@ -14,13 +14,15 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::follow::follower::{Rules, State};
+use crate::keep::continued::{self, Continued};
 use crate::keep::coverage::Coverage;
 use crate::keep::export::{self, Exported};
 use crate::keep::import::{self, ImportError, Imported};
 use crate::keep::journal::Journal;
-use crate::keep::keeper::{KeepFor, Keeper};
+use crate::keep::keeper::{KeepError, KeepFor, Keeper};
 use crate::keep::keys;
 use crate::keep::retention;
+use crate::keep::sealed_before::SealedBefore;
 use crate::keep::served::ServedStore;
 use crate::keep::sweep;
 use crate::keep::unsealed::{JournalError, Unsealed};
@@ -325,6 +327,9 @@ impl Cluster {
         let mirrors = options.mirror_deletions;
         let mut keeper = Keeper::new(store, clock, options.keep_for, mirrors);
         keeper.journal = Journal::open(&keeper, options.seal).await?;
+        if let Some(sealed) = SealedBefore::read(&*keeper.store).await? {
+            keeper.set_sealed_before(sealed);
+        }
         Ok(Self {
             name: options.name,
             identity,
@@ -335,7 +340,23 @@ impl Cluster {
         })
     }
 
-    fn follow(&mut self, client: &Client, options: ClusterOptions) {
+    /// Lets the cluster begin where an archive on object storage ends, whose data folder was lost:
+    /// what is sealed there is not sealed again. `false` if the folder has events, which are then
+    /// not touched. Until it was done it may be done again; following begins later.
+    ///
+    /// # Errors
+    /// Those of the store; nothing was done.
+    pub async fn continue_from(&self, continued: &Continued) -> Result<bool, ClusterError> {
+        let begun = continued::begin(&self.keeper, continued).await;
+        begun.map_err(|error| match error {
+            KeepError::Read(error) => error.into(),
+            KeepError::Write(error) => error.into(),
+        })
+    }
+
+    /// Follows the cluster from the stored position, with the options it was opened with. Needs a
+    /// tokio runtime.
+    pub fn follow(&mut self, client: &Client, options: ClusterOptions) {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         for selection in options.selections {
             let shown = Arc::new(Progress::new(self.keeper.clock.steady()));

@@ -70,6 +70,7 @@ mod version;
 pub use archive::{
     Cluster, ClusterError, ClusterOptions, Following, ObservedVersion, Past, Versions, import,
 };
+pub use keep::continued::{Continued, SEALED_BEYOND_MAX};
 pub use keep::coverage::Coverage;
 pub use keep::export::Exported;
 pub use keep::import::{ImportError, Imported};

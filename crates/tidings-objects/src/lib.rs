@@ -12,23 +12,28 @@
 //!   fails. A reader of the newest one sees an archive that is whole.
 //! - How far versions are sealed is in the manifest that names them. The end of the process at any
 //!   moment neither skips nor doubles a version; files without a manifest are removed later.
-//! - Only the store that began the archive of a cluster continues it.
+//! - Only the store that began the archive of a cluster continues it, or a new one that was told
+//!   to ([`take_over`]).
 
 mod check;
 mod clean;
 mod client;
+mod continued;
 mod file;
 mod folder;
 mod manifest;
 mod merge;
 mod place;
+mod reader;
 mod row;
 mod seal;
 
 pub use check::{CheckError, Checked, check, newest};
+pub use continued::{ContinueError, take_over};
 pub use file::read::FileError;
 pub use folder::FolderError;
 pub use manifest::{File, Manifest, Removed};
 pub use place::{Place, PlaceError};
+pub use reader::{Asked, LookError, PastVersion, PastVersions, ReadOptions, Reader, SealedCluster};
 pub use row::Unreadable;
 pub use seal::{SealError, SealOptions, Sealed, Sealer};

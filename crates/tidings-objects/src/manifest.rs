@@ -65,6 +65,10 @@ pub struct File {
     pub from: Timestamp,
     /// When the last was.
     pub to: Timestamp,
+    /// When what it has was last seen: the first and the last time, in milliseconds. Manifests of
+    /// the first days do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<(Timestamp, Timestamp)>,
     /// Namespace, kind and name of the first object.
     pub first: [String; 3],
     /// Of the last one.

@@ -139,6 +139,7 @@ mod tests {
             level,
             from: Timestamp::UNIX_EPOCH,
             to: Timestamp::UNIX_EPOCH,
+            seen: None,
             first: <[String; 3]>::default(),
             last: <[String; 3]>::default(),
         };

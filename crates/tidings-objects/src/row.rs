@@ -10,6 +10,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
 use tidings_api::codec;
+use tidings_store::HOUR_MILLIS;
 use xxhash_rust::xxh3::Xxh3;
 
 /// A version of an event, as an archive keeps it.
@@ -105,6 +106,12 @@ impl Row {
             .then_with(|| self.uid.cmp(&other.uid))
     }
 
+    /// When it was last seen, in milliseconds since 1970, as an archive's store says it: not within
+    /// the first hour, which stands for no time.
+    pub(crate) fn seen(&self) -> i64 {
+        seen(self.last_seen)
+    }
+
     /// What it is sorted by before all else.
     pub(crate) fn place(&self) -> [&str; 3] {
         [&self.namespace, &self.kind, &self.name]
@@ -125,6 +132,12 @@ impl Row {
         hash.update(&self.object);
         hash.digest()
     }
+}
+
+/// See [`Row::seen`].
+pub(crate) fn seen(micros: Option<i64>) -> i64 {
+    let millis = micros.map_or(0, |micros| micros.div_euclid(1000));
+    millis.max(HOUR_MILLIS)
 }
 
 /// When an event happened first: the first of these that is set: `firstTimestamp`, `eventTime` and

@@ -2,8 +2,8 @@
 //!
 //! Invariants: the manifest says up to where versions are sealed, in the same write that makes the
 //! files part of the archive, so that the end of the process at any moment neither skips nor
-//! doubles one; only the store that began an archive continues it. Memory: [`PART_BYTES_MAX`] of
-//! events with their columns, and a file.
+//! doubles one; only the store that the manifest names continues an archive. Memory:
+//! [`PART_BYTES_MAX`] of events with their columns, and a file.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ pub enum SealError {
     Panicked,
     /// The archive belongs to another one.
     #[error(
-        "the archive of {cluster:?} there is of another data folder (its store is {writer}): seal to another URL, or under another name"
+        "the archive of {cluster:?} there is of another data folder (its store is {writer}): seal to another URL or under another name; if that folder is lost, a new one can continue the archive (--objects-continue)"
     )]
     Foreign {
         /// The cluster's name.
@@ -365,7 +365,7 @@ fn signed(time: Duration) -> SignedDuration {
     SignedDuration::try_from(time).map_or(LONGEST, |time| time.min(LONGEST))
 }
 
-fn random_id() -> String {
+pub(crate) fn random_id() -> String {
     format!("{:016x}", fastrand::u64(..))
 }
 
@@ -375,6 +375,8 @@ pub(crate) struct Described {
     pub(crate) rows: u64,
     pub(crate) sum: u64,
     pub(crate) times: Option<(i64, i64)>,
+    /// When they were last seen, in milliseconds.
+    pub(crate) seen: Option<(i64, i64)>,
     pub(crate) first: [String; 3],
     pub(crate) last: [String; 3],
 }
@@ -384,6 +386,9 @@ impl Described {
         let at = row.observed;
         let (from, to) = self.times.unwrap_or((at, at));
         self.times = Some((from.min(at), to.max(at)));
+        let seen = row.seen();
+        let (from, to) = self.seen.unwrap_or((seen, seen));
+        self.seen = Some((from.min(seen), to.max(seen)));
         self.sum = self.sum.wrapping_add(row.hash());
         let place = row.place();
         if self.rows == 0 {
@@ -409,6 +414,10 @@ impl Described {
             level,
             from,
             to,
+            seen: self.seen.and_then(|(from, to)| {
+                let time = |millis| Timestamp::from_millisecond(millis).ok();
+                Some((time(from)?, time(to)?))
+            }),
             first: self.first,
             last: self.last,
         }

@@ -95,7 +95,8 @@ pub use admission::{
     LimitType, Namespace, Namespaces, NamespacesError, Oversized, TRUNCATED_ANNOTATION,
 };
 pub use api::followed::{
-    ClusterSecurity, Ended, Exported, FollowedCluster, Following, ObservedVersion, Past, Versions,
+    Asked, ClusterSecurity, Ended, Exported, FollowedCluster, Following, ObservedVersion, Past,
+    Versions,
 };
 pub use api::options::{ApiOptions, ManagedFields, TimelineOptions};
 pub use api::router;

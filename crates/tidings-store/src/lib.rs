@@ -85,6 +85,6 @@ pub use limits::{INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX, WRITES_MAX};
 pub use record::{
     At, Change, Count, Counts, CountsRequest, Deleted, Expected, HOUR_MILLIS, Index, ListRequest,
     NewRecord, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, Place, REVISION_OF_NEW, Record,
-    Revision, Stats, UnixMillis, Write,
+    Revision, Stats, UnixMillis, Write, hour_of,
 };
 pub use store::{BoxFuture, Store, Watch};

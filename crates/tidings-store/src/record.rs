@@ -373,7 +373,7 @@ pub struct NewestRequest {
 
 impl NewestRequest {
     /// The place after which records must be, if there is one.
-    pub(crate) fn behind(&self) -> Option<Place> {
+    pub fn behind(&self) -> Option<Place> {
         // No revision is less, so this is after all records last seen at that moment or later.
         let until = self.until.map(|last_seen| Place {
             last_seen,
@@ -408,7 +408,7 @@ impl NewestRequest {
     }
 
     /// Whether a place is in the requested range.
-    pub(crate) fn in_range(&self, place: Place) -> bool {
+    pub fn in_range(&self, place: Place) -> bool {
         self.since.is_none_or(|since| place.last_seen >= since)
             && self.behind().is_none_or(|behind| place < behind)
     }
@@ -431,15 +431,15 @@ pub struct CountsRequest {
 }
 
 impl CountsRequest {
-    /// Whether an hour is in the requested range.
-    pub(crate) fn in_range(&self, hour: UnixMillis) -> bool {
+    /// Whether an hour, by its beginning, is in the requested range.
+    pub fn in_range(&self, hour: UnixMillis) -> bool {
         self.since.is_none_or(|since| hour >= hour_of(since))
             && self.until.is_none_or(|until| hour < until)
     }
 }
 
 /// The beginning of a moment's hour.
-pub(crate) fn hour_of(moment: UnixMillis) -> UnixMillis {
+pub fn hour_of(moment: UnixMillis) -> UnixMillis {
     // The first hour of all is not complete.
     UnixMillis(moment.0.saturating_sub(moment.0.rem_euclid(HOUR_MILLIS)))
 }
@@ -468,7 +468,7 @@ pub struct Counts {
 
 impl Counts {
     /// The answer of a store that has counted everything in a range: by inverted hour and reason.
-    pub(crate) fn of(
+    pub fn of(
         all: std::collections::BTreeMap<(std::cmp::Reverse<UnixMillis>, String), u64>,
         request: &CountsRequest,
         revision: Revision,

@@ -84,6 +84,11 @@ pub trait Store: Send + Sync + 'static {
     /// it is not reached yet; [`ReadError::Fault`].
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>>;
 
+    /// Whether a key comes behind another one in lists: by their bytes, which is the default.
+    fn is_behind(&self, key: &[u8], other: &[u8]) -> bool {
+        key > other
+    }
+
     /// Live records, last seen first ([`Index::last_seen`]; equal times by revision, later first),
     /// at the latest revision.
     ///

@@ -63,7 +63,16 @@ const ROOMS: [(&str, &[Room]); 8] = [
     (
         "tidings-objects",
         &[
-            ("sealing", &["seal.rs", "merge.rs", "clean.rs", "check.rs"]),
+            (
+                "sealing",
+                &[
+                    "continued.rs",
+                    "seal.rs",
+                    "merge.rs",
+                    "clean.rs",
+                    "check.rs",
+                ],
+            ),
             ("folder", &["folder.rs", "manifest.rs"]),
             ("place", &["place.rs", "client.rs"]),
             ("files", &["file/", "row.rs"]),

@@ -5,8 +5,8 @@
 //! an event that a user deleted is not kept again.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +26,7 @@ use super::journal::{Item, Journal};
 use super::keys;
 use super::own::{json, parse};
 use super::position::{Cause, Gap, Position, Unswept};
+use super::sealed_before::SealedBefore;
 use crate::version::record::{Gone, Record, Version};
 
 /// Maximum attempts to commit a batch while others write.
@@ -87,6 +88,8 @@ pub(crate) struct Keeper {
     pub(crate) unswept: Notify,
     /// Of the versions that are yet to be sealed, if they are to be.
     pub(crate) journal: Option<Journal>,
+    /// What was sealed before the store began.
+    sealed_before: RwLock<Option<Arc<SealedBefore>>>,
     keep_for: KeepFor,
     pub(super) mirror_deletions: bool,
 }
@@ -130,6 +133,9 @@ pub(super) struct Batch {
     /// Prefixes of the chunks to delete: those of deleted events.
     without_chunks: HashSet<Bytes>,
     listed_at: Option<i64>,
+    /// The namespace that is followed; empty for the whole cluster.
+    followed: String,
+    sealed_before: Option<Arc<SealedBefore>>,
     /// Where the new versions are.
     pub(super) unsealed: Vec<Item>,
     versions: u64,
@@ -154,6 +160,7 @@ impl Keeper {
             counters: Counters::default(),
             unswept: Notify::new(),
             journal: None,
+            sealed_before: RwLock::default(),
             keep_for,
             mirror_deletions,
         }
@@ -166,6 +173,17 @@ impl Keeper {
             .map(|record| parse(&record.value))
             .transpose()
             .map_err(ReadError::Fault)
+    }
+
+    /// From now on, versions that were sealed before the store began are not sealed again.
+    pub(crate) fn set_sealed_before(&self, sealed: SealedBefore) {
+        let known = self.sealed_before.write();
+        *known.unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(sealed));
+    }
+
+    fn sealed_before(&self) -> Option<Arc<SealedBefore>> {
+        let known = self.sealed_before.read();
+        known.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Commits observations, the position after them, and other data. `position.versions` counts
@@ -185,6 +203,8 @@ impl Keeper {
         loop {
             let mut batch = Batch {
                 listed_at: with.listed_at,
+                followed: namespace.to_owned(),
+                sealed_before: self.sealed_before(),
                 ..Batch::default()
             };
             for observation in observations {
@@ -342,7 +362,7 @@ impl Keeper {
                 batch.ends += 1;
             }
             batch.versions += 1;
-            batch.unsealed.push(Item::newest(&key, &record));
+            batch.note_unsealed(Item::newest(&key, &record), &uid, version);
             let slot = self.slot(&key, batch).await?;
             slot.change(record, index, expires_at);
             return Ok(());
@@ -384,7 +404,7 @@ impl Keeper {
         let (record, chunk) = record.followed_by(bytes, version);
         let item = Item::newest(&key, &record);
         slot.change(record, index, expires_at);
-        batch.unsealed.push(item);
+        batch.note_unsealed(item, &uid, version);
         batch.versions += 1;
         if let Some(chunk) = chunk {
             batch.chunk(&id, chunk, expires_at);
@@ -659,6 +679,15 @@ impl Record {
 }
 
 impl Batch {
+    /// Notes the version that a record was given, unless it was sealed before.
+    fn note_unsealed(&mut self, item: Item, uid: &str, version: Version) {
+        let Version { epoch, number, .. } = version;
+        let before = self.sealed_before.as_ref();
+        if !before.is_some_and(|before| before.has(&self.followed, uid, epoch, number)) {
+            self.unsealed.push(item);
+        }
+    }
+
     /// Notes the end of the event under a key if it is no longer in a list. Returns whether it did.
     pub(super) fn sweep(&mut self, key: &Bytes, unswept: &Unswept, mirrors: bool) -> bool {
         let slot = self.slots.get_mut(key);

@@ -86,6 +86,9 @@ pub(crate) const UNSWEPT: &[u8] = b"\0unswept/";
 /// next one; there if there is a journal.
 pub(crate) const SEALED: &[u8] = b"\0sealed";
 
+/// What was sealed before the store began, if it continues an archive on object storage.
+pub(crate) const CONTINUED: &[u8] = b"\0continued";
+
 /// Of all entries of the journal of versions that are not sealed.
 pub(crate) const UNSEALED: &[u8] = b"\0unsealed/";
 

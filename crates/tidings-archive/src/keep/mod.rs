@@ -1,6 +1,7 @@
 //! What is kept of one cluster, in its own store: events under their keys, and the archive's own
 //! records.
 
+pub(crate) mod continued;
 pub(crate) mod coverage;
 pub(crate) mod exchange;
 #[cfg(test)]
@@ -18,6 +19,7 @@ pub(crate) mod position;
 pub(crate) mod retention;
 #[cfg(test)]
 mod retention_tests;
+pub(crate) mod sealed_before;
 pub(crate) mod served;
 pub(crate) mod sweep;
 pub(crate) mod unsealed;

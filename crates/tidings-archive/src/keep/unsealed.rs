@@ -164,11 +164,12 @@ impl Unsealed {
         let Some(journal) = &self.keeper.journal else {
             return Ok(None);
         };
-        // Before the cut: what they say is kept has an entry before it.
-        let coverage = Coverage::gaps_and_positions(&self.keeper).await?;
-        let cut = {
+        // Nothing is committed meanwhile: what the positions say is kept has an entry before the
+        // cut, and nothing else has.
+        let (coverage, cut) = {
             let _guard = journal.gate.write().await;
-            journal.next.load(Ordering::Relaxed)
+            let coverage = Coverage::gaps_and_positions(&self.keeper).await?;
+            (coverage, journal.next.load(Ordering::Relaxed))
         };
         let mut part = Part::default();
         let mut after = None;

@@ -1,6 +1,6 @@
 //! Every version is reported once to the sealer, in whatever order things come.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +11,11 @@ use tidings_store::clock::ManualClock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{Store, UnixMillis};
 
+use super::continued::{self, Continued};
 use super::journal::Journal;
 use super::keeper::{Keeper, Observation, With};
 use super::position::Position;
+use super::sealed_before::SealedBefore;
 use super::unsealed::Unsealed;
 
 const START: i64 = 1_700_000_000_000;
@@ -29,6 +31,9 @@ enum Step {
     Seal { bytes: usize, is_killed: bool },
     /// The store is opened anew, to be sealed or not.
     Open { seal: bool },
+    /// The store is lost, and a new one continues what is sealed; whether the source has forgotten
+    /// what it wrote since, and only lists its events.
+    Lose { is_listed: bool },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -37,6 +42,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0..20_000_usize, any::<bool>())
             .prop_map(|(bytes, is_killed)| Step::Seal { bytes, is_killed }),
         1 => any::<bool>().prop_map(|seal| Step::Open { seal }),
+        1 => any::<bool>().prop_map(|is_listed| Step::Lose { is_listed }),
     ];
     prop::collection::vec(step, 1..24)
 }
@@ -64,9 +70,12 @@ struct World {
     clock: ManualClock,
     folder: tempfile::TempDir,
     position: Position,
-    observed: BTreeSet<u64>,
+    /// What the source wrote: versions, by the name and which of its events it is.
+    observed: BTreeMap<u64, (u8, u8)>,
     sealed: Vec<u64>,
     through: u64,
+    /// The positions of what is sealed.
+    positions: Vec<(String, Position)>,
 }
 
 impl World {
@@ -79,6 +88,9 @@ impl World {
         let keep_for = Arc::new(|_: &Event| Duration::from_secs(3600));
         let mut keeper = Keeper::new(store, Arc::new(clock.clone()), keep_for, false);
         keeper.journal = Journal::open(&keeper, seal).await.unwrap();
+        if let Some(sealed) = SealedBefore::read(&*keeper.store).await.unwrap() {
+            keeper.set_sealed_before(sealed);
+        }
         Arc::new(keeper)
     }
 
@@ -91,32 +103,86 @@ impl World {
             clock,
             folder,
             position: Position::default(),
-            observed: BTreeSet::new(),
+            observed: BTreeMap::new(),
             sealed: Vec::new(),
             through: 0,
+            positions: Vec::new(),
         }
     }
 
     async fn step(&mut self, step: &Step) {
         match step {
             Step::Observe(events) => {
-                let mut observations = Vec::new();
-                for (name, which) in events {
-                    self.position.latest += 1;
-                    let version = self.position.latest;
-                    self.observed.insert(version);
-                    observations.push(observation(*name, *which, version));
-                }
-                let mut position = self.position.clone();
-                let kept = self
-                    .keeper
-                    .keep(&observations, "", &mut position, With::default());
-                kept.await.unwrap();
-                self.position = position;
+                let first = self.position.latest + 1;
+                self.observed.extend((first..).zip(events.iter().copied()));
+                let new: Vec<_> = (first..).take(events.len()).collect();
+                self.observe(&new).await;
             }
             Step::Seal { bytes, is_killed } => self.seal(*bytes, *is_killed).await,
             Step::Open { seal } => self.reopen(*seal).await,
+            Step::Lose { is_listed } => self.lose(*is_listed).await,
         }
+    }
+
+    /// Observes versions of the source.
+    async fn observe(&mut self, versions: &[u64]) {
+        let observations = versions.iter().map(|version| {
+            let (name, which) = self.observed[version];
+            observation(name, which, *version)
+        });
+        let observations: Vec<_> = observations.collect();
+        let latest = self.observed.keys().max().copied();
+        self.position.latest = latest.unwrap_or(0);
+        self.position.version = Some(self.position.latest);
+        let mut position = self.position.clone();
+        let kept = self
+            .keeper
+            .keep(&observations, "", &mut position, With::default());
+        kept.await.unwrap();
+        self.position = position;
+    }
+
+    async fn lose(&mut self, is_listed: bool) {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        self.folder = folder.unwrap();
+        self.reopen(true).await;
+        let through = self.positions.first();
+        let through = through.and_then(|(_, position)| position.version);
+        let beyond = self
+            .sealed
+            .iter()
+            .filter(|sealed| **sealed > through.unwrap_or(0));
+        let beyond = beyond.map(|sealed| {
+            let (name, which) = self.observed[sealed];
+            (format!("uid-{name}-{which}"), 0, *sealed)
+        });
+        let continued = Continued {
+            positions: self.positions.clone(),
+            gaps: Vec::new(),
+            sealed_beyond: beyond.collect(),
+        };
+        assert!(continued::begin(&self.keeper, &continued).await.unwrap());
+        self.through = 0;
+        self.reopen(true).await;
+        let position = self.keeper.position("").await.unwrap();
+        self.position = position.unwrap_or_default();
+        let events = self
+            .observed
+            .iter()
+            .map(|(version, (name, _))| (*name, *version));
+        let living: BTreeSet<_> = events.collect::<BTreeMap<_, _>>().into_values().collect();
+        if is_listed {
+            self.observed
+                .retain(|version, _| self.sealed.contains(version) || living.contains(version));
+        }
+        let since = through.map_or(0, |through| through + 1);
+        let versions = self.observed.keys().copied();
+        let versions = versions.filter(|version| match is_listed {
+            true => living.contains(version),
+            false => *version >= since,
+        });
+        let versions: Vec<_> = versions.collect();
+        self.observe(&versions).await;
     }
 
     async fn seal(&mut self, bytes: usize, is_killed: bool) {
@@ -132,6 +198,9 @@ impl World {
         self.sealed
             .extend(part.versions.iter().map(|version| version.version));
         self.through = part.through;
+        if !part.positions.is_empty() {
+            self.positions = part.positions;
+        }
         if !is_killed {
             unsealed.sealed(self.through).await.unwrap();
         }
@@ -161,7 +230,7 @@ proptest! {
                 world.seal(usize::MAX, false).await;
             }
             world.sealed.sort_unstable();
-            let all: Vec<_> = world.observed.iter().copied().collect();
+            let all: Vec<_> = world.observed.keys().copied().collect();
             assert_eq!(world.sealed, all);
             world.keeper.store.close().await;
         });

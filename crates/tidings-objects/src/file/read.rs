@@ -10,6 +10,7 @@ use bytes::Bytes;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::FileMetaData;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 
@@ -52,12 +53,7 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn new(cluster: &Arc<str>, bytes: Bytes) -> Result<Self, FileError> {
         let file = SerializedFileReader::new(bytes)?;
-        let pairs = file.metadata().file_metadata().key_value_metadata();
-        let form = pairs.and_then(|pairs| pairs.iter().find(|pair| pair.key == FORM_KEY));
-        let found = form.and_then(|form| form.value.clone());
-        if found.as_deref() != Some(&FORM.to_string()) {
-            return Err(FileError::Form { found });
-        }
+        check_form(file.metadata().file_metadata())?;
         let cluster = Arc::clone(cluster);
         Ok(Self { file, cluster })
     }
@@ -139,6 +135,17 @@ impl Reader {
             })
             .collect()
     }
+}
+
+/// Refuses a file of another form than the known one.
+pub(crate) fn check_form(file: &FileMetaData) -> Result<(), FileError> {
+    let pairs = file.key_value_metadata();
+    let form = pairs.and_then(|pairs| pairs.iter().find(|pair| pair.key == FORM_KEY));
+    let found = form.and_then(|form| form.value.clone());
+    if found.as_deref() != Some(&FORM.to_string()) {
+        return Err(FileError::Form { found });
+    }
+    Ok(())
 }
 
 /// The values of a column that there are.

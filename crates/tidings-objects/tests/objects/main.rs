@@ -2,5 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod engines;
+mod reading;
 mod sealing;
 mod world;

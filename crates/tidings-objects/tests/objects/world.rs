@@ -54,11 +54,7 @@ impl World {
         let time = |millis: i64| Timestamp::from_millisecond(millis).unwrap().to_string();
         self.clock.advance(60_000);
         let now = self.clock.now().0;
-        let mut lines = json!({
-            "kind": "Coverage", "form": 1, "store": "one", "exportedAt": time(now),
-            "followed": [], "gaps": [], "overQuota": {"events": 0},
-        })
-        .to_string();
+        let mut lines = Vec::new();
         for number in self.observed + 1..=self.observed + versions {
             let (pod, event) = (number % 7, number % 13);
             let at = time(now - 1000 + i64::try_from(number - self.observed).unwrap());
@@ -78,10 +74,25 @@ impl World {
                     "lastTimestamp": "2023-11-14T22:13:21Z", "source": {"component": "kubelet"},
                 },
             });
+            lines.push(version);
+        }
+        self.import(&lines).await;
+    }
+
+    /// Observes versions, as the lines of an export say them.
+    pub(crate) async fn import(&mut self, versions: &[serde_json::Value]) {
+        let now = Timestamp::from_millisecond(self.clock.now().0).unwrap();
+        let head = json!({
+            "kind": "Coverage", "form": 1, "store": "one", "exportedAt": now.to_string(),
+            "followed": [], "gaps": [], "overQuota": {"events": 0},
+        });
+        let mut lines = head.to_string();
+        for version in versions {
             lines.push('\n');
             lines += &version.to_string();
         }
         lines += "\n{\"kind\":\"Complete\"}\n";
+        let versions = versions.len() as u64;
         self.observed += versions;
         let mut lines = BufReader::new(lines.as_bytes());
         let options = self.options("prod");
@@ -91,6 +102,13 @@ impl World {
         let imported = imported.await.unwrap();
         assert!(imported.is_whole);
         assert_eq!(imported.versions, versions);
+    }
+
+    /// What is kept of the cluster.
+    pub(crate) async fn open(&self) -> Cluster {
+        let options = self.options("prod");
+        let opened = Cluster::open_kept(self.folder.path(), options).await;
+        opened.unwrap()
     }
 
     pub(crate) async fn seal(

@@ -254,6 +254,9 @@ async fn allowed(
     (began, gone): (Instant, Gone),
 ) -> Response {
     if let Some(followed) = &server.followed {
+        if followed.is_sealed && (info.changes_events() || info.deletes_events()) {
+            return Status::sealed(&followed.name).into_response();
+        }
         if info.changes_events() {
             return Status::read_only(&followed.name).into_response();
         }

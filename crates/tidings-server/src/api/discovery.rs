@@ -90,9 +90,15 @@ static SENT_READ_ONLY: LazyLock<Documents> = LazyLock::new(|| {
     documents(|text| Document::of(&text.replace(VERBS_OF_EVENTS, VERBS_OF_KEPT_EVENTS)))
 });
 
+/// And for sealed events, which can only be read.
+static SENT_SEALED: LazyLock<Documents> = LazyLock::new(|| {
+    documents(|text| Document::of(&text.replace(VERBS_OF_EVENTS, VERBS_OF_SEALED_EVENTS)))
+});
+
 const VERBS_OF_EVENTS: &str =
     r#"["create","delete","deletecollection","get","list","patch","update","watch"]"#;
 const VERBS_OF_KEPT_EVENTS: &str = r#"["delete","deletecollection","get","list","watch"]"#;
+const VERBS_OF_SEALED_EVENTS: &str = r#"["get","list"]"#;
 
 fn documents(document: impl Fn(&str) -> Document) -> Documents {
     let all = DOCUMENTS.into_iter().chain(AGGREGATED);
@@ -102,6 +108,7 @@ fn documents(document: impl Fn(&str) -> Document) -> Documents {
 /// The documents of a server.
 fn documents_of(server: &ApiServer) -> &'static Documents {
     match server.followed {
+        Some(_) if server.is_sealed() => &SENT_SEALED,
         Some(_) => &SENT_READ_ONLY,
         None => &SENT,
     }

@@ -29,6 +29,9 @@ pub struct FollowedCluster {
     /// on with their caller's own token, if [`ClusterSecurity::authentication`] knew it, and the
     /// cluster authorizes them. Default: they are not passed on.
     pub pass_through: Option<PassThrough>,
+    /// Whether these are events that were sealed: nobody follows the cluster here, and nothing is
+    /// deleted or watched. Default: no.
+    pub is_sealed: bool,
 }
 
 impl FollowedCluster {
@@ -42,6 +45,7 @@ impl FollowedCluster {
             past,
             security: ClusterSecurity::default(),
             pass_through: None,
+            is_sealed: false,
         }
     }
 }
@@ -105,6 +109,22 @@ pub trait Past: Send + Sync + 'static {
     /// The state of the following. Called often, by health checks and metrics, so it must not
     /// block.
     fn following(&self) -> Following;
+
+    /// What was asked of an object storage; `None`, which is the default, if there is none.
+    fn asked(&self) -> Option<Asked> {
+        None
+    }
+}
+
+/// What was asked of an object storage since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Requests.
+    pub requests: u64,
+    /// Those that were not answered as they should be.
+    pub failed: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
 }
 
 /// A page of the versions of one event.
@@ -190,6 +210,7 @@ pub(crate) struct Followed {
     pub(crate) store_identity: String,
     pub(crate) past: Arc<dyn Past>,
     pub(crate) pass_through: Option<PassThrough>,
+    pub(crate) is_sealed: bool,
     /// Identifies the cluster in shared caches. Never reused.
     pub(crate) number: u64,
 }

@@ -64,6 +64,9 @@ pub(crate) async fn list(
     let form = call.form(if watched { Answer::Watch } else { Answer::List })?;
     let options = ListOptions::parse(call.api, &call.info.query, call.info.is_watch_path)?;
     if options.watch {
+        if let Some(followed) = server.followed.as_ref().filter(|it| it.is_sealed) {
+            return Err(Status::unwatched(&followed.name));
+        }
         return watch::watch(server, call, options).await;
     }
     if let Some(wanted) = newest::wanted(&call, &options)? {

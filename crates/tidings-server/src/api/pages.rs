@@ -147,7 +147,8 @@ impl Batches for Pages {
         let mut batch = Vec::with_capacity(fetched);
         let mut records = page.records.into_iter();
         for record in records.by_ref() {
-            if self.until.as_ref().is_some_and(|until| record.key > until) {
+            let is_over = |until: &Bytes| self.server.store.is_behind(&record.key, until);
+            if self.until.as_ref().is_some_and(is_over) {
                 self.done = true;
                 break;
             }

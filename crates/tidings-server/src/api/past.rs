@@ -216,13 +216,17 @@ pub(crate) async fn export(
     State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Result<Response, Status> {
+    let exported = followed(&server)?;
+    if exported.is_sealed {
+        return Err(Status::unexported(&exported.name));
+    }
     let query = &info.query;
     let from = query.get(params::FROM).map(|from| format!("0/{from}"));
     let place = match query.get(params::CONTINUE) {
         Some(token) => Some(read_token(token, PLACE, &server)?),
         None => from,
     };
-    let page = followed(&server)?.past.export(place).await?;
+    let page = exported.past.export(place).await?;
     let page = page.ok_or_else(|| {
         Status::bad_request(
             "from is the namespace and the name of an event, as shop/web-0.17a3f0c1",

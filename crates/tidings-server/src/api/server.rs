@@ -117,6 +117,7 @@ impl ApiServer {
             past,
             security,
             pass_through,
+            is_sealed,
         } = cluster;
         Self {
             store,
@@ -144,6 +145,7 @@ impl ApiServer {
                 store_identity,
                 past,
                 pass_through,
+                is_sealed,
                 number,
             }),
             identity: None,
@@ -202,6 +204,13 @@ impl ApiServer {
     pub(crate) fn passes_through(&self) -> bool {
         let followed = self.followed.as_ref();
         followed.is_some_and(|followed| followed.pass_through.is_some())
+    }
+
+    /// Whether the events are sealed ones, which are neither deleted nor watched.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.followed
+            .as_ref()
+            .is_some_and(|followed| followed.is_sealed)
     }
 
     /// The store that continue tokens name; empty if there is only one.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use tidings_store::UnixMillis;
 
 use super::clusters::Served;
-use crate::api::followed::Following;
+use crate::api::followed::{Asked, Following};
 use crate::metrics::Text;
 
 /// Appends the metrics of these clusters.
@@ -89,11 +89,46 @@ pub(super) fn write(clusters: &[Arc<Served>], text: &mut Text) {
     for (cluster, following) in &all {
         text.sample(name, &[("cluster", cluster), ("state", following.state)], 1);
     }
+    write_asked(clusters, text);
     let name = "tidings_archive_requests_total";
     text.metric(name, "counter", "Requests for the events of the cluster.");
     for served in clusters {
         let requests = served.requests.load(Ordering::Relaxed);
         text.sample(name, &[("cluster", &served.name)], requests);
+    }
+}
+
+/// What was asked of object storages, where there are any.
+fn write_asked(clusters: &[Arc<Served>], text: &mut Text) {
+    let of = |served: &Arc<Served>| {
+        let followed = served.server.followed.as_ref()?;
+        Some((served.name.clone(), followed.past.asked()?))
+    };
+    let all: Vec<(String, Asked)> = clusters.iter().filter_map(of).collect();
+    if all.is_empty() {
+        return;
+    }
+    for (name, help, value) in [
+        (
+            "tidings_objects_requests_total",
+            "Requests to the object storage for the cluster.",
+            (|asked| asked.requests) as fn(&Asked) -> u64,
+        ),
+        (
+            "tidings_objects_failed_requests_total",
+            "Requests to the object storage that were not answered as they should be.",
+            |asked| asked.failed,
+        ),
+        (
+            "tidings_objects_read_bytes_total",
+            "Bytes of files that were read from the object storage.",
+            |asked| asked.bytes,
+        ),
+    ] {
+        text.metric(name, "counter", help);
+        for (cluster, asked) in &all {
+            text.sample(name, &[("cluster", cluster)], value(asked));
+        }
     }
 }
 

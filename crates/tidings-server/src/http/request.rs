@@ -261,6 +261,12 @@ impl RequestInfo {
             && self.labels.resource == "events"
     }
 
+    /// Whether it deletes events.
+    pub(crate) fn deletes_events(&self) -> bool {
+        matches!(self.labels.verb, "DELETE" | "DELETECOLLECTION")
+            && self.labels.resource == "events"
+    }
+
     /// Whether it creates the event that it names, if that does not exist.
     pub(crate) fn may_create_by_name(&self) -> bool {
         matches!(self.labels.verb, "PUT" | "APPLY") && self.labels.resource == "events"

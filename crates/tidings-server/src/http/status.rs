@@ -277,6 +277,41 @@ impl Status {
         )
     }
 
+    /// Events that were sealed are as they are.
+    pub(crate) fn sealed(cluster: &str) -> Self {
+        Self::generic(
+            METHOD_NOT_ALLOWED,
+            format_args!(
+                "this is a sealed archive of the events of cluster {}: they can be read, not written or deleted",
+                Quoted(cluster)
+            ),
+        )
+    }
+
+    /// Nobody follows the cluster of events that were sealed.
+    pub(crate) fn unwatched(cluster: &str) -> Self {
+        Self::generic(
+            METHOD_NOT_ALLOWED,
+            format_args!(
+                "watch is not supported: this is a sealed archive of the events of cluster {}; \
+                 the cluster itself, and an archive that follows it, can be watched",
+                Quoted(cluster)
+            ),
+        )
+    }
+
+    /// Events that were sealed are exported by the engines that read their files.
+    pub(crate) fn unexported(cluster: &str) -> Self {
+        Self::generic(
+            METHOD_NOT_ALLOWED,
+            format_args!(
+                "export is not supported: this is a sealed archive of the events of cluster {}, whose files are \
+                 open to every engine that reads Parquet",
+                Quoted(cluster)
+            ),
+        )
+    }
+
     pub(crate) fn method_not_allowed() -> Self {
         Self::generic(
             METHOD_NOT_ALLOWED,

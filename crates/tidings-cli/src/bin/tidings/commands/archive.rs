@@ -292,6 +292,8 @@ struct Archive {
 async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     // Signals are caught from here on, so that one that comes early is not lost.
     let mut signals = Signals::new()?;
+    #[cfg(feature = "objects")]
+    let mut sealing = args.seal.open()?;
     let defaults = Defaults {
         kubeconfig: args.kubeconfig,
         namespaces: args.namespace,
@@ -309,9 +311,9 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         seal: args.seal.are_given(),
         #[cfg(not(feature = "objects"))]
         seal: false,
+        #[cfg(feature = "objects")]
+        continues: sealing.to_continue(),
     };
-    #[cfg(feature = "objects")]
-    let mut sealing = args.seal.open()?;
     let settings = match &args.clusters {
         Some(file) => clusters::read(file)?,
         None if args.no_follow => clusters::kept(&args.data_dir)?,
@@ -384,17 +386,23 @@ async fn open(
 ) -> Result<(Option<Source>, Cluster), Box<dyn Error>> {
     let folder = clusters::folder(data_dir, &setting.name)?;
     let options = defaults.options(setting, clusters);
-    let (source, opened) = if defaults.no_follow {
-        (None, Cluster::open_kept(&folder, options).await)
+    let source = if defaults.no_follow {
+        None
     } else {
-        let source = defaults.connect(setting).await?;
-        let opened = Cluster::open(&folder, &source.client, options).await;
-        (Some(source), opened)
+        Some(defaults.connect(setting).await?)
     };
-    let cluster = opened.map_err(|error| clusters::ClusterError::Store {
+    let opened = Cluster::open_kept(&folder, options.clone()).await;
+    let mut cluster = opened.map_err(|error| clusters::ClusterError::Store {
         name: setting.name.clone(),
         source: error,
     })?;
+    #[cfg(feature = "objects")]
+    if let Some(place) = &defaults.continues {
+        sealing::take_over(place, &cluster).await?;
+    }
+    if let Some(source) = &source {
+        cluster.follow(&source.client, options);
+    }
     Ok((source, cluster))
 }
 

@@ -6,6 +6,8 @@ pub(super) mod config;
 pub(super) mod files;
 pub(super) mod limits;
 pub(super) mod policies;
+#[cfg(feature = "objects")]
+mod sealed;
 pub(super) mod security;
 #[cfg(feature = "etcd")]
 mod storage;
@@ -14,7 +16,7 @@ pub(super) mod timeline;
 use std::error::Error;
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -47,6 +49,9 @@ const FAILED: u8 = 1;
 Examples:
   tidings serve --data-dir ./events &
   kubectl --kubeconfig ./events/kubeconfig get events -A -w
+
+  # The clusters of an archive on object storage, read where they are:
+  tidings serve --data-dir ./reader --archive s3://events/archive
 
   # With the settings of a file, in which event-ttl: 2h means --event-ttl=2h:
   tidings serve --config tidings.yaml")]
@@ -103,6 +108,13 @@ pub(crate) struct Args {
     #[cfg(feature = "etcd")]
     #[command(flatten)]
     storage: storage::StorageFlags,
+    #[cfg(feature = "objects")]
+    #[command(flatten)]
+    sealed: sealed::SealedFlags,
+    /// Serve the clusters of an archive on object storage: this program is built without it
+    #[cfg(not(feature = "objects"))]
+    #[arg(long, value_name = "URL", hide = true)]
+    archive: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -191,15 +203,42 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     {
         options.storage = args.storage.storage()?;
     }
+    #[cfg(feature = "objects")]
+    if let Some(mut sealed) = args.sealed.open().await? {
+        let server = tidings_server::start_clusters(options, sealed.followed()).await?;
+        tell_that_it_serves(is_shown, server.address(), server.kubeconfig());
+        tokio::select! {
+            () = signals.wait() => {}
+            () = sealed.follow(&server) => {}
+        }
+        return end(server.shutdown(), signals).await;
+    }
+    #[cfg(not(feature = "objects"))]
+    if args.archive.is_some() {
+        return Err("--archive: this program is built without the feature objects".into());
+    }
     let server = tidings_server::start(options).await?;
-    tell_of_timeline(is_shown, server.address());
-    tracing::info!(address = %server.address(), "serving");
-    // A missing reader of the path is no reason not to serve.
-    let _ = writeln!(std::io::stdout(), "{}", server.kubeconfig().display());
+    tell_that_it_serves(is_shown, server.address(), server.kubeconfig());
     signals.wait().await;
+    end(server.shutdown(), signals).await
+}
+
+/// Says that the server is ready.
+fn tell_that_it_serves(is_shown: bool, address: SocketAddr, kubeconfig: &Path) {
+    tell_of_timeline(is_shown, address);
+    tracing::info!(%address, "serving");
+    // A missing reader of the path is no reason not to serve.
+    let _ = writeln!(std::io::stdout(), "{}", kubeconfig.display());
+}
+
+/// Ends the server, unless a second signal comes before that is done.
+async fn end(
+    shutdown: impl Future<Output = ()>,
+    mut signals: Signals,
+) -> Result<(), Box<dyn Error>> {
     tracing::info!("shutting down; a second signal stops at once");
     tokio::select! {
-        () = server.shutdown() => Ok(()),
+        () = shutdown => Ok(()),
         () = signals.wait() => {
             // What was acknowledged is on disk; the rest is not waited for.
             let _ = writeln!(std::io::stderr(), "error: a second signal stopped the server at once");

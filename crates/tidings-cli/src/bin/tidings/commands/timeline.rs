@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidings_archive::Cluster;
 use tidings_server::ApiOptions;
 
-use super::archive::clusters::{self, Defaults};
+use super::archive::clusters::Defaults;
 use super::archive::past::Served;
 use super::archive::{hint, open_all};
 use super::serve::{Signals, start_logging_of};
@@ -104,17 +104,9 @@ async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
     let defaults = Defaults {
         kubeconfig: args.kubeconfig,
         namespaces: args.namespace,
-        field_selector: None,
-        label_selector: None,
         event_ttl: EVENT_TTL,
-        retention: clusters::Retention::default(),
-        quota: None,
-        mirror_deletions: false,
-        pass_through: false,
-        cluster_access: false,
         memory: MEMORY,
-        no_follow: false,
-        seal: false,
+        ..Defaults::default()
     };
     let settings = defaults.of_contexts(&args.context, None)?;
     let many = settings.len();

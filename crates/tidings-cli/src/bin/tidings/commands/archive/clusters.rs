@@ -55,6 +55,9 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) no_follow: bool,
     /// What was observed waits to be sealed.
     pub(in crate::commands) seal: bool,
+    /// Where archives are that new data folders continue.
+    #[cfg(feature = "objects")]
+    pub(in crate::commands) continues: Option<tidings_objects::Place>,
 }
 
 /// Rules, and the text they were read from.

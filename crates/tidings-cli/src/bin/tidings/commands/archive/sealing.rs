@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidings_archive::Cluster;
 use tidings_cli::values::{days, duration_of_seconds};
-use tidings_objects::{Place, PlaceError, SealOptions, Sealer};
+use tidings_objects::{ContinueError, Place, PlaceError, SealOptions, Sealer};
 use tidings_store::clock::SystemClock;
 use tokio::task::{AbortHandle, spawn};
 
@@ -25,6 +25,10 @@ pub(super) struct SealFlags {
     /// this is used first is sealed, too.
     #[arg(long, value_name = "URL")]
     objects: Option<String>,
+    /// Continue an archive that another data folder began and that is lost: a new folder begins
+    /// where the archive ends, and the former one seals nothing more. Without effect later
+    #[arg(long, requires = "objects")]
+    objects_continue: bool,
     /// Maximum time that a version waits to be sealed
     #[arg(long, value_name = "DURATION", default_value = "20m", requires = "objects", value_parser = duration_of_seconds)]
     seal_after: Duration,
@@ -51,19 +55,35 @@ impl SealFlags {
         Ok(Sealing {
             place: self.objects.as_deref().map(Place::create).transpose()?,
             options,
+            takes_over: self.objects_continue,
             tasks: BTreeMap::new(),
         })
     }
+}
+
+/// Lets a cluster with a new data folder continue what is there.
+pub(super) async fn take_over(place: &Place, cluster: &Cluster) -> Result<(), ContinueError> {
+    if tidings_objects::take_over(place, cluster, &SystemClock).await? {
+        let cluster = cluster.name();
+        tracing::info!(cluster, "continues the archive of a former data folder");
+    }
+    Ok(())
 }
 
 /// The tasks, by clusters.
 pub(super) struct Sealing {
     place: Option<Place>,
     options: SealOptions,
+    takes_over: bool,
     tasks: BTreeMap<String, AbortHandle>,
 }
 
 impl Sealing {
+    /// Where archives are that a new data folder continues, if it is to.
+    pub(super) fn to_continue(&self) -> Option<Place> {
+        self.place.clone().filter(|_| self.takes_over)
+    }
+
     pub(super) fn start(&mut self, cluster: &Cluster) {
         let Some(place) = &self.place else {
             return;

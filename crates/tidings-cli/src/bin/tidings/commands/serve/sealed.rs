@@ -1,0 +1,226 @@
+//! `tidings serve --archive`: the clusters of an archive on object storage, as an API server serves
+//! them. New manifests and new clusters are looked for now and then.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use tidings_cli::values::{bytes, duration_of_seconds};
+use tidings_objects::{LookError, Place, PlaceError, ReadOptions, Reader, SealedCluster};
+use tidings_server::{
+    Asked, Exported, FollowedCluster, Following, ObservedVersion, RunningClusters, Versions,
+};
+use tidings_store::{BoxFuture, ReadError, UnixMillis};
+
+/// New clusters are looked for at every so many looks for manifests.
+const CLUSTERS_EVERY: u32 = 4;
+
+/// The archive that is served.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Sealed archive")]
+pub(super) struct SealedFlags {
+    /// Serve the clusters of an archive on object storage, which tidings archive --objects wrote:
+    /// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER
+    ///
+    /// Each is below /clusters/NAME, and at the root if there is only one. Events can be read, not
+    /// written, deleted or watched. The data folder holds only certificates, tokens and the
+    /// kubeconfig, and any number of servers may read one archive. Credentials come from the
+    /// environment, as for tidings archive --objects.
+    #[arg(long, value_name = "URL")]
+    archive: Option<String>,
+    /// Maximum memory of the cache of what was read
+    #[arg(long, value_name = "BYTES", default_value = "32Mi", requires = "archive", value_parser = bytes)]
+    archive_cache: usize,
+    /// Interval at which it is looked whether more was sealed
+    #[arg(long, value_name = "DURATION", default_value = "15s", requires = "archive", value_parser = duration_of_seconds)]
+    archive_refresh: Duration,
+}
+
+/// What is served.
+pub(super) struct Sealed {
+    reader: Reader,
+    url: String,
+    interval: Duration,
+    clusters: BTreeMap<String, SealedCluster>,
+}
+
+impl SealedFlags {
+    /// The archive, if one is to be served; the storage has answered.
+    pub(super) async fn open(&self) -> Result<Option<Sealed>, PlaceError> {
+        let Some(url) = &self.archive else {
+            return Ok(None);
+        };
+        let place = Place::open(url)?;
+        let url = place.url().to_owned();
+        let mut options = ReadOptions::default();
+        options.cache_bytes = self.archive_cache as u64;
+        let mut sealed = Sealed {
+            reader: Reader::new(place, options),
+            url,
+            interval: self.archive_refresh,
+            clusters: BTreeMap::new(),
+        };
+        sealed.find().await?;
+        if sealed.clusters.is_empty() {
+            tracing::warn!(
+                url = sealed.url,
+                "there is no archive yet; it is looked for"
+            );
+        }
+        Ok(Some(sealed))
+    }
+}
+
+impl Sealed {
+    /// Those that are known.
+    pub(super) fn followed(&self) -> Vec<FollowedCluster> {
+        self.clusters.values().map(followed).collect()
+    }
+
+    /// Looks for clusters; those that are new.
+    async fn find(&mut self) -> Result<Vec<SealedCluster>, PlaceError> {
+        let mut new = Vec::new();
+        for name in self.reader.clusters().await? {
+            if self.clusters.contains_key(&name) {
+                continue;
+            }
+            match self.reader.open(&name).await {
+                Ok(cluster) => {
+                    new.push(cluster.clone());
+                    self.clusters.insert(name, cluster);
+                }
+                Err(error) => {
+                    tracing::warn!(cluster = name, %error, "not served yet; it is tried again");
+                }
+            }
+        }
+        Ok(new)
+    }
+
+    /// Keeps looking for what was sealed, and for new clusters.
+    pub(super) async fn follow(&mut self, server: &RunningClusters) {
+        let mut looks = 0_u32;
+        loop {
+            tokio::time::sleep(self.interval).await;
+            looks = looks.wrapping_add(1);
+            let known = self.clusters.values().cloned();
+            let look = known.map(|cluster| async move {
+                let was_well = cluster.failure().is_none();
+                let name = cluster.name().to_owned();
+                match cluster.look().await {
+                    Err(error @ LookError::None { .. }) => return Some((name, error)),
+                    Err(error) if was_well => {
+                        let cluster = name;
+                        tracing::warn!(cluster, %error, "not known whether more was sealed");
+                    }
+                    Err(_) => {}
+                    Ok(()) if !was_well => {
+                        tracing::info!(cluster = name, "the storage answers again");
+                    }
+                    Ok(()) => {}
+                }
+                None
+            });
+            for (cluster, error) in join_all(look).await.into_iter().flatten() {
+                tracing::warn!(cluster, %error, "served no longer");
+                self.clusters.remove(&cluster);
+                if let Err(error) = server.remove(&cluster).await {
+                    tracing::error!(cluster, %error, "the kubeconfig was not written");
+                }
+            }
+            if looks.is_multiple_of(CLUSTERS_EVERY) || self.clusters.is_empty() {
+                self.add_new(server).await;
+            }
+        }
+    }
+
+    async fn add_new(&mut self, server: &RunningClusters) {
+        let new = match self.find().await {
+            Ok(new) => new,
+            Err(error) => {
+                tracing::debug!(%error, "not known whether there are new clusters");
+                return;
+            }
+        };
+        for cluster in new {
+            let name = cluster.name().to_owned();
+            match server.add(followed(&cluster)).await {
+                Ok(()) => tracing::info!(cluster = name, "served from now on"),
+                Err(error) => tracing::error!(cluster = name, %error, "not served"),
+            }
+        }
+    }
+}
+
+/// A cluster as the server has it.
+fn followed(cluster: &SealedCluster) -> FollowedCluster {
+    let past = Arc::new(Past(cluster.clone()));
+    let mut followed = FollowedCluster::new(cluster.name(), cluster.store(), past);
+    followed.store_identity = cluster.identity();
+    followed.is_sealed = true;
+    followed
+}
+
+/// What the server asks of a sealed cluster beside its events.
+struct Past(SealedCluster);
+
+impl tidings_server::Past for Past {
+    fn versions(
+        &self,
+        key: Bytes,
+        after: Option<u64>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>> {
+        Box::pin(async move {
+            let found = self.0.versions(&key, after, limit).await?;
+            Ok(found.map(|found| Versions {
+                versions: found
+                    .versions
+                    .into_iter()
+                    .map(|version| ObservedVersion {
+                        value: version.event,
+                        source_version: version.version.to_string(),
+                        observed_at: version.observed_at,
+                    })
+                    .collect(),
+                more: found.more,
+                ended: None,
+            }))
+        })
+    }
+
+    fn coverage(&self) -> BoxFuture<'_, Result<serde_json::Value, ReadError>> {
+        Box::pin(async { Ok(self.0.coverage().to_json(self.0.name())) })
+    }
+
+    fn export(&self, _: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn following(&self) -> Following {
+        let coverage = self.0.coverage();
+        let followed = coverage.followed.iter();
+        let since = followed.clone().map(|(_, position)| position.since).max();
+        let until = followed.map(|(_, position)| position.complete_until).min();
+        let mut following = Following::new("sealed");
+        following.why = self.0.failure();
+        following.events = coverage.events;
+        following.versions = coverage.events;
+        following.stored_bytes = coverage.disk_bytes;
+        following.gaps = coverage.gaps.iter().map(|gap| gap.gaps).sum();
+        following.covered_since = since.map(UnixMillis);
+        following.complete_until = until.map(UnixMillis);
+        following
+    }
+
+    fn asked(&self) -> Option<Asked> {
+        let asked = self.0.asked();
+        Some(Asked {
+            requests: asked.requests,
+            failed: asked.failed,
+            bytes: asked.bytes,
+        })
+    }
+}

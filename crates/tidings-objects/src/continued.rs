@@ -1,0 +1,130 @@
+//! Continues the archive of a data folder that was lost with a new one.
+//!
+//! Invariants: the new folder begins at the position that the manifest names, so that what the
+//! source still has of the time since then is kept, and a gap is noted where it has not; what is
+//! sealed is not sealed again; from then on the former folder seals nothing more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tidings_archive::{Cluster, ClusterError, Continued, Position, SEALED_BEYOND_MAX};
+use tidings_store::clock::Clock;
+use tokio::task::spawn_blocking;
+
+use crate::file::read::{FileError, Reader};
+use crate::folder::{Folder, FolderError};
+use crate::manifest::Manifest;
+use crate::place::Place;
+use crate::seal::random_id;
+
+/// Clocks differ by less than this: files that end so long before the position have nothing that is
+/// behind it.
+const CLOCKS_DIFFER_MILLIS: i64 = 10 * 60_000;
+
+/// Why an archive was not continued.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContinueError {
+    /// The storage did not do as it should.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The cluster's store could not be read or written.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// Reading a file panicked; the log says how.
+    #[error("reading a file panicked")]
+    Panicked,
+    /// The data folder has events of its own.
+    #[error(
+        "the archive of {cluster:?} there was begun by another data folder, and only a new one can continue it, but this one has events"
+    )]
+    NotNew {
+        /// The cluster's name.
+        cluster: String,
+    },
+}
+
+/// Lets a cluster continue the archive that another data folder began, which is lost. `false` if
+/// there is none, or it is the cluster's own. To be done before the cluster is followed; it may be
+/// done again if the process ended before it was complete.
+///
+/// # Errors
+/// The archive is as it was.
+pub async fn take_over(
+    place: &Place,
+    cluster: &Cluster,
+    clock: &dyn Clock,
+) -> Result<bool, ContinueError> {
+    let folder = Folder::new(place, cluster.name());
+    let Some(manifest) = folder.newest().await? else {
+        return Ok(false);
+    };
+    if manifest.writer == cluster.store_identity() {
+        return Ok(false);
+    }
+    let continued = Continued {
+        positions: manifest.positions.clone(),
+        gaps: manifest.gaps.clone(),
+        sealed_beyond: sealed_beyond(&folder, &manifest).await?,
+    };
+    if !cluster.continue_from(&continued).await? {
+        return Err(ContinueError::NotNew {
+            cluster: cluster.name().to_owned(),
+        });
+    }
+    let now = Timestamp::from_millisecond(clock.now().0).unwrap_or_default();
+    let mut next = manifest.next(random_id(), now);
+    cluster.store_identity().clone_into(&mut next.writer);
+    next.sealed_through = 0;
+    folder.commit(&next).await?;
+    Ok(true)
+}
+
+/// Sealed versions that lie behind the positions: those of a seal that ended half way, or of a list
+/// that was being read.
+async fn sealed_beyond(
+    folder: &Folder,
+    manifest: &Manifest,
+) -> Result<Vec<(String, u64, u64)>, ContinueError> {
+    let complete = manifest.positions.iter();
+    let complete = complete.map(|(_, position)| position.complete_until).min();
+    let since = complete.unwrap_or(0).saturating_sub(CLOCKS_DIFFER_MILLIS);
+    let cluster: Arc<str> = manifest.cluster.as_str().into();
+    let mut beyond = Vec::new();
+    for file in manifest.files.iter().rev() {
+        if file.to.as_millisecond() < since || beyond.len() >= SEALED_BEYOND_MAX {
+            continue;
+        }
+        let bytes = folder.get(&folder.path(&file.path), file.bytes).await?;
+        let positions = manifest.positions.iter().cloned().collect();
+        let cluster = Arc::clone(&cluster);
+        let read = spawn_blocking(move || beyond_in(&Reader::new(&cluster, bytes)?, &positions));
+        beyond.extend(read.await.map_err(|_| ContinueError::Panicked)??);
+    }
+    beyond.truncate(SEALED_BEYOND_MAX);
+    Ok(beyond)
+}
+
+fn beyond_in(
+    file: &Reader,
+    positions: &HashMap<String, Position>,
+) -> Result<Vec<(String, u64, u64)>, FileError> {
+    let mut beyond = Vec::new();
+    for group in 0..file.groups() {
+        for row in file.group(group)? {
+            let position = positions.get(&row.namespace).or_else(|| positions.get(""));
+            let through = position.and_then(|it| Some((it.epoch, it.version?)));
+            if through.is_none_or(|through| (row.epoch, row.version) > through) {
+                beyond.push((row.uid, row.epoch, row.version));
+            }
+        }
+        if beyond.len() >= SEALED_BEYOND_MAX {
+            break;
+        }
+    }
+    Ok(beyond)
+}

@@ -1,0 +1,273 @@
+//! Values of columns of some rows: the pages that have them are found by the page index, read
+//! together, and decoded on a thread of its own, where a damaged file can at worst end the task.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use futures::future::try_join_all;
+use parquet::bloom_filter::Sbbf;
+use parquet::column::reader::{get_column_reader, get_typed_column_reader};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::page_index::offset_index::PageLocation;
+use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::serialized_reader::SerializedPageReader;
+use tokio::task::spawn_blocking;
+
+use super::fault::Fault;
+use super::fetch::{Fetch, Remote};
+use super::footer::Footer;
+use super::leaf::{self, Leaf};
+
+/// Of so few rows next to each other, values are copied out of their page, which is far longer.
+const FEW: usize = 64;
+
+/// Ranges of rows of a row group, in their order, apart from each other.
+pub(super) type Rows = Vec<Range<usize>>;
+
+/// Rows that are wanted of a row group.
+#[derive(Clone)]
+pub(super) struct Want {
+    pub(super) file: Remote,
+    pub(super) footer: Arc<Footer>,
+    pub(super) group: usize,
+    pub(super) rows: Rows,
+}
+
+/// The values of one [`Want`].
+pub(super) enum Values {
+    Texts(Vec<ByteArray>),
+    Numbers(Vec<i64>),
+    /// Where not every row has one.
+    Maybe(Vec<Option<i64>>),
+}
+
+impl Values {
+    pub(super) fn text(&self, row: usize) -> &[u8] {
+        match self {
+            Self::Texts(texts) => texts.get(row).map_or(&[], ByteArray::data),
+            _ => &[],
+        }
+    }
+
+    pub(super) fn texts(&self) -> &[ByteArray] {
+        match self {
+            Self::Texts(texts) => texts,
+            _ => &[],
+        }
+    }
+
+    pub(super) fn number(&self, row: usize) -> i64 {
+        match self {
+            Self::Numbers(numbers) => numbers.get(row).copied().unwrap_or_default(),
+            _ => 0,
+        }
+    }
+
+    pub(super) fn maybe(&self, row: usize) -> Option<i64> {
+        match self {
+            Self::Maybe(numbers) => numbers.get(row).copied().flatten(),
+            _ => None,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Texts(texts) => texts.len(),
+            Self::Numbers(numbers) => numbers.len(),
+            Self::Maybe(numbers) => numbers.len(),
+        }
+    }
+}
+
+/// The values of some columns of each of these, in their order.
+pub(super) async fn read<const N: usize>(
+    fetch: &Fetch,
+    wants: Vec<Want>,
+    leaves: [Leaf; N],
+) -> Result<Vec<[Values; N]>, Fault> {
+    let read = wants.into_iter().map(|want| async {
+        let mut ranges = Vec::new();
+        for leaf in leaves {
+            ranges.extend(ranges_of(&want, leaf));
+        }
+        let bytes = fetch.ranges(&want.file, &ranges).await?;
+        let pieces = ranges.into_iter().map(|range| range.start).zip(bytes);
+        let mut pieces: Vec<_> = pieces.collect();
+        pieces.sort_by_key(|(from, _)| *from);
+        let pieces = Pieces {
+            pieces,
+            len: want.file.len,
+        };
+        Ok::<_, Fault>((want, Arc::new(pieces)))
+    });
+    let read = try_join_all(read).await?;
+    if read.is_empty() {
+        return Ok(Vec::new());
+    }
+    let path = read[0].0.file.path.clone();
+    // It is not closed.
+    let _place = fetch.shared.decodes.acquire().await.ok();
+    let decoded = spawn_blocking(move || {
+        let decoded = read.iter().map(|(want, pieces)| {
+            let mut failed = None;
+            let values = leaves.map(|leaf| {
+                decode(want, pieces, leaf).unwrap_or_else(|error| {
+                    failed.get_or_insert(Fault::parquet(&want.file.path, &error));
+                    Values::Numbers(Vec::new())
+                })
+            });
+            failed.map_or(Ok(values), Err)
+        });
+        decoded.collect::<Result<Vec<_>, Fault>>()
+    });
+    decoded.await.unwrap_or_else(|_| {
+        Err(Fault::damaged(
+            &path,
+            "it, or another file, cannot be decoded",
+        ))
+    })
+}
+
+/// Whether a column's filter knows one of these values; if there is none, it may.
+pub(super) fn may_have(filter: Option<&Bytes>, values: &[&str]) -> bool {
+    let filter = filter.and_then(|bytes| Sbbf::from_bytes(bytes).ok());
+    filter.is_none_or(|filter| values.iter().any(|value| filter.check(*value)))
+}
+
+/// Where the pages are that have the wanted rows, and the dictionary.
+fn ranges_of(want: &Want, leaf: Leaf) -> Vec<Range<u64>> {
+    let pages = want.footer.pages(want.group, leaf);
+    let column = want.footer.meta.row_group(want.group).column(leaf.0);
+    let (from, _) = column.byte_range();
+    let first = pages.first().map_or(0, |page| page.offset.cast_unsigned());
+    let mut ranges = Vec::new();
+    if first > from {
+        ranges.push(from..first);
+    }
+    let ends = pages.iter().skip(1).map(first_row);
+    let ends = ends.chain([want.footer.groups[want.group].rows]);
+    let mut rows = want.rows.iter().peekable();
+    for (page, end) in pages.iter().zip(ends) {
+        while rows.next_if(|rows| rows.end <= first_row(page)).is_some() {}
+        if rows.peek().is_some_and(|rows| rows.start < end) {
+            let from = page.offset.cast_unsigned();
+            ranges.push(from..from + u64::from(page.compressed_page_size.cast_unsigned()));
+        }
+    }
+    ranges
+}
+
+fn first_row(page: &PageLocation) -> usize {
+    usize::try_from(page.first_row_index).unwrap_or(usize::MAX)
+}
+
+fn decode(want: &Want, pieces: &Arc<Pieces>, leaf: Leaf) -> Result<Values, ParquetError> {
+    let values = match leaf {
+        leaf::OBSERVED | leaf::EPOCH | leaf::VERSION => {
+            Values::Numbers(values::<Int64Type>(want, pieces, leaf, |_| {})?.0)
+        }
+        leaf::LAST_SEEN => {
+            let (values, defined) = values::<Int64Type>(want, pieces, leaf, |_| {})?;
+            let mut values = values.into_iter();
+            let all = defined.into_iter().map(|defined| match defined {
+                0 => None,
+                _ => values.next(),
+            });
+            Values::Maybe(all.collect())
+        }
+        _ => Values::Texts(values::<ByteArrayType>(want, pieces, leaf, owned)?.0),
+    };
+    if values.len() != want.rows.iter().map(ExactSizeIterator::len).sum::<usize>() {
+        return Err(ParquetError::General("rows are missing".into()));
+    }
+    Ok(values)
+}
+
+/// A copy, so that a value does not hold the page that it was in.
+fn owned(text: &mut ByteArray) {
+    *text = Bytes::copy_from_slice(text.data()).into();
+}
+
+/// The values there are, and for each row whether there is one, if not every row has.
+fn values<T: DataType>(
+    want: &Want,
+    pieces: &Arc<Pieces>,
+    leaf: Leaf,
+    own: fn(&mut T::T),
+) -> Result<(Vec<T::T>, Vec<i16>), ParquetError> {
+    let group = want.footer.meta.row_group(want.group);
+    let column = group.column(leaf.0);
+    let pages = want.footer.pages(want.group, leaf).to_vec();
+    let rows = want.footer.groups[want.group].rows;
+    let pages = SerializedPageReader::new(Arc::clone(pieces), column, rows, Some(pages))?;
+    let reader = get_column_reader(column.column_descr_ptr(), Box::new(pages));
+    let mut reader = get_typed_column_reader::<T>(reader);
+    let (mut values, mut defined) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    for rows in &want.rows {
+        reader.skip_records(rows.start - at)?;
+        let (mut left, before) = (rows.len(), values.len());
+        while left > 0 {
+            let read = reader.read_records(left, Some(&mut defined), None, &mut values)?;
+            if read.0 == 0 {
+                return Err(ParquetError::General(
+                    "it has fewer rows than it says".into(),
+                ));
+            }
+            left -= read.0;
+        }
+        if rows.len() <= FEW {
+            values.iter_mut().skip(before).for_each(own);
+        }
+        at = rows.end;
+    }
+    Ok((values, defined))
+}
+
+/// Parts of a file.
+struct Pieces {
+    /// Where each begins, in order.
+    pieces: Vec<(u64, Bytes)>,
+    len: u64,
+}
+
+impl Length for Pieces {
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+impl ChunkReader for Pieces {
+    type T = bytes::buf::Reader<Bytes>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(self.from(start)?.reader())
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let found = self.from(start)?;
+        if found.len() < length {
+            return Err(missing(start));
+        }
+        Ok(found.slice(..length))
+    }
+}
+
+impl Pieces {
+    fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
+        let behind = self.pieces.partition_point(|(from, _)| *from <= start);
+        let piece = behind.checked_sub(1).and_then(|at| self.pieces.get(at));
+        let (from, bytes) = piece.ok_or_else(|| missing(start))?;
+        let at = usize::try_from(start - from).unwrap_or(usize::MAX);
+        if at > bytes.len() {
+            return Err(missing(start));
+        }
+        Ok(bytes.slice(at..))
+    }
+}
+
+fn missing(at: u64) -> ParquetError {
+    ParquetError::General(format!("what is at {at} was not read"))
+}

@@ -1,0 +1,241 @@
+//! One event by its name, and the versions of one event.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::try_join_all;
+use tidings_store::{Record, UnixMillis};
+
+use super::columns;
+use super::fault::Fault;
+use super::leaf;
+use super::list::slices;
+use super::names::{self, Order};
+use super::objects::Objects;
+use super::position::Position;
+use super::selection::Selection;
+use super::view::{At, Pick, Source, View};
+
+/// Bytes at which a page of versions ends: an answer is made from the whole page at once.
+const VERSIONS_BYTES_MAX: usize = 1 << 20;
+/// Versions whose bytes are read at once.
+const VERSIONS_AT_ONCE: usize = 64;
+
+/// A version of an event, as it was observed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PastVersion {
+    /// The event in Kubernetes' protobuf, as an API server stores it.
+    pub event: bytes::Bytes,
+    /// Its resourceVersion at the source.
+    pub version: u64,
+    /// When it was observed.
+    pub observed_at: UnixMillis,
+}
+
+/// A page of versions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PastVersions {
+    /// The newest first.
+    pub versions: Vec<PastVersion>,
+    /// Where the next page begins, if there is one.
+    pub more: Option<u64>,
+}
+
+/// The newest version that was found of an event.
+struct Newest {
+    base: String,
+    uid: String,
+    order: Order,
+    at: At,
+}
+
+/// Keeps the newest version of each event.
+fn keep(newest: &mut BTreeMap<(String, String), Newest>, found: Newest) {
+    let id = (found.base.clone(), found.uid.clone());
+    if newest
+        .get(&id)
+        .is_none_or(|known| known.order < found.order)
+    {
+        newest.insert(id, found);
+    }
+}
+
+impl View {
+    /// The event that has a name.
+    pub(super) async fn find(&self, namespace: &str, name: &str) -> Result<Option<Pick>, Fault> {
+        let parts = names::parts(name);
+        let base = parts.map(|(base, _)| base);
+        let wanted: Vec<&str> = std::iter::once(name).chain(base).collect();
+        let found = self.named(namespace, &wanted).await?;
+        let youngest = |base: &str| {
+            let of_name = found.iter().filter(|it| it.base == base);
+            of_name.max_by_key(|it| it.order)
+        };
+        let by_part = || {
+            let (base, part) = parts?;
+            let young = youngest(base)?;
+            let is_elder = |it: &&Newest| {
+                it.base == base && it.uid != young.uid && names::is_of(&it.uid, part)
+            };
+            found.iter().filter(is_elder).min_by_key(|it| it.order)
+        };
+        let Some(newest) = youngest(name).or_else(by_part) else {
+            return Ok(None);
+        };
+        let at = newest.at;
+        let footer = self.footer(at.file).await?;
+        let runs = self.runs(at.file, &footer, at.group).await?;
+        let position = Position {
+            place: runs.place(runs.of_row(at.row)).map(str::to_owned),
+            base: newest.base.clone(),
+            uid: newest.uid.clone(),
+        };
+        Ok(Some(Pick {
+            position,
+            shown: name.to_owned(),
+            order: newest.order,
+            at: newest.at,
+        }))
+    }
+
+    /// The record of the event that has a name.
+    pub(super) async fn get(&self, namespace: &str, name: &str) -> Result<Option<Record>, Fault> {
+        let Some(pick) = self.find(namespace, name).await? else {
+            return Ok(None);
+        };
+        let records = self.records(&[pick], &Selection::default()).await?;
+        Ok(records.into_iter().next())
+    }
+
+    /// The newest versions of all events in a namespace that have one of some names, or had it at
+    /// their source.
+    async fn named(&self, namespace: &str, wanted: &[&str]) -> Result<Vec<Newest>, Fault> {
+        let selection = Selection::new(Some(namespace.to_owned()), None);
+        let sources = self.sources(&selection).await?;
+        let found = sources
+            .into_iter()
+            .map(|source| self.named_in(source, namespace, wanted));
+        let mut newest = BTreeMap::new();
+        for found in try_join_all(found).await?.into_iter().flatten() {
+            keep(&mut newest, found);
+        }
+        Ok(newest.into_values().collect())
+    }
+
+    /// Those in one file.
+    async fn named_in(
+        &self,
+        source: Source,
+        namespace: &str,
+        wanted: &[&str],
+    ) -> Result<Vec<Newest>, Fault> {
+        let Source {
+            file,
+            footer,
+            groups,
+        } = source;
+        let names = [(leaf::EVENT, wanted)];
+        let mut newest = BTreeMap::new();
+        for group in self.filtered(file, &footer, groups, &names).await? {
+            let runs = self.runs(file, &footer, group).await?;
+            let from = runs.seek([namespace, "", ""]);
+            let of_namespace = |run: &usize| runs.place(*run)[0] == namespace;
+            let to = (from..runs.len()).take_while(of_namespace).last();
+            let Some(to) = to else {
+                continue;
+            };
+            let rows = runs.rows(from).start..runs.rows(to).end;
+            let first = rows.start;
+            let rows = std::iter::once(rows).collect();
+            let want = self.want(file, &footer, group, rows)?;
+            let mut ats = Vec::new();
+            for [events] in columns::read(&self.fetch, vec![want], [leaf::EVENT]).await? {
+                let is_wanted = |event: &[u8]| wanted.iter().any(|it| it.as_bytes() == event);
+                let rows = events.texts().iter().enumerate();
+                let rows = rows.filter(|(_, event)| is_wanted(event.data()));
+                ats.extend(rows.map(|(row, _)| At {
+                    file,
+                    group,
+                    row: first + row,
+                }));
+            }
+            for (values, places) in self.rows(&ats, leaf::KEYS).await? {
+                for (number, row) in places {
+                    let found = self.keyed(0, &values, row, ats[number])?;
+                    let newer = Newest {
+                        base: found.base,
+                        uid: found.uid,
+                        order: found.order,
+                        at: found.at,
+                    };
+                    keep(&mut newest, newer);
+                }
+            }
+        }
+        Ok(newest.into_values().collect())
+    }
+
+    /// The versions of the event that has a name, the newest first: behind the one of a revision,
+    /// at most so many, and about a megabyte. `None` if there is no such event.
+    pub(super) async fn versions(
+        &self,
+        namespace: &str,
+        name: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Option<PastVersions>, Fault> {
+        let Some(found) = self.find(namespace, name).await? else {
+            return Ok(None);
+        };
+        let Position { place, base, uid } = &found.position;
+        let selection = Selection::of_place(super::runs::borrowed(place));
+        let mut objects = Objects::from(self, &selection, selection.lower()).await?;
+        // The newest that fit, and one more, which says that there are more.
+        let mut newest: BTreeSet<(u64, At)> = BTreeSet::new();
+        while let Some(object) = objects.next().await? {
+            let object = [object];
+            for slices in slices(&object) {
+                for version in self.keys(&object, &slices, &Selection::default()).await? {
+                    let revision = version.order.revision();
+                    let is_of_it = version.uid == *uid && version.base == *base;
+                    if is_of_it && after.is_none_or(|after| revision < after) {
+                        newest.insert((revision, version.at));
+                    }
+                    if newest.len() > limit.saturating_add(1) {
+                        newest.pop_first();
+                    }
+                }
+            }
+        }
+        let mut page = PastVersions::default();
+        let newest: Vec<(u64, At)> = newest.into_iter().rev().collect();
+        let mut bytes = 0;
+        for some in newest.chunks(VERSIONS_AT_ONCE) {
+            let ats: Vec<At> = some.iter().map(|(_, at)| *at).collect();
+            let mut read: Vec<Option<PastVersion>> = vec![None; ats.len()];
+            let leaves = [leaf::OBJECT, leaf::OBSERVED, leaf::VERSION];
+            for ([objects, observed, versions], places) in self.rows(&ats, leaves).await? {
+                for (number, row) in places {
+                    let event = bytes::Bytes::copy_from_slice(objects.text(row));
+                    self.event(&found.position, ats[number], &event)?;
+                    read[number] = Some(PastVersion {
+                        event,
+                        version: versions.number(row).cast_unsigned(),
+                        observed_at: UnixMillis(observed.number(row).div_euclid(1000)),
+                    });
+                }
+            }
+            for (version, (revision, _)) in read.into_iter().flatten().zip(some) {
+                if page.versions.len() >= limit || bytes >= VERSIONS_BYTES_MAX {
+                    return Ok(Some(page));
+                }
+                bytes += version.event.len();
+                page.versions.push(version);
+                page.more = Some(*revision);
+            }
+        }
+        page.more = None;
+        Ok(Some(page))
+    }
+}

@@ -1,0 +1,240 @@
+//! The end of a file: where its row groups, columns and pages are, and what a row group may have.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{
+    ColumnChunkMask, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
+};
+use parquet::file::page_index::offset_index::PageLocation;
+use parquet::file::statistics::Statistics;
+use parquet::schema::types::SchemaDescriptor;
+use tidings_store::HOUR_MILLIS;
+
+use super::fault::Fault;
+use super::fetch::{Fetch, Held, Key, Remote};
+use super::leaf::{self, Leaf};
+use super::runs::Place;
+use crate::file::columns;
+use crate::file::read::check_form;
+
+/// Bytes of the end of a file that are read at first: of the file, and for each row group.
+const END: u64 = 16 << 10;
+const END_OF_GROUP: u64 = 8 << 10;
+/// What the end of a file may have at most.
+const END_MAX: u64 = 32 << 20;
+/// Rows of a row group, for a first guess of the length of the end.
+const GROUP_ROWS: u64 = columns::GROUP_ROWS_MAX as u64;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Footer {
+    pub(super) meta: ParquetMetaData,
+    pub(super) groups: Vec<Group>,
+}
+
+/// What a row group has, as far as its statistics say.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) rows: usize,
+    /// No object of it is before this place.
+    pub(super) lower: Place,
+    /// Or behind this one; `None` is behind everything.
+    pub(super) upper: Place<Option<String>>,
+    /// Nothing of it was last seen before or after this, in milliseconds since 1970.
+    pub(super) seen: (i64, i64),
+}
+
+impl Group {
+    /// Whether all of it is before a place.
+    pub(super) fn is_before(&self, place: Place<&str>) -> bool {
+        for (upper, part) in self.upper.iter().zip(place) {
+            match upper.as_deref().map(|upper| upper.cmp(part)) {
+                Some(std::cmp::Ordering::Less) => return true,
+                Some(std::cmp::Ordering::Equal) => {}
+                Some(std::cmp::Ordering::Greater) | None => return false,
+            }
+        }
+        false
+    }
+
+    /// Whether all of it is behind a place.
+    pub(super) fn is_behind(&self, place: Place<&str>) -> bool {
+        self.lower.each_ref().map(String::as_str) > place
+    }
+}
+
+impl Footer {
+    /// That of a file.
+    pub(super) async fn of(fetch: &Fetch, file: &Remote, rows: u64) -> Result<Arc<Self>, Fault> {
+        let key = Key::Footer(file.id);
+        if let Some(Held::Footer(footer)) = fetch.held(key) {
+            return Ok(footer);
+        }
+        let mut len = END + END_OF_GROUP * rows.div_ceil(GROUP_ROWS);
+        let footer = loop {
+            let from = file.len.saturating_sub(len);
+            let range = from..file.len;
+            let end = fetch.ranges(file, std::slice::from_ref(&range)).await?;
+            let end = end.into_iter().next().unwrap_or_default();
+            match parse(end, file.len) {
+                Ok(footer) => break footer,
+                Err(ParquetError::NeedMoreData(needed))
+                    if from > 0 && (needed as u64) <= END_MAX && needed as u64 > len =>
+                {
+                    len = needed as u64;
+                }
+                Err(error) => return Err(Fault::parquet(&file.path, &error)),
+            }
+        };
+        if footer.groups.iter().map(|it| it.rows as u64).sum::<u64>() != rows {
+            let why = "it has other rows than its manifest says";
+            return Err(Fault::damaged(&file.path, why));
+        }
+        let footer = Arc::new(footer);
+        fetch.hold(key, Held::Footer(Arc::clone(&footer)));
+        Ok(footer)
+    }
+
+    /// Where the pages of a column are in the file, and which of its rows each has.
+    pub(super) fn pages(&self, group: usize, leaf: Leaf) -> &[PageLocation] {
+        let index = self.meta.page_index();
+        let pages = index.and_then(|index| index.offset_index(group, leaf.0));
+        pages.map_or(&[], |pages| pages.page_locations().as_slice())
+    }
+
+    /// The bytes of a column's filter, if it has one.
+    pub(super) fn filter(&self, group: usize, leaf: Leaf) -> Option<Range<u64>> {
+        let column = self.meta.row_groups().get(group)?.columns().get(leaf.0)?;
+        let from = u64::try_from(column.bloom_filter_offset()?).ok()?;
+        let len = u64::try_from(column.bloom_filter_length()?).ok()?;
+        Some(from..from.checked_add(len)?)
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn memory(&self) -> usize {
+        let groups = self.groups.iter().map(|group| {
+            let upper = group.upper.iter().flatten();
+            size_of::<Group>()
+                + group
+                    .lower
+                    .iter()
+                    .chain(upper)
+                    .map(String::len)
+                    .sum::<usize>()
+        });
+        self.meta.memory_size() + groups.sum::<usize>()
+    }
+}
+
+/// Of the end of a file.
+fn parse(end: Bytes, len: u64) -> Result<Footer, ParquetError> {
+    let mut reader = ParquetMetaDataReader::new()
+        .with_column_index_policy(PageIndexPolicy::Skip)
+        .with_offset_index_policy(PageIndexPolicy::Required)
+        .with_offset_index_mask(ColumnChunkMask::columns(leaf::ALL.map(|leaf| leaf.0)));
+    reader.try_parse_sized(&end, len)?;
+    let meta = reader.finish()?;
+    check_form(meta.file_metadata()).map_err(|error| general(&error.to_string()))?;
+    check_columns(meta.file_metadata().schema_descr())?;
+    let groups = meta
+        .row_groups()
+        .iter()
+        .map(group)
+        .collect::<Result<_, _>>()?;
+    let footer = Footer { meta, groups };
+    check_pages(&footer, len)?;
+    Ok(footer)
+}
+
+fn general(why: &str) -> ParquetError {
+    ParquetError::General(why.to_owned())
+}
+
+/// The columns that are read are those that were promised; there may be others behind.
+fn check_columns(found: &SchemaDescriptor) -> Result<(), ParquetError> {
+    let known = SchemaDescriptor::new(columns::schema()?);
+    let is_same = found.num_columns() >= known.num_columns()
+        && found
+            .columns()
+            .iter()
+            .zip(known.columns())
+            .all(|(found, known)| {
+                found.path() == known.path()
+                    && found.physical_type() == known.physical_type()
+                    && found.max_def_level() == known.max_def_level()
+                    && found.max_rep_level() == known.max_rep_level()
+            });
+    is_same
+        .then_some(())
+        .ok_or_else(|| general("its columns are not those of this form"))
+}
+
+/// Every page that may be read has rows, in order, and is in the file.
+fn check_pages(footer: &Footer, len: u64) -> Result<(), ParquetError> {
+    for (number, group) in footer.groups.iter().enumerate() {
+        for leaf in leaf::ALL {
+            let mut from = -1;
+            let pages = footer.pages(number, leaf);
+            let is_first = pages.first().is_some_and(|page| page.first_row_index == 0);
+            let are_rows = pages.iter().all(|page| {
+                let is_next = page.first_row_index > from;
+                from = page.first_row_index;
+                let end = page.offset.checked_add(page.compressed_page_size.into());
+                let is_there = end.is_some_and(|end| end.cast_unsigned() <= len);
+                is_next && page.offset > 0 && page.compressed_page_size > 0 && is_there
+            });
+            let are_within = usize::try_from(from).is_ok_and(|from| from < group.rows);
+            if !(is_first && are_rows && are_within) {
+                return Err(general("its page index is not that of its rows"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn group(group: &RowGroupMetaData) -> Result<Group, ParquetError> {
+    let mut lower = Place::default();
+    let mut upper = Place::default();
+    for (at, leaf) in [leaf::NAMESPACE, leaf::KIND, leaf::NAME]
+        .into_iter()
+        .enumerate()
+    {
+        let Some(Statistics::ByteArray(found)) = group.column(leaf.0).statistics() else {
+            break;
+        };
+        let text = |bytes: Option<&[u8]>| String::from_utf8(bytes?.to_vec()).ok();
+        let min = text(found.min_bytes_opt());
+        upper[at] = text(found.max_bytes_opt());
+        let is_one = min.is_some() && min == upper[at];
+        lower[at] = min.unwrap_or_default();
+        // Where the first part has several values, the second begins anew with each.
+        if !is_one {
+            break;
+        }
+    }
+    Ok(Group {
+        rows: usize::try_from(group.num_rows())?,
+        lower,
+        upper,
+        seen: seen(group),
+    })
+}
+
+/// From the statistics, which do not have rows without a time.
+fn seen(group: &RowGroupMetaData) -> (i64, i64) {
+    let found = match group.column(leaf::LAST_SEEN.0).statistics() {
+        Some(Statistics::Int64(found)) => found,
+        _ => return (HOUR_MILLIS, i64::MAX),
+    };
+    let (Some(min), Some(max)) = (found.min_opt(), found.max_opt()) else {
+        return (HOUR_MILLIS, i64::MAX);
+    };
+    let min = match found.null_count_opt() {
+        Some(0) => leaf::seen(Some(*min)),
+        _ => HOUR_MILLIS,
+    };
+    (min, leaf::seen(Some(*max)))
+}

@@ -1,0 +1,61 @@
+//! The columns that are read, by their places among the leaves of the schema, where the pairs of
+//! labels are two.
+
+use crate::file::columns;
+pub(super) use crate::row::seen;
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Leaf(pub(super) usize);
+
+pub(super) const NAMESPACE: Leaf = Leaf(1);
+pub(super) const KIND: Leaf = Leaf(2);
+pub(super) const NAME: Leaf = Leaf(3);
+pub(super) const OBSERVED: Leaf = Leaf(columns::OBSERVED);
+pub(super) const UID: Leaf = Leaf(5);
+pub(super) const EVENT: Leaf = Leaf(6);
+pub(super) const EPOCH: Leaf = Leaf(columns::EPOCH);
+pub(super) const VERSION: Leaf = Leaf(columns::VERSION);
+pub(super) const OBJECT_UID: Leaf = Leaf(9);
+pub(super) const REASON: Leaf = Leaf(10);
+pub(super) const TYPE: Leaf = Leaf(11);
+pub(super) const LAST_SEEN: Leaf = Leaf(19);
+pub(super) const OBJECT: Leaf = Leaf(columns::OBJECT);
+
+/// All of these.
+pub(super) const ALL: [Leaf; 13] = [
+    NAMESPACE, KIND, NAME, OBSERVED, UID, EVENT, EPOCH, VERSION, OBJECT_UID, REASON, TYPE,
+    LAST_SEEN, OBJECT,
+];
+
+/// What identifies a version and says which one is newer.
+pub(super) const KEYS: [Leaf; 5] = [UID, EVENT, OBSERVED, EPOCH, VERSION];
+
+#[cfg(test)]
+mod tests {
+    use parquet::schema::types::SchemaDescriptor;
+
+    use super::*;
+
+    #[test]
+    fn leaves_are_where_the_schema_has_them() {
+        let schema = SchemaDescriptor::new(columns::schema().unwrap());
+        let names = ALL.map(|leaf| schema.column(leaf.0).name().to_owned());
+        let expected = [
+            "namespace",
+            "kind",
+            "name",
+            "observed",
+            "uid",
+            "event",
+            "epoch",
+            "version",
+            "object_uid",
+            "reason",
+            "type",
+            "last_seen",
+            "object",
+        ];
+        assert_eq!(names, expected);
+    }
+}

@@ -1,0 +1,316 @@
+//! Lists: the newest version of each event, in the order of objects and names, a page at a time.
+//!
+//! Memory: the objects of the wanted row groups of each file, which the cache holds as well; key
+//! columns of some thousand rows; of one object, as many names as the page may have.
+
+use std::collections::BTreeMap;
+
+use tidings_store::{PAGE_BYTES_MAX, Record};
+
+use super::columns;
+use super::fault::Fault;
+use super::leaf;
+use super::names::{self, Order};
+use super::objects::{Object, Objects};
+use super::position::Position;
+use super::runs::{Place, borrowed};
+use super::selection::Selection;
+use super::view::{At, Pick, View};
+
+/// Rows whose key columns are read at once.
+const ROWS_AT_ONCE: usize = 8192;
+/// Events whose bytes are read at once.
+const EVENTS_AT_ONCE: usize = 128;
+
+/// A page.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    pub(super) records: Vec<Record>,
+    pub(super) more: bool,
+}
+
+/// What is known of the events about one object: of as many as are wanted, in order.
+#[derive(Default)]
+struct Events {
+    /// By name at the source and uid.
+    newest: BTreeMap<(String, String), (Order, At)>,
+    /// Which event of a name is the youngest.
+    youngest: BTreeMap<String, (Order, String)>,
+}
+
+impl Events {
+    /// Adds a version. `after` is the name and uid behind which events are wanted.
+    fn add(&mut self, version: Keyed, after: Option<(&str, &str)>, max: usize) {
+        let Keyed {
+            base,
+            uid,
+            order,
+            at,
+            ..
+        } = version;
+        if after.is_some_and(|after| base.as_str() < after.0) {
+            return;
+        }
+        // Whether there is a younger event is to be known of those in front, too.
+        let young = || (order, uid.clone());
+        let youngest = self.youngest.entry(base.clone()).or_insert_with(young);
+        if order > youngest.0 {
+            *youngest = young();
+        }
+        if after.is_none_or(|after| (base.as_str(), uid.as_str()) > after) {
+            let newest = self.newest.entry((base, uid)).or_insert((order, at));
+            if order > newest.0 {
+                *newest = (order, at);
+            }
+        }
+        // What is taken out is behind all that is left, and so is what may come of it later.
+        if self.newest.len() > max {
+            self.newest.pop_last();
+        }
+        if self.youngest.len() > max.saturating_add(1) {
+            self.youngest.pop_last();
+        }
+    }
+
+    fn picks(self, place: &Place) -> Vec<Pick> {
+        let mut picks: Vec<Pick> = Vec::new();
+        for ((base, uid), (order, at)) in self.newest {
+            let youngest = self.youngest.get(&base);
+            let is_youngest = youngest.is_none_or(|(_, youngest)| *youngest == uid);
+            let shown = if is_youngest {
+                base.clone()
+            } else {
+                names::elder(&base, &uid)
+            };
+            let place = place.clone();
+            picks.push(Pick {
+                position: Position { place, base, uid },
+                shown,
+                order,
+                at,
+            });
+        }
+        told_apart(&mut picks);
+        picks
+    }
+}
+
+/// Of elder events with one beginning of a uid, all but the eldest have it in full.
+fn told_apart(picks: &mut [Pick]) {
+    let mut eldest: BTreeMap<String, Order> = BTreeMap::new();
+    for pick in picks.iter().filter(|it| it.shown != it.position.base) {
+        let order = eldest.entry(pick.shown.clone()).or_insert(pick.order);
+        *order = pick.order.min(*order);
+    }
+    for pick in picks.iter_mut() {
+        if eldest
+            .get(&pick.shown)
+            .is_some_and(|order| *order != pick.order)
+        {
+            pick.shown = names::elder_in_full(&pick.position.base, &pick.position.uid);
+        }
+    }
+}
+
+impl View {
+    /// The events that are selected, behind a position: at most so many, and no more once their
+    /// bytes reach [`PAGE_BYTES_MAX`]; `None` means all.
+    pub(super) async fn list(
+        &self,
+        selection: &Selection,
+        after: Option<&Position>,
+        limit: Option<usize>,
+    ) -> Result<Listed, Fault> {
+        let from = after.map_or(selection.lower(), |after| {
+            borrowed(&after.place).max(selection.lower())
+        });
+        let mut objects = Objects::from(self, selection, from).await?;
+        let mut listed = Listed::default();
+        let mut bytes = 0;
+        let is_full = |listed: &Listed, bytes: usize| {
+            limit.is_some_and(|limit| listed.records.len() >= limit || bytes >= PAGE_BYTES_MAX)
+        };
+        loop {
+            let left = limit.map_or(usize::MAX, |limit| limit - listed.records.len().min(limit));
+            let (mut batch, mut rows) = (Vec::new(), 0);
+            while rows < ROWS_AT_ONCE
+                && batch.len() <= left
+                && let Some(object) = objects.next().await?
+            {
+                rows += object
+                    .parts
+                    .iter()
+                    .map(|part| part.rows.len())
+                    .sum::<usize>();
+                batch.push(object);
+            }
+            if batch.is_empty() {
+                return Ok(listed);
+            }
+            let picks = self
+                .picks(&batch, selection, after, left.saturating_add(1))
+                .await?;
+            let mut picks = picks.chunks(EVENTS_AT_ONCE).peekable();
+            while let Some(some) = picks.next() {
+                for record in self.records(some, selection).await? {
+                    if is_full(&listed, bytes) {
+                        listed.more = true;
+                        return Ok(listed);
+                    }
+                    bytes += record.value.len();
+                    listed.records.push(record);
+                }
+                if is_full(&listed, bytes) && (picks.peek().is_some() || !objects.is_over()) {
+                    listed.more = true;
+                    return Ok(listed);
+                }
+            }
+        }
+    }
+
+    /// The events about some objects, in order: of each, the first `max` behind the position.
+    async fn picks(
+        &self,
+        objects: &[Object],
+        selection: &Selection,
+        after: Option<&Position>,
+        max: usize,
+    ) -> Result<Vec<Pick>, Fault> {
+        let mut events: Vec<Events> = objects.iter().map(|_| Events::default()).collect();
+        for slices in slices(objects) {
+            let rows = self.keys(objects, &slices, selection).await?;
+            for version in rows {
+                let after = after.filter(|after| objects[version.object].place == after.place);
+                let after = after.map(|after| (after.base.as_str(), after.uid.as_str()));
+                events[version.object].add(version, after, max);
+            }
+        }
+        let picks = objects.iter().zip(events);
+        Ok(picks
+            .flat_map(|(object, events)| events.picks(&object.place))
+            .collect())
+    }
+
+    /// What identifies the versions of some rows.
+    pub(super) async fn keys(
+        &self,
+        objects: &[Object],
+        slices: &[Slice],
+        selection: &Selection,
+    ) -> Result<Vec<Keyed>, Fault> {
+        // Rows of one row group are read together, whichever objects they are about.
+        let mut of_groups: BTreeMap<(usize, usize), Vec<&Slice>> = BTreeMap::new();
+        for slice in slices {
+            let part = &objects[slice.object].parts[slice.part];
+            of_groups
+                .entry((part.file, part.group))
+                .or_default()
+                .push(slice);
+        }
+        let wants = of_groups.iter().map(|((file, group), slices)| {
+            let first = slices.first().map(|it| &objects[it.object].parts[it.part]);
+            let first = first.ok_or(Fault::Unknown("no rows were asked for"))?;
+            let rows = slices.iter().map(|slice| slice.rows.clone()).collect();
+            self.want(*file, &first.footer, *group, rows)
+        });
+        let wants: Vec<_> = wants.collect::<Result<_, Fault>>()?;
+        let uids = match selection.object_uid() {
+            Some(_) => columns::read(&self.fetch, wants.clone(), [leaf::OBJECT_UID]).await?,
+            None => Vec::new(),
+        };
+        let read = columns::read(&self.fetch, wants, leaf::KEYS).await?;
+        let mut keyed = Vec::new();
+        for (number, (((file, group), slices), values)) in of_groups.iter().zip(&read).enumerate() {
+            let rows = slices
+                .iter()
+                .flat_map(|slice| slice.rows.clone().map(|row| (slice.object, row)));
+            for (at, (object, row)) in rows.enumerate() {
+                if let (Some(wanted), Some([uids])) = (selection.object_uid(), uids.get(number))
+                    && uids.text(at) != wanted.as_bytes()
+                {
+                    continue;
+                }
+                let (file, group) = (*file, *group);
+                let at_row = At { file, group, row };
+                keyed.push(self.keyed(object, values, at, at_row)?);
+            }
+        }
+        Ok(keyed)
+    }
+
+    /// Of the row `at` of what was read.
+    pub(super) fn keyed(
+        &self,
+        object: usize,
+        [uid, event, observed, epoch, version]: &[columns::Values; 5],
+        at: usize,
+        row: At,
+    ) -> Result<Keyed, Fault> {
+        let text = |bytes: &[u8]| {
+            let text = std::str::from_utf8(bytes);
+            text.map_err(|_| match self.file(row.file) {
+                Ok(file) => Fault::damaged(&file.path, "a name is no text"),
+                Err(fault) => fault,
+            })
+            .map(str::to_owned)
+        };
+        let uid = text(uid.text(at))?;
+        let event = text(event.text(at))?;
+        Ok(Keyed {
+            object,
+            base: names::base(&event, &uid).to_owned(),
+            uid,
+            order: Order {
+                observed: observed.number(at),
+                epoch: epoch.number(at).cast_unsigned(),
+                version: version.number(at).cast_unsigned(),
+            },
+            at: row,
+        })
+    }
+}
+
+/// What identifies the version of a row.
+pub(super) struct Keyed {
+    pub(super) object: usize,
+    /// The event's name at the source.
+    pub(super) base: String,
+    pub(super) uid: String,
+    pub(super) order: Order,
+    pub(super) at: At,
+}
+
+/// Some rows of a part of an object.
+pub(super) struct Slice {
+    object: usize,
+    part: usize,
+    rows: std::ops::Range<usize>,
+}
+
+/// All rows of some objects, about [`ROWS_AT_ONCE`] of them at a time.
+pub(super) fn slices(objects: &[Object]) -> Vec<Vec<Slice>> {
+    let mut all = Vec::new();
+    let (mut some, mut left) = (Vec::new(), ROWS_AT_ONCE);
+    for (object, it) in objects.iter().enumerate() {
+        for (part, it) in it.parts.iter().enumerate() {
+            let mut rows = it.rows.clone();
+            while !rows.is_empty() {
+                let end = rows.end.min(rows.start + left);
+                left -= end - rows.start;
+                some.push(Slice {
+                    object,
+                    part,
+                    rows: rows.start..end,
+                });
+                rows.start = end;
+                if left == 0 {
+                    all.push(std::mem::take(&mut some));
+                    left = ROWS_AT_ONCE;
+                }
+            }
+        }
+    }
+    all.push(some);
+    all.retain(|some| !some.is_empty());
+    all
+}

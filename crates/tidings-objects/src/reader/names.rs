@@ -1,0 +1,103 @@
+//! How an event is called, and what identifies it and its versions.
+//!
+//! A source may use an event's name again once that event is over. The youngest of a name has it;
+//! the others have the beginning of their uid behind it, as in the archive that sealed them. What
+//! is sealed has one name or the other, depending on when that was.
+
+/// The order of the versions of an event, and of events of one name: when it was observed, in
+/// microseconds since 1970, and epoch and version at the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Order {
+    pub(super) observed: i64,
+    pub(super) epoch: u64,
+    pub(super) version: u64,
+}
+
+/// Bits of a revision that are the version at the source.
+const VERSION_BITS: u32 = 48;
+
+impl Order {
+    /// The version at the source, as long as that did not go back to an earlier state.
+    pub(super) fn revision(self) -> u64 {
+        let epoch = self.epoch.min((1 << (63 - VERSION_BITS)) - 1);
+        let version = self.version.min((1 << VERSION_BITS) - 1);
+        (epoch << VERSION_BITS | version).max(1)
+    }
+}
+
+/// The beginning of a uid that an elder event's name ends with.
+fn short(uid: &str) -> &str {
+    let end = uid.char_indices().nth(8).map_or(uid.len(), |(at, _)| at);
+    &uid[..end]
+}
+
+/// The name at the source.
+pub(super) fn base<'a>(name: &'a str, uid: &str) -> &'a str {
+    let without = |uid: &str| name.strip_suffix(uid)?.strip_suffix('.');
+    if uid.is_empty() {
+        return name;
+    }
+    without(uid).or_else(|| without(short(uid))).unwrap_or(name)
+}
+
+/// The name of an elder event.
+pub(super) fn elder(base: &str, uid: &str) -> String {
+    format!("{base}.{}", short(uid))
+}
+
+/// If another one has that.
+pub(super) fn elder_in_full(base: &str, uid: &str) -> String {
+    format!("{base}.{uid}")
+}
+
+/// What a name may consist of, if it is an elder event's: the name at the source, and its uid or
+/// the beginning of that.
+pub(super) fn parts(name: &str) -> Option<(&str, &str)> {
+    let (base, uid) = name.rsplit_once('.')?;
+    (!base.is_empty() && !uid.is_empty()).then_some((base, uid))
+}
+
+/// Whether an elder event may be called so.
+pub(super) fn is_of(uid: &str, part: &str) -> bool {
+    !uid.is_empty() && (part == uid || part == short(uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_elder_events_name_has_its_uid_behind() {
+        let uid = "6f1c2d3e-4a5b-6c7d-8e9f-000000000001";
+        assert_eq!(elder("web.1", uid), "web.1.6f1c2d3e");
+        for name in [
+            "web.1".to_owned(),
+            elder("web.1", uid),
+            elder_in_full("web.1", uid),
+        ] {
+            assert_eq!(base(&name, uid), "web.1");
+        }
+        assert_eq!(base("web.1.6f1c2d3e", "other-id"), "web.1.6f1c2d3e");
+        assert_eq!(base("6f1c2d3e", uid), "6f1c2d3e");
+        assert_eq!(base("web", ""), "web");
+        assert_eq!(parts("web.1.6f1c2d3e"), Some(("web.1", "6f1c2d3e")));
+        assert!(is_of(uid, "6f1c2d3e") && is_of(uid, uid) && !is_of(uid, "6f1c2d3"));
+    }
+
+    #[test]
+    fn a_revision_is_the_version_at_the_source() {
+        let of = |epoch, version| {
+            let observed = 0;
+            Order {
+                observed,
+                epoch,
+                version,
+            }
+            .revision()
+        };
+        assert_eq!(of(0, 4711), 4711);
+        assert!(of(1, 1) > of(0, u64::MAX));
+        assert!(i64::try_from(of(u64::MAX, u64::MAX)).is_ok());
+        assert_eq!(of(0, 0), 1);
+    }
+}

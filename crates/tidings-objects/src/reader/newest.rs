@@ -1,0 +1,465 @@
+//! The events last seen, latest first.
+//!
+//! Row groups are read from the one that may have the latest on, until no other can have a later
+//! one. A version counts only if it is its event's newest, which is looked for in the rows about
+//! the same object of files that were written at the same time or later.
+//!
+//! Memory: [`VERSIONS_MAX`] versions; what is beyond is left to the next page.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use tidings_store::{NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Place, Record, UnixMillis};
+
+use super::columns::{self, Rows};
+use super::fault::Fault;
+use super::footer::Footer;
+use super::leaf;
+use super::names::{self, Order};
+use super::position::Position;
+use super::runs::borrowed;
+use super::selection::Selection;
+use super::view::{At, Pick, View};
+use crate::manifest::File;
+
+/// Versions that are held, by their time.
+const VERSIONS_MAX: usize = 16_384;
+/// Files that are opened, and row groups that are read, at once.
+const AT_ONCE: usize = 4;
+/// Versions that are looked into at once.
+const EVENTS_AT_ONCE: usize = 128;
+
+/// A page.
+#[derive(Debug, Default)]
+pub(super) struct Latest {
+    pub(super) records: Vec<Record>,
+    /// Where it stopped, if there may be more.
+    pub(super) place: Option<Place>,
+}
+
+/// What is read from next, by the latest time that it may have.
+enum Unit {
+    File(usize),
+    Group(usize, Arc<Footer>, usize),
+}
+
+/// A version by its time.
+type Found = (Place, At);
+
+/// What is asked for.
+struct Asked<'a> {
+    request: &'a NewestRequest,
+    selection: Selection,
+}
+
+impl Asked<'_> {
+    fn times(&self) -> (i64, i64) {
+        let since = self.request.since.map_or(i64::MIN, |since| since.0);
+        let until = self
+            .request
+            .behind()
+            .map_or(i64::MAX, |behind| behind.last_seen.0);
+        (since, until)
+    }
+
+    /// The latest time that something of this range may have, if it is asked for.
+    fn latest(&self, (from, to): (i64, i64)) -> Option<i64> {
+        let (since, until) = self.times();
+        (to >= since && from <= until).then(|| to.min(until))
+    }
+}
+
+impl View {
+    /// The events of a request, whose keys are of a namespace if one is given.
+    pub(super) async fn newest(
+        &self,
+        namespace: Option<String>,
+        request: &NewestRequest,
+    ) -> Result<Latest, Fault> {
+        let asked = Asked {
+            request,
+            selection: Selection::new(namespace, request.object.clone()),
+        };
+        let mut units = self.files_of(&asked);
+        let mut found: BinaryHeap<Found> = BinaryHeap::new();
+        // What was read and is not held is before this.
+        let mut left_out: Option<Place> = None;
+        let mut latest = Latest::default();
+        let mut bytes = 0;
+        let mut reached = None;
+        loop {
+            let bound = units.keys().next_back().map(|(time, _)| *time);
+            let is_certain = |found: &Found| bound.is_none_or(|bound| found.0.last_seen.0 > bound);
+            while let Some(top) = found.peek().filter(|top| is_certain(top)) {
+                if left_out.is_some_and(|left_out| top.0 <= left_out) {
+                    latest.place = reached.or(left_out);
+                    return Ok(latest);
+                }
+                let wanted = request.limit.saturating_sub(latest.records.len());
+                if wanted == 0 || bytes >= PAGE_BYTES_MAX {
+                    latest.place = reached;
+                    return Ok(latest);
+                }
+                let mut some = Vec::new();
+                while some.len() < wanted.min(EVENTS_AT_ONCE)
+                    && let Some(top) = found.peek().filter(|top| is_certain(top))
+                    && left_out.is_none_or(|left_out| top.0 > left_out)
+                {
+                    some.push(*top);
+                    found.pop();
+                }
+                reached = some.last().map(|(place, _)| *place);
+                for record in self.looked_into(&some, &asked).await? {
+                    bytes += record.value.len();
+                    latest.records.push(record);
+                }
+            }
+            if bound.is_none() {
+                latest.place = left_out.and(reached.or(left_out));
+                return Ok(latest);
+            }
+            let is_enough = latest.records.len() >= request.limit || bytes >= PAGE_BYTES_MAX;
+            if is_enough {
+                latest.place = reached;
+                return Ok(latest);
+            }
+            self.read_on(&asked, &mut units, &mut found).await?;
+            if found.len() > VERSIONS_MAX {
+                let mut all = found.into_sorted_vec();
+                let rest = all.len() - VERSIONS_MAX;
+                left_out = left_out.max(all.get(rest - 1).map(|(place, _)| *place));
+                all.drain(..rest);
+                found = all.into();
+            }
+        }
+    }
+
+    /// The files that may have what is asked for, by the latest time they may have it.
+    fn files_of(&self, asked: &Asked<'_>) -> BTreeMap<(i64, Reverse<At>), Unit> {
+        let mut units = BTreeMap::new();
+        for (number, file) in self.manifest.files.iter().enumerate() {
+            if let Some(time) = asked.latest(seen(file))
+                && asked.selection.may_be_in(file)
+            {
+                let at = At {
+                    file: number,
+                    group: 0,
+                    row: 0,
+                };
+                units.insert((time, Reverse(at)), Unit::File(number));
+            }
+        }
+        units
+    }
+
+    /// Opens the next files or reads the next row groups.
+    async fn read_on(
+        &self,
+        asked: &Asked<'_>,
+        units: &mut BTreeMap<(i64, Reverse<At>), Unit>,
+        found: &mut BinaryHeap<Found>,
+    ) -> Result<(), Fault> {
+        let (mut files, mut groups) = (Vec::new(), Vec::new());
+        while files.len() < AT_ONCE
+            && groups.len() < AT_ONCE
+            && let Some((_, unit)) = units.pop_last()
+        {
+            match unit {
+                Unit::File(file) => files.push(file),
+                Unit::Group(file, footer, group) => groups.push((file, footer, group)),
+            }
+        }
+        let opened = files.into_iter().map(|file| async move {
+            let footer = self.footer(file).await?;
+            let groups = footer.groups.iter().enumerate();
+            let groups = groups.filter(|(_, group)| asked.selection.may_be_within(group));
+            let mut groups: Vec<usize> = groups.map(|(group, _)| group).collect();
+            if let Some(name) = asked.selection.name() {
+                let wanted: [(_, &[&str]); 1] = [(leaf::NAME, &[name])];
+                groups = self.filtered(file, &footer, groups, &wanted).await?;
+            }
+            Ok::<_, Fault>((file, footer, groups))
+        });
+        for (file, footer, groups) in futures::future::try_join_all(opened).await? {
+            for group in groups {
+                let times = footer.groups.get(group).map(|group| group.seen);
+                if let Some(time) = times.and_then(|times| asked.latest(times)) {
+                    let row = 1;
+                    let at = At { file, group, row };
+                    let unit = Unit::Group(file, Arc::clone(&footer), group);
+                    units.insert((time, Reverse(at)), unit);
+                }
+            }
+        }
+        let read = groups
+            .into_iter()
+            .map(|(file, footer, group)| self.versions_of(asked, file, footer, group));
+        for versions in futures::future::try_join_all(read).await? {
+            found.extend(versions);
+        }
+        Ok(())
+    }
+
+    /// The versions in a row group that are asked for.
+    async fn versions_of(
+        &self,
+        asked: &Asked<'_>,
+        file: usize,
+        footer: Arc<Footer>,
+        group: usize,
+    ) -> Result<Vec<Found>, Fault> {
+        let all = footer.groups.get(group).map_or(0, |group| group.rows);
+        let mut rows: Rows = std::iter::once(0..all).collect();
+        if asked.selection.is_by_place() {
+            let runs = self.runs(file, &footer, group).await?;
+            rows.clear();
+            for run in runs.seek(asked.selection.lower())..runs.len() {
+                let place = runs.place(run);
+                if asked.selection.is_over(place) {
+                    break;
+                }
+                let found = runs.rows(run);
+                match rows.last_mut().filter(|last| last.end == found.start) {
+                    _ if !asked.selection.has(place) => {}
+                    Some(last) => last.end = found.end,
+                    None => rows.push(found),
+                }
+            }
+        }
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let want = self.want(file, &footer, group, rows.clone())?;
+        let request = asked.request;
+        let leaves = [leaf::LAST_SEEN, leaf::EPOCH, leaf::VERSION, leaf::OBSERVED];
+        let read = columns::read(&self.fetch, vec![want.clone()], leaves).await?;
+        // Only what is asked for is read.
+        let mut texts = Vec::new();
+        let uid = match &request.object {
+            Some(ObjectSelector::Uid(uid)) => Some(uid),
+            _ => None,
+        };
+        for (leaf, wanted) in [
+            (leaf::REASON, request.reason.as_ref()),
+            (leaf::TYPE, request.event_type.as_ref()),
+            (leaf::OBJECT_UID, uid),
+        ] {
+            if let Some(wanted) = wanted {
+                for [values] in columns::read(&self.fetch, vec![want.clone()], [leaf]).await? {
+                    texts.push((values, wanted.as_bytes()));
+                }
+            }
+        }
+        let mut found = Vec::new();
+        for [seen, epochs, versions, observed] in &read {
+            for (number, row) in rows.iter().cloned().flatten().enumerate() {
+                let order = Order {
+                    observed: observed.number(number),
+                    epoch: epochs.number(number).cast_unsigned(),
+                    version: versions.number(number).cast_unsigned(),
+                };
+                let place = Place {
+                    last_seen: UnixMillis(leaf::seen(seen.maybe(number))),
+                    revision: order.revision(),
+                };
+                let mut texts = texts.iter();
+                if request.in_range(place)
+                    && texts.all(|(values, wanted)| values.text(number) == *wanted)
+                {
+                    found.push((place, At { file, group, row }));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The records of those of some versions that are the newest of their events, in order.
+    async fn looked_into(&self, some: &[Found], asked: &Asked<'_>) -> Result<Vec<Record>, Fault> {
+        let ats: Vec<At> = some.iter().map(|(_, at)| *at).collect();
+        let mut versions: Vec<Option<Pick>> = vec![None; ats.len()];
+        for (values, places) in self.rows(&ats, leaf::KEYS).await? {
+            for (number, row) in places {
+                let at = ats[number];
+                let footer = self.footer(at.file).await?;
+                let runs = self.runs(at.file, &footer, at.group).await?;
+                let keyed = self.keyed(0, &values, row, at)?;
+                versions[number] = Some(Pick {
+                    position: Position {
+                        place: runs.place(runs.of_row(at.row)).map(str::to_owned),
+                        base: keyed.base.clone(),
+                        uid: keyed.uid,
+                    },
+                    shown: keyed.base,
+                    order: keyed.order,
+                    at,
+                });
+            }
+        }
+        let versions: Vec<Pick> = versions.into_iter().flatten().collect();
+        let mut picks = Vec::with_capacity(versions.len());
+        let found = self.newer(&versions).await?;
+        for (mut pick, newer) in versions.into_iter().zip(found) {
+            if newer.of_event {
+                continue;
+            }
+            if newer.of_name {
+                pick.shown = names::elder(&pick.position.base, &pick.position.uid);
+            }
+            picks.push(pick);
+        }
+        self.records(&picks, &asked.selection).await
+    }
+
+    /// What there is that is newer than each of these versions, about the same object.
+    async fn newer(&self, versions: &[Pick]) -> Result<Vec<Newer>, Fault> {
+        let known = Known::of(versions);
+        let earliest = versions.iter().map(|version| version.order.observed).min();
+        let mut looks: Vec<BoxFuture<'_, Result<Vec<(usize, Newer)>, Fault>>> = Vec::new();
+        for (number, file) in self.manifest.files.iter().enumerate() {
+            if Some(file.to.as_microsecond()) >= earliest {
+                looks.push(self.newer_in(number, file, versions, &known).boxed());
+            }
+        }
+        let found = stream::iter(looks).buffered(AT_ONCE * 2);
+        let found: Vec<_> = found.try_collect().await?;
+        let mut newer = vec![Newer::default(); versions.len()];
+        for (number, found) in found.into_iter().flatten() {
+            newer[number].of_event |= found.of_event;
+            newer[number].of_name |= found.of_name;
+        }
+        Ok(newer)
+    }
+
+    async fn newer_in(
+        &self,
+        number: usize,
+        file: &File,
+        versions: &[Pick],
+        known: &Known<'_>,
+    ) -> Result<Vec<(usize, Newer)>, Fault> {
+        let to = file.to.as_microsecond();
+        // Of each object, whether one of its versions may have a newer one here.
+        let is_later = |numbers: &[usize]| {
+            let mut orders = numbers
+                .iter()
+                .map(|number| versions[*number].order.observed);
+            orders.any(|observed| observed <= to)
+        };
+        let places = known.places.iter();
+        let places = places.filter(|(place, numbers)| {
+            let (first, last) = (borrowed(&file.first), borrowed(&file.last));
+            first <= **place && **place <= last && is_later(numbers)
+        });
+        let places: Vec<_> = places.collect();
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        let footer = self.footer(number).await?;
+        let mut found = Vec::new();
+        for (group, it) in footer.groups.iter().enumerate() {
+            let places = places.iter();
+            let places =
+                places.filter(|(place, _)| !it.is_before(**place) && !it.is_behind(**place));
+            let places: Vec<_> = places.collect();
+            let numbers = places.iter().flat_map(|(_, numbers)| numbers.iter());
+            let positions = numbers.map(|number| &versions[*number].position);
+            let (uids, bases): (Vec<&str>, Vec<&str>) = positions
+                .map(|it| (it.uid.as_str(), it.base.as_str()))
+                .unzip();
+            let wanted = [(leaf::UID, &uids[..]), (leaf::EVENT, &bases[..])];
+            if places.is_empty()
+                || self
+                    .filtered(number, &footer, vec![group], &wanted)
+                    .await?
+                    .is_empty()
+            {
+                continue;
+            }
+            let runs = self.runs(number, &footer, group).await?;
+            let mut rows: Rows = Vec::new();
+            for (place, _) in &places {
+                let run = runs.seek(**place);
+                if run < runs.len() && runs.place(run) == **place {
+                    rows.push(runs.rows(run));
+                }
+            }
+            if rows.is_empty() {
+                continue;
+            }
+            let want = self.want(number, &footer, group, rows.clone())?;
+            for values in columns::read(&self.fetch, vec![want], leaf::KEYS).await? {
+                for (at, row) in rows.iter().cloned().flatten().enumerate() {
+                    let file = number;
+                    let keyed = self.keyed(0, &values, at, At { file, group, row })?;
+                    let place = runs.place(runs.of_row(row));
+                    known.compare(
+                        place,
+                        (&keyed.base, &keyed.uid, keyed.order),
+                        versions,
+                        &mut found,
+                    );
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What there is that is newer than a version.
+#[derive(Clone, Copy, Debug, Default)]
+struct Newer {
+    /// A version of its event.
+    of_event: bool,
+    /// One of another event of its name.
+    of_name: bool,
+}
+
+/// Versions by what they are looked for by.
+struct Known<'a> {
+    places: BTreeMap<super::runs::Place<&'a str>, Vec<usize>>,
+    events: HashMap<(super::runs::Place<&'a str>, &'a str), Vec<usize>>,
+}
+
+impl<'a> Known<'a> {
+    fn of(versions: &'a [Pick]) -> Self {
+        let mut known = Self {
+            places: BTreeMap::new(),
+            events: HashMap::new(),
+        };
+        for (number, version) in versions.iter().enumerate() {
+            let place = borrowed(&version.position.place);
+            known.places.entry(place).or_default().push(number);
+            let id = (place, version.position.base.as_str());
+            known.events.entry(id).or_default().push(number);
+        }
+        known
+    }
+
+    /// Compares a row with the versions of its name.
+    fn compare(
+        &self,
+        place: super::runs::Place<&str>,
+        (base, uid, order): (&str, &str, Order),
+        versions: &[Pick],
+        found: &mut Vec<(usize, Newer)>,
+    ) {
+        for number in self.events.get(&(place, base)).into_iter().flatten() {
+            let version = &versions[*number];
+            if order > version.order {
+                let of_event = version.position.uid == uid;
+                let of_name = !of_event;
+                found.push((*number, Newer { of_event, of_name }));
+            }
+        }
+    }
+}
+
+/// When what a file has was last seen, in milliseconds since 1970, as far as its manifest says.
+fn seen(file: &File) -> (i64, i64) {
+    file.seen.map_or((i64::MIN, i64::MAX), |(from, to)| {
+        (from.as_millisecond(), to.as_millisecond())
+    })
+}

@@ -1,0 +1,95 @@
+//! The place of an event in the order of lists: by namespace, kind and name of its object, its name
+//! and its uid; and the keys that say it.
+//!
+//! A key is the namespace, a slash, and the other parts in hexadecimal digits, so that it is a
+//! valid part of a continue token whatever is in an event.
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+
+use super::runs::Place;
+
+/// See the module documentation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    pub(super) place: Place,
+    /// The name at the source.
+    pub(super) base: String,
+    pub(super) uid: String,
+}
+
+impl Position {
+    pub(super) fn key(&self) -> Bytes {
+        let [namespace, kind, name] = &self.place;
+        let mut key = format!("{namespace}/");
+        for (at, part) in [kind, name, &self.base, &self.uid].into_iter().enumerate() {
+            if at > 0 {
+                key.push('-');
+            }
+            for byte in part.as_bytes() {
+                // A text can always be written to.
+                let _ = write!(key, "{byte:02x}");
+            }
+        }
+        key.into()
+    }
+
+    /// Of a key.
+    pub(super) fn of(key: &[u8]) -> Option<Self> {
+        let (namespace, rest) = std::str::from_utf8(key).ok()?.split_once('/')?;
+        let mut parts = rest.split('-').map(text);
+        let mut next = || parts.next().flatten();
+        let (kind, name) = (next()?, next()?);
+        let (base, uid) = (next()?, next()?);
+        parts.next().is_none().then(|| Self {
+            place: [namespace.to_owned(), kind, name],
+            base,
+            uid,
+        })
+    }
+}
+
+fn text(digits: &str) -> Option<String> {
+    let pairs = digits.as_bytes().chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair)
+            .ok()
+            .filter(|pair| pair.len() == 2)?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    String::from_utf8(pairs.collect::<Option<_>>()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_says_the_position() {
+        for parts in [
+            ["shop", "Pod", "web-0", "web-0.17a", "uid"],
+            ["", "", "", "", ""],
+            ["shop", "a/b-c", "\0ü", "..", "-"],
+        ] {
+            let [namespace, kind, name, base, uid] = parts.map(str::to_owned);
+            let place = [namespace, kind, name];
+            let position = Position { place, base, uid };
+            let key = position.key();
+            assert_eq!(Position::of(&key), Some(position), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_key() {
+        for key in [
+            "",
+            "shop",
+            "shop/web-0.17a",
+            "shop/50-6-7-8",
+            "shop/50-60-70-80-90",
+            "a/5+-60-70-80",
+        ] {
+            assert_eq!(Position::of(key.as_bytes()), None, "{key}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What is looked for, as far as the order of rows and statistics help to find it.
+
+use tidings_store::{Index, ObjectSelector};
+
+use super::footer::Group;
+use super::runs::Place;
+use crate::manifest::File;
+
+/// Events of a namespace, about an object, or all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selection {
+    pub(super) namespace: Option<String>,
+    object: Option<ObjectSelector>,
+}
+
+impl Selection {
+    pub(super) fn new(namespace: Option<String>, object: Option<ObjectSelector>) -> Self {
+        let mut selection = Self { namespace, object };
+        // An API server takes no event of another namespace than its object's, if that has one.
+        if selection.namespace.is_none()
+            && let Some(ObjectSelector::Name { namespace, .. }) = &selection.object
+        {
+            selection.namespace = namespace.clone().filter(|it| !it.is_empty());
+        }
+        selection
+    }
+
+    /// Everything about one place.
+    pub(super) fn of_place([namespace, kind, name]: Place<&str>) -> Self {
+        let object = ObjectSelector::Name {
+            name: name.to_owned(),
+            kind: Some(kind.to_owned()),
+            namespace: None,
+        };
+        Self {
+            namespace: Some(namespace.to_owned()),
+            object: Some(object),
+        }
+    }
+
+    /// The name of the object.
+    pub(super) fn name(&self) -> Option<&str> {
+        match &self.object {
+            Some(ObjectSelector::Name { name, .. }) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether the place of a row says anything about whether it is wanted.
+    pub(super) fn is_by_place(&self) -> bool {
+        self.parts().iter().any(Option::is_some)
+    }
+
+    fn kind(&self) -> Option<&str> {
+        match &self.object {
+            Some(ObjectSelector::Name { kind, .. }) => kind.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The uid of the object.
+    pub(super) fn object_uid(&self) -> Option<&str> {
+        match &self.object {
+            Some(ObjectSelector::Uid(uid)) => Some(uid),
+            _ => None,
+        }
+    }
+
+    fn parts(&self) -> Place<Option<&str>> {
+        [self.namespace.as_deref(), self.kind(), self.name()]
+    }
+
+    /// No place before this one is wanted.
+    pub(super) fn lower(&self) -> Place<&str> {
+        match self.parts() {
+            [Some(namespace), Some(kind), name] => [namespace, kind, name.unwrap_or_default()],
+            [namespace, ..] => [namespace.unwrap_or_default(), "", ""],
+        }
+    }
+
+    /// Whether nothing behind a place is wanted, nor the place itself.
+    pub(super) fn is_over(&self, place: Place<&str>) -> bool {
+        for (wanted, part) in self.parts().into_iter().zip(place) {
+            match wanted.map(|wanted| part.cmp(wanted)) {
+                Some(std::cmp::Ordering::Greater) => return true,
+                Some(std::cmp::Ordering::Equal) => {}
+                Some(std::cmp::Ordering::Less) | None => return false,
+            }
+        }
+        false
+    }
+
+    /// Whether events about a place may be wanted.
+    pub(super) fn has(&self, place: Place<&str>) -> bool {
+        let mut parts = self.parts().into_iter().zip(place);
+        parts.all(|(wanted, part)| wanted.is_none_or(|wanted| wanted == part))
+    }
+
+    /// Whether a file may have what is wanted.
+    pub(super) fn may_be_in(&self, file: &File) -> bool {
+        let last = file.last.each_ref().map(String::as_str);
+        let first = file.first.each_ref().map(String::as_str);
+        last >= self.lower() && !self.is_over(first)
+    }
+
+    /// Whether a row group may have it.
+    pub(super) fn may_be_within(&self, group: &Group) -> bool {
+        let lower = group.lower.each_ref().map(String::as_str);
+        !group.is_before(self.lower()) && !self.is_over(lower)
+    }
+
+    /// Whether an event is wanted.
+    pub(super) fn selects(&self, index: &Index) -> bool {
+        self.object
+            .as_ref()
+            .is_none_or(|object| object.matches(index))
+    }
+}

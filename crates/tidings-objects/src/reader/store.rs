@@ -1,0 +1,247 @@
+//! The store of a cluster's events as an API server reads it: nothing can be written, and a watch
+//! ends when more was sealed.
+//!
+//! A revision is the number of a manifest; that of a record is its version at the source. Lists are
+//! in the order of [`Position`]s, and their keys say these; a single event is read by the key
+//! `namespace/name`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidings_store::{
+    At, BoxFuture, Change, Counts, CountsRequest, Deleted, ListRequest, NewRecord, NewestRequest,
+    Page, ReadError, Record, Revision, Stats, Store, Watch, WatchError, WriteError,
+};
+use tokio::sync::watch;
+
+use super::cluster::Sealed;
+use super::fault::Fault;
+use super::position::Position;
+use super::selection::Selection;
+use super::view::View;
+
+/// See the module documentation.
+pub(super) struct SealedStore(pub(super) Arc<Sealed>);
+
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("what is sealed is not changed")]
+    ReadOnly,
+    #[error("the storage did not answer: {0}")]
+    Unanswered(String),
+}
+
+impl From<Refused> for tidings_store::Fault {
+    fn from(refused: Refused) -> Self {
+        Self::Storage(Arc::new(refused))
+    }
+}
+
+fn read_only<T: Send>() -> BoxFuture<'static, Result<T, WriteError>> {
+    Box::pin(async { Err(WriteError::Fault(Refused::ReadOnly.into())) })
+}
+
+/// Namespace and name of the key of one event.
+pub(super) fn named(key: &[u8]) -> Option<(&str, &str)> {
+    let (namespace, name) = std::str::from_utf8(key).ok()?.split_once('/')?;
+    (!name.is_empty()).then_some((namespace, name))
+}
+
+/// What the keys of a prefix are of.
+enum Prefix<'a> {
+    All,
+    Namespace(&'a str),
+    /// One event.
+    Name(&'a str, &'a str),
+}
+
+impl<'a> Prefix<'a> {
+    fn of(prefix: &'a [u8]) -> Result<Self, Fault> {
+        if prefix.is_empty() {
+            return Ok(Self::All);
+        }
+        if let Some((namespace, name)) = named(prefix) {
+            return Ok(Self::Name(namespace, name));
+        }
+        let namespace = std::str::from_utf8(prefix).ok();
+        let namespace = namespace.and_then(|prefix| prefix.strip_suffix('/'));
+        let known = "only namespaces and events are known";
+        namespace.map(Self::Namespace).ok_or(Fault::Unknown(known))
+    }
+}
+
+impl SealedStore {
+    async fn page(&self, request: ListRequest) -> Result<Page, ReadError> {
+        let request = &request;
+        let read = |view: Arc<View>| async move {
+            let (records, more) = list(&view, request).await?;
+            Ok(Page {
+                records,
+                revision: view.manifest.number,
+                more,
+                ..Page::default()
+            })
+        };
+        self.0.read(request.at, read).await
+    }
+}
+
+async fn list(view: &View, request: &ListRequest) -> Result<(Vec<Record>, bool), Fault> {
+    let namespace = match Prefix::of(&request.prefix)? {
+        Prefix::All => None,
+        Prefix::Namespace(namespace) => Some(namespace.to_owned()),
+        Prefix::Name(namespace, name) if request.after.is_none() => {
+            let found = view.get(namespace, name).await?;
+            return Ok((found.into_iter().collect(), false));
+        }
+        Prefix::Name(..) => return Ok((Vec::new(), false)),
+    };
+    let after = match &request.after {
+        None => None,
+        Some(key) => {
+            let position = Position::of(key);
+            Some(position.ok_or(Fault::Unknown(
+                "a list continues only behind one of its keys",
+            ))?)
+        }
+    };
+    let selection = Selection::new(namespace, request.object.clone());
+    let listed = view.list(&selection, after.as_ref(), request.limit).await?;
+    Ok((listed.records, listed.more))
+}
+
+/// Says nothing until there is a newer manifest, and then that everything is to be read again.
+struct SealedWatch {
+    numbers: watch::Receiver<Revision>,
+    after: Revision,
+}
+
+impl Watch for SealedWatch {
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<Arc<Change>>, WatchError>> {
+        Box::pin(async {
+            let after = self.after;
+            let newer = self.numbers.wait_for(|number| *number > after).await;
+            let closed = |_| WatchError::Fault(tidings_store::Fault::Closed);
+            let oldest = *newer.map_err(closed)?;
+            Err(WatchError::Compacted { after, oldest })
+        })
+    }
+
+    fn revision(&self) -> Revision {
+        self.after
+    }
+}
+
+impl Store for SealedStore {
+    fn create(&self, _: Bytes, _: NewRecord) -> BoxFuture<'_, Result<Revision, WriteError>> {
+        read_only()
+    }
+
+    fn update(
+        &self,
+        _: Bytes,
+        _: NewRecord,
+        _: Revision,
+    ) -> BoxFuture<'_, Result<Revision, WriteError>> {
+        read_only()
+    }
+
+    fn delete(&self, _: Bytes, _: Option<Revision>) -> BoxFuture<'_, Result<Deleted, WriteError>> {
+        read_only()
+    }
+
+    fn get(&self, key: Bytes) -> BoxFuture<'_, Result<Option<Record>, ReadError>> {
+        Box::pin(async move {
+            let Some((namespace, name)) = named(&key) else {
+                return Ok(None);
+            };
+            let read = |view: Arc<View>| async move { view.get(namespace, name).await };
+            self.0.read(At::Latest, read).await
+        })
+    }
+
+    fn revision(&self) -> Revision {
+        self.0.newest().manifest.number
+    }
+
+    fn is_behind(&self, key: &[u8], other: &[u8]) -> bool {
+        Position::of(key) > Position::of(other)
+    }
+
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
+        Box::pin(self.page(request))
+    }
+
+    fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
+        Box::pin(async move {
+            let request = &request;
+            let read = |view: Arc<View>| async move {
+                let namespace = match Prefix::of(&request.prefix)? {
+                    Prefix::All => None,
+                    Prefix::Namespace(namespace) => Some(namespace.to_owned()),
+                    Prefix::Name(..) => {
+                        return Err(Fault::Unknown("only one event has that name"));
+                    }
+                };
+                let latest = view.newest(namespace, request).await?;
+                Ok(Page {
+                    records: latest.records,
+                    revision: view.manifest.number,
+                    more: latest.place.is_some(),
+                    place: latest.place,
+                    ..Page::default()
+                })
+            };
+            self.0.read(At::Latest, read).await
+        })
+    }
+
+    fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
+        Box::pin(async move {
+            let request = &request;
+            let read = |view: Arc<View>| async move {
+                let counted = view.count(request).await?;
+                Ok(Counts::of(counted, request, view.manifest.number))
+            };
+            self.0.read(At::Latest, read).await
+        })
+    }
+
+    fn watch(
+        &self,
+        _: Bytes,
+        after: Revision,
+    ) -> BoxFuture<'_, Result<Box<dyn Watch>, WatchError>> {
+        Box::pin(async move {
+            let numbers = self.0.numbers();
+            Ok(Box::new(SealedWatch { numbers, after }) as Box<dyn Watch>)
+        })
+    }
+
+    fn compact(&self, _: Revision) -> BoxFuture<'_, Result<(), WriteError>> {
+        read_only()
+    }
+
+    fn expire(&self) -> BoxFuture<'_, Result<u64, WriteError>> {
+        Box::pin(async { Ok(0) })
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
+        Box::pin(async move {
+            if let Some(why) = self.0.failure() {
+                return Err(ReadError::Fault(Refused::Unanswered(why).into()));
+            }
+            let view = self.0.newest();
+            let mut stats = Stats::default();
+            stats.records = view.manifest.rows();
+            stats.disk_bytes = view.manifest.bytes();
+            stats.revision = view.manifest.number;
+            stats.oldest_revision = view.manifest.number;
+            Ok(stats)
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}

@@ -1,0 +1,302 @@
+//! An archive of a cluster as one manifest says it is: its files, and reads of their parts.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::try_join_all;
+use k8s_pb::api::core::v1::Event;
+use parquet::data_type::ByteArray;
+use tidings_api::codec;
+use tidings_store::{Index, Record};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::columns::{self, Rows, Want};
+use super::fault::Fault;
+use super::fetch::{Fetch, Held, Key, Remote};
+use super::footer::Footer;
+use super::leaf::{self, Leaf};
+use super::names::{self, Order};
+use super::position::Position;
+use super::runs::Runs;
+use super::selection::Selection;
+use crate::folder::Folder;
+use crate::manifest::Manifest;
+
+/// See the module documentation.
+pub(super) struct View {
+    pub(super) manifest: Manifest,
+    files: Vec<Remote>,
+    pub(super) fetch: Fetch,
+}
+
+/// Where a version is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct At {
+    pub(super) file: usize,
+    pub(super) group: usize,
+    pub(super) row: usize,
+}
+
+/// A file, and those of its row groups that may have what is looked for.
+pub(super) struct Source {
+    pub(super) file: usize,
+    pub(super) footer: Arc<Footer>,
+    pub(super) groups: Vec<usize>,
+}
+
+/// A version of an event that is to be given out, and the name the event has.
+#[derive(Clone, Debug)]
+pub(super) struct Pick {
+    pub(super) position: Position,
+    pub(super) shown: String,
+    pub(super) order: Order,
+    pub(super) at: At,
+}
+
+impl View {
+    pub(super) fn new(folder: &Folder, manifest: Manifest, fetch: Fetch) -> Self {
+        let files = manifest.files.iter().map(|file| {
+            let path = folder.path(&file.path);
+            Remote {
+                id: xxh3_128(path.as_ref().as_bytes()),
+                len: file.bytes,
+                checksum: file.checksum.clone(),
+                path,
+            }
+        });
+        Self {
+            files: files.collect(),
+            manifest,
+            fetch,
+        }
+    }
+
+    pub(super) fn file(&self, file: usize) -> Result<&Remote, Fault> {
+        let found = self.files.get(file);
+        found.ok_or(Fault::Unknown("a file is not of this manifest"))
+    }
+
+    pub(super) async fn footer(&self, file: usize) -> Result<Arc<Footer>, Fault> {
+        let rows = self.manifest.files.get(file).map_or(0, |file| file.rows);
+        Footer::of(&self.fetch, self.file(file)?, rows).await
+    }
+
+    /// Where something may be, by the statistics, and by the filters of the name of the object if
+    /// that is known.
+    pub(super) async fn sources(&self, selection: &Selection) -> Result<Vec<Source>, Fault> {
+        let files = self.manifest.files.iter().enumerate();
+        let files = files.filter(|(_, file)| selection.may_be_in(file));
+        let sources = files.map(|(file, _)| async move {
+            let footer = self.footer(file).await?;
+            let groups = footer.groups.iter().enumerate();
+            let groups = groups.filter(|(_, group)| selection.may_be_within(group));
+            let mut groups: Vec<usize> = groups.map(|(group, _)| group).collect();
+            if let Some(name) = selection.name() {
+                groups = self
+                    .filtered(file, &footer, groups, &[(leaf::NAME, &[name])])
+                    .await?;
+            }
+            Ok::<_, Fault>(Source {
+                file,
+                footer,
+                groups,
+            })
+        });
+        let mut sources = try_join_all(sources).await?;
+        sources.retain(|source| !source.groups.is_empty());
+        Ok(sources)
+    }
+
+    /// Those of some row groups whose filters know, of one of the columns, one of the values.
+    pub(super) async fn filtered(
+        &self,
+        file: usize,
+        footer: &Footer,
+        groups: Vec<usize>,
+        wanted: &[(Leaf, &[&str])],
+    ) -> Result<Vec<usize>, Fault> {
+        let filters = groups
+            .iter()
+            .flat_map(|group| wanted.iter().map(|(leaf, _)| footer.filter(*group, *leaf)));
+        let filters: Vec<_> = filters.collect();
+        let ranges: Vec<_> = filters.iter().flatten().cloned().collect();
+        let mut bytes = self
+            .fetch
+            .ranges(self.file(file)?, &ranges)
+            .await?
+            .into_iter();
+        let filters = filters
+            .iter()
+            .map(|range| range.as_ref().and_then(|_| bytes.next()));
+        let filters: Vec<Option<Bytes>> = filters.collect();
+        let of_groups = groups.into_iter().zip(filters.chunks(wanted.len().max(1)));
+        let has = |(_, filters): &(usize, &[Option<Bytes>])| {
+            let mut pairs = filters.iter().zip(wanted);
+            pairs.any(|(filter, (_, values))| columns::may_have(filter.as_ref(), values))
+        };
+        Ok(of_groups.filter(has).map(|(group, _)| group).collect())
+    }
+
+    /// The objects of a row group.
+    pub(super) async fn runs(
+        &self,
+        file: usize,
+        footer: &Arc<Footer>,
+        group: usize,
+    ) -> Result<Arc<Runs>, Fault> {
+        let remote = self.file(file)?;
+        let key = Key::Runs(remote.id, group);
+        if let Some(Held::Runs(runs)) = self.fetch.held(key) {
+            return Ok(runs);
+        }
+        let rows = footer.groups.get(group).map_or(0, |group| group.rows);
+        let want = self.want(file, footer, group, std::iter::once(0..rows).collect())?;
+        let leaves = [leaf::NAMESPACE, leaf::KIND, leaf::NAME];
+        let mut read = columns::read(&self.fetch, vec![want], leaves).await?;
+        let values = read.pop();
+        let texts = values
+            .as_ref()
+            .map(|all| all.each_ref().map(|it| it.texts()));
+        let runs = texts.and_then(|texts: [&[ByteArray]; 3]| Runs::new(texts));
+        let runs = runs.ok_or_else(|| Fault::damaged(&remote.path, "its rows are not in order"))?;
+        let runs = Arc::new(runs);
+        self.fetch.hold(key, Held::Runs(Arc::clone(&runs)));
+        Ok(runs)
+    }
+
+    pub(super) fn want(
+        &self,
+        file: usize,
+        footer: &Arc<Footer>,
+        group: usize,
+        rows: Rows,
+    ) -> Result<Want, Fault> {
+        Ok(Want {
+            file: self.file(file)?.clone(),
+            footer: Arc::clone(footer),
+            group,
+            rows,
+        })
+    }
+
+    /// The values of columns of single rows, in their order.
+    pub(super) async fn rows<const N: usize>(
+        &self,
+        ats: &[At],
+        leaves: [Leaf; N],
+    ) -> Result<Vec<([columns::Values; N], Vec<(usize, usize)>)>, Fault> {
+        let mut order: Vec<usize> = (0..ats.len()).collect();
+        order.sort_by_key(|at| ats.get(*at).copied());
+        let is_together = |one: &usize, other: &usize| {
+            let (one, other) = (ats[*one], ats[*other]);
+            (one.file, one.group) == (other.file, other.group)
+        };
+        let mut wants = Vec::new();
+        let mut places = Vec::new();
+        for group in order.chunk_by(is_together) {
+            let first = ats[group[0]];
+            let footer = self.footer(first.file).await?;
+            let (mut rows, mut of): (Rows, Vec<(usize, usize)>) = Default::default();
+            let mut count = 0;
+            for number in group {
+                let row = ats[*number].row;
+                match rows.last_mut() {
+                    // The same one again.
+                    Some(last) if last.end == row + 1 => {}
+                    Some(last) if last.end == row => {
+                        last.end += 1;
+                        count += 1;
+                    }
+                    _ => {
+                        rows.push(row..row + 1);
+                        count += 1;
+                    }
+                }
+                of.push((*number, count - 1));
+            }
+            wants.push(self.want(first.file, &footer, first.group, rows)?);
+            places.push(of);
+        }
+        let read = columns::read(&self.fetch, wants, leaves).await?;
+        Ok(read.into_iter().zip(places).collect())
+    }
+
+    /// The records of what was picked, in order; without those that are not selected.
+    pub(super) async fn records(
+        &self,
+        picks: &[Pick],
+        selection: &Selection,
+    ) -> Result<Vec<Record>, Fault> {
+        let ats: Vec<At> = picks.iter().map(|pick| pick.at).collect();
+        let mut records: Vec<Option<Record>> = vec![None; picks.len()];
+        for ([objects], places) in self.rows(&ats, [leaf::OBJECT]).await? {
+            for (number, row) in places {
+                let bytes = Bytes::copy_from_slice(objects.text(row));
+                if let Some(pick) = picks.get(number) {
+                    records[number] = self.record(pick, bytes, selection)?;
+                }
+            }
+        }
+        Ok(records.into_iter().flatten().collect())
+    }
+
+    fn record(
+        &self,
+        pick: &Pick,
+        value: Bytes,
+        selection: &Selection,
+    ) -> Result<Option<Record>, Fault> {
+        let mut event = self.event(&pick.position, pick.at, &value)?;
+        if !selection.selects(&index(&event)) {
+            return Ok(None);
+        }
+        let metadata = event.metadata.get_or_insert_default();
+        let value = if metadata.name() == pick.shown {
+            value
+        } else {
+            metadata.name = Some(pick.shown.clone());
+            codec::encode_stored(&mut event)
+        };
+        Ok(Some(Record {
+            key: pick.position.key(),
+            value,
+            revision: pick.order.revision(),
+            expires_at: None,
+        }))
+    }
+
+    /// The event of some bytes, which is the one that the columns say.
+    pub(super) fn event(&self, position: &Position, at: At, value: &Bytes) -> Result<Event, Fault> {
+        let path = &self.file(at.file)?.path;
+        let event = codec::decode_stored(value, 0);
+        let event = event.map_err(|why| Fault::damaged(path, why.to_string()))?;
+        let metadata = event.metadata.as_ref();
+        let object = event.involved_object.as_ref();
+        let found = [
+            metadata.map_or("", |it| it.namespace()),
+            object.map_or("", |it| it.kind()),
+            object.map_or("", |it| it.name()),
+        ];
+        let uid = metadata.map_or("", |it| it.uid());
+        let name = names::base(metadata.map_or("", |it| it.name()), uid);
+        let place = super::runs::borrowed(&position.place);
+        if found != place || uid != position.uid || name != position.base {
+            return Err(Fault::damaged(
+                path,
+                "a column does not say what an event says",
+            ));
+        }
+        Ok(event)
+    }
+}
+
+fn index(event: &Event) -> Index {
+    let object = event.involved_object.clone().unwrap_or_default();
+    Index {
+        object_uid: object.uid.unwrap_or_default(),
+        object_kind: object.kind.unwrap_or_default(),
+        object_namespace: object.namespace.unwrap_or_default(),
+        object_name: object.name.unwrap_or_default(),
+        ..Index::default()
+    }
+}
