@@ -36,7 +36,8 @@ pub fn peer(package: &Path, all: u64, days: i64, now: i64) -> Result<(), Failure
     let version: serde_json::Value =
         serde_json::from_slice(&fs::read(package.join("package.json"))?)?;
     let version = version["version"].as_str().unwrap_or_default().to_owned();
-    let events = last(&Cluster::new(all, days, now).collect::<Vec<_>>());
+    let events: Vec<Said> = Cluster::new(all, days, now).collect();
+    let events = last(&events);
     fs::write(
         into("events.js"),
         format!("window.events = {};", data(&events)),
@@ -61,11 +62,15 @@ pub fn peer(package: &Path, all: u64, days: i64, now: i64) -> Result<(), Failure
 /// What a picture has room for, of the last events.
 fn last(events: &[Said]) -> Vec<&Said> {
     let mut lanes = HashSet::new();
-    let fits = |said: &&Said| {
+    let mut fitting = Vec::new();
+    for said in events.iter().rev() {
         let lane = (said.kind, &said.namespace, &said.object);
-        lanes.contains(&lane) || lanes.len() < LANES && lanes.insert(lane)
-    };
-    events.iter().rev().filter(fits).take(MARKS).collect()
+        if fitting.len() < MARKS && (lanes.len() < LANES || lanes.contains(&lane)) {
+            lanes.insert(lane);
+            fitting.push(said);
+        }
+    }
+    fitting
 }
 
 /// Each event as its lane, first and last time, whether it is a warning, and its reason.

@@ -51,20 +51,21 @@ pub(super) fn tables(answers: &[Figure], page: &[Figure], live: &[Figure]) -> St
             frame("max"),
         );
     }
+    tables += "\n| a tab that follows | new events | pictures | objects at most, first half | \
+               second half | nodes at most, first half | second half |\n\
+               |---|--:|--:|--:|--:|--:|--:|\n";
     for figure in live {
         let number = |name: &str| figure.number(name).unwrap_or_default();
         let mib = |name: &str| number(name) / f64::from(1 << 20);
         let _ = writeln!(
             tables,
-            "\nA tab that followed {} new events for {} minutes and drew {} pictures: {:.1} MiB of \
-             objects at most and {} nodes in the first half of the time, {:.1} MiB and {} nodes in \
-             the second.",
-            number("events"),
+            "| {} minutes | {} | {} | {:.1} MiB | {:.1} MiB | {} | {} |",
             number("minutes"),
+            number("events"),
             number("pictures"),
             mib("heap_first_half_bytes"),
-            number("nodes_first_half"),
             mib("heap_second_half_bytes"),
+            number("nodes_first_half"),
             number("nodes_second_half"),
         );
     }
@@ -105,9 +106,7 @@ mod tests {
             "| view_1h | 4.2 ms | 13 ms | 30 ms | 20 KiB | 1500 | 100 % |",
             "| event | 1.0 ms | 2.0 ms | 3.0 ms | 1 KiB |  |  |",
             "| gesture_1h | 0.1.0, Chrome/1 | 5.0 ms | 6.0 ms | 7.0 ms | 17 ms | 40 ms |",
-            "A tab that followed 6000 new events for 10 minutes and drew 90 pictures: 1.0 MiB of \
-             objects at most and 5000 nodes in the first half of the time, 1.0 MiB and 5001 nodes \
-             in the second.",
+            "| 10 minutes | 6000 | 90 | 1.0 MiB | 1.0 MiB | 5000 | 5001 |",
         ] {
             assert!(
                 tables.lines().any(|line| line == row),

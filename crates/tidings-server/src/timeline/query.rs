@@ -115,7 +115,7 @@ pub(crate) fn range(query: &Query, now: i64) -> Result<(i64, i64), Status> {
 /// A number that is not negative, if it is given.
 ///
 /// # Errors
-/// 400 for what is none.
+/// 400 for another text.
 pub(crate) fn number(query: &Query, parameter: Parameter) -> Result<Option<usize>, Status> {
     let Some(text) = query.get(parameter) else {
         return Ok(None);

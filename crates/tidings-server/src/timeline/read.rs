@@ -39,7 +39,7 @@ const PAGE: usize = 1000;
 const EMPTY_PAGE: usize = 500;
 /// Of the bound, this part is read of what was last seen after the range,
 const LATER: usize = 10;
-/// half of it soon after, within so many milliseconds.
+/// half of it soon after: within this time, in milliseconds.
 const SOON: i64 = 6 * 3_600_000;
 /// Pages that are read at once.
 const AT_ONCE: usize = 4;
@@ -102,7 +102,7 @@ impl ReadEvent {
         if let Some(brief) = brief(&self.record) {
             return Ok(Some(brief));
         }
-        // Nobody else has set it.
+        // If it is set, it is the same.
         let _ = self.plain.set(plain(self.record.clone())?);
         Ok(self.plain.get().and_then(brief))
     }

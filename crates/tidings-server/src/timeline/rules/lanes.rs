@@ -40,9 +40,9 @@ pub(crate) struct Lanes<'a> {
     pub(crate) more: usize,
 }
 
-/// The lanes of some events: at most `max` after those that are skipped, those with the most warnings
-/// before all others, and with each its owners, even if these were skipped. Families are together, the most troubled one first; what an object owns
-/// comes below it, in the order in which it was first seen.
+/// The lanes of some events, those with the most warnings first: at most `max` after those that are
+/// skipped, and with each its owners, even if these were skipped. Families are together, the most
+/// troubled one first; what an object owns comes below it, in the order in which it was first seen.
 pub(crate) fn lanes<'a>(events: &[Seen<'a>], skip: usize, max: usize) -> Lanes<'a> {
     let mut found = Vec::new();
     let mut by_object = HashMap::default();
