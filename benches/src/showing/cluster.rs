@@ -1,6 +1,6 @@
-//! The events of a cluster over some days, the first seen last coming first: roll-outs, jobs, crash
-//! loops, nodes that are lost, in a hundred namespaces of very different sizes, more by day than by
-//! night. All of it follows from the number of events and the time at which they end.
+//! The events of a cluster over some days, in the order in which they were last seen: roll-outs,
+//! jobs, crash loops, lost nodes, in many namespaces of different sizes, more by day than by night.
+//! All of it follows from the number of events and the time at which they end.
 //!
 //! An event that repeats is one event with a count, as a cluster keeps it.
 

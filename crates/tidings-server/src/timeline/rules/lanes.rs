@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_in_pages_are_all_lanes_and_each_comes_once() {
+    fn pages_of_lanes_have_every_lane() {
         let cases = rollout();
         let events = seen(&cases);
         let mut pages = Vec::new();
@@ -358,13 +358,17 @@ mod tests {
                     "  ReplicaSet/px-5d567cc74c 0/2",
                     "    Pod/px-5d567cc74c-s4ckh gone 1/3",
                 ],
-                // Its owner is drawn again.
+                // Owners are drawn again.
                 vec![
                     "Deployment/px 0/2",
                     "  Pod/px-779d9c594d-bghfk 0/1",
+                    "CronJob/nightly 0/1",
+                ],
+                vec![
+                    "CronJob/nightly 0/1",
+                    "  Job/nightly-29388960 0/1",
                     "Node/node-1 0/1",
                 ],
-                vec!["CronJob/nightly 0/1", "  Job/nightly-29388960 0/1"],
             ]
         );
         // Further than there are any.
