@@ -303,7 +303,7 @@ impl<'a> Episode<'a> {
 
     fn lose_node(&mut self) {
         let node = self.node();
-        self.namespace = "default".to_owned();
+        "default".clone_into(&mut self.namespace);
         let message = format!("Node {node} status is now: NodeNotReady");
         self.say("Node", &node, "NodeNotReady", &message, "node-controller");
         for _ in 0..8 {

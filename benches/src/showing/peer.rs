@@ -79,5 +79,5 @@ fn data(events: &[&Said]) -> String {
         let lane = format!("{} {}/{}", said.kind, said.namespace, said.object);
         serde_json::json!([lane, said.first, said.last, said.warning, said.reason])
     });
-    serde_json::Value::from_iter(events).to_string()
+    events.collect::<serde_json::Value>().to_string()
 }

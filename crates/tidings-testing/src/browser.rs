@@ -1,6 +1,10 @@
 //! A browser: Chromium, driven by its chromedriver through WebDriver. The few commands of the tests
 //! are sent here over a plain loopback socket; complete libraries have licences or dependencies
 //! that this project does not accept.
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "values are made for the call"
+)]
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read, Write};
