@@ -20,7 +20,8 @@ use super::fetch::{Fetch, Remote};
 use super::footer::Footer;
 use super::leaf::{self, Leaf};
 
-/// Of so few rows next to each other, values are copied out of their page, which is far longer.
+/// Values of at most this number of rows next to each other are copied out of their page, which is
+/// far longer.
 const FEW: usize = 64;
 
 /// Ranges of rows of a row group, in their order, apart from each other.

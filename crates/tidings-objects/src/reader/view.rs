@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use k8s_pb::api::core::v1::Event;
 use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
 use tidings_api::codec;
 use tidings_store::{Index, Record};
 use xxhash_rust::xxh3::xxh3_128;
@@ -19,8 +20,17 @@ use super::names::{self, Order};
 use super::position::Position;
 use super::runs::Runs;
 use super::selection::Selection;
+use crate::file::columns::GROUP_ROWS_MAX;
 use crate::folder::Folder;
 use crate::manifest::Manifest;
+
+/// Bytes of the end of a file that are read at first: of the file, and for each row group.
+const END: u64 = 16 << 10;
+const END_OF_GROUP: u64 = 8 << 10;
+/// Maximum bytes of the end of a file.
+const END_MAX: u64 = 32 << 20;
+/// Rows of a row group, for a first guess of the length of the end.
+const GROUP_ROWS: u64 = GROUP_ROWS_MAX as u64;
 
 /// See the module documentation.
 pub(super) struct View {
@@ -76,9 +86,36 @@ impl View {
         found.ok_or(Fault::Unknown("a file is not of this manifest"))
     }
 
+    /// The end of a file.
     pub(super) async fn footer(&self, file: usize) -> Result<Arc<Footer>, Fault> {
+        let remote = self.file(file)?;
+        let key = Key::Footer(remote.id);
+        if let Some(Held::Footer(footer)) = self.fetch.held(key) {
+            return Ok(footer);
+        }
         let rows = self.manifest.files.get(file).map_or(0, |file| file.rows);
-        Footer::of(&self.fetch, self.file(file)?, rows).await
+        let mut len = END + END_OF_GROUP * rows.div_ceil(GROUP_ROWS);
+        let footer = loop {
+            let from = remote.len.saturating_sub(len);
+            let range = from..remote.len;
+            let end = self
+                .fetch
+                .ranges(remote, std::slice::from_ref(&range))
+                .await?;
+            let end = end.into_iter().next().unwrap_or_default();
+            match Footer::of(&end, remote.len, rows) {
+                Ok(footer) => break footer,
+                Err(ParquetError::NeedMoreData(needed))
+                    if from > 0 && (needed as u64) <= END_MAX && needed as u64 > len =>
+                {
+                    len = needed as u64;
+                }
+                Err(error) => return Err(Fault::parquet(&remote.path, &error)),
+            }
+        };
+        let footer = Arc::new(footer);
+        self.fetch.hold(key, Held::Footer(Arc::clone(&footer)));
+        Ok(footer)
     }
 
     /// Where something may be, by the statistics, and by the filters of the name of the object if
