@@ -170,13 +170,23 @@ async fn an_archive_on_object_storage_is_served_where_it_is() {
             0,
             "name: web-3.1",
         ),
-        (&["events", "-n=shop", "--for=pod/web-4"], 0, "Pod/web-4"),
+        (
+            &[
+                "get",
+                "events",
+                "-n=shop",
+                "--field-selector=involvedObject.name=web-4",
+            ],
+            0,
+            "pod/web-4",
+        ),
         (&["get", "events", "-A", "-w"], 1, "watch is not supported"),
         (
             &["delete", "event", "web-3.1", "-n=shop"],
             1,
             "not written or deleted",
         ),
+        (&["get", "namespaces"], 0, "shop"),
         (&["get", "--raw", "/readyz?verbose"], 0, "[+]store ok"),
         (
             &["get", "--raw", "/metrics"],

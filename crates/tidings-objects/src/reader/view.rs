@@ -54,6 +54,9 @@ pub(super) struct Source {
     pub(super) groups: Vec<usize>,
 }
 
+/// Values of rows of one row group, and for each row that was wanted, by its number, which they are.
+pub(super) type OfGroup<const N: usize> = ([columns::Values; N], Vec<(usize, usize)>);
+
 /// A version of an event that is to be given out, and the name the event has.
 #[derive(Clone, Debug)]
 pub(super) struct Pick {
@@ -221,7 +224,7 @@ impl View {
         &self,
         ats: &[At],
         leaves: [Leaf; N],
-    ) -> Result<Vec<([columns::Values; N], Vec<(usize, usize)>)>, Fault> {
+    ) -> Result<Vec<OfGroup<N>>, Fault> {
         let mut order: Vec<usize> = (0..ats.len()).collect();
         order.sort_by_key(|at| ats.get(*at).copied());
         let is_together = |one: &usize, other: &usize| {

@@ -28,6 +28,7 @@ pub(super) struct SealedFlags {
     /// written, deleted or watched. The data folder holds only certificates, tokens and the
     /// kubeconfig, and any number of servers may read one archive. Credentials come from the
     /// environment, as for tidings archive --objects.
+    #[cfg_attr(feature = "etcd", arg(conflicts_with = "etcd_servers"))]
     #[arg(long, value_name = "URL")]
     archive: Option<String>,
     /// Maximum memory of the cache of what was read
