@@ -6,6 +6,7 @@
 
 pub mod recording;
 pub mod serving;
+pub mod showing;
 pub mod storing;
 
 use std::alloc::System;

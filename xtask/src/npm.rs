@@ -1,4 +1,4 @@
-//! npm packages for some tests, if npm is available: fetched into the target folder, and not part
+//! npm packages for some tests and benchmarks, if npm is available: fetched into the target folder, and not part
 //! of any build.
 
 use std::path::{Path, PathBuf};
@@ -34,6 +34,15 @@ pub(crate) const PACKAGES: [Package; 2] = [
         skipped: "the check that everyone can use the timeline's page",
     },
 ];
+
+/// What the timeline is measured beside.
+pub(crate) const VIS_TIMELINE: Package = Package {
+    name: "vis-timeline",
+    version: "8",
+    file: "package.json",
+    variable: "VIS_TIMELINE",
+    skipped: "the timeline's peer",
+};
 
 impl Package {
     /// The path of its file: from the variable, or fetched.

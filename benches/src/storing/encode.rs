@@ -12,7 +12,7 @@ use k8s_pb::apimachinery::pkg::runtime::{TypeMeta, Unknown};
 use prost::Message;
 
 /// The bytes of the envelope.
-pub(super) fn encode(event: &json::Event) -> Vec<u8> {
+pub(crate) fn encode(event: &json::Event) -> Vec<u8> {
     let envelope = Unknown {
         type_meta: Some(TypeMeta {
             api_version: Some("v1".to_owned()),

@@ -70,26 +70,26 @@ const NAMESPACES: &[&str] = &[
 const REGISTRIES: &[&str] = &["docker.io/library", "ghcr.io/shop", "registry.example/team"];
 
 /// Numbers that are the same in every run.
-pub(super) struct Numbers(pub(super) u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
 
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
-    fn one_of<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+    pub(crate) fn one_of<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         of.get(self.below(of.len() as u64) as usize).copied()
     }
 
     /// Lower-case letters and digits, over the whole of `place`.
-    fn letters(&mut self, place: &mut [u8]) {
+    pub(crate) fn letters(&mut self, place: &mut [u8]) {
         for byte in place {
             let at = self.below(27) as usize;
             *byte = b"bcdfghjklmnpqrstvwxz2456789"
@@ -100,7 +100,7 @@ impl Numbers {
     }
 
     /// A version 4 UUID.
-    pub(super) fn uid(&mut self) -> String {
+    pub(crate) fn uid(&mut self) -> String {
         let (a, b) = (self.next(), self.next());
         format!(
             "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
@@ -142,18 +142,18 @@ struct Encoded {
 }
 
 /// Event number so and so, as it is given to a store.
-pub(super) struct NewEvent {
+pub(crate) struct NewEvent {
     /// Namespace and name.
-    pub(super) key: Bytes,
+    pub(crate) key: Bytes,
     /// The event, encoded.
-    pub(super) value: Bytes,
+    pub(crate) value: Bytes,
     /// What it can be found by.
-    pub(super) index: Index,
+    pub(crate) index: Index,
 }
 
 impl NewEvent {
     /// The record for a store of ours.
-    pub(super) fn record(self, expires_at: UnixMillis) -> (Bytes, NewRecord) {
+    pub(crate) fn record(self, expires_at: UnixMillis) -> (Bytes, NewRecord) {
         let record = NewRecord {
             value: self.value,
             index: self.index,
@@ -163,7 +163,7 @@ impl NewEvent {
     }
 
     /// Bytes of key and value.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         (self.key.len() + self.value.len()) as u64
     }
 }

@@ -13,9 +13,9 @@
 
 mod archive;
 mod embedded;
-mod encode;
+pub(crate) mod encode;
 mod etcd;
-mod events;
+pub(crate) mod events;
 mod failure;
 mod figures;
 mod load;

@@ -9,6 +9,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 pub mod allocations;
+#[cfg(feature = "browser")]
+pub mod browser;
 pub mod etcd;
 mod folder;
 pub mod hours;

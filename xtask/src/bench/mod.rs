@@ -14,6 +14,8 @@ pub(crate) mod soak;
 mod store;
 mod store_table;
 mod table;
+mod timeline;
+mod timeline_table;
 
 use std::path::Path;
 use std::process::Command;
@@ -33,6 +35,9 @@ pub(crate) enum Bench {
     Archive(archive::Args),
     /// Storing: the embedded store beside raw etcd and a bare log on the same disk
     Store(store::Args),
+    /// The timeline: its answers among a million events, and its page in a browser, beside
+    /// vis-timeline
+    Timeline(timeline::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -51,6 +56,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
         Bench::Server(args) => serving::run(root, args),
         Bench::Archive(args) => archive::run(root, args),
         Bench::Store(args) => store::run(root, args),
+        Bench::Timeline(args) => timeline::run(root, args),
     }
 }
 

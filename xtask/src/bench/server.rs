@@ -35,7 +35,11 @@ impl Running {
     /// Runs a server like ours, which gets a data folder and prints the path of a kubeconfig when
     /// it is ready.
     pub(super) fn start(server: &Path, arguments: &[&str]) -> Result<Self> {
-        let folder = folder()?;
+        Self::start_in(folder()?, server, arguments)
+    }
+
+    /// The same in a data folder that may have something in it.
+    pub(super) fn start_in(folder: TempDir, server: &Path, arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(server);
         command.args(arguments).arg("--data-dir").arg(folder.path());
         let (child, line) = first_line(&mut command)?;
@@ -94,7 +98,8 @@ impl Running {
     }
 }
 
-fn folder() -> Result<TempDir> {
+/// A data folder.
+pub(super) fn folder() -> Result<TempDir> {
     tempfile::tempdir().map_err(|error| format!("a folder for the server: {error}"))
 }
 

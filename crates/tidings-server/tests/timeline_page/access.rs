@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use tidings_testing::programs;
 
-use crate::driver::{Browser, DESKTOP};
 use crate::world::World;
+use tidings_testing::browser::{Browser, DESKTOP};
 
 #[test]
 fn a_token_is_asked_for_and_refusals_are_plain() {

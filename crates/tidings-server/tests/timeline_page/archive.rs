@@ -21,7 +21,7 @@ use tidings_store::{BoxFuture, ReadError, Store};
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
-use crate::driver::{Browser, DESKTOP};
+use tidings_testing::browser::{Browser, DESKTOP};
 
 /// Minutes ago between which versions may be missing, in the first cluster.
 const GAP: (i64, i64) = (40, 20);

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::driver::DESKTOP;
 use crate::world::World;
+use tidings_testing::browser::DESKTOP;
 
 const CONTROL: char = '\u{e009}';
 const SHIFT: char = '\u{e008}';

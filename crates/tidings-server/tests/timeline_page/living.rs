@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::driver::DESKTOP;
 use crate::world::World;
+use tidings_testing::browser::DESKTOP;
 
 /// One more event of a pod, now.
 fn happen(world: &World) {

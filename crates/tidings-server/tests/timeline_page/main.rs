@@ -13,12 +13,10 @@
 
 mod access;
 mod archive;
-mod driver;
 mod files;
 mod gestures;
 mod hostile;
 mod living;
-mod measure;
 mod narrow;
 mod pictures;
 mod world;

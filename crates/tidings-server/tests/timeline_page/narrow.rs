@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::driver::PHONE;
 use crate::world::World;
+use tidings_testing::browser::PHONE;
 
 #[test]
 fn a_narrow_window_has_all_of_it() {

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use crate::driver::{DESKTOP, PHONE, Window};
 use crate::world::World;
+use tidings_testing::browser::{DESKTOP, PHONE, Window};
 
 /// Largest picture in bytes.
 const MOST: usize = 300 * 1024;

@@ -13,7 +13,7 @@ use tidings_server::Running;
 use tidings_testing::serving;
 use tokio::runtime::Runtime;
 
-use crate::driver::{Browser, Window};
+use tidings_testing::browser::{Browser, Window};
 
 /// One event of the story: seconds before now of its first and last occurrence, count, object,
 /// type, reason and message.
@@ -371,27 +371,6 @@ impl World {
             count: Some(*count),
             ..Event::default()
         });
-    }
-
-    /// Adds events of as many pods, spread over the last hour, some of them warnings.
-    pub(crate) fn crowd(&self, pods: i64, events: i64) {
-        for number in 0..pods * events {
-            let (pod, turn) = (number % pods, number / pods);
-            let last = (number * 7919) % 3500;
-            let kind = if number % 7 == 0 { "Warning" } else { "Normal" };
-            let reason =
-                ["Pulled", "Started", "BackOff", "Unhealthy"][turn.unsigned_abs() as usize % 4];
-            let name = format!("Pod/web-{pod}");
-            self.add(&(
-                last + 60 * (turn % 3),
-                last,
-                1,
-                &name,
-                kind,
-                reason,
-                "one of many",
-            ));
-        }
     }
 
     pub(crate) fn create(&self, event: Event) {

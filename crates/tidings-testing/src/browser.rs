@@ -11,12 +11,14 @@ use std::process::{Child, Command, Stdio};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tidings_testing::{free_port, programs};
+
+use crate::{free_port, programs};
 
 /// Timeout of a condition in milliseconds, on a busy machine.
 const PATIENCE: u64 = 30_000;
 
-pub(crate) struct Browser {
+/// One with a window; see the module documentation.
+pub struct Browser {
     driver: Child,
     port: u16,
     session: String,
@@ -26,20 +28,26 @@ pub(crate) struct Browser {
 
 /// The settings of a window.
 #[derive(Clone, Copy)]
-pub(crate) struct Window {
-    pub(crate) width: u32,
-    pub(crate) height: u32,
-    pub(crate) dark: bool,
-    pub(crate) scale: f64,
+pub struct Window {
+    /// In CSS pixels.
+    pub width: u32,
+    /// In CSS pixels.
+    pub height: u32,
+    /// The preferred theme.
+    pub dark: bool,
+    /// Pixels of the device to a CSS pixel.
+    pub scale: f64,
 }
 
-pub(crate) const DESKTOP: Window = Window {
+/// A window on a desk.
+pub const DESKTOP: Window = Window {
     width: 1440,
     height: 900,
     dark: false,
     scale: 1.0,
 };
-pub(crate) const PHONE: Window = Window {
+/// A window in a hand.
+pub const PHONE: Window = Window {
     width: 400,
     height: 860,
     dark: true,
@@ -48,7 +56,7 @@ pub(crate) const PHONE: Window = Window {
 
 impl Browser {
     /// Starts one with its own profile; `None` without Chromium.
-    pub(crate) fn start(window: Window) -> Option<Self> {
+    pub fn start(window: Window) -> Option<Self> {
         let chromium = programs::chromium()?;
         let mut driver = Command::new(programs::chromedriver()?)
             .arg(format!("--port={}", free_port()))
@@ -83,7 +91,7 @@ impl Browser {
     }
 
     /// Another size, theme or sharpness.
-    pub(crate) fn resize(&self, window: Window) {
+    pub fn resize(&self, window: Window) {
         self.devtools(
             "Emulation.setDeviceMetricsOverride",
             json!({ "width": window.width, "height": window.height, "mobile": false,
@@ -102,7 +110,7 @@ impl Browser {
     }
 
     /// A command of the browser's own protocol.
-    pub(crate) fn devtools(&self, command: &str, params: Value) -> Value {
+    pub fn devtools(&self, command: &str, params: Value) -> Value {
         self.command(
             "POST",
             "/goog/cdp/execute",
@@ -110,32 +118,37 @@ impl Browser {
         )
     }
 
-    pub(crate) fn open(&self, url: &str) {
+    /// Goes to an address, and waits for its load event.
+    pub fn open(&self, url: &str) {
         self.command("POST", "/url", &json!({ "url": url }));
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// The address of the page.
+    pub fn url(&self) -> String {
         let answer = self.ask("GET", &format!("/session/{}/url", self.session), None);
         answer.as_str().unwrap().to_owned()
     }
 
     /// The value of an expression in the page.
-    pub(crate) fn value(&self, expression: &str) -> Value {
+    pub fn value(&self, expression: &str) -> Value {
         self.run(&format!("return ({expression})"))
     }
 
-    pub(crate) fn text(&self, expression: &str) -> String {
+    /// The text of an expression in the page; empty if it is none.
+    pub fn text(&self, expression: &str) -> String {
         self.value(expression)
             .as_str()
             .unwrap_or_default()
             .to_owned()
     }
 
-    pub(crate) fn number(&self, expression: &str) -> f64 {
+    /// The number of an expression in the page.
+    pub fn number(&self, expression: &str) -> f64 {
         self.value(expression).as_f64().unwrap()
     }
 
-    pub(crate) fn run(&self, script: &str) -> Value {
+    /// Runs a script in the page, and returns what it returns.
+    pub fn run(&self, script: &str) -> Value {
         self.command(
             "POST",
             "/execute/sync",
@@ -144,7 +157,7 @@ impl Browser {
     }
 
     /// Runs a script that calls `done`, the last of its arguments.
-    pub(crate) fn run_until_done(&self, script: &str, args: Value) -> Value {
+    pub fn run_until_done(&self, script: &str, args: Value) -> Value {
         self.command(
             "POST",
             "/execute/async",
@@ -154,7 +167,7 @@ impl Browser {
 
     /// Waits in the page until an expression is true, and returns it.
     #[track_caller]
-    pub(crate) fn until(&self, expression: &str) -> Value {
+    pub fn until(&self, expression: &str) -> Value {
         // The expression is part of the script, since the page's policy forbids `eval`.
         let script = format!(
             "const [patience, done] = arguments;
@@ -179,7 +192,7 @@ impl Browser {
     }
 
     /// Types into the focused element; keys by their WebDriver code points.
-    pub(crate) fn keys(&self, text: &str) {
+    pub fn keys(&self, text: &str) {
         let actions: Vec<Value> = text
             .chars()
             .flat_map(|key| ["keyDown", "keyUp"].map(|step| json!({ "type": step, "value": key })))
@@ -189,7 +202,7 @@ impl Browser {
 
     /// Clicks on the middle of the first element of a selector.
     #[track_caller]
-    pub(crate) fn click(&self, selector: &str) {
+    pub fn click(&self, selector: &str) {
         let quoted = json!(selector);
         let middle = self.value(&format!(
             "(() => {{ const node = document.querySelector({quoted});
@@ -205,13 +218,14 @@ impl Browser {
         self.drag(&[(x, y)], false);
     }
 
-    pub(crate) fn hover(&self, x: f64, y: f64) {
+    /// Moves the pointer.
+    pub fn hover(&self, x: f64, y: f64) {
         let actions = json!([{ "type": "pointerMove", "x": whole(x), "y": whole(y) }]);
         self.act(json!([self.mouse(&actions)]));
     }
 
     /// Presses at the first point, moves over the others, and releases at the last.
-    pub(crate) fn drag(&self, points: &[(f64, f64)], shift: bool) {
+    pub fn drag(&self, points: &[(f64, f64)], shift: bool) {
         let mut actions = Vec::new();
         for (index, (x, y)) in points.iter().enumerate() {
             let duration = if index == 0 { 0 } else { 40 };
@@ -229,7 +243,7 @@ impl Browser {
     }
 
     /// Turns the wheel with a key held down.
-    pub(crate) fn wheel(&self, x: f64, y: f64, delta: i32, key: char) {
+    pub fn wheel(&self, x: f64, y: f64, delta: i32, key: char) {
         let turn = json!({ "type": "scroll", "x": whole(x), "y": whole(y), "deltaX": 0,
             "deltaY": delta, "duration": 0 });
         self.with_key(
@@ -240,7 +254,7 @@ impl Browser {
     }
 
     /// Two fingers, each from one place to another.
-    pub(crate) fn pinch(&self, fingers: [((f64, f64), (f64, f64)); 2]) {
+    pub fn pinch(&self, fingers: [((f64, f64), (f64, f64)); 2]) {
         let sources: Vec<Value> = fingers
             .iter()
             .enumerate()
@@ -287,7 +301,7 @@ impl Browser {
     }
 
     /// The window's content as PNG.
-    pub(crate) fn screenshot(&self) -> Vec<u8> {
+    pub fn screenshot(&self) -> Vec<u8> {
         let path = format!("/session/{}/screenshot", self.session);
         let answer = self.ask("GET", &path, None);
         STANDARD.decode(answer.as_str().unwrap()).unwrap()

@@ -1,0 +1,88 @@
+//! What the timeline costs, one part at a time: see [`tidings_bench::showing`]. `cargo xtask bench
+//! timeline` runs them all.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use jiff::Timestamp;
+use tidings_bench::serving::Target;
+use tidings_bench::storing::Failure;
+use tidings_bench::{ended, showing};
+
+/// What `tidings` itself uses.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Measures one part and prints its figures as lines of JSON.
+#[derive(Parser)]
+struct Arguments {
+    /// Number of events of the cluster.
+    #[arg(long, global = true, default_value_t = 1_000_000)]
+    events: u64,
+    /// Days over which they happened.
+    #[arg(long, global = true, default_value_t = 30)]
+    days: i64,
+    #[command(subcommand)]
+    part: Part,
+}
+
+#[derive(clap::Subcommand)]
+enum Part {
+    /// Fill the data folder of a server
+    Fill { folder: PathBuf },
+    /// The answers of its timeline
+    Answers {
+        kubeconfig: PathBuf,
+        #[arg(long, default_value_t = 50)]
+        rounds: u64,
+    },
+    /// The page in a browser
+    Page {
+        kubeconfig: PathBuf,
+        #[arg(long, default_value_t = 10)]
+        rounds: u64,
+    },
+    /// The memory of a tab that follows what happens
+    Live {
+        kubeconfig: PathBuf,
+        #[arg(long, default_value_t = 10)]
+        minutes: u64,
+        #[arg(long, default_value_t = 10)]
+        per_second: u64,
+    },
+    /// vis-timeline, an npm package, with the last events
+    Peer {
+        package: PathBuf,
+        #[arg(long, default_value_t = 10_000)]
+        shown: usize,
+    },
+}
+
+// One thread: the questions should take as little as possible of the measured machine.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    ended(env!("CARGO_BIN_NAME"), run(Arguments::parse()).await)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the events end now")]
+fn now() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+async fn run(Arguments { events, days, part }: Arguments) -> Result<(), Failure> {
+    match part {
+        Part::Fill { folder } => showing::fill(&folder, events, days, now()).await,
+        Part::Answers { kubeconfig, rounds } => {
+            let target = Target::from_kubeconfig(&kubeconfig).await?;
+            Ok(showing::answers(&target, rounds).await?)
+        }
+        Part::Page { kubeconfig, rounds } => showing::page(&kubeconfig, rounds),
+        Part::Live {
+            kubeconfig,
+            minutes,
+            per_second,
+        } => showing::live(&kubeconfig, minutes, per_second, now).await,
+        Part::Peer { package, shown } => showing::peer(&package, events, days, now(), shown),
+    }
+}

@@ -1,0 +1,54 @@
+//! A data folder of a server, filled with the events of a cluster as if it had kept them while they
+//! happened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tidings_store::clock::{Clock, ManualClock};
+use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidings_store::{Expected, Store, UnixMillis, Write};
+
+use super::cluster::{Cluster, DAY, Said};
+use crate::Figure;
+use crate::storing::Failure;
+
+/// Creates of one commit.
+const FILL: usize = 1000;
+/// How long events are kept after they were last seen.
+const KEPT: i64 = 90 * DAY;
+
+/// Fills the folder of a server that has no events yet with those of a cluster, up to now.
+///
+/// # Errors
+/// What the store answered.
+pub async fn fill(folder: &Path, events: u64, days: i64, now: i64) -> Result<(), Failure> {
+    let clock = ManualClock::at(UnixMillis(now - days * DAY));
+    let mut options = EmbeddedOptions::default();
+    options.clock = Arc::new(clock.clone());
+    options.expire_by_itself = false;
+    let store = EmbeddedStore::open(folder.join("store"), options)?;
+    if store.stats().await?.records > 0 {
+        return Err(format!("{} has events already", folder.display()).into());
+    }
+    let mut cluster = Cluster::new(events, days, now);
+    let mut bytes = 0;
+    loop {
+        let said: Vec<Said> = cluster.by_ref().take(FILL).collect();
+        let Some(last) = said.last() else { break };
+        clock.advance((last.last - clock.now().0).max(0));
+        let writes = said.iter().map(|said| {
+            let event = said.stored();
+            bytes += event.bytes();
+            let (key, record) = event.record(UnixMillis(said.last + KEPT));
+            Write::put(key, record).expecting(Expected::Absent)
+        });
+        store.write_all(writes.collect()).await?;
+    }
+    let there = store.stats().await?.records;
+    store.close().await;
+    Figure::new("filled")
+        .with("events", there as f64)
+        .with("bytes", bytes as f64)
+        .print();
+    Ok(())
+}

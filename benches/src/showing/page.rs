@@ -1,0 +1,185 @@
+//! The page in a browser: the first picture, pans and zooms, and the memory of a tab that follows
+//! what happens.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::cluster::{Cluster, DAY, HOUR};
+use super::tab::{Tab, entrance, numbers, percentiles};
+use crate::Figure;
+use crate::serving::Target;
+use crate::storing::Failure;
+use crate::storing::events::Numbers;
+
+/// Views, by the part of the picture's name and their length.
+const VIEWS: [(&str, i64); 4] = [
+    ("1h", HOUR),
+    ("24h", DAY),
+    ("7d", 7 * DAY),
+    ("30d", 30 * DAY),
+];
+
+/// When the first picture was drawn since the page was asked for, how long its answer took, and how
+/// long the longest task.
+const FIRST: &str = "(() => {
+    const entries = performance.getEntriesByType('resource');
+    const answer = entries.find((entry) => entry.name.includes('/api/view'));
+    return [performance.getEntriesByName('first-picture')[0].startTime, answer.duration]; })()";
+
+/// A pan by a third of the picture, and the time until what was loaded after it is drawn.
+const SETTLE: &str = "const [times, done] = arguments;
+    const box = document.getElementById('lanes-body');
+    const root = document.documentElement;
+    const took = [];
+    const step = () => {
+        if (took.length >= times) return done(took);
+        const begun = performance.now();
+        new MutationObserver((_, observer) => {
+            observer.disconnect();
+            requestAnimationFrame(() => {
+                const channel = new MessageChannel();
+                channel.port1.onmessage = () => {
+                    took.push(performance.now() - begun);
+                    setTimeout(step, 300);
+                };
+                channel.port2.postMessage(0);
+            });
+        }).observe(root, { attributeFilter: ['data-loaded'] });
+        box.dispatchEvent(new WheelEvent('wheel', { bubbles: true, cancelable: true,
+            shiftKey: true, deltaY: took.length % 2 === 0 ? -300 : 300,
+            clientX: 900, clientY: 400 }));
+    };
+    step();";
+
+/// Waits until the page has drawn a picture.
+const DRAWN: &str = "performance.getEntriesByName('first-picture').length > 0";
+
+/// Opens the timeline of a server and measures views of several lengths, each at random positions.
+///
+/// # Errors
+/// There is no browser, or the kubeconfig is of no use.
+pub fn page(kubeconfig: &Path, rounds: u64) -> Result<(), Failure> {
+    let (url, token) = entrance(kubeconfig)?;
+    let tab = Tab::new()?;
+    log_in(&tab, &url, &token);
+    let edge = |name: &str| {
+        let script = format!(
+            "const [done] = arguments; fetch('/timeline/api/overview')
+                .then((answer) => answer.json()).then((found) => done(found.clusters[0].{name}))"
+        );
+        tab.browser.run_until_done(&script, json!([])).as_i64()
+    };
+    let (from, to) = edge("from").zip(edge("to")).ok_or("there are no events")?;
+    let program = tab.program();
+    for (name, length) in VIEWS {
+        let mut numbers_of = Numbers(length.cast_unsigned());
+        let (mut pictures, mut answers) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            let free = (to - from - length).max(HOUR).cast_unsigned();
+            let end = to - numbers_of.below(free).cast_signed();
+            tab.browser.devtools("Network.clearBrowserCache", json!({}));
+            tab.browser.open(&format!(
+                "{url}?from={}&to={}",
+                time(end - length),
+                time(end)
+            ));
+            tab.browser.until(DRAWN);
+            let found = numbers(&tab.browser.value(FIRST));
+            pictures.extend(found.first());
+            answers.extend(found.get(1));
+        }
+        let first = Figure::new(&format!("first_picture_{name}")).by(&program);
+        percentiles(percentiles(first, "", pictures), "answer_", answers).print();
+        let moved = Figure::new(&format!("gesture_{name}")).by(&program);
+        tab.gestures("#lanes-body", 12, moved).print();
+        tab.browser.open(&tab.browser.url());
+        tab.browser.until(DRAWN);
+        let settled = numbers(&tab.browser.run_until_done(SETTLE, json!([20])));
+        let figure = Figure::new(&format!("settled_{name}")).by(&program);
+        percentiles(figure, "", settled).print();
+    }
+    Ok(())
+}
+
+/// Follows what happens in a tab while events are written, and says how its memory develops: once a
+/// half minute, the first of them after one.
+///
+/// # Errors
+/// There is no browser, or a write was refused.
+pub async fn live(
+    kubeconfig: &Path,
+    minutes: u64,
+    per_second: u64,
+    clock: impl Fn() -> i64,
+) -> Result<(), Failure> {
+    const SAMPLE: u64 = 30;
+    let (url, token) = entrance(kubeconfig)?;
+    let target = Target::from_kubeconfig(kubeconfig).await?;
+    let mut connection = target.connect().await?;
+    let tab = Tab::new()?;
+    log_in(&tab, &url, &token);
+    tab.browser.open(&format!("{url}?last=1h"));
+    tab.browser.until(DRAWN);
+    let (mut heaps, mut nodes) = (Vec::new(), Vec::new());
+    let mut written = 0_u64;
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    for second in 1..=minutes * 60 {
+        ticks.tick().await;
+        // The last of those of an hour up to now, under names of their own.
+        let now = clock();
+        for said in Cluster::new(per_second, 1, now).map(|said| said.moved_to(now, second)) {
+            let body = serde_json::to_vec(&said.event())?;
+            let path = format!("/api/v1/namespaces/{}/events", said.namespace);
+            connection
+                .write(hyper::Method::POST, &path, "application/json", body)
+                .await?;
+            written += 1;
+        }
+        if second % SAMPLE == 0 {
+            let (used, counted) = tab.memory();
+            heaps.push(used);
+            nodes.push(counted);
+        }
+    }
+    let pictures = tab
+        .browser
+        .number("Number(document.documentElement.dataset.loaded)");
+    // The first sample is of a page that has not shown everything once.
+    let (heap, node) = (
+        heaps.get(1..).unwrap_or_default(),
+        nodes.get(1..).unwrap_or_default(),
+    );
+    let greatest = |of: &[f64]| of.iter().copied().fold(0., f64::max);
+    let half = |of: &[f64]| -> (f64, f64) {
+        let (first, second) = of.split_at(of.len() / 2);
+        (greatest(first), greatest(second))
+    };
+    let ((heap_first, heap_second), (nodes_first, nodes_second)) = (half(heap), half(node));
+    Figure::new("live")
+        .by(&tab.program())
+        .with("minutes", minutes as f64)
+        .with("events", written as f64)
+        .with("pictures", pictures)
+        .with("heap_first_half_bytes", heap_first)
+        .with("heap_second_half_bytes", heap_second)
+        .with("nodes_first_half", nodes_first)
+        .with("nodes_second_half", nodes_second)
+        .print();
+    Ok(())
+}
+
+fn log_in(tab: &Tab, url: &str, token: &str) {
+    tab.browser.open(url);
+    tab.browser.until("document.getElementById('login').open");
+    tab.browser.run("document.getElementById('token').focus()");
+    tab.browser.keys(token);
+    tab.browser.keys("\u{e007}");
+    tab.browser.until("document.documentElement.dataset.loaded");
+}
+
+/// A time as the page has it in its address.
+fn time(millis: i64) -> String {
+    jiff::Timestamp::from_millisecond(millis).map_or_else(|_| String::new(), |at| at.to_string())
+}

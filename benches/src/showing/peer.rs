@@ -1,0 +1,62 @@
+//! vis-timeline with the same events, in the same browser: a lane for each object, as many as there
+//! are. It has no server: all events of the range are given to it, from a file beside the page,
+//! which is more than it would get over a network.
+
+use std::fs;
+use std::path::Path;
+
+use super::cluster::{Cluster, Said};
+use super::tab::{Tab, percentiles};
+use crate::Figure;
+use crate::storing::Failure;
+
+const PAGE: &str = include_str!("../../peers/vis-timeline/page.html");
+
+/// Measures the library in `folder`, an npm package, with the last events of a cluster.
+///
+/// # Errors
+/// There is no browser, or no such package.
+pub fn peer(package: &Path, all: u64, days: i64, now: i64, shown: usize) -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let into = |name: &str| folder.path().join(name);
+    for file in [
+        "vis-timeline-graph2d.min.js",
+        "vis-timeline-graph2d.min.css",
+    ] {
+        let from = ["standalone/umd", "styles"].map(|part| package.join(part).join(file));
+        let from = from.into_iter().find(|from| from.is_file());
+        let from = from.ok_or_else(|| format!("{} has no {file}", package.display()))?;
+        fs::copy(from, into(file))?;
+    }
+    let version: serde_json::Value =
+        serde_json::from_slice(&fs::read(package.join("package.json"))?)?;
+    let version = version["version"].as_str().unwrap_or_default().to_owned();
+    let events: Vec<Said> = Cluster::new(all, days, now).collect();
+    let events = events
+        .get(events.len().saturating_sub(shown)..)
+        .unwrap_or_default();
+    fs::write(
+        into("events.js"),
+        format!("window.events = {};", data(events)),
+    )?;
+    fs::write(into("page.html"), PAGE)?;
+    let tab = Tab::new()?;
+    tab.browser
+        .open(&format!("file://{}", into("page.html").display()));
+    tab.browser.until("window.picture");
+    let way = format!("vis-timeline {version}, {}", tab.program());
+    let figure = |name: &str| Figure::of("vis-timeline", &format!("{name}_{shown}")).by(&way);
+    let first = tab.browser.number("window.picture");
+    percentiles(figure("first_picture"), "", vec![first]).print();
+    tab.gestures(".vis-center", 4, figure("gesture")).print();
+    Ok(())
+}
+
+/// Each event as its lane, first and last time, whether it is a warning, and its reason.
+fn data(events: &[Said]) -> String {
+    let events = events.iter().map(|said| {
+        let lane = format!("{} {}/{}", said.kind, said.namespace, said.object);
+        serde_json::json!([lane, said.first, said.last, said.warning, said.reason])
+    });
+    serde_json::Value::from_iter(events).to_string()
+}

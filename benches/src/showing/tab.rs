@@ -1,0 +1,129 @@
+//! A tab of a browser, and how the speed of what it shows is measured: by scripts in the page, with
+//! the page's clock.
+
+use std::path::Path;
+
+use kube::config::Kubeconfig;
+use serde_json::{Value, json};
+use tidings_testing::browser::{Browser, DESKTOP};
+
+use crate::Figure;
+use crate::storing::Failure;
+
+/// Bursts of pans and zooms by the wheel, one gesture for each frame, with pauses in which what is
+/// now in view is loaded. For each gesture the time until it is drawn: a message that is sent in
+/// the frame after the page has drawn is received when that frame is done. And the time of every
+/// frame, of those in the pauses, too.
+const GESTURES: &str = "const [selector, bursts, done] = arguments;
+    const box = document.querySelector(selector);
+    const at = box.getBoundingClientRect();
+    const [x, y] = [at.left + at.width * 0.6, at.top + Math.min(at.height, 400) / 2];
+    const [drawn, frames] = [[], []];
+    const LENGTH = 30, PAUSE = 30;
+    let turn = 0;
+    let last = performance.now();
+    const frame = () => {
+        const now = performance.now();
+        frames.push(now - last);
+        last = now;
+        const inside = turn % (LENGTH + PAUSE);
+        const burst = Math.floor(turn / (LENGTH + PAUSE));
+        if (burst >= bursts) {
+            return done({ drawn: drawn.slice(1), frames: frames.slice(1) });
+        }
+        turn += 1;
+        requestAnimationFrame(frame);
+        if (inside >= LENGTH) return;
+        const begun = performance.now();
+        const zooms = burst % 2 === 0;
+        const deltaY = inside < LENGTH / 2 === burst % 4 < 2 ? -30 : 30;
+        box.dispatchEvent(new WheelEvent('wheel', { bubbles: true, cancelable: true,
+            ctrlKey: zooms, shiftKey: !zooms, deltaY, clientX: x, clientY: y }));
+        requestAnimationFrame(() => {
+            const channel = new MessageChannel();
+            channel.port1.onmessage = () => drawn.push(performance.now() - begun);
+            channel.port2.postMessage(0);
+        });
+    };
+    requestAnimationFrame(frame);";
+
+/// See the module documentation.
+pub(super) struct Tab {
+    pub(super) browser: Browser,
+}
+
+impl Tab {
+    /// # Errors
+    /// There is no browser.
+    pub(super) fn new() -> Result<Self, Failure> {
+        let browser = Browser::start(DESKTOP).ok_or("no chromium with its chromedriver")?;
+        Ok(Self { browser })
+    }
+
+    /// Which browser it is, and its version.
+    pub(super) fn program(&self) -> String {
+        let agent = self.browser.text("navigator.userAgent");
+        let found = agent.split(' ').find(|word| word.contains("Chrome/"));
+        found.unwrap_or_default().to_owned()
+    }
+
+    /// Pans and zooms what is shown, and says how long it took.
+    pub(super) fn gestures(&self, selector: &str, bursts: u64, figure: Figure) -> Figure {
+        let found = self
+            .browser
+            .run_until_done(GESTURES, json!([selector, bursts]));
+        let figure = percentiles(figure, "", numbers(&found["drawn"]));
+        percentiles(figure, "frame_", numbers(&found["frames"]))
+    }
+
+    /// Bytes of objects of the page that are in use, and the number of its nodes, after garbage was
+    /// collected.
+    pub(super) fn memory(&self) -> (f64, f64) {
+        self.browser
+            .devtools("HeapProfiler.collectGarbage", json!({}));
+        let used = self.browser.devtools("Runtime.getHeapUsage", json!({}));
+        let counted = self.browser.devtools("Memory.getDOMCounters", json!({}));
+        let number = |value: &Value| value.as_f64().unwrap_or(0.);
+        (number(&used["usedSize"]), number(&counted["nodes"]))
+    }
+}
+
+/// The address of the timeline of a server, and the token to log in with.
+pub(super) fn entrance(kubeconfig: &Path) -> Result<(String, String), Failure> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let user = kubeconfig
+        .auth_infos
+        .first()
+        .and_then(|user| user.auth_info.as_ref());
+    let user = serde_json::to_value(user)?;
+    let cluster = kubeconfig
+        .clusters
+        .first()
+        .and_then(|it| it.cluster.as_ref());
+    let server = cluster.and_then(|cluster| cluster.server.clone());
+    let server = server.ok_or("the kubeconfig names no server")?;
+    let token = user["token"]
+        .as_str()
+        .ok_or("the kubeconfig has no token")?;
+    Ok((format!("{server}/timeline"), token.to_owned()))
+}
+
+/// The numbers of an answer of the page.
+pub(super) fn numbers(found: &Value) -> Vec<f64> {
+    let found = found.as_array().into_iter().flatten();
+    found.filter_map(Value::as_f64).collect()
+}
+
+/// Adds what half, most, and all of some times did not exceed.
+pub(super) fn percentiles(figure: Figure, prefix: &str, mut times: Vec<f64>) -> Figure {
+    times.sort_by(f64::total_cmp);
+    let last = times.len().saturating_sub(1);
+    let at = |part: f64| {
+        let place = (last as f64 * part).round() as usize;
+        times.get(place).copied().unwrap_or(0.)
+    };
+    figure
+        .with(&format!("{prefix}p50_ms"), at(0.5))
+        .with(&format!("{prefix}p95_ms"), at(0.95))
+        .with(&format!("{prefix}max_ms"), at(1.))
+}
