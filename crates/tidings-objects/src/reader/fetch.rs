@@ -214,8 +214,10 @@ impl Fetch {
 
     async fn read(&self, file: &Remote, range: &Range<u64>) -> Result<Bytes, Fault> {
         let failed = |error: Error| Fault::store(&file.path, error);
-        let mut options = GetOptions::default();
-        options.range = Some(GetRange::Bounded(range.clone()));
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            ..GetOptions::default()
+        };
         let got = self.shared.store.get_opts(&file.path, options).await;
         let got = got.map_err(failed)?;
         if got.meta.size != file.len {

@@ -195,9 +195,9 @@ fn group(group: &RowGroupMetaData) -> Result<Group, ParquetError> {
 
 /// From the statistics, which do not have rows without a time.
 fn seen(group: &RowGroupMetaData) -> (i64, i64) {
-    let found = match group.column(leaf::LAST_SEEN.0).statistics() {
-        Some(Statistics::Int64(found)) => found,
-        _ => return (HOUR_MILLIS, i64::MAX),
+    let found = group.column(leaf::LAST_SEEN.0).statistics();
+    let Some(Statistics::Int64(found)) = found else {
+        return (HOUR_MILLIS, i64::MAX);
     };
     let (Some(min), Some(max)) = (found.min_opt(), found.max_opt()) else {
         return (HOUR_MILLIS, i64::MAX);

@@ -427,7 +427,7 @@ impl View {
     async fn newer(&self, versions: &[Pick]) -> Result<Vec<Newer>, Fault> {
         let known = Known::of(versions);
         let earliest = versions.iter().map(|version| version.order.observed).min();
-        let mut looks: Vec<BoxFuture<'_, Result<Vec<(usize, Newer)>, Fault>>> = Vec::new();
+        let mut looks: Vec<BoxFuture<'_, Result<NewerOf, Fault>>> = Vec::new();
         for (number, file) in self.manifest.files.iter().enumerate() {
             if Some(file.to.as_microsecond()) >= earliest {
                 looks.push(self.newer_in(number, file, versions, &known).boxed());
@@ -449,7 +449,7 @@ impl View {
         file: &File,
         versions: &[Pick],
         known: &Known<'_>,
-    ) -> Result<Vec<(usize, Newer)>, Fault> {
+    ) -> Result<NewerOf, Fault> {
         let to = file.to.as_microsecond();
         // Of each object, whether one of its versions may have a newer one here.
         let is_later = |numbers: &[usize]| {
@@ -518,6 +518,9 @@ impl View {
     }
 }
 
+/// Of some versions, by their numbers.
+type NewerOf = Vec<(usize, Newer)>;
+
 /// What there is that is newer than a version.
 #[derive(Clone, Copy, Debug, Default)]
 struct Newer {
@@ -554,7 +557,7 @@ impl<'a> Known<'a> {
         place: super::runs::Place<&str>,
         (base, uid, order): (&str, &str, Order),
         versions: &[Pick],
-        found: &mut Vec<(usize, Newer)>,
+        found: &mut NewerOf,
     ) {
         for number in self.events.get(&(place, base)).into_iter().flatten() {
             let version = &versions[*number];

@@ -12,7 +12,7 @@ use tidings_store::{Index, Record};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::columns::{self, Rows, Want};
-use super::fault::Fault;
+use super::fault::{Fault, caught};
 use super::fetch::{Fetch, Held, Key, Remote};
 use super::footer::Footer;
 use super::leaf::{self, Leaf};
@@ -106,7 +106,7 @@ impl View {
                 .ranges(remote, std::slice::from_ref(&range))
                 .await?;
             let end = end.into_iter().next().unwrap_or_default();
-            match Footer::of(&end, remote.len, rows) {
+            match caught(&remote.path, || Footer::of(&end, remote.len, rows)) {
                 Ok(footer) => break footer,
                 Err(ParquetError::NeedMoreData(needed))
                     if from > 0 && (needed as u64) <= END_MAX && needed as u64 > len =>
@@ -169,12 +169,18 @@ impl View {
             .iter()
             .map(|range| range.as_ref().and_then(|_| bytes.next()));
         let filters: Vec<Option<Bytes>> = filters.collect();
-        let of_groups = groups.into_iter().zip(filters.chunks(wanted.len().max(1)));
-        let has = |(_, filters): &(usize, &[Option<Bytes>])| {
-            let mut pairs = filters.iter().zip(wanted);
-            pairs.any(|(filter, (_, values))| columns::may_have(filter.as_ref(), values))
-        };
-        Ok(of_groups.filter(has).map(|(group, _)| group).collect())
+        let path = &self.file(file)?.path;
+        let mut may = Vec::new();
+        for (group, filters) in groups.into_iter().zip(filters.chunks(wanted.len().max(1))) {
+            let mut has = false;
+            for (filter, (_, values)) in filters.iter().zip(wanted) {
+                has = has || columns::may_have(path, filter.as_ref(), values)?;
+            }
+            if has {
+                may.push(group);
+            }
+        }
+        Ok(may)
     }
 
     /// The objects of a row group.
@@ -196,7 +202,7 @@ impl View {
         let values = read.pop();
         let texts = values
             .as_ref()
-            .map(|all| all.each_ref().map(|it| it.texts()));
+            .map(|all| all.each_ref().map(columns::Values::texts));
         let runs = texts.and_then(|texts: [&[ByteArray]; 3]| Runs::new(texts));
         let runs = runs.ok_or_else(|| Fault::damaged(&remote.path, "its rows are not in order"))?;
         let runs = Arc::new(runs);
@@ -309,7 +315,7 @@ impl View {
     pub(super) fn event(&self, position: &Position, at: At, value: &Bytes) -> Result<Event, Fault> {
         let path = &self.file(at.file)?.path;
         let event = codec::decode_stored(value, 0);
-        let event = event.map_err(|why| Fault::damaged(path, why.to_string()))?;
+        let event = event.map_err(|why| Fault::damaged(path, why))?;
         let metadata = event.metadata.as_ref();
         let object = event.involved_object.as_ref();
         let found = [
