@@ -54,7 +54,7 @@ pub(super) struct Source {
     pub(super) groups: Vec<usize>,
 }
 
-/// Values of rows of one row group, and for each row that was wanted, by its number, which they are.
+/// Values of rows of one row group, and which of them each row has that was wanted, by its number.
 pub(super) type OfGroup<const N: usize> = ([columns::Values; N], Vec<(usize, usize)>);
 
 /// A version of an event that is to be given out, and the name the event has.

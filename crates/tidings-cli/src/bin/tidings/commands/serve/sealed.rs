@@ -116,11 +116,10 @@ impl Sealed {
                         let cluster = name;
                         tracing::warn!(cluster, %error, "not known whether more was sealed");
                     }
-                    Err(_) => {}
                     Ok(()) if !was_well => {
                         tracing::info!(cluster = name, "the storage answers again");
                     }
-                    Ok(()) => {}
+                    Ok(()) | Err(_) => {}
                 }
                 None
             });
