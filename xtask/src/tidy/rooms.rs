@@ -63,6 +63,7 @@ const ROOMS: [(&str, &[Room]); 8] = [
     (
         "tidings-objects",
         &[
+            ("reading", &["reader/"]),
             (
                 "sealing",
                 &[

@@ -191,6 +191,11 @@ impl FieldSelector {
         {
             return Some(SelectedObject::Uid(uid));
         }
+        self.object_by_name()
+    }
+
+    /// The same by their name alone, for a store that does not find uids.
+    pub fn object_by_name(&self) -> Option<SelectedObject<'_>> {
         let name = self.required(EventField::of_object("name"));
         Some(SelectedObject::Name {
             name: name.filter(|name| !name.is_empty())?,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tidings_testing::process::Process;
+use tidings_testing::programs;
 
 use super::support::{Cluster, event, run, tidings};
 
@@ -35,19 +36,27 @@ fn command(cluster: &Cluster, data: &Path, url: &str) -> Command {
 
 /// Waits until a number of versions is sealed.
 #[track_caller]
+fn until_sealed(url: &str, versions: usize) {
+    let beginning = format!("prod: {versions} versions in ");
+    until(|| {
+        let ran = run(&["sealed", url]);
+        let is_sealed = ran.stdout.starts_with(&beginning);
+        is_sealed
+            .then_some(())
+            .ok_or(format!("{versions}: {ran:?}"))
+    });
+}
+
+/// Waits until something is so.
+#[track_caller]
 #[expect(
     clippy::disallowed_methods,
     reason = "it is waited for what another program does"
 )]
-fn until_sealed(url: &str, versions: usize) {
+fn until(is_so: impl Fn() -> Result<(), String>) {
     let began = Instant::now();
-    let beginning = format!("prod: {versions} versions in ");
-    loop {
-        let ran = run(&["sealed", url]);
-        if ran.stdout.starts_with(&beginning) {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "{versions}: {ran:?}");
+    while let Err(why) = is_so() {
+        assert!(began.elapsed() < PATIENCE, "{why}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -91,6 +100,119 @@ async fn an_archive_that_is_killed_seals_every_version_once() {
         damaged.stdout.contains("not those that were written"),
         "{damaged:?}"
     );
+}
+
+/// Runs a command of tidings against a server, and kubectl if it is at hand.
+fn ask(kubeconfig: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let ran = run(&[arguments, &["--kubeconfig", kubeconfig]].concat());
+    (ran.code, ran.stdout + &ran.stderr)
+}
+
+fn kubectl(kubeconfig: &str, arguments: &[&str]) -> Option<(Option<i32>, String)> {
+    let mut command = Command::new(programs::kubectl()?);
+    command.args(arguments).args(["--kubeconfig", kubeconfig]);
+    let ran = command.output().unwrap();
+    let said = [ran.stdout, ran.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    Some((ran.status.code(), said))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_on_object_storage_is_served_where_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("objects").display());
+    let cluster = Cluster::start().await;
+    let import = |numbers: std::ops::Range<usize>| {
+        let name = |number| format!("web-{number}.1");
+        let object = |number| format!("web-{number}");
+        let new = numbers.map(|number| {
+            let object = object(number);
+            event(&name(number), ("Pod", &object), "BackOff", 60)
+        });
+        cluster.import(&new.collect::<Vec<_>>());
+    };
+    import(0..20);
+    let sealing = archive(&cluster, &folder.path().join("data"), &url);
+    until_sealed(&url, 20);
+    let data = folder.path().join("reader");
+    let serve = |data: &Path| {
+        let mut command = tidings(&["serve", "--secure-port=0", "--archive-refresh=1s"]);
+        command.args(["--archive", &url, "--data-dir", text(data)]);
+        Process::start_and_hear(command.stderr(Stdio::null())).unwrap()
+    };
+    let (reader, kubeconfig) = serve(&data);
+    let kubeconfig = kubeconfig.trim();
+
+    let (code, said) = ask(kubeconfig, &["events", "-A", "--no-headers"]);
+    assert_eq!((code, said.lines().count()), (Some(0), 20), "{said}");
+    let (code, said) = ask(kubeconfig, &["events", "-n=shop", "--for=pod/web-7"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("web-7") && !said.contains("web-8"), "{said}");
+    let (code, said) = ask(kubeconfig, &["events", "-n=shop", "--history=web-7.1"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("BackOff"), "{said}");
+    let (code, said) = ask(kubeconfig, &["coverage"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("prod") && said.contains("No gaps"), "{said}");
+    for refused in [
+        &["events", "-A", "-w"][..],
+        &["record", "pod/web-1", "-n=shop", "--reason=Done", "-m=done"],
+    ] {
+        let (code, said) = ask(kubeconfig, refused);
+        assert_ne!(code, Some(0), "{said}");
+        assert!(said.contains("sealed archive of the events"), "{said}");
+    }
+    for (arguments, code, expected) in [
+        (&["get", "events", "-A"][..], 0, "web-19"),
+        (&["get", "events", "-A", "--chunk-size=3"], 0, "web-19"),
+        (
+            &["get", "event", "web-3.1", "-n=shop", "-o=yaml"],
+            0,
+            "name: web-3.1",
+        ),
+        (
+            &[
+                "get",
+                "events",
+                "-n=shop",
+                "--field-selector=involvedObject.name=web-4",
+            ],
+            0,
+            "pod/web-4",
+        ),
+        (&["get", "events", "-A", "-w"], 1, "watch is not supported"),
+        (
+            &["delete", "event", "web-3.1", "-n=shop"],
+            1,
+            "not written or deleted",
+        ),
+        (&["get", "namespaces"], 0, "shop"),
+        (&["get", "--raw", "/readyz?verbose"], 0, "[+]store ok"),
+        (
+            &["get", "--raw", "/metrics"],
+            0,
+            "tidings_objects_requests_total",
+        ),
+    ] {
+        if let Some((ended, said)) = kubectl(kubeconfig, arguments) {
+            assert_eq!(ended, Some(code), "{arguments:?}: {said}");
+            assert!(said.contains(expected), "{arguments:?}: {said}");
+        }
+    }
+
+    // What is sealed from now on is found, by this reader and by another one.
+    import(20..30);
+    until_sealed(&url, 30);
+    let (other, of_other) = serve(&folder.path().join("other"));
+    for kubeconfig in [of_other.trim(), kubeconfig] {
+        until(|| {
+            let (_, said) = ask(kubeconfig, &["events", "-A", "--no-headers"]);
+            (said.lines().count() == 30).then_some(()).ok_or(said)
+        });
+    }
+    for process in [sealing, reader, other] {
+        process.signal("KILL");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,18 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
 use object_store::Error;
 use parking_lot::{Mutex, RwLock};
-use tidings_archive::Coverage;
-use tidings_store::{At, ReadError, Revision, Store};
+use tidings_store::{At, ReadError, Revision};
 use tokio::sync::watch;
 use tokio::time::timeout;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::Fault;
 use super::fetch::{Counters, Fetch, Shared};
-use super::find::PastVersions;
-use super::store::SealedStore;
 use super::view::View;
 use crate::folder::{Folder, FolderError};
 use crate::manifest::Manifest;
@@ -60,12 +57,12 @@ pub struct Asked {
     pub bytes: u64,
 }
 
-/// A cluster that is archived. Cheap to clone.
-#[derive(Clone)]
-pub struct SealedCluster(pub(super) Arc<Sealed>);
-
+/// See the module documentation.
 pub(super) struct Sealed {
-    name: String,
+    pub(super) name: String,
+    /// Of the place and the name: the same for every reader, and after a writer's data folder was
+    /// lost.
+    pub(super) identity: String,
     folder: Folder,
     fetch: Fetch,
     newest: RwLock<Arc<View>>,
@@ -76,7 +73,18 @@ pub(super) struct Sealed {
     number: watch::Sender<Revision>,
 }
 
-impl SealedCluster {
+async fn newest(folder: &Folder, counters: &Counters) -> Result<Option<Manifest>, LookError> {
+    // The list of manifests, and the newest of them.
+    counters.requests.fetch_add(2, Ordering::Relaxed);
+    let found = timeout(LOOK_MAX, folder.newest()).await;
+    let found = found.map_err(|_| LookError::Slow).and_then(|it| Ok(it?));
+    if found.is_err() {
+        counters.failed.fetch_add(1, Ordering::Relaxed);
+    }
+    found
+}
+
+impl Sealed {
     /// The cluster, as its newest manifest says it is.
     pub(super) async fn open(
         place: &Place,
@@ -94,117 +102,37 @@ impl SealedCluster {
         })?;
         let number = watch::Sender::new(manifest.number);
         let view = View::new(&folder, manifest, fetch.clone());
-        Ok(Self(Arc::new(Sealed {
+        Ok(Self {
             name: name.to_owned(),
+            identity: format!(
+                "{:016x}",
+                xxh3_64(format!("{}/{name}", place.url()).as_bytes())
+            ),
             folder,
             fetch,
             newest: RwLock::new(Arc::new(view)),
             former: Mutex::default(),
             failure: Mutex::default(),
             number,
-        })))
-    }
-
-    /// The cluster's name.
-    pub fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    /// The identity of the store that sealed it: in this, continue tokens are valid.
-    pub fn identity(&self) -> String {
-        self.0.newest().manifest.writer.clone()
-    }
-
-    /// Looks whether there is a newer manifest.
-    ///
-    /// # Errors
-    /// The storage did not answer as it should. What is known is served further.
-    pub async fn look(&self) -> Result<(), LookError> {
-        self.0.look().await
-    }
-
-    /// The events, the newest version of each, as an API server serves them. Nothing can be
-    /// written or watched.
-    pub fn store(&self) -> Arc<dyn Store> {
-        Arc::new(SealedStore(Arc::clone(&self.0)))
-    }
-
-    /// Versions of the event under a key (`namespace/name`), the newest first, after `after`, which
-    /// is [`PastVersions::more`] of the page before: at most `limit`, and no more once they have a
-    /// megabyte. `None` if there is no such event.
-    ///
-    /// # Errors
-    /// The storage did not answer as it should, or a file is damaged.
-    pub async fn versions(
-        &self,
-        key: &Bytes,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<Option<PastVersions>, ReadError> {
-        let Some((namespace, name)) = super::store::named(key) else {
-            return Ok(None);
-        };
-        let read =
-            |view: Arc<View>| async move { view.versions(namespace, name, after, limit).await };
-        self.0.read(At::Latest, read).await
-    }
-
-    /// How far the cluster was followed when the newest manifest was written, its gaps, and how
-    /// much is kept. Versions are counted instead of events.
-    pub fn coverage(&self) -> Coverage {
-        let view = self.0.newest();
-        let manifest = &view.manifest;
-        let mut coverage = Coverage::default();
-        coverage.followed.clone_from(&manifest.positions);
-        coverage.gaps.clone_from(&manifest.gaps);
-        coverage.events = manifest.rows();
-        coverage.kept_since = manifest
-            .files
-            .iter()
-            .map(|file| file.from.as_millisecond())
-            .min();
-        coverage.disk_bytes = manifest.bytes();
-        coverage
-    }
-
-    /// The newest manifest.
-    pub fn manifest(&self) -> Manifest {
-        self.0.newest().manifest.clone()
-    }
-
-    /// Why the last look for a newer manifest failed, if it did.
-    pub fn failure(&self) -> Option<String> {
-        self.0.failure.lock().clone()
+        })
     }
 
     /// What was asked of the storage.
-    pub fn asked(&self) -> Asked {
-        let counters = &self.0.fetch.counters;
+    pub(super) fn asked(&self) -> Asked {
+        let counters = &self.fetch.counters;
         Asked {
             requests: counters.requests.load(Ordering::Relaxed),
             failed: counters.failed.load(Ordering::Relaxed),
             bytes: counters.bytes.load(Ordering::Relaxed),
         }
     }
-}
 
-async fn newest(folder: &Folder, counters: &Counters) -> Result<Option<Manifest>, LookError> {
-    // The list of manifests, and the newest of them.
-    counters.requests.fetch_add(2, Ordering::Relaxed);
-    let found = timeout(LOOK_MAX, folder.newest()).await;
-    let found = found.map_err(|_| LookError::Slow).and_then(|it| Ok(it?));
-    if found.is_err() {
-        counters.failed.fetch_add(1, Ordering::Relaxed);
-    }
-    found
-}
-
-impl Sealed {
     pub(super) fn newest(&self) -> Arc<View> {
         Arc::clone(&self.newest.read())
     }
 
-    async fn look(&self) -> Result<(), LookError> {
+    /// Looks whether there is a newer manifest.
+    pub(super) async fn look(&self) -> Result<(), LookError> {
         let found = newest(&self.folder, &self.fetch.counters).await;
         let found = found.and_then(|found| {
             found.ok_or_else(|| LookError::None {

@@ -1,11 +1,12 @@
 //! Values of columns of some rows: the pages that have them are found by the page index, read
-//! together, and decoded on a thread of its own, where a damaged file can at worst end the task.
+//! together, and decoded on a thread of its own.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use futures::future::try_join_all;
+use object_store::path::Path;
 use parquet::bloom_filter::Sbbf;
 use parquet::column::reader::{get_column_reader, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
@@ -15,12 +16,13 @@ use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 use tokio::task::spawn_blocking;
 
-use super::fault::Fault;
+use super::fault::{Fault, caught};
 use super::fetch::{Fetch, Remote};
 use super::footer::Footer;
 use super::leaf::{self, Leaf};
 
-/// Of so few rows next to each other, values are copied out of their page, which is far longer.
+/// Values of at most this number of rows next to each other are copied out of their page, which is
+/// far longer.
 const FEW: usize = 64;
 
 /// Ranges of rows of a row group, in their order, apart from each other.
@@ -113,8 +115,10 @@ pub(super) async fn read<const N: usize>(
         let decoded = read.iter().map(|(want, pieces)| {
             let mut failed = None;
             let values = leaves.map(|leaf| {
-                decode(want, pieces, leaf).unwrap_or_else(|error| {
-                    failed.get_or_insert(Fault::parquet(&want.file.path, &error));
+                let path = &want.file.path;
+                let decoded = caught(path, || decode(want, pieces, leaf));
+                decoded.unwrap_or_else(|error| {
+                    failed.get_or_insert(Fault::parquet(path, &error));
                     Values::Numbers(Vec::new())
                 })
             });
@@ -131,9 +135,19 @@ pub(super) async fn read<const N: usize>(
 }
 
 /// Whether a column's filter knows one of these values; if there is none, it may.
-pub(super) fn may_have(filter: Option<&Bytes>, values: &[&str]) -> bool {
-    let filter = filter.and_then(|bytes| Sbbf::from_bytes(bytes).ok());
-    filter.is_none_or(|filter| values.iter().any(|value| filter.check(*value)))
+pub(super) fn may_have(
+    path: &Path,
+    filter: Option<&Bytes>,
+    values: &[&str],
+) -> Result<bool, Fault> {
+    let Some(bytes) = filter else {
+        return Ok(true);
+    };
+    let found = caught(path, || {
+        let filter = Sbbf::from_bytes(bytes)?;
+        Ok(values.iter().any(|value| filter.check(*value)))
+    });
+    found.map_err(|error| Fault::parquet(path, &error))
 }
 
 /// Where the pages are that have the wanted rows, and the dictionary.

@@ -35,7 +35,7 @@ const DECODES_AT_ONCE: usize = 4;
 const GAP_MAX: u64 = 128 << 10;
 /// Ranges are not read together beyond this.
 const REQUEST_BYTES_MAX: u64 = 4 << 20;
-/// A file of so many bytes is read as a whole, and compared with its checksum.
+/// A file of at most this length is read as a whole, and compared with its checksum.
 const WHOLE_MAX: u64 = 256 << 10;
 /// Bytes that an entry of the cache takes beside what it holds.
 const ENTRY_BYTES: u64 = 100;
@@ -214,8 +214,10 @@ impl Fetch {
 
     async fn read(&self, file: &Remote, range: &Range<u64>) -> Result<Bytes, Fault> {
         let failed = |error: Error| Fault::store(&file.path, error);
-        let mut options = GetOptions::default();
-        options.range = Some(GetRange::Bounded(range.clone()));
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            ..GetOptions::default()
+        };
         let got = self.shared.store.get_opts(&file.path, options).await;
         let got = got.map_err(failed)?;
         if got.meta.size != file.len {

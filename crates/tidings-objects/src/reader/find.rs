@@ -162,7 +162,7 @@ impl View {
             }
             for (values, places) in self.rows(&ats, leaf::KEYS).await? {
                 for (number, row) in places {
-                    let found = self.keyed(0, &values, row, ats[number])?;
+                    let found = self.keyed(0, values.each_ref(), row, ats[number])?;
                     let newer = Newest {
                         base: found.base,
                         uid: found.uid,
@@ -177,7 +177,7 @@ impl View {
     }
 
     /// The versions of the event that has a name, the newest first: behind the one of a revision,
-    /// at most so many, and about a megabyte. `None` if there is no such event.
+    /// at most `limit`, and about a megabyte. `None` if there is no such event.
     pub(super) async fn versions(
         &self,
         namespace: &str,

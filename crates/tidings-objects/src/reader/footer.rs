@@ -1,7 +1,6 @@
 //! The end of a file: where its row groups, columns and pages are, and what a row group may have.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::errors::ParquetError;
@@ -13,20 +12,10 @@ use parquet::file::statistics::Statistics;
 use parquet::schema::types::SchemaDescriptor;
 use tidings_store::HOUR_MILLIS;
 
-use super::fault::Fault;
-use super::fetch::{Fetch, Held, Key, Remote};
 use super::leaf::{self, Leaf};
 use super::runs::Place;
 use crate::file::columns;
 use crate::file::read::check_form;
-
-/// Bytes of the end of a file that are read at first: of the file, and for each row group.
-const END: u64 = 16 << 10;
-const END_OF_GROUP: u64 = 8 << 10;
-/// What the end of a file may have at most.
-const END_MAX: u64 = 32 << 20;
-/// Rows of a row group, for a first guess of the length of the end.
-const GROUP_ROWS: u64 = columns::GROUP_ROWS_MAX as u64;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -67,34 +56,15 @@ impl Group {
 }
 
 impl Footer {
-    /// That of a file.
-    pub(super) async fn of(fetch: &Fetch, file: &Remote, rows: u64) -> Result<Arc<Self>, Fault> {
-        let key = Key::Footer(file.id);
-        if let Some(Held::Footer(footer)) = fetch.held(key) {
-            return Ok(footer);
-        }
-        let mut len = END + END_OF_GROUP * rows.div_ceil(GROUP_ROWS);
-        let footer = loop {
-            let from = file.len.saturating_sub(len);
-            let range = from..file.len;
-            let end = fetch.ranges(file, std::slice::from_ref(&range)).await?;
-            let end = end.into_iter().next().unwrap_or_default();
-            match parse(end, file.len) {
-                Ok(footer) => break footer,
-                Err(ParquetError::NeedMoreData(needed))
-                    if from > 0 && (needed as u64) <= END_MAX && needed as u64 > len =>
-                {
-                    len = needed as u64;
-                }
-                Err(error) => return Err(Fault::parquet(&file.path, &error)),
-            }
-        };
+    /// Of the end of a file that has this length and number of rows.
+    ///
+    /// # Errors
+    /// [`ParquetError::NeedMoreData`] says how long the end has to be; others, what is wrong.
+    pub(super) fn of(end: &Bytes, len: u64, rows: u64) -> Result<Self, ParquetError> {
+        let footer = parse(end, len)?;
         if footer.groups.iter().map(|it| it.rows as u64).sum::<u64>() != rows {
-            let why = "it has other rows than its manifest says";
-            return Err(Fault::damaged(&file.path, why));
+            return Err(general("it has other rows than its manifest says"));
         }
-        let footer = Arc::new(footer);
-        fetch.hold(key, Held::Footer(Arc::clone(&footer)));
         Ok(footer)
     }
 
@@ -130,12 +100,12 @@ impl Footer {
 }
 
 /// Of the end of a file.
-fn parse(end: Bytes, len: u64) -> Result<Footer, ParquetError> {
+fn parse(end: &Bytes, len: u64) -> Result<Footer, ParquetError> {
     let mut reader = ParquetMetaDataReader::new()
         .with_column_index_policy(PageIndexPolicy::Skip)
         .with_offset_index_policy(PageIndexPolicy::Required)
         .with_offset_index_mask(ColumnChunkMask::columns(leaf::ALL.map(|leaf| leaf.0)));
-    reader.try_parse_sized(&end, len)?;
+    reader.try_parse_sized(end, len)?;
     let meta = reader.finish()?;
     check_form(meta.file_metadata()).map_err(|error| general(&error.to_string()))?;
     check_columns(meta.file_metadata().schema_descr())?;
@@ -225,9 +195,9 @@ fn group(group: &RowGroupMetaData) -> Result<Group, ParquetError> {
 
 /// From the statistics, which do not have rows without a time.
 fn seen(group: &RowGroupMetaData) -> (i64, i64) {
-    let found = match group.column(leaf::LAST_SEEN.0).statistics() {
-        Some(Statistics::Int64(found)) => found,
-        _ => return (HOUR_MILLIS, i64::MAX),
+    let found = group.column(leaf::LAST_SEEN.0).statistics();
+    let Some(Statistics::Int64(found)) = found else {
+        return (HOUR_MILLIS, i64::MAX);
     };
     let (Some(min), Some(max)) = (found.min_opt(), found.max_opt()) else {
         return (HOUR_MILLIS, i64::MAX);

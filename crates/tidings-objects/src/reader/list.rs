@@ -113,7 +113,7 @@ fn told_apart(picks: &mut [Pick]) {
 }
 
 impl View {
-    /// The events that are selected, behind a position: at most so many, and no more once their
+    /// The events that are selected, behind a position: at most `limit`, and no more once their
     /// bytes reach [`PAGE_BYTES_MAX`]; `None` means all.
     pub(super) async fn list(
         &self,
@@ -232,7 +232,7 @@ impl View {
                 }
                 let (file, group) = (*file, *group);
                 let at_row = At { file, group, row };
-                keyed.push(self.keyed(object, values, at, at_row)?);
+                keyed.push(self.keyed(object, values.each_ref(), at, at_row)?);
             }
         }
         Ok(keyed)
@@ -242,7 +242,7 @@ impl View {
     pub(super) fn keyed(
         &self,
         object: usize,
-        [uid, event, observed, epoch, version]: &[columns::Values; 5],
+        [uid, event, observed, epoch, version]: [&columns::Values; 5],
         at: usize,
         row: At,
     ) -> Result<Keyed, Fault> {

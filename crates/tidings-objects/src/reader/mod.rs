@@ -4,8 +4,9 @@
 //! Rows are found by the manifest, the statistics, the filters and the page index of files; of
 //! these only the pages that have them are read.
 //!
-//! Rooms, of which each uses those below it: [`cluster`] and [`store`]; lists, searches and their
-//! like; [`view`], one manifest; `objects`, `columns` and the others, parts of files; `fetch`.
+//! Of these files, each uses those behind it: `served` and `store`, what a server needs; `cluster`,
+//! the newest manifest; `list`, `find`, `newest` and `counts`, what is asked for; `view`, what one
+//! manifest names; `columns`, `runs` and `footer`, parts of files; `fetch`, requests and the cache.
 
 mod cluster;
 mod columns;
@@ -22,14 +23,17 @@ mod objects;
 mod position;
 mod runs;
 mod selection;
+mod served;
 mod store;
 mod view;
 
 use std::sync::Arc;
 
-pub use cluster::{Asked, LookError, SealedCluster};
+pub use cluster::{Asked, LookError};
 pub use find::{PastVersion, PastVersions};
+pub use served::SealedCluster;
 
+use cluster::Sealed;
 use fetch::Shared;
 
 use crate::place::{Place, PlaceError};
@@ -79,6 +83,7 @@ impl Reader {
     /// # Errors
     /// The storage does not answer as it should, or has no such cluster.
     pub async fn open(&self, cluster: &str) -> Result<SealedCluster, LookError> {
-        SealedCluster::open(&self.place, cluster, Arc::clone(&self.shared)).await
+        let sealed = Sealed::open(&self.place, cluster, Arc::clone(&self.shared)).await?;
+        Ok(SealedCluster(Arc::new(sealed)))
     }
 }

@@ -19,6 +19,7 @@ use super::fault::Fault;
 use super::footer::Footer;
 use super::leaf;
 use super::names::{self, Order};
+use super::objects::Objects;
 use super::position::Position;
 use super::runs::borrowed;
 use super::selection::Selection;
@@ -83,6 +84,11 @@ impl View {
             request,
             selection: Selection::new(namespace, request.object.clone()),
         };
+        if asked.selection.is_of_object()
+            && let Some(latest) = self.newest_of_object(&asked).await?
+        {
+            return Ok(latest);
+        }
         let mut units = self.files_of(&asked);
         let mut found: BinaryHeap<Found> = BinaryHeap::new();
         // What was read and is not held is before this.
@@ -135,6 +141,110 @@ impl View {
                 found = all.into();
             }
         }
+    }
+
+    /// The same about one object: all of its versions are seen together. `None` if there are too
+    /// many of them.
+    async fn newest_of_object(&self, asked: &Asked<'_>) -> Result<Option<Latest>, Fault> {
+        let selection = &asked.selection;
+        let mut objects = Objects::from(self, selection, selection.lower()).await?;
+        let Some(object) = objects.next().await? else {
+            return Ok(Some(Latest::default()));
+        };
+        let rows = object.parts.iter().map(|part| part.rows.len());
+        if rows.sum::<usize>() > VERSIONS_MAX {
+            return Ok(None);
+        }
+        let wants = object.parts.iter().map(|part| {
+            let rows = std::iter::once(part.rows.clone()).collect();
+            self.want(part.file, &part.footer, part.group, rows)
+        });
+        let wants: Vec<_> = wants.collect::<Result<_, Fault>>()?;
+        let [uid, event, observed, epoch, version] = leaf::KEYS;
+        let leaves = [
+            uid,
+            event,
+            observed,
+            epoch,
+            version,
+            leaf::LAST_SEEN,
+            leaf::REASON,
+            leaf::TYPE,
+        ];
+        let request = asked.request;
+        let is = |wanted: &Option<String>, found: &[u8]| {
+            wanted
+                .as_ref()
+                .is_none_or(|wanted| wanted.as_bytes() == found)
+        };
+        // The newest version of each event, and whether it is asked for.
+        let mut newest: HashMap<(String, String), (Order, Found, bool)> = HashMap::new();
+        let mut youngest: HashMap<String, (Order, String)> = HashMap::new();
+        let read = columns::read(&self.fetch, wants, leaves).await?;
+        for (part, values) in object.parts.iter().zip(&read) {
+            let [uid, event, observed, epoch, version, seen, reason, kind] = values;
+            for (number, row) in part.rows.clone().enumerate() {
+                let (file, group) = (part.file, part.group);
+                let at = At { file, group, row };
+                let keys = [uid, event, observed, epoch, version];
+                let keyed = self.keyed(0, keys, number, at)?;
+                let place = Place {
+                    last_seen: UnixMillis(leaf::seen(seen.maybe(number))),
+                    revision: keyed.order.revision(),
+                };
+                let is_asked = request.in_range(place)
+                    && is(&request.reason, reason.text(number))
+                    && is(&request.event_type, kind.text(number));
+                let young = youngest.get(&keyed.base);
+                if young.is_none_or(|(order, _)| *order < keyed.order) {
+                    let young = (keyed.order, keyed.uid.clone());
+                    youngest.insert(keyed.base.clone(), young);
+                }
+                let id = (keyed.base, keyed.uid);
+                if newest
+                    .get(&id)
+                    .is_none_or(|(order, ..)| *order < keyed.order)
+                {
+                    newest.insert(id, (keyed.order, (place, at), is_asked));
+                }
+            }
+        }
+        let picks = newest.into_iter().filter(|(_, (.., is_asked))| *is_asked);
+        let picks = picks.map(|((base, uid), (order, (found, at), _))| {
+            let young = youngest.get(&base);
+            let shown = match young.filter(|(_, young)| *young != uid) {
+                Some(_) => names::elder(&base, &uid),
+                None => base.clone(),
+            };
+            let place = object.place.clone();
+            let position = Position { place, base, uid };
+            let pick = Pick {
+                position,
+                shown,
+                order,
+                at,
+            };
+            (found, pick)
+        });
+        let mut picks: Vec<(Place, Pick)> = picks.collect();
+        picks.sort_by_key(|(place, _)| Reverse(*place));
+        let mut latest = Latest::default();
+        let mut bytes = 0;
+        let (wanted, more) = picks.split_at(picks.len().min(request.limit));
+        let mut chunks = wanted.chunks(EVENTS_AT_ONCE).peekable();
+        while let Some(some) = chunks.next() {
+            let of_places: Vec<Pick> = some.iter().map(|(_, pick)| pick.clone()).collect();
+            for record in self.records(&of_places, selection).await? {
+                bytes += record.value.len();
+                latest.records.push(record);
+            }
+            let is_more = chunks.peek().is_some() || !more.is_empty();
+            if is_more && (bytes >= PAGE_BYTES_MAX || chunks.peek().is_none()) {
+                latest.place = some.last().map(|(place, _)| *place);
+                return Ok(Some(latest));
+            }
+        }
+        Ok(Some(latest))
     }
 
     /// The files that may have what is asked for, by the latest time they may have it.
@@ -285,7 +395,7 @@ impl View {
                 let at = ats[number];
                 let footer = self.footer(at.file).await?;
                 let runs = self.runs(at.file, &footer, at.group).await?;
-                let keyed = self.keyed(0, &values, row, at)?;
+                let keyed = self.keyed(0, values.each_ref(), row, at)?;
                 versions[number] = Some(Pick {
                     position: Position {
                         place: runs.place(runs.of_row(at.row)).map(str::to_owned),
@@ -317,7 +427,7 @@ impl View {
     async fn newer(&self, versions: &[Pick]) -> Result<Vec<Newer>, Fault> {
         let known = Known::of(versions);
         let earliest = versions.iter().map(|version| version.order.observed).min();
-        let mut looks: Vec<BoxFuture<'_, Result<Vec<(usize, Newer)>, Fault>>> = Vec::new();
+        let mut looks: Vec<BoxFuture<'_, Result<NewerOf, Fault>>> = Vec::new();
         for (number, file) in self.manifest.files.iter().enumerate() {
             if Some(file.to.as_microsecond()) >= earliest {
                 looks.push(self.newer_in(number, file, versions, &known).boxed());
@@ -339,7 +449,7 @@ impl View {
         file: &File,
         versions: &[Pick],
         known: &Known<'_>,
-    ) -> Result<Vec<(usize, Newer)>, Fault> {
+    ) -> Result<NewerOf, Fault> {
         let to = file.to.as_microsecond();
         // Of each object, whether one of its versions may have a newer one here.
         let is_later = |numbers: &[usize]| {
@@ -393,7 +503,7 @@ impl View {
             for values in columns::read(&self.fetch, vec![want], leaf::KEYS).await? {
                 for (at, row) in rows.iter().cloned().flatten().enumerate() {
                     let file = number;
-                    let keyed = self.keyed(0, &values, at, At { file, group, row })?;
+                    let keyed = self.keyed(0, values.each_ref(), at, At { file, group, row })?;
                     let place = runs.place(runs.of_row(row));
                     known.compare(
                         place,
@@ -407,6 +517,9 @@ impl View {
         Ok(found)
     }
 }
+
+/// Of some versions, by their numbers.
+type NewerOf = Vec<(usize, Newer)>;
 
 /// What there is that is newer than a version.
 #[derive(Clone, Copy, Debug, Default)]
@@ -444,7 +557,7 @@ impl<'a> Known<'a> {
         place: super::runs::Place<&str>,
         (base, uid, order): (&str, &str, Order),
         versions: &[Pick],
-        found: &mut Vec<(usize, Newer)>,
+        found: &mut NewerOf,
     ) {
         for number in self.events.get(&(place, base)).into_iter().flatten() {
             let version = &versions[*number];

@@ -149,7 +149,7 @@ impl<'a> Objects<'a> {
                 });
                 cursor.run += 1;
             }
-            // The run may go on in the next row group.
+            // The run may continue in the next row group.
             let place = borrowed(&object.place);
             if let Some(place) = cursor.seek(self.view, self.selection, place).await? {
                 self.next.push(Reverse((place, number)));

@@ -35,8 +35,17 @@ impl Position {
         key.into()
     }
 
-    /// Of a key.
+    /// Of a key, or behind all keys of a namespace, if the byte behind the slash is one that no
+    /// text has.
     pub(super) fn of(key: &[u8]) -> Option<Self> {
+        if let Some(namespace) = key.strip_suffix(b"/\xff") {
+            let namespace = std::str::from_utf8(namespace).ok()?;
+            return Some(Self {
+                place: [format!("{namespace}\0"), String::new(), String::new()],
+                base: String::new(),
+                uid: String::new(),
+            });
+        }
         let (namespace, rest) = std::str::from_utf8(key).ok()?.split_once('/')?;
         let mut parts = rest.split('-').map(text);
         let mut next = || parts.next().flatten();
@@ -77,6 +86,17 @@ mod tests {
             let key = position.key();
             assert_eq!(Position::of(&key), Some(position), "{key:?}");
         }
+    }
+
+    #[test]
+    fn a_namespace_is_passed_over() {
+        let of = |namespace: &str| Position {
+            place: [namespace, "\u{10ffff}", ""].map(str::to_owned),
+            base: String::new(),
+            uid: String::new(),
+        };
+        let behind = Position::of(b"a/\xff").unwrap();
+        assert!(behind > of("a") && behind < of("a-b") && behind < of("b"));
     }
 
     #[test]

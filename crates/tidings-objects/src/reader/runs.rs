@@ -19,7 +19,7 @@ pub(super) fn borrowed(place: &Place) -> Place<&str> {
 pub(super) struct Runs {
     text: String,
     /// Where in the text each part of each place ends, and the first row of its run.
-    runs: Vec<([u32; 3], u32)>,
+    all: Vec<([u32; 3], u32)>,
     rows: u32,
 }
 
@@ -32,7 +32,7 @@ impl Runs {
         }
         let mut made = Self {
             text: String::new(),
-            runs: Vec::new(),
+            all: Vec::new(),
             rows: u32::try_from(rows).ok()?,
         };
         for row in 0..made.rows {
@@ -42,7 +42,7 @@ impl Runs {
             for (text, bytes) in texts.iter_mut().zip(place) {
                 *text = std::str::from_utf8(bytes?).ok()?;
             }
-            let before = made.runs.len().checked_sub(1).map(|last| made.place(last));
+            let before = made.all.len().checked_sub(1).map(|last| made.place(last));
             match before.map(|before| before.cmp(&texts)) {
                 Some(std::cmp::Ordering::Equal) => continue,
                 Some(std::cmp::Ordering::Greater) => return None,
@@ -53,22 +53,22 @@ impl Runs {
                 made.text.push_str(text);
                 *end = u32::try_from(made.text.len()).ok()?;
             }
-            made.runs.push((ends, row));
+            made.all.push((ends, row));
         }
         made.text.shrink_to_fit();
-        made.runs.shrink_to_fit();
+        made.all.shrink_to_fit();
         Some(made)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.runs.len()
+        self.all.len()
     }
 
     /// The object of a run.
     pub(super) fn place(&self, run: usize) -> Place<&str> {
-        let before = run.checked_sub(1).and_then(|before| self.runs.get(before));
+        let before = run.checked_sub(1).and_then(|before| self.all.get(before));
         let mut from = before.map_or(0, |(ends, _)| ends[2]);
-        let ends = self.runs.get(run).map_or([from; 3], |(ends, _)| *ends);
+        let ends = self.all.get(run).map_or([from; 3], |(ends, _)| *ends);
         ends.map(|end| {
             let text = self.text.get(from as usize..end as usize);
             from = end;
@@ -78,7 +78,7 @@ impl Runs {
 
     /// The rows of a run.
     pub(super) fn rows(&self, run: usize) -> Range<usize> {
-        let first = |run: usize| self.runs.get(run).map_or(self.rows, |(_, row)| *row) as usize;
+        let first = |run: usize| self.all.get(run).map_or(self.rows, |(_, row)| *row) as usize;
         first(run)..first(run + 1)
     }
 
@@ -99,14 +99,14 @@ impl Runs {
     /// The run that a row is in.
     pub(super) fn of_row(&self, row: usize) -> usize {
         let behind = self
-            .runs
+            .all
             .partition_point(|(_, first)| *first as usize <= row);
         behind.saturating_sub(1)
     }
 
     /// Bytes that it takes.
     pub(super) fn memory(&self) -> usize {
-        self.text.len() + self.runs.len() * size_of::<([u32; 3], u32)>() + size_of::<Self>()
+        self.text.len() + self.all.len() * size_of::<([u32; 3], u32)>() + size_of::<Self>()
     }
 }
 

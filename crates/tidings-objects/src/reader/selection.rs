@@ -51,6 +51,11 @@ impl Selection {
         self.parts().iter().any(Option::is_some)
     }
 
+    /// Whether it is of one place.
+    pub(super) fn is_of_object(&self) -> bool {
+        self.parts().iter().all(Option::is_some)
+    }
+
     fn kind(&self) -> Option<&str> {
         match &self.object {
             Some(ObjectSelector::Name { kind, .. }) => kind.as_deref(),

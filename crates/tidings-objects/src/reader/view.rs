@@ -6,12 +6,13 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use k8s_pb::api::core::v1::Event;
 use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
 use tidings_api::codec;
 use tidings_store::{Index, Record};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::columns::{self, Rows, Want};
-use super::fault::Fault;
+use super::fault::{Fault, caught};
 use super::fetch::{Fetch, Held, Key, Remote};
 use super::footer::Footer;
 use super::leaf::{self, Leaf};
@@ -19,8 +20,17 @@ use super::names::{self, Order};
 use super::position::Position;
 use super::runs::Runs;
 use super::selection::Selection;
+use crate::file::columns::GROUP_ROWS_MAX;
 use crate::folder::Folder;
 use crate::manifest::Manifest;
+
+/// Bytes of the end of a file that are read at first: of the file, and for each row group.
+const END: u64 = 16 << 10;
+const END_OF_GROUP: u64 = 8 << 10;
+/// Maximum bytes of the end of a file.
+const END_MAX: u64 = 32 << 20;
+/// Rows of a row group, for a first guess of the length of the end.
+const GROUP_ROWS: u64 = GROUP_ROWS_MAX as u64;
 
 /// See the module documentation.
 pub(super) struct View {
@@ -43,6 +53,9 @@ pub(super) struct Source {
     pub(super) footer: Arc<Footer>,
     pub(super) groups: Vec<usize>,
 }
+
+/// Values of rows of one row group, and which of them each row has that was wanted, by its number.
+pub(super) type OfGroup<const N: usize> = ([columns::Values; N], Vec<(usize, usize)>);
 
 /// A version of an event that is to be given out, and the name the event has.
 #[derive(Clone, Debug)]
@@ -76,9 +89,36 @@ impl View {
         found.ok_or(Fault::Unknown("a file is not of this manifest"))
     }
 
+    /// The end of a file.
     pub(super) async fn footer(&self, file: usize) -> Result<Arc<Footer>, Fault> {
+        let remote = self.file(file)?;
+        let key = Key::Footer(remote.id);
+        if let Some(Held::Footer(footer)) = self.fetch.held(key) {
+            return Ok(footer);
+        }
         let rows = self.manifest.files.get(file).map_or(0, |file| file.rows);
-        Footer::of(&self.fetch, self.file(file)?, rows).await
+        let mut len = END + END_OF_GROUP * rows.div_ceil(GROUP_ROWS);
+        let footer = loop {
+            let from = remote.len.saturating_sub(len);
+            let range = from..remote.len;
+            let end = self
+                .fetch
+                .ranges(remote, std::slice::from_ref(&range))
+                .await?;
+            let end = end.into_iter().next().unwrap_or_default();
+            match caught(&remote.path, || Footer::of(&end, remote.len, rows)) {
+                Ok(footer) => break footer,
+                Err(ParquetError::NeedMoreData(needed))
+                    if from > 0 && (needed as u64) <= END_MAX && needed as u64 > len =>
+                {
+                    len = needed as u64;
+                }
+                Err(error) => return Err(Fault::parquet(&remote.path, &error)),
+            }
+        };
+        let footer = Arc::new(footer);
+        self.fetch.hold(key, Held::Footer(Arc::clone(&footer)));
+        Ok(footer)
     }
 
     /// Where something may be, by the statistics, and by the filters of the name of the object if
@@ -129,12 +169,18 @@ impl View {
             .iter()
             .map(|range| range.as_ref().and_then(|_| bytes.next()));
         let filters: Vec<Option<Bytes>> = filters.collect();
-        let of_groups = groups.into_iter().zip(filters.chunks(wanted.len().max(1)));
-        let has = |(_, filters): &(usize, &[Option<Bytes>])| {
-            let mut pairs = filters.iter().zip(wanted);
-            pairs.any(|(filter, (_, values))| columns::may_have(filter.as_ref(), values))
-        };
-        Ok(of_groups.filter(has).map(|(group, _)| group).collect())
+        let path = &self.file(file)?.path;
+        let mut may = Vec::new();
+        for (group, filters) in groups.into_iter().zip(filters.chunks(wanted.len().max(1))) {
+            let mut has = false;
+            for (filter, (_, values)) in filters.iter().zip(wanted) {
+                has = has || columns::may_have(path, filter.as_ref(), values)?;
+            }
+            if has {
+                may.push(group);
+            }
+        }
+        Ok(may)
     }
 
     /// The objects of a row group.
@@ -156,7 +202,7 @@ impl View {
         let values = read.pop();
         let texts = values
             .as_ref()
-            .map(|all| all.each_ref().map(|it| it.texts()));
+            .map(|all| all.each_ref().map(columns::Values::texts));
         let runs = texts.and_then(|texts: [&[ByteArray]; 3]| Runs::new(texts));
         let runs = runs.ok_or_else(|| Fault::damaged(&remote.path, "its rows are not in order"))?;
         let runs = Arc::new(runs);
@@ -184,7 +230,7 @@ impl View {
         &self,
         ats: &[At],
         leaves: [Leaf; N],
-    ) -> Result<Vec<([columns::Values; N], Vec<(usize, usize)>)>, Fault> {
+    ) -> Result<Vec<OfGroup<N>>, Fault> {
         let mut order: Vec<usize> = (0..ats.len()).collect();
         order.sort_by_key(|at| ats.get(*at).copied());
         let is_together = |one: &usize, other: &usize| {
@@ -269,7 +315,7 @@ impl View {
     pub(super) fn event(&self, position: &Position, at: At, value: &Bytes) -> Result<Event, Fault> {
         let path = &self.file(at.file)?.path;
         let event = codec::decode_stored(value, 0);
-        let event = event.map_err(|why| Fault::damaged(path, why.to_string()))?;
+        let event = event.map_err(|why| Fault::damaged(path, why))?;
         let metadata = event.metadata.as_ref();
         let object = event.involved_object.as_ref();
         let found = [

@@ -29,7 +29,7 @@ pub struct FollowedCluster {
     /// on with their caller's own token, if [`ClusterSecurity::authentication`] knew it, and the
     /// cluster authorizes them. Default: they are not passed on.
     pub pass_through: Option<PassThrough>,
-    /// Whether these are events that were sealed: nobody follows the cluster here, and nothing is
+    /// Whether these are events that were sealed: the cluster is not followed here, and nothing is
     /// deleted or watched. Default: no.
     pub is_sealed: bool,
 }

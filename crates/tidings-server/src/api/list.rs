@@ -15,7 +15,9 @@ use super::body::event_response;
 use super::call::Call;
 use super::newest;
 use super::pages::Pages;
-use super::store_request::{key_prefix, not_newer_than_store, store_request};
+use super::store_request::{
+    key_prefix, not_newer_than_store, store_request, store_request_by_name,
+};
 use super::streamed;
 use super::watch;
 use crate::api::server::ApiServer;
@@ -82,7 +84,11 @@ fn first_request(
     namespace: &str,
     options: &ListOptions,
 ) -> Result<(ListRequest, Option<u64>), Status> {
-    let mut request = store_request(namespace, &options.selector);
+    let mut request = if server.is_sealed() {
+        store_request_by_name(namespace, &options.selector)
+    } else {
+        store_request(namespace, &options.selector)
+    };
     if let Some(token) = &options.continue_token {
         let continuation = Continuation::decode_for(token, server.store_identity())?;
         request.at = continuation.revision.map_or(At::Latest, At::Exact);

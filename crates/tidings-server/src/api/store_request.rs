@@ -24,6 +24,19 @@ pub(crate) fn store_request(namespace: &str, selector: &Selector) -> ListRequest
     }
 }
 
+/// The same for a store that finds objects by name rather than by uid, if both are given.
+pub(crate) fn store_request_by_name(namespace: &str, selector: &Selector) -> ListRequest {
+    let request = store_request(namespace, selector);
+    ListRequest {
+        object: selector
+            .fields
+            .object_by_name()
+            .map(indexed)
+            .or(request.object.clone()),
+        ..request
+    }
+}
+
 /// The request to the store's index of objects.
 fn indexed(object: SelectedObject<'_>) -> ObjectSelector {
     match object {

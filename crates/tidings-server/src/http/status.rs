@@ -288,7 +288,7 @@ impl Status {
         )
     }
 
-    /// Nobody follows the cluster of events that were sealed.
+    /// The cluster of events that were sealed is not followed.
     pub(crate) fn unwatched(cluster: &str) -> Self {
         Self::generic(
             METHOD_NOT_ALLOWED,

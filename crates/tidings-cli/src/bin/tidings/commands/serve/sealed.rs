@@ -14,7 +14,7 @@ use tidings_server::{
 };
 use tidings_store::{BoxFuture, ReadError, UnixMillis};
 
-/// New clusters are looked for at every so many looks for manifests.
+/// Looks for manifests from one look for new clusters to the next.
 const CLUSTERS_EVERY: u32 = 4;
 
 /// The archive that is served.
@@ -28,6 +28,7 @@ pub(super) struct SealedFlags {
     /// written, deleted or watched. The data folder holds only certificates, tokens and the
     /// kubeconfig, and any number of servers may read one archive. Credentials come from the
     /// environment, as for tidings archive --objects.
+    #[cfg_attr(feature = "etcd", arg(conflicts_with = "etcd_servers"))]
     #[arg(long, value_name = "URL")]
     archive: Option<String>,
     /// Maximum memory of the cache of what was read
@@ -115,11 +116,10 @@ impl Sealed {
                         let cluster = name;
                         tracing::warn!(cluster, %error, "not known whether more was sealed");
                     }
-                    Err(_) => {}
                     Ok(()) if !was_well => {
                         tracing::info!(cluster = name, "the storage answers again");
                     }
-                    Ok(()) => {}
+                    Ok(()) | Err(_) => {}
                 }
                 None
             });
@@ -158,7 +158,7 @@ impl Sealed {
 fn followed(cluster: &SealedCluster) -> FollowedCluster {
     let past = Arc::new(Past(cluster.clone()));
     let mut followed = FollowedCluster::new(cluster.name(), cluster.store(), past);
-    followed.store_identity = cluster.identity();
+    cluster.identity().clone_into(&mut followed.store_identity);
     followed.is_sealed = true;
     followed
 }
@@ -205,6 +205,11 @@ impl tidings_server::Past for Past {
         let since = followed.clone().map(|(_, position)| position.since).max();
         let until = followed.map(|(_, position)| position.complete_until).min();
         let mut following = Following::new("sealed");
+        let now = crate::clock::now().as_millisecond();
+        following.since_progress = until.map(|until| {
+            let since = u64::try_from(now.saturating_sub(until)).unwrap_or(0);
+            Duration::from_millis(since)
+        });
         following.why = self.0.failure();
         following.events = coverage.events;
         following.versions = coverage.events;

@@ -1,0 +1,87 @@
+//! What a server needs of a cluster that is archived.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidings_archive::Coverage;
+use tidings_store::{At, ReadError, Store};
+
+use super::cluster::{Asked, LookError, Sealed};
+use super::find::PastVersions;
+use super::store::{self, SealedStore};
+use super::view::View;
+
+/// A cluster that is archived. Cheap to clone.
+#[derive(Clone)]
+pub struct SealedCluster(pub(super) Arc<Sealed>);
+
+impl SealedCluster {
+    /// The cluster's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What continue tokens name: the same for every reader of a place.
+    pub fn identity(&self) -> &str {
+        &self.0.identity
+    }
+
+    /// Looks whether there is a newer manifest.
+    ///
+    /// # Errors
+    /// The storage did not answer as it should. What is known is served further.
+    pub async fn look(&self) -> Result<(), LookError> {
+        self.0.look().await
+    }
+
+    /// The events, the newest version of each, as an API server serves them. Nothing can be
+    /// written; a watch says nothing and ends when more was sealed.
+    pub fn store(&self) -> Arc<dyn Store> {
+        Arc::new(SealedStore(Arc::clone(&self.0)))
+    }
+
+    /// Versions of the event under a key (`namespace/name`), the newest first, after `after`, which
+    /// is [`PastVersions::more`] of the page before: at most `limit`, and no more once they have a
+    /// megabyte. `None` if there is no such event.
+    ///
+    /// # Errors
+    /// The storage did not answer as it should, or a file is damaged.
+    pub async fn versions(
+        &self,
+        key: &Bytes,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Option<PastVersions>, ReadError> {
+        let Some((namespace, name)) = store::named(key) else {
+            return Ok(None);
+        };
+        let read =
+            |view: Arc<View>| async move { view.versions(namespace, name, after, limit).await };
+        self.0.read(At::Latest, read).await
+    }
+
+    /// How far the cluster was followed when the newest manifest was written, its gaps, and how
+    /// much is kept. Versions are counted instead of events.
+    pub fn coverage(&self) -> Coverage {
+        let view = self.0.newest();
+        let manifest = &view.manifest;
+        let from = manifest.files.iter().map(|file| file.from);
+        let mut coverage = Coverage::default();
+        coverage.followed.clone_from(&manifest.positions);
+        coverage.gaps.clone_from(&manifest.gaps);
+        coverage.events = manifest.rows();
+        coverage.kept_since = from.map(jiff::Timestamp::as_millisecond).min();
+        coverage.disk_bytes = manifest.bytes();
+        coverage
+    }
+
+    /// Why the last look for a newer manifest failed, if it did.
+    pub fn failure(&self) -> Option<String> {
+        self.0.failure()
+    }
+
+    /// What was asked of the storage.
+    pub fn asked(&self) -> Asked {
+        self.0.asked()
+    }
+}
