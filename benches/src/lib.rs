@@ -65,8 +65,14 @@ impl Figure {
 
     /// Says in which way it was measured, beside our version.
     #[must_use]
-    pub fn by(mut self, way: &str) -> Self {
+    pub fn by(self, way: &str) -> Self {
         let version = format!("{}, {way}", env!("CARGO_PKG_VERSION"));
+        self.version(&version)
+    }
+
+    /// Says which version it is of, and in which way it was measured.
+    #[must_use]
+    pub fn version(mut self, version: &str) -> Self {
         self.0.insert("version".to_owned(), version.into());
         self
     }

@@ -1,5 +1,5 @@
-//! npm packages for some tests and benchmarks, if npm is available: fetched into the target folder, and not part
-//! of any build.
+//! npm packages for some tests and benchmarks, if npm is available: fetched into the target folder,
+//! and not part of any build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -52,11 +52,7 @@ enum Part {
         per_second: u64,
     },
     /// vis-timeline, an npm package, with the last events
-    Peer {
-        package: PathBuf,
-        #[arg(long, default_value_t = 10_000)]
-        shown: usize,
-    },
+    Peer { package: PathBuf },
 }
 
 // One thread: the questions should take as little as possible of the measured machine.
@@ -83,6 +79,6 @@ async fn run(Arguments { events, days, part }: Arguments) -> Result<(), Failure>
             minutes,
             per_second,
         } => showing::live(&kubeconfig, minutes, per_second, now).await,
-        Part::Peer { package, shown } => showing::peer(&package, events, days, now(), shown),
+        Part::Peer { package } => showing::peer(&package, events, days, now()),
     }
 }

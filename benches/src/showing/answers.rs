@@ -12,7 +12,7 @@ use crate::Figure;
 use crate::serving::{Connection, Latencies, LoadError, Target, now};
 use crate::storing::events::Numbers;
 
-/// The busiest namespace, one of middle size, and which objects and events there are.
+/// When the events happened, and some of them, to ask for.
 struct There {
     from: i64,
     to: i64,

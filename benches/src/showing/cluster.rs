@@ -1,6 +1,6 @@
-//! The events of a cluster over some days, the first seen last coming first: roll-outs, jobs, crash
-//! loops, nodes that are lost, in a hundred namespaces of very different sizes, more by day than by
-//! night. All of it follows from the number of events and the time at which they end.
+//! The events of a cluster over some days, in the order in which they were last seen: roll-outs,
+//! jobs, crash loops, lost nodes, in many namespaces of different sizes, more by day than by night.
+//! All of it follows from the number of events and the time at which they end.
 //!
 //! An event that repeats is one event with a count, as a cluster keeps it.
 
@@ -71,7 +71,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// So many events of so many days, up to a moment.
+    /// A number of events of a number of days, up to a moment.
     pub(super) fn new(events: u64, days: i64, end: i64) -> Self {
         let mut sum = 0;
         let weights = (0..NAMESPACES).map(|rank| {
@@ -528,7 +528,7 @@ mod tests {
                 .all(|said| said.first <= said.last && said.last < end)
         );
         let warnings = all.iter().filter(|said| said.warning).count();
-        assert!((2_000..8_000).contains(&warnings), "{warnings}");
+        assert!((900..3_000).contains(&warnings), "{warnings}");
         let of_first = all.iter().filter(|said| said.namespace == namespace(0));
         assert!((4_000..9_000).contains(&of_first.count()));
         let again: Vec<Said> = Cluster::new(30_000, 3, end).collect();

@@ -13,7 +13,7 @@ use crate::serving::Target;
 use crate::storing::Failure;
 use crate::storing::events::Numbers;
 
-/// Views, by the part of the picture's name and their length.
+/// Views, by their part of a figure's name, and their length.
 const VIEWS: [(&str, i64); 4] = [
     ("1h", HOUR),
     ("24h", DAY),
@@ -21,8 +21,7 @@ const VIEWS: [(&str, i64); 4] = [
     ("30d", 30 * DAY),
 ];
 
-/// When the first picture was drawn since the page was asked for, how long its answer took, and how
-/// long the longest task.
+/// When the first picture was drawn since the page was asked for, and how long its answer took.
 const FIRST: &str = "(() => {
     const entries = performance.getEntriesByType('resource');
     const answer = entries.find((entry) => entry.name.includes('/api/view'));
@@ -127,7 +126,7 @@ pub async fn live(
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     for second in 1..=minutes * 60 {
         ticks.tick().await;
-        // The last of those of an hour up to now, under names of their own.
+        // Those of a small cluster, all of them just now and under names of their own.
         let now = clock();
         for said in Cluster::new(per_second, 1, now).map(|said| said.moved_to(now, second)) {
             let body = serde_json::to_vec(&said.event())?;

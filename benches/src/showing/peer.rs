@@ -1,7 +1,8 @@
-//! vis-timeline with the same events, in the same browser: a lane for each object, as many as there
-//! are. It has no server: all events of the range are given to it, from a file beside the page,
-//! which is more than it would get over a network.
+//! vis-timeline with as many lanes and marks as a picture of ours may have, in the same browser. It
+//! has no server: the last events of a cluster are given to it, from a file beside the page, which
+//! is faster than over a network.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
@@ -10,13 +11,17 @@ use super::tab::{Tab, percentiles};
 use crate::Figure;
 use crate::storing::Failure;
 
+/// Maximum of lanes and marks: those of our pictures.
+const LANES: usize = 300;
+const MARKS: usize = 2000;
+
 const PAGE: &str = include_str!("../../peers/vis-timeline/page.html");
 
 /// Measures the library in `folder`, an npm package, with the last events of a cluster.
 ///
 /// # Errors
 /// There is no browser, or no such package.
-pub fn peer(package: &Path, all: u64, days: i64, now: i64, shown: usize) -> Result<(), Failure> {
+pub fn peer(package: &Path, all: u64, days: i64, now: i64) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let into = |name: &str| folder.path().join(name);
     for file in [
@@ -32,28 +37,44 @@ pub fn peer(package: &Path, all: u64, days: i64, now: i64, shown: usize) -> Resu
         serde_json::from_slice(&fs::read(package.join("package.json"))?)?;
     let version = version["version"].as_str().unwrap_or_default().to_owned();
     let events: Vec<Said> = Cluster::new(all, days, now).collect();
-    let events = events
-        .get(events.len().saturating_sub(shown)..)
-        .unwrap_or_default();
+    let events = last(&events);
     fs::write(
         into("events.js"),
-        format!("window.events = {};", data(events)),
+        format!("window.events = {};", data(&events)),
     )?;
     fs::write(into("page.html"), PAGE)?;
     let tab = Tab::new()?;
     tab.browser
         .open(&format!("file://{}", into("page.html").display()));
     tab.browser.until("window.picture");
-    let way = format!("vis-timeline {version}, {}", tab.program());
-    let figure = |name: &str| Figure::of("vis-timeline", &format!("{name}_{shown}")).by(&way);
+    let version = format!("{version}, {}", tab.program());
+    let figure = |name: &str| {
+        Figure::of("vis-timeline", name)
+            .version(&version)
+            .with("marks", events.len() as f64)
+    };
     let first = tab.browser.number("window.picture");
     percentiles(figure("first_picture"), "", vec![first]).print();
     tab.gestures(".vis-center", 4, figure("gesture")).print();
     Ok(())
 }
 
+/// What a picture has room for, of the last events.
+fn last(events: &[Said]) -> Vec<&Said> {
+    let mut lanes = HashSet::new();
+    let mut fitting = Vec::new();
+    for said in events.iter().rev() {
+        let lane = (said.kind, &said.namespace, &said.object);
+        if fitting.len() < MARKS && (lanes.len() < LANES || lanes.contains(&lane)) {
+            lanes.insert(lane);
+            fitting.push(said);
+        }
+    }
+    fitting
+}
+
 /// Each event as its lane, first and last time, whether it is a warning, and its reason.
-fn data(events: &[Said]) -> String {
+fn data(events: &[&Said]) -> String {
     let events = events.iter().map(|said| {
         let lane = format!("{} {}/{}", said.kind, said.namespace, said.object);
         serde_json::json!([lane, said.first, said.last, said.warning, said.reason])

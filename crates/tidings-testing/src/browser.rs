@@ -134,7 +134,7 @@ impl Browser {
         self.run(&format!("return ({expression})"))
     }
 
-    /// The text of an expression in the page; empty if it is none.
+    /// The text of an expression in the page; empty if it has another type.
     pub fn text(&self, expression: &str) -> String {
         self.value(expression)
             .as_str()

@@ -10,9 +10,6 @@ use super::{table, timeline_table};
 use crate::command::{Result, find};
 use crate::npm::VIS_TIMELINE;
 
-/// Events that vis-timeline is given: about as many as our page shows of, and fewer.
-const SHOWN: [&str; 2] = ["1000", "8000"];
-
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Write the tables into docs/benchmarks.md
@@ -72,9 +69,7 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
                     .unwrap_or(&file)
                     .to_string_lossy()
                     .into_owned();
-                for shown in SHOWN {
-                    page.extend(bench(&["peer", &package, "--shown", shown])?);
-                }
+                page.extend(bench(&["peer", &package])?);
             }
             Err(reason) => skipped.push(format!("no vis-timeline: {reason}")),
         }

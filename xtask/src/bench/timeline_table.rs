@@ -34,7 +34,7 @@ pub(super) fn tables(answers: &[Figure], page: &[Figure], live: &[Figure]) -> St
             )),
         );
     }
-    tables += "\n| page | by | p50 | p95 | longest | a frame, p95 | longest |\n\
+    tables += "\n| page | of | p50 | p95 | longest | a frame, p95 | longest |\n\
                |---|---|--:|--:|--:|--:|--:|\n";
     for figure in page {
         let frame = |of: &str| or_empty(figure.number(&format!("frame_{of}_ms")), milliseconds);
@@ -42,26 +42,30 @@ pub(super) fn tables(answers: &[Figure], page: &[Figure], live: &[Figure]) -> St
             tables,
             "| {} | {} | {} | {} | {} |",
             figure.text("name"),
-            figure.text("version"),
+            match figure.text("peer") {
+                "tidings" => figure.text("version").to_owned(),
+                peer => format!("{peer} {}", figure.text("version")),
+            },
             times(figure, ""),
             frame("p95"),
             frame("max"),
         );
     }
+    tables += "\n| a tab that follows | new events | pictures | objects at most, first half | \
+               second half | nodes at most, first half | second half |\n\
+               |---|--:|--:|--:|--:|--:|--:|\n";
     for figure in live {
         let number = |name: &str| figure.number(name).unwrap_or_default();
         let mib = |name: &str| number(name) / f64::from(1 << 20);
         let _ = writeln!(
             tables,
-            "\nA tab that followed {} new events for {} minutes and drew {} pictures: {:.1} MiB of \
-             objects at most and {} nodes in the first half of the time, {:.1} MiB and {} nodes in \
-             the second.",
-            number("events"),
+            "| {} minutes | {} | {} | {:.1} MiB | {:.1} MiB | {} | {} |",
             number("minutes"),
+            number("events"),
             number("pictures"),
             mib("heap_first_half_bytes"),
-            number("nodes_first_half"),
             mib("heap_second_half_bytes"),
+            number("nodes_first_half"),
             number("nodes_second_half"),
         );
     }
@@ -88,7 +92,7 @@ mod tests {
             "bytes": 20480, "read": 1500, "complete": 1});
         let event = json!({"name": "event", "p50_ms": 1, "p95_ms": 2, "max_ms": 3, "bytes": 1024,
             "read": 0, "complete": 0});
-        let moved = json!({"name": "gesture_1h", "version": "0.1.0, Chrome/1", "p50_ms": 5,
+        let moved = json!({"peer": "tidings", "name": "gesture_1h", "version": "0.1.0, Chrome/1", "p50_ms": 5,
             "p95_ms": 6, "max_ms": 7, "frame_p50_ms": 16, "frame_p95_ms": 17, "frame_max_ms": 40});
         let live = json!({"name": "live", "minutes": 10, "events": 6000, "pictures": 90,
             "heap_first_half_bytes": 1_048_576, "heap_second_half_bytes": 1_048_576,
@@ -102,9 +106,7 @@ mod tests {
             "| view_1h | 4.2 ms | 13 ms | 30 ms | 20 KiB | 1500 | 100 % |",
             "| event | 1.0 ms | 2.0 ms | 3.0 ms | 1 KiB |  |  |",
             "| gesture_1h | 0.1.0, Chrome/1 | 5.0 ms | 6.0 ms | 7.0 ms | 17 ms | 40 ms |",
-            "A tab that followed 6000 new events for 10 minutes and drew 90 pictures: 1.0 MiB of \
-             objects at most and 5000 nodes in the first half of the time, 1.0 MiB and 5001 nodes \
-             in the second.",
+            "| 10 minutes | 6000 | 90 | 1.0 MiB | 1.0 MiB | 5000 | 5001 |",
         ] {
             assert!(
                 tables.lines().any(|line| line == row),

@@ -118,6 +118,8 @@ parameters! {
         "Whether a watch begins with the existing events.";
     SINCE = "since", String, [List],
         "With order=newest: only events last seen at or after this time, such as 2026-03-04T05:06:07Z.";
+    SKIP = "skip", Integer, [],
+        "How many of the timeline's objects to leave out, those with the most warnings first.";
     SOURCE = "source", String, [],
         "A source of the timeline's events, component or controller; may be repeated.";
     TEXT = "text", String, [],

@@ -1,9 +1,8 @@
-//! What takes processor time is done apart from the workers that drive connections, on few threads:
-//! to make a picture of what was read takes some ten milliseconds, for which nothing else would be
-//! answered there.
+//! Long calculations on a few threads of their own: a picture takes about ten milliseconds, and a
+//! worker thread of the runtime would answer nothing else meanwhile.
 //!
-//! A request that finds no thread free keeps its place in flight and waits for its turn, within its
-//! own time.
+//! A request that finds no thread free keeps its place in flight and waits, at most for the time
+//! that requests have.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -14,10 +13,10 @@ use tokio::task::spawn_blocking;
 
 use crate::http::status::Status;
 
-/// Of the processors, this part does it; one at least.
+/// Processors for one thread; there is one thread at least.
 const DIVISOR: usize = 2;
 
-/// The places of those who are at it.
+/// The threads, as places to wait for.
 pub(super) struct Places(Arc<Semaphore>);
 
 impl Default for Places {
@@ -28,7 +27,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Does some work apart.
+    /// Does some work on one of the threads.
     ///
     /// # Errors
     /// Those of the work; 504 when the server stops.
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_is_done_on_another_thread_and_waits_for_a_place() {
+    async fn work_is_done_on_another_thread_and_waits_for_a_place() {
         let places = Places(Arc::new(Semaphore::new(1)));
         let there = places.apart(|| Ok(thread::current().id())).await;
         assert_ne!(there.unwrap(), thread::current().id());

@@ -4,15 +4,17 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use tidings_api::codec::stored::Brief;
 use tidings_store::{NewestRequest, Record, Store, UnixMillis};
 
 use super::query::Filters;
-use super::read::{Part, Queries, brief};
+use super::read::{Part, Queries, made_of};
 use super::visible::Visible;
 use crate::http::status::Status;
 
-/// Events of a page of the store.
+/// Events of the first page of a store; each further one has twice as many, up to a bound.
 const PAGE: usize = 200;
+const PAGE_MAX: usize = 1000;
 /// Maximum bytes of events that wait for others.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
@@ -44,6 +46,8 @@ struct Stream {
     cluster: usize,
     store: Arc<dyn Store>,
     part: Part,
+    /// Events of its next page.
+    page: usize,
     /// What is not read yet was last seen no later than this.
     reached: i64,
 }
@@ -70,6 +74,7 @@ impl Merged {
                     of: of.clone(),
                     done: false,
                 },
+                page: PAGE,
                 reached: to,
             })
         });
@@ -97,10 +102,9 @@ impl Merged {
                 self.streams.clear();
                 return Ok(Some(self.released(reached)).filter(|last| !last.is_empty()));
             }
-            let page = stream
-                .part
-                .read(&*stream.store, PAGE.min(self.left))
-                .await?;
+            let limit = stream.page.min(self.left);
+            stream.page = (stream.page * 2).min(PAGE_MAX);
+            let page = stream.part.read(&*stream.store, limit).await?;
             self.left = self.left.saturating_sub(page.read);
             stream.reached = match (stream.part.done, stream.part.request.after) {
                 (false, Some(place)) => place.last_seen.0,
@@ -108,8 +112,11 @@ impl Merged {
             };
             let cluster = stream.cluster;
             for record in page.records {
-                let last = brief(&record).filter(|brief| self.filters.selects(brief));
-                if let Some(last) = last.map(|brief| brief.last) {
+                let wanted = |brief: &Brief<'_>| {
+                    let is_wanted = self.filters.selects(brief);
+                    is_wanted.then_some(brief.last)
+                };
+                if let Some((record, last)) = made_of(record, wanted)? {
                     self.waiting_bytes += record.value.len();
                     self.waiting.push(Found {
                         cluster,

@@ -112,6 +112,18 @@ pub(crate) fn range(query: &Query, now: i64) -> Result<(i64, i64), Status> {
     Ok((from, to))
 }
 
+/// A number that is not negative, if it is given.
+///
+/// # Errors
+/// 400 for another text.
+pub(crate) fn number(query: &Query, parameter: Parameter) -> Result<Option<usize>, Status> {
+    let Some(text) = query.get(parameter) else {
+        return Ok(None);
+    };
+    let number = text.parse().map(Some);
+    number.map_err(|_| Status::bad_request(format!("{} {text:?} is no number", parameter.name)))
+}
+
 /// A required text.
 ///
 /// # Errors

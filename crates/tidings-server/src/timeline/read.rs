@@ -4,11 +4,14 @@
 //! is left over goes to those that have more. Where there still are more, their warnings are read
 //! before all else is left out. Of what was last seen after the range, warnings that may have begun
 //! within it are read as well.
+//!
+//! Nothing is read that the store has to look for among other events: those of an object or a
+//! reason have an index of their own, in which warnings are among the others.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use foldhash::{HashMap, HashSet};
 use futures::{StreamExt, TryStreamExt, stream};
 use tidings_api::codec::stored::{Brief, StoredEvent};
 use tidings_api::codec::{decode_stored, encode_stored};
@@ -34,8 +37,10 @@ const NAMESPACES_APART: usize = 4;
 const PAGE: usize = 1000;
 /// Events for which a page counts that has none: the store has passed over others.
 const EMPTY_PAGE: usize = 500;
-/// Of the bound, this part is read of what was last seen after the range.
+/// Of the bound, this part is read of what was last seen after the range,
 const LATER: usize = 10;
+/// half of it soon after: within this time, in milliseconds.
+const SOON: i64 = 6 * 3_600_000;
 /// Pages that are read at once.
 const AT_ONCE: usize = 4;
 /// Maximum bytes of events for one answer.
@@ -44,35 +49,87 @@ const BYTES_MAX: usize = 64 << 20;
 /// What was read.
 #[derive(Debug, Default)]
 pub(super) struct Read {
-    /// The number of the cluster, and the event in a form that can be read in place.
-    records: Vec<(usize, Record)>,
+    events: Vec<ReadEvent>,
     /// Whether these are all events that were last seen in the range.
     pub(super) complete: bool,
 }
 
+/// An event that was read.
+#[derive(Debug)]
+struct ReadEvent {
+    /// The number of the cluster.
+    cluster: usize,
+    record: Record,
+    /// In the form that can be read in place, if the record is not in it.
+    plain: OnceLock<Record>,
+}
+
 impl Read {
     /// Those of the events that are asked for, and happened in the range.
-    pub(super) fn seen(&self, filters: &Filters, (from, to): (i64, i64)) -> Vec<Seen<'_>> {
-        let seen = self.records.iter().filter_map(|(cluster, record)| {
-            let brief = brief(record)?;
-            let is_wanted = brief.first < to && brief.last >= from && filters.selects(&brief);
-            is_wanted.then_some(Seen {
-                cluster: *cluster,
-                brief,
-            })
-        });
-        seen.collect()
+    ///
+    /// # Errors
+    /// 500 for a record that holds no event.
+    pub(super) fn seen(
+        &self,
+        filters: &Filters,
+        (from, to): (i64, i64),
+    ) -> Result<Vec<Seen<'_>>, Status> {
+        let mut seen = Vec::with_capacity(self.events.len());
+        for event in &self.events {
+            let Some(brief) = event.brief()? else {
+                continue;
+            };
+            if brief.first < to && brief.last >= from && filters.selects(&brief) {
+                let cluster = event.cluster;
+                seen.push(Seen { cluster, brief });
+            }
+        }
+        Ok(seen)
     }
 
     fn add(&mut self, cluster: usize, records: Vec<Record>) {
         let records = records.into_iter();
-        self.records.extend(records.map(|record| (cluster, record)));
+        self.events.extend(records.map(|record| ReadEvent {
+            cluster,
+            record,
+            plain: OnceLock::new(),
+        }));
+    }
+}
+
+impl ReadEvent {
+    fn brief(&self) -> Result<Option<Brief<'_>>, Status> {
+        if let Some(brief) = brief(&self.record) {
+            return Ok(Some(brief));
+        }
+        // If it is set, it is the same.
+        let _ = self.plain.set(plain(self.record.clone())?);
+        Ok(self.plain.get().and_then(brief))
     }
 }
 
 /// What a record says.
 pub(super) fn brief(record: &Record) -> Option<Brief<'_>> {
     StoredEvent::open(&record.value, record.revision)?.brief()
+}
+
+/// A record in the form that can be read in place, and what is made of what it says; `None` if
+/// nothing is.
+///
+/// # Errors
+/// 500 for one that holds no event.
+pub(super) fn made_of<T>(
+    record: Record,
+    make: impl Fn(&Brief<'_>) -> Option<T>,
+) -> Result<Option<(Record, T)>, Status> {
+    // To read it takes most of the time: once is enough, as a rule.
+    if let Some(brief) = brief(&record) {
+        let made = make(&brief);
+        return Ok(made.map(|made| (record, made)));
+    }
+    let record = plain(record)?;
+    let made = brief(&record).as_ref().and_then(make);
+    Ok(made.map(|made| (record, made)))
 }
 
 /// A record in the form that can be read in place.
@@ -123,10 +180,10 @@ pub(super) async fn range(
             .min(bytes);
         let mut records = reading.records;
         // Several of the queries may have found one. A revision is one version of one event.
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::default();
         records.retain(|record| seen.insert(record.revision));
         // One may have been seen again meanwhile: there are few of these.
-        let mut again: HashMap<Bytes, u64> = HashMap::new();
+        let mut again: HashMap<Bytes, u64> = HashMap::default();
         for record in records.iter().filter(|record| record.revision > begun) {
             let latest = again.entry(record.key.clone()).or_default();
             *latest = record.revision.max(*latest);
@@ -154,7 +211,7 @@ pub(super) struct Part {
 /// A page of a part.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// What is wanted of it.
+    /// What is wanted of it, as it is stored.
     pub(super) records: Vec<Record>,
     /// How many events were read for it, one at least.
     pub(super) read: usize,
@@ -182,7 +239,6 @@ impl Part {
         if let Some(namespaces) = &self.of {
             records.retain(|record| is_of(namespaces, &record.key));
         }
-        let records = records.into_iter().map(plain).collect::<Result<_, _>>()?;
         Ok(Found { records, read })
     }
 }
@@ -231,37 +287,51 @@ impl Reading<'_> {
         });
         let mut parts: Vec<Part> = parts.collect();
         let asks_for_normal = filters.types.iter().any(|it| it != "Warning");
-        let warnings = (!asks_for_normal || filters.types.is_empty()).then_some(limit / 4);
-        let left = self
-            .parts(&mut parts, limit - warnings.unwrap_or(0))
-            .await?;
+        let asks_for_warnings = !asks_for_normal || filters.types.is_empty();
+        let has_index = |query: &NewestRequest| query.object.is_none() && query.reason.is_none();
+        // The condition by which the store finds warnings alone.
+        let of_warnings = queries.iter().all(has_index).then(|| "Warning".to_owned());
+        let kept = match of_warnings {
+            Some(_) if asks_for_warnings => limit / 4,
+            _ => 0,
+        };
+        let mut left = self.parts(&mut parts, limit - kept).await? + kept;
         parts.retain(|part| !part.done);
         let complete = parts.is_empty();
-        let Some(mut warnings) = warnings else {
+        if !asks_for_warnings {
             return Ok(complete);
-        };
-        warnings += left;
-        for part in &mut parts {
-            part.request.event_type = Some("Warning".to_owned());
         }
-        let left = self.parts(&mut parts, warnings / 2).await? + warnings / 2;
-        let later = queries.iter().map(|query| Part {
-            request: NewestRequest {
-                since: Some(UnixMillis(to)),
-                event_type: Some("Warning".to_owned()),
-                ..query.clone()
-            },
-            of: of.clone(),
-            done: false,
+        if of_warnings.is_some() {
+            for part in &mut parts {
+                part.request.event_type.clone_from(&of_warnings);
+            }
+            left = self.parts(&mut parts, left / 2).await? + left.div_ceil(2);
+        }
+        let soon = to.saturating_add(SOON);
+        let later = [(to, Some(soon)), (soon, None)];
+        let later = later.into_iter().flat_map(|(since, until)| {
+            queries.iter().map({
+                let (of, of_warnings) = (of.clone(), of_warnings.clone());
+                move |query| Part {
+                    request: NewestRequest {
+                        since: Some(UnixMillis(since)),
+                        until: until.map(UnixMillis),
+                        event_type: of_warnings.clone().or_else(|| query.event_type.clone()),
+                        ..query.clone()
+                    },
+                    of: of.clone(),
+                    done: false,
+                }
+            })
         });
         let mut later: Vec<Part> = later.collect();
         let before = self.records.len();
         self.parts(&mut later, left.min(limit / LATER)).await?;
-        let mut at = 0;
-        self.records.retain(|record| {
-            at += 1;
-            at <= before || brief(record).is_some_and(|brief| brief.first < to)
-        });
+        let later = self.records.split_off(before);
+        for record in later {
+            let begun = made_of(record, |brief| (brief.first < to).then_some(()))?;
+            self.records.extend(begun.map(|(record, ())| record));
+        }
         Ok(complete)
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Timeline {
     pub(super) entrance: Entrance,
     pub(super) sessions: Sessions,
     pub(super) gaps: Gaps,
-    /// Of those who make pictures.
+    /// The threads that make pictures.
     pub(super) places: Places,
 }
 

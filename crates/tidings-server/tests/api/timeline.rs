@@ -132,6 +132,11 @@ async fn a_picture_has_lanes_marks_and_rates() {
         let found = get(&server, &format!("view?{query}")).await;
         assert_eq!(found["read"], expected, "{query}");
     }
+    // The lanes after the first.
+    let found = get(&server, "view?skip=1").await;
+    assert_eq!(found["lanes"].as_array().unwrap().len(), 1);
+    assert_eq!(found["lanes"][0]["name"], "db-0");
+    assert_eq!(found["more"], json!({ "next": 2, "lanes": 0, "events": 2 }));
     let overview = get(&server, "overview").await;
     assert_eq!(overview["user"], "ann");
     assert_eq!(overview["clusters"][0]["to"], START - 5 * MINUTE);

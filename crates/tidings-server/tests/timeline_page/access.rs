@@ -1,10 +1,10 @@
 //! Login and its messages, and accessibility of the page (axe-core).
 
 use serde_json::{Value, json};
+use tidings_testing::browser::{Browser, DESKTOP};
 use tidings_testing::programs;
 
 use crate::world::World;
-use tidings_testing::browser::{Browser, DESKTOP};
 
 #[test]
 fn a_token_is_asked_for_and_refusals_are_plain() {

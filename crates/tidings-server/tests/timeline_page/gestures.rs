@@ -1,9 +1,9 @@
 //! Gestures: wheel, drag, brush, pinch, keys, chips, links, exports.
 
 use serde_json::json;
+use tidings_testing::browser::DESKTOP;
 
 use crate::world::World;
-use tidings_testing::browser::DESKTOP;
 
 const CONTROL: char = '\u{e009}';
 const SHIFT: char = '\u{e008}';
@@ -280,6 +280,44 @@ fn filters_selection_and_address_belong_together() {
     page.drag(&[(x, y)], false);
     world.address_until("q.show !== undefined");
     page.until("!document.getElementById('panel').hidden");
+}
+
+#[test]
+fn more_objects_than_a_picture_has_come_in_pages() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    for number in 0..305 {
+        let pod = format!("Pod/web-{number}");
+        let kind = if number < 3 { "Normal" } else { "Warning" };
+        world.add(&(60, 60, 1, &pod, kind, "Evicted", "one of many"));
+    }
+    world.enter("");
+    let page = &world.browser;
+    let says = |text: &str| {
+        page.until(&format!(
+            "document.getElementById('lanes-foot').innerText.includes('{text}')"
+        ));
+    };
+    says("Objects 1–300 of 305");
+    page.run(
+        "[...document.querySelectorAll('#lanes-foot button')].find((button) =>
+        button.textContent === 'Next 5 objects').click()",
+    );
+    says("Objects 301–305 of 305");
+    world.address_until("q.skip === '300'");
+    let titles = page.value("[...document.querySelectorAll('.lane')].map((lane) => lane.title)");
+    let titles = titles.as_array().unwrap();
+    // Those without a warning come last.
+    let without = titles
+        .iter()
+        .filter(|it| !it.as_str().unwrap().contains("warning"));
+    assert_eq!((titles.len(), without.count()), (5, 3));
+    page.run(
+        "[...document.querySelectorAll('#lanes-foot button')].find((button) =>
+        button.textContent === 'Previous objects').click()",
+    );
+    says("Objects 1–300 of 305");
 }
 
 #[test]

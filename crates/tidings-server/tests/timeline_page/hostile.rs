@@ -4,9 +4,9 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
+use tidings_testing::browser::DESKTOP;
 
 use crate::world::World;
-use tidings_testing::browser::DESKTOP;
 
 const ATTACKS: [&str; 4] = [
     "<img src=x onerror=\"window.taken=1\">",

@@ -1,9 +1,9 @@
 //! The open page: new events, a pause, a restart of the server, and bounded memory.
 
 use std::sync::atomic::{AtomicI64, Ordering};
+use tidings_testing::browser::DESKTOP;
 
 use crate::world::World;
-use tidings_testing::browser::DESKTOP;
 
 /// One more event of a pod, now.
 fn happen(world: &World) {

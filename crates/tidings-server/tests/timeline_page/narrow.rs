@@ -1,9 +1,9 @@
 //! On a telephone: nothing overflows, fingers zoom, the panel is a sheet.
 
 use serde_json::json;
+use tidings_testing::browser::PHONE;
 
 use crate::world::World;
-use tidings_testing::browser::PHONE;
 
 #[test]
 fn a_narrow_window_has_all_of_it() {

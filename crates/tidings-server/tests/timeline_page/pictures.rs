@@ -2,9 +2,9 @@
 //! pictures` takes them. Without it the page is only opened.
 
 use std::path::Path;
+use tidings_testing::browser::{DESKTOP, PHONE, Window};
 
 use crate::world::World;
-use tidings_testing::browser::{DESKTOP, PHONE, Window};
 
 /// Largest picture in bytes.
 const MOST: usize = 300 * 1024;

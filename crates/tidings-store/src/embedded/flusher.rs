@@ -14,6 +14,7 @@ use lsm_tree::AbstractTree;
 use super::engine::{Aside, Engine};
 use super::index::{TABLES_MAX, fault};
 use super::rewrite::{self, Failure, Pass, Place};
+use super::trainer;
 use crate::Fault;
 
 /// The delay after a failure, which doubles each time up to a maximum.
@@ -294,6 +295,7 @@ fn merge_crowded(engine: &Engine, more_than: usize) -> Result<(), lsm_tree::Erro
         let mut before = usize::MAX;
         while tree.is_crowded() && tree.l0_run_count() > more_than && tree.l0_run_count() < before {
             before = tree.l0_run_count();
+            let _pause = trainer::pause();
             tree.merge(engine.index.watermark())?;
         }
     }

@@ -5,11 +5,11 @@
 //! the rest against the one in use; if that saves a twentieth, it is stored, synced, and used from
 //! then on.
 //!
-//! Bounds: [`DICTIONARIES_MAX`] dictionaries; one training at a time in a process, since each takes
-//! several times the memory of its sample.
+//! Bounds: [`DICTIONARIES_MAX`] dictionaries; one training at a time in a process, and none while
+//! tables of an index are merged, since each takes some 13 MiB however small its sample is.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 
 use super::codec::{Codec, packed_len};
@@ -27,8 +27,13 @@ const DICTIONARY_SHARE: usize = 10;
 /// Maximum dictionaries of a store.
 const DICTIONARIES_MAX: u32 = 64;
 
-/// Held while a dictionary is trained, in whatever store.
-static TRAINING: Mutex<()> = Mutex::new(());
+/// Held while a dictionary is trained, in whatever store, and shared by what else takes memory.
+static TRAINING: RwLock<()> = RwLock::new(());
+
+/// Waits until no dictionary is trained; none is as long as the answer is held.
+pub(crate) fn pause() -> RwLockReadGuard<'static, ()> {
+    TRAINING.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The running thread; dropping it waits for its end.
 pub(crate) struct Trainer {
@@ -43,7 +48,7 @@ impl Trainer {
             .name("tidings-train".into())
             .spawn(move || {
                 while let Some(sample) = training.sample.take() {
-                    let _alone = TRAINING.lock().unwrap_or_else(PoisonError::into_inner);
+                    let _alone = TRAINING.write().unwrap_or_else(PoisonError::into_inner);
                     train(&training, &store, &sample);
                 }
             })?;

@@ -161,7 +161,9 @@ async fn neighbours(visible: &Visible, event: &Brief<'_>) -> Result<Vec<Record>,
         of: None,
         done: false,
     };
-    found.extend(part.read(store, NEIGHBOURS_MAX).await?.records);
+    for record in part.read(store, NEIGHBOURS_MAX).await?.records {
+        found.push(read::plain(record)?);
+    }
     Ok(found)
 }
 

@@ -7,7 +7,7 @@ use axum::response::Response;
 use serde::Serialize;
 
 use super::super::merged::{Found, Merged};
-use super::super::query::range;
+use super::super::query::{number, range};
 use super::super::read::brief;
 use super::super::state::Timeline;
 use super::super::visible::Caller;
@@ -15,7 +15,6 @@ use super::bounds::ITEMS_BYTES_MAX;
 use super::item::{Item, item};
 use super::json::json;
 use crate::http::params;
-use crate::http::query::Query;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
@@ -39,7 +38,8 @@ pub(in super::super) async fn events(
 ) -> Result<Response, Status> {
     let root = timeline.sources.root();
     let (from, mut to) = range(&info.query, root.clock.now().as_millisecond())?;
-    let limit = limit(&info.query)?;
+    let limit = number(&info.query, params::LIMIT)?.unwrap_or(LIMIT);
+    let limit = limit.clamp(1, LIMIT_MAX);
     // How many of those last seen just before the end were in pages before.
     let (mut skip, mut behind) = (0, 0);
     if let Some(token) = info.query.get(params::CONTINUE) {
@@ -88,14 +88,4 @@ pub(in super::super) async fn events(
         complete: merged.cut.is_none(),
         r#continue: next,
     })
-}
-
-fn limit(query: &Query) -> Result<usize, Status> {
-    let Some(text) = query.get(params::LIMIT) else {
-        return Ok(LIMIT);
-    };
-    let limit: Result<usize, _> = text.parse();
-    limit
-        .map(|limit| limit.clamp(1, LIMIT_MAX))
-        .map_err(|_| Status::bad_request(format!("limit {text:?} is no number")))
 }

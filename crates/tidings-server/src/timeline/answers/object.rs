@@ -113,13 +113,15 @@ pub(super) async fn about(
     while !part.done && left > 0 && records.len() < limit && bytes < ITEMS_BYTES_MAX {
         let page = part.read(&*visible.source.server.store, limit).await?;
         left = left.saturating_sub(page.read.min(limit));
-        let shown = page.records.into_iter().filter(|record| {
-            let brief = brief(record);
-            brief.is_some_and(|brief| brief.first < to && visible.shows(brief.namespace))
-        });
-        for record in shown {
-            bytes += record.value.len();
-            records.push(record);
+        for record in page.records {
+            let shown = read::made_of(record, |brief| {
+                let is_shown = brief.first < to && visible.shows(brief.namespace);
+                is_shown.then_some(())
+            })?;
+            if let Some((record, ())) = shown {
+                bytes += record.value.len();
+                records.push(record);
+            }
         }
     }
     records.truncate(limit);

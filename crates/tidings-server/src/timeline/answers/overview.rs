@@ -123,8 +123,9 @@ impl<'a> Looks<'a> {
         while !part.done && self.left > 0 {
             let found = part.read(self.store, page.min(self.left)).await?;
             self.left = self.left.saturating_sub(found.read);
-            if let Some(brief) = found.records.first().and_then(read::brief) {
-                return Ok(Some(brief.last));
+            if let Some(first) = found.records.into_iter().next() {
+                let last = read::made_of(first, |brief| Some(brief.last))?;
+                return Ok(last.map(|(_, last)| last));
             }
             page *= 4;
         }

@@ -1,8 +1,7 @@
 //! How many events there are in a range of time, from the counts that stores keep by hour and
 //! reason: what was not read is counted all the same.
 
-use std::collections::{HashMap, HashSet};
-
+use foldhash::{HashMap, HashSet};
 use tidings_store::{Count, CountsRequest, HOUR_MILLIS, NewestRequest, UnixMillis};
 
 use super::super::read;
@@ -72,7 +71,7 @@ pub(super) async fn types(
     counts: &[Count],
     events: &[Seen<'_>],
 ) -> Result<HashMap<String, String>, Status> {
-    let mut types = HashMap::new();
+    let mut types = HashMap::default();
     for event in events {
         let brief = &event.brief;
         if !types.contains_key(brief.reason) {

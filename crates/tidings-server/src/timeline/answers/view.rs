@@ -1,16 +1,17 @@
 //! The picture of a range of time: rates, lanes and marks.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::response::Response;
+use foldhash::HashMap;
+use futures::future::try_join3;
 use serde::Serialize;
 use tidings_store::Count;
 use tokio::runtime::Handle;
 
 use super::super::gaps::Gap;
-use super::super::query::range;
+use super::super::query::{number, range};
 use super::super::read;
 use super::super::rules::lanes::{Lane, lanes};
 use super::super::rules::marks::{Mark, marks};
@@ -70,6 +71,8 @@ struct Name<'a> {
 
 #[derive(Serialize)]
 struct More {
+    /// How many lanes to skip for those that come after these.
+    next: usize,
     lanes: usize,
     events: u64,
 }
@@ -91,19 +94,20 @@ pub(in super::super) async fn view(
             return Err(Status::bad_request(why));
         }
     };
+    let skip = number(&info.query, params::SKIP)?.unwrap_or(0);
     // Before anything is read: what comes meanwhile is sent again, and not missed.
     let position = live::position(&caller.clusters);
     let limit = root.options.timeline.read_limit;
-    let read = read::range(&caller.clusters, &caller.filters, range, limit).await?;
-    let gaps = timeline.gaps.within(&caller.clusters, range, now).await?;
-    let counts = if read.complete {
-        None
-    } else {
-        totals::hours(&caller, range).await?
-    };
+    let (read, gaps, counts) = try_join3(
+        read::range(&caller.clusters, &caller.filters, range, limit),
+        timeline.gaps.within(&caller.clusters, range, now),
+        totals::hours(&caller, range),
+    )
+    .await?;
+    let counts = counts.filter(|_| !read.complete);
     let runtime = Handle::current();
     let drawing = move || {
-        let events = read.seen(&caller.filters, range);
+        let events = read.seen(&caller.filters, range)?;
         let (rates, total) = if let Some(counts) = counts {
             // Looks up what was not read.
             let types = runtime.block_on(totals::types(&caller, &counts, &events))?;
@@ -115,7 +119,7 @@ pub(in super::super) async fn view(
             let total = read.complete.then(|| total.count() as u64);
             (rates_of(&events, range, by_reason), total)
         };
-        let found = lanes(&events, LANES_MAX);
+        let found = lanes(&events, skip, LANES_MAX);
         let marked = marks(&events, &found.of_events, range, MARKS_MAX);
         let mut names = Vec::new();
         let mut drawn = marked.drawn;
@@ -144,6 +148,7 @@ pub(in super::super) async fn view(
             reasons: marked.reasons,
             events: names,
             more: More {
+                next: found.next,
                 lanes: found.more,
                 events: marked.more,
             },

@@ -149,17 +149,16 @@ function loaded(loadedNow, again) {
 function tellMissing(p) {
   const of = p.total !== null && p.total > p.read ? ` of ${number(p.total)}` : "";
   notify("incomplete", p.complete ? null : {
-    text: `${number(p.read)}${of} events read; warnings first. Narrow the range or filter to `
-      + "see the rest." });
+    text: `${number(p.read)}${of} events read, evenly from all of the range. Narrow the range or `
+      + "filter to see the rest." });
   const { skip, filters } = store.view;
-  const end = skip + p.lanes.length;
   const known = (overview?.clusters ?? []).reduce((sum, one) => sum + (one.events ?? 0), 0);
   const beyond = p.complete && known > p.read && !hasFilters(filters);
   const text = summary(p, skip, beyond ? known : null);
   const turn = (/** @type {number} */ to) => () => store.set({ skip: Math.max(0, to) }, true);
   fill(byId("lanes-foot"), el("span", { title: text }, text),
     skip > 0 && el("button", { type: "button", onclick: turn(skip - LANES) }, "Previous objects"),
-    p.more.lanes > 0 && el("button", { type: "button", onclick: turn(end) },
+    p.more.lanes > 0 && el("button", { type: "button", onclick: turn(p.more.next) },
       `Next ${number(Math.min(p.more.lanes, LANES))} objects`),
     beyond && el("button", { type: "button", onclick: showAll }, "Show all"),
     firstWarning(p));

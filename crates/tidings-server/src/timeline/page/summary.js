@@ -9,10 +9,9 @@ import { counted, number } from "./time.js";
  * @param {Picture} picture @param {number} skip @param {number|null} known Events that there are,
  *   if more than are in the range. */
 export function summary({ lanes, more, read, gaps }, skip, known) {
-  const end = skip + lanes.length;
-  const all = end + more.lanes;
+  const all = more.next + more.lanes;
   const objects = skip > 0 || more.lanes > 0
-    ? `Objects ${number(skip + 1)}–${number(end)} of ${number(all)}, most warnings first`
+    ? `Objects ${number(skip + 1)}–${number(more.next)} of ${number(all)}, most warnings first`
     : counted(all, "object");
   return [
     more.events > 0 && `${counted(more.events, "event")} not drawn: zoom in`,

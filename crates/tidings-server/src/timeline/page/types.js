@@ -18,7 +18,7 @@
  * @typedef {{from: number, to: number, now: number, position: string, read: number,
  *   complete: boolean, total: number|null, rates: Rates, gaps: Gap[], lanes: Lane[],
  *   marks: Mark[], reasons: string[], events: {namespace: string, name: string}[],
- *   more: {lanes: number, events: number}}} Picture
+ *   more: {next: number, lanes: number, events: number}}} Picture
  * @typedef {{items: Item[], continue: string|null, complete: boolean}} ItemPage
  * @typedef {{sentence: string, items: Item[],
  *   family: (ObjectRef & {relation: "owner"|"self"|"owned"})[]}} ObjectDetail

@@ -4,9 +4,8 @@
 //! ([`tidings_core::possible_owners`]). Owners are always of another kind than what they own, and
 //! these kinds have an order, so that there are no circles.
 
+use foldhash::HashMap;
 use std::cmp::Reverse;
-use std::collections::HashMap;
-
 use tidings_core::{possible_owners, told_of};
 
 use super::seen::{Object, Seen};
@@ -35,16 +34,18 @@ pub(crate) struct Lanes<'a> {
     pub(crate) drawn: Vec<Lane<'a>>,
     /// The lane of each event; `None` if it is not drawn.
     pub(crate) of_events: Vec<Option<usize>>,
-    /// How many lanes are not drawn.
+    /// How many lanes are drawn or were skipped,
+    pub(crate) next: usize,
+    /// and how many come after them.
     pub(crate) more: usize,
 }
 
-/// The lanes of some events: at most `max`, those with the most warnings before all others, and
-/// with each its owners. Families are together, the most troubled one first; what an object owns
-/// comes below it, in the order in which it was first seen.
-pub(crate) fn lanes<'a>(events: &[Seen<'a>], max: usize) -> Lanes<'a> {
+/// The lanes of some events, those with the most warnings first: at most `max` after those that are
+/// skipped, and with each its owners, even if these were skipped. Families are together, the most
+/// troubled one first; what an object owns comes below it, in the order in which it was first seen.
+pub(crate) fn lanes<'a>(events: &[Seen<'a>], skip: usize, max: usize) -> Lanes<'a> {
     let mut found = Vec::new();
-    let mut by_object = HashMap::new();
+    let mut by_object = HashMap::default();
     let mut of_events = Vec::with_capacity(events.len());
     for event in events {
         let lane = *by_object.entry(event.object()).or_insert_with(|| {
@@ -57,9 +58,12 @@ pub(crate) fn lanes<'a>(events: &[Seen<'a>], max: usize) -> Lanes<'a> {
         }
     }
     find_owners(events, &by_object, &mut found);
-    let drawn = choose(&found, max);
-    let more = found.len() - drawn.len();
-    arrange(&found, drawn, &of_events, more)
+    let (drawn, next) = choose(&found, skip, max);
+    Lanes {
+        next,
+        more: found.len() - next,
+        ..arrange(&found, drawn, &of_events)
+    }
 }
 
 fn lane<'a>(event: &Seen<'a>) -> Lane<'a> {
@@ -128,8 +132,9 @@ fn find_owners<'a>(
 /// end.
 const TOLD_LATE: i64 = 60_000;
 
-/// The lanes that are drawn, by their numbers, in no order.
-fn choose(lanes: &[Lane<'_>], max: usize) -> Vec<usize> {
+/// The lanes that are drawn, by their numbers, in no order; and how many these and the skipped ones
+/// are.
+fn choose(lanes: &[Lane<'_>], skip: usize, max: usize) -> (Vec<usize>, usize) {
     let mut ranked: Vec<usize> = (0..lanes.len()).collect();
     let rank = |at: &usize| {
         let lane = lanes.get(*at);
@@ -141,38 +146,58 @@ fn choose(lanes: &[Lane<'_>], max: usize) -> Vec<usize> {
         })
     };
     ranked.sort_by_cached_key(rank);
-    let mut is_drawn = vec![false; lanes.len()];
+    let mut places = vec![Place::Later; lanes.len()];
     let mut drawn = Vec::new();
+    let mut next = 0;
     for at in ranked {
-        let mut line = Vec::new();
-        let mut next = Some(at);
-        while let Some(at) = next.filter(|at| !is_drawn.get(*at).copied().unwrap_or(true)) {
-            line.push(at);
-            next = lanes.get(at).and_then(|lane| lane.parent);
-        }
-        // Another lane may need fewer.
-        if drawn.len() + line.len() > max {
+        let place = |at: usize| places.get(at).copied().unwrap_or(Place::Drawn);
+        if place(at) != Place::Later {
             continue;
         }
-        for at in line {
-            if let Some(is_drawn) = is_drawn.get_mut(at) {
-                *is_drawn = true;
+        let is_skipped = next < skip;
+        let mut line = Vec::new();
+        let mut owner = Some(at);
+        while let Some(at) = owner {
+            match place(at) {
+                Place::Drawn => break,
+                Place::Skipped if is_skipped => break,
+                Place::Skipped | Place::Later => line.push(at),
             }
-            drawn.push(at);
+            owner = lanes.get(at).and_then(|lane| lane.parent);
+        }
+        // Those of the next pages are the next ones in this order.
+        if !is_skipped && drawn.len() + line.len() > max {
+            break;
+        }
+        for at in line {
+            if let Some(place) = places.get_mut(at) {
+                next += usize::from(*place == Place::Later);
+                *place = if is_skipped {
+                    Place::Skipped
+                } else {
+                    Place::Drawn
+                };
+            }
+            if !is_skipped {
+                drawn.push(at);
+            }
         }
     }
-    drawn
+    (drawn, next)
+}
+
+/// Where a lane is drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Skipped,
+    Drawn,
+    Later,
 }
 
 /// Puts the lanes that are drawn in their order.
-fn arrange<'a>(
-    found: &[Lane<'a>],
-    drawn: Vec<usize>,
-    of_events: &[usize],
-    more: usize,
-) -> Lanes<'a> {
-    let mut owned: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
-    let mut troubles: HashMap<usize, (u64, u64)> = HashMap::new();
+fn arrange<'a>(found: &[Lane<'a>], drawn: Vec<usize>, of_events: &[usize]) -> Lanes<'a> {
+    let mut owned: HashMap<Option<usize>, Vec<usize>> = HashMap::default();
+    let mut troubles: HashMap<usize, (u64, u64)> = HashMap::default();
     for at in drawn {
         let Some(lane) = found.get(at) else { continue };
         owned.entry(lane.parent).or_default().push(at);
@@ -225,7 +250,7 @@ fn arrange<'a>(
             .iter()
             .map(|at| places.get(*at).copied().flatten())
             .collect(),
-        more,
+        ..Lanes::default()
     }
 }
 
@@ -272,7 +297,7 @@ mod tests {
     #[test]
     fn families_are_together_and_the_most_troubled_one_is_first() {
         let cases = rollout();
-        let found = lanes(&seen(&cases), 300);
+        let found = lanes(&seen(&cases), 0, 300);
         assert_eq!(
             drawn(&found),
             [
@@ -286,7 +311,7 @@ mod tests {
                 "Node/node-1 0/1",
             ]
         );
-        assert_eq!(found.more, 0);
+        assert_eq!((found.next, found.more), (7, 0));
         let lane = |at: usize| found.of_events.get(at).copied().flatten();
         assert_eq!((lane(0), lane(3), lane(8)), (Some(0), Some(2), Some(6)));
         assert_eq!(found.drawn[2].parent, Some(1));
@@ -295,7 +320,7 @@ mod tests {
     #[test]
     fn warnings_are_drawn_first_and_with_their_owners() {
         let cases = rollout();
-        let found = lanes(&seen(&cases), 3);
+        let found = lanes(&seen(&cases), 0, 3);
         assert_eq!(
             drawn(&found),
             [
@@ -306,8 +331,49 @@ mod tests {
         );
         assert_eq!(found.more, 4);
         assert_eq!(found.of_events.iter().flatten().count(), 7);
-        assert_eq!(lanes(&seen(&cases), 0).more, 7);
-        assert!(lanes(&[], 300).drawn.is_empty());
+        assert_eq!(lanes(&seen(&cases), 0, 0).more, 7);
+        assert!(lanes(&[], 0, 300).drawn.is_empty());
+    }
+
+    #[test]
+    fn pages_of_lanes_have_every_lane() {
+        let cases = rollout();
+        let events = seen(&cases);
+        let mut pages = Vec::new();
+        let mut skip = 0;
+        loop {
+            let page = lanes(&events, skip, 3);
+            pages.push(drawn(&page));
+            assert_eq!(page.next + page.more, 7);
+            skip = page.next;
+            if page.more == 0 {
+                break;
+            }
+        }
+        assert_eq!(
+            pages,
+            [
+                vec![
+                    "Deployment/px 0/2",
+                    "  ReplicaSet/px-5d567cc74c 0/2",
+                    "    Pod/px-5d567cc74c-s4ckh gone 1/3",
+                ],
+                // Owners are drawn again.
+                vec![
+                    "Deployment/px 0/2",
+                    "  Pod/px-779d9c594d-bghfk 0/1",
+                    "CronJob/nightly 0/1",
+                ],
+                vec![
+                    "CronJob/nightly 0/1",
+                    "  Job/nightly-29388960 0/1",
+                    "Node/node-1 0/1",
+                ],
+            ]
+        );
+        // Further than there are any.
+        let found = lanes(&events, 100, 3);
+        assert_eq!((found.drawn.len(), found.next, found.more), (0, 7, 0));
     }
 
     #[test]
@@ -317,7 +383,7 @@ mod tests {
             case.cluster = 1;
         }
         cases.extend(rollout());
-        let found = lanes(&seen(&cases), 300);
+        let found = lanes(&seen(&cases), 0, 300);
         assert_eq!(found.drawn.len(), 14);
         for lane in &found.drawn {
             let parent = lane.parent.map(|at| found.drawn[at].object.cluster);
@@ -334,7 +400,7 @@ mod tests {
             Case::new("Pod", "web-1", "Started", 20),
             Case::new("Pod", "web-2", "Killing", 10).message("Stopping container web"),
         ];
-        let found = lanes(&seen(&cases), 300);
+        let found = lanes(&seen(&cases), 0, 300);
         let gone = found.drawn.iter().filter(|lane| lane.gone);
         let gone: Vec<_> = gone.map(|lane| lane.object.name).collect();
         assert_eq!(gone, ["web-2"]);

@@ -4,8 +4,7 @@
 //! the picture become one mark. If there are still too many, what can be told apart becomes
 //! coarser; warnings never become marks of other events.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use serde::Serialize;
 use serde::ser::SerializeTuple;
 
@@ -161,7 +160,7 @@ mod tests {
 
     fn of(cases: &[Case], range: (i64, i64), max: usize) -> Marks<'_> {
         let events = seen(cases);
-        let lanes = lanes(&events, 300);
+        let lanes = lanes(&events, 0, 300);
         marks(&events, &lanes.of_events, range, max)
     }
 

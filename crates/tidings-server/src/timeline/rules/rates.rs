@@ -1,8 +1,9 @@
 //! How many events were last seen in each step of a range.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use foldhash::HashMap;
 use serde::Serialize;
 
 /// Maximum of steps.
@@ -76,7 +77,7 @@ pub(crate) fn rates<'a>(
     let start = from.saturating_sub(from.rem_euclid(step));
     let len = to.saturating_sub(start).saturating_sub(1).max(0) / step + 1;
     let len = usize::try_from(len.min(STEPS_MAX + 2)).unwrap_or(0);
-    let mut counts: HashMap<&str, (u64, BTreeMap<usize, u64>)> = HashMap::new();
+    let mut counts: HashMap<&str, (u64, BTreeMap<usize, u64>)> = HashMap::default();
     for (name, at, events) in counted {
         let step = usize::try_from(at.saturating_sub(start) / step);
         let Ok(step) = step else { continue };

@@ -261,9 +261,9 @@ impl Defaults {
 /// How a store is run that has so much memory.
 fn store(memory: usize) -> EmbeddedOptions {
     let mut options = EmbeddedOptions::default();
-    // There is as much again while it is flushed.
+    // There is as much again while it is flushed. With the others it is the whole memory.
     options.index_memory_bytes = (memory / 8).max(INDEX_BYTES_MIN);
-    options.cache_bytes = (memory / 2) as u64;
+    options.cache_bytes = (memory / 8 * 3) as u64;
     options.history_memory_bytes = memory / 8;
     options.list_snapshot_memory_bytes = memory / 8;
     options.sample_bytes = (memory / 8).clamp(SAMPLE_BYTES_MIN, options.sample_bytes);
