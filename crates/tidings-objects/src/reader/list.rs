@@ -133,7 +133,9 @@ impl View {
         loop {
             let left = limit.map_or(usize::MAX, |limit| limit - listed.records.len().min(limit));
             let (mut batch, mut rows) = (Vec::new(), 0);
-            while rows < ROWS_AT_ONCE
+            // Most events have one version, and what is read beyond the page is read again.
+            let enough = left.saturating_add(1).saturating_mul(2).min(ROWS_AT_ONCE);
+            while rows < enough
                 && batch.len() <= left
                 && let Some(object) = objects.next().await?
             {
