@@ -177,9 +177,12 @@ impl World {
         }
         let since = through.map_or(0, |through| through + 1);
         let versions = self.observed.keys().copied();
-        let versions = versions.filter(|version| match is_listed {
-            true => living.contains(version),
-            false => *version >= since,
+        let versions = versions.filter(|version| {
+            if is_listed {
+                living.contains(version)
+            } else {
+                *version >= since
+            }
         });
         let versions: Vec<_> = versions.collect();
         self.observe(&versions).await;

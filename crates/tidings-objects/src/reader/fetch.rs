@@ -283,6 +283,10 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(
+        clippy::single_range_in_vec_init,
+        reason = "one range is what is expected"
+    )]
     fn ranges_that_lie_close_are_read_together() {
         let far = GAP_MAX + 1;
         for (wanted, expected) in [
