@@ -26,6 +26,8 @@ use crate::http::status::Status;
 
 /// Maximum of events that are read for an export.
 const EVENTS_MAX: usize = 200_000;
+/// Bytes at which a chunk ends: events that are read wait as they are stored.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// The form of a file, and what is remembered of what is in it.
 enum Form {
@@ -65,21 +67,29 @@ pub(in super::super) async fn export(
         Form::Lines => Bytes::new(),
         Form::Perfetto { .. } => Bytes::from_static(HEAD.as_bytes()),
     };
-    let state = Some((merged, form, caller));
+    let state = Some((merged, form, caller, Vec::new().into_iter()));
     let chunks = stream::try_unfold((state, head), |(state, head)| async move {
-        let Some((mut merged, mut form, caller)) = state else {
+        let Some((mut merged, mut form, caller, mut waiting)) = state else {
             return Ok(None);
         };
         let mut chunk = head.to_vec();
-        let found = merged.next().await;
-        let found = found.map_err(|status| std::io::Error::other(status.message().to_owned()))?;
-        let state = if let Some(found) = found {
-            form.write(&caller, &found, &mut chunk);
-            Some((merged, form, caller))
-        } else {
+        let mut is_over = false;
+        if waiting.as_slice().is_empty() {
+            let found = merged.next().await;
+            let found =
+                found.map_err(|status| std::io::Error::other(status.message().to_owned()))?;
+            is_over = found.is_none();
+            waiting = found.unwrap_or_default().into_iter();
+        }
+        while chunk.len() < CHUNK_BYTES
+            && let Some(event) = waiting.next()
+        {
+            form.write(&caller, &event, &mut chunk);
+        }
+        if is_over {
             form.end(merged.cut.is_some(), &mut chunk);
-            None
-        };
+        }
+        let state = (!is_over).then_some((merged, form, caller, waiting));
         Ok::<_, std::io::Error>(Some((Bytes::from(chunk), (state, Bytes::new()))))
     });
     let headers = [
@@ -92,30 +102,28 @@ pub(in super::super) async fn export(
 }
 
 impl Form {
-    fn write(&mut self, caller: &Caller, found: &[Found], out: &mut Vec<u8>) {
-        for event in found {
-            match self {
-                Self::Lines => {
-                    let event = &event.record;
-                    let stored = StoredEvent::open(&event.value, event.revision);
-                    let before = out.len();
-                    match stored.and_then(|event| event.write_json(Api::Core, true, out)) {
-                        Some(()) => out.push(b'\n'),
-                        None => out.truncate(before),
-                    }
+    fn write(&mut self, caller: &Caller, event: &Found, out: &mut Vec<u8>) {
+        match self {
+            Self::Lines => {
+                let event = &event.record;
+                let stored = StoredEvent::open(&event.value, event.revision);
+                let before = out.len();
+                match stored.and_then(|event| event.write_json(Api::Core, true, out)) {
+                    Some(()) => out.push(b'\n'),
+                    None => out.truncate(before),
                 }
-                Self::Perfetto { tracks, first } => {
-                    let cluster = caller.clusters.get(event.cluster);
-                    let cluster = cluster.map_or("", |cluster| &cluster.source.name);
-                    let Some(brief) = brief(&event.record) else {
-                        continue;
-                    };
-                    for event in tracks.events((event.cluster, cluster), &brief) {
-                        let comma = if std::mem::take(first) { "\n" } else { ",\n" };
-                        out.extend_from_slice(comma.as_bytes());
-                        // Values can be written.
-                        _ = serde_json::to_writer(&mut *out, &event);
-                    }
+            }
+            Self::Perfetto { tracks, first } => {
+                let cluster = caller.clusters.get(event.cluster);
+                let cluster = cluster.map_or("", |cluster| &cluster.source.name);
+                let Some(brief) = brief(&event.record) else {
+                    return;
+                };
+                for event in tracks.events((event.cluster, cluster), &brief) {
+                    let comma = if std::mem::take(first) { "\n" } else { ",\n" };
+                    out.extend_from_slice(comma.as_bytes());
+                    // Values can be written.
+                    _ = serde_json::to_writer(&mut *out, &event);
                 }
             }
         }
