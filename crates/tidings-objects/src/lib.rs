@@ -34,6 +34,6 @@ pub use file::read::FileError;
 pub use folder::FolderError;
 pub use manifest::{File, Manifest, Removed};
 pub use place::{Place, PlaceError};
-pub use reader::{Asked, LookError, PastVersion, PastVersions, ReadOptions, Reader, SealedCluster};
+pub use reader::{Asked, LookError, ReadOptions, Reader, SealedCluster};
 pub use row::Unreadable;
 pub use seal::{SealError, SealOptions, Sealed, Sealer};

@@ -155,9 +155,10 @@ impl Fetch {
             if found.is_some() {
                 continue;
             }
-            let whole = together.iter().zip(&read);
-            let mut whole = whole.filter(|(it, _)| it.start <= range.start && range.end <= it.end);
-            let Some((whole, bytes)) = whole.next() else {
+            let behind = together.partition_point(|whole| whole.start <= range.start);
+            let whole = behind.checked_sub(1);
+            let whole = whole.and_then(|at| together.get(at).zip(read.get(at)));
+            let Some((whole, bytes)) = whole else {
                 continue;
             };
             if let Some(part) = part(bytes, range, whole.start) {

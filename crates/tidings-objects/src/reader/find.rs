@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::try_join_all;
+use tidings_archive::{ObservedVersion, Versions};
 use tidings_store::{Record, UnixMillis};
 
 use super::columns;
@@ -19,28 +20,6 @@ use super::view::{At, Pick, Source, View};
 const VERSIONS_BYTES_MAX: usize = 1 << 20;
 /// Versions whose bytes are read at once.
 const VERSIONS_AT_ONCE: usize = 64;
-
-/// A version of an event, as it was observed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PastVersion {
-    /// The event in Kubernetes' protobuf, as an API server stores it.
-    pub event: bytes::Bytes,
-    /// Its resourceVersion at the source.
-    pub version: u64,
-    /// When it was observed.
-    pub observed_at: UnixMillis,
-}
-
-/// A page of versions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PastVersions {
-    /// The newest first.
-    pub versions: Vec<PastVersion>,
-    /// Where the next page begins, if there is one.
-    pub more: Option<u64>,
-}
 
 /// The newest version that was found of an event.
 struct Newest {
@@ -184,7 +163,7 @@ impl View {
         name: &str,
         after: Option<u64>,
         limit: usize,
-    ) -> Result<Option<PastVersions>, Fault> {
+    ) -> Result<Option<Versions>, Fault> {
         let Some(found) = self.find(namespace, name).await? else {
             return Ok(None);
         };
@@ -208,18 +187,18 @@ impl View {
                 }
             }
         }
-        let mut page = PastVersions::default();
+        let mut page = Versions::default();
         let newest: Vec<(u64, At)> = newest.into_iter().rev().collect();
         let mut bytes = 0;
         for some in newest.chunks(VERSIONS_AT_ONCE) {
             let ats: Vec<At> = some.iter().map(|(_, at)| *at).collect();
-            let mut read: Vec<Option<PastVersion>> = vec![None; ats.len()];
+            let mut read: Vec<Option<ObservedVersion>> = vec![None; ats.len()];
             let leaves = [leaf::OBJECT, leaf::OBSERVED, leaf::VERSION];
             for ([objects, observed, versions], places) in self.rows(&ats, leaves).await? {
                 for (number, row) in places {
                     let event = bytes::Bytes::copy_from_slice(objects.text(row));
                     self.event(&found.position, ats[number], &event)?;
-                    read[number] = Some(PastVersion {
+                    read[number] = Some(ObservedVersion {
                         event,
                         version: versions.number(row).cast_unsigned(),
                         observed_at: UnixMillis(observed.number(row).div_euclid(1000)),

@@ -30,7 +30,6 @@ mod view;
 use std::sync::Arc;
 
 pub use cluster::{Asked, LookError};
-pub use find::{PastVersion, PastVersions};
 pub use served::SealedCluster;
 
 use cluster::Sealed;

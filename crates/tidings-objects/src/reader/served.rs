@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidings_archive::Coverage;
+use tidings_archive::{Coverage, Versions};
 use tidings_store::{At, ReadError, Store};
 
 use super::cluster::{Asked, LookError, Sealed};
-use super::find::PastVersions;
 use super::store::{self, SealedStore};
 use super::view::View;
 
@@ -41,7 +40,7 @@ impl SealedCluster {
     }
 
     /// Versions of the event under a key (`namespace/name`), the newest first, after `after`, which
-    /// is [`PastVersions::more`] of the page before: at most `limit`, and no more once they have a
+    /// is [`Versions::more`] of the page before: at most `limit`, and no more once they have a
     /// megabyte. `None` if there is no such event.
     ///
     /// # Errors
@@ -51,7 +50,7 @@ impl SealedCluster {
         key: &Bytes,
         after: Option<u64>,
         limit: usize,
-    ) -> Result<Option<PastVersions>, ReadError> {
+    ) -> Result<Option<Versions>, ReadError> {
         let Some((namespace, name)) = store::named(key) else {
             return Ok(None);
         };

@@ -295,7 +295,8 @@ fn merge_crowded(engine: &Engine, more_than: usize) -> Result<(), lsm_tree::Erro
         let mut before = usize::MAX;
         while tree.is_crowded() && tree.l0_run_count() > more_than && tree.l0_run_count() < before {
             before = tree.l0_run_count();
-            let _pause = trainer::pause();
+            // What writers wait for does not wait for a dictionary.
+            let _pause = (more_than == 0).then(trainer::pause);
             tree.merge(engine.index.watermark())?;
         }
     }

@@ -104,6 +104,23 @@ async fn measure(past: &Past, measured: &Mutex<Measured>) {
     }
 }
 
+/// Versions of an event, as the server has them.
+pub(in crate::commands) fn served(found: tidings_archive::Versions) -> Versions {
+    let versions = found.versions.into_iter().map(|version| ObservedVersion {
+        value: version.event,
+        source_version: version.version.to_string(),
+        observed_at: version.observed_at,
+    });
+    Versions {
+        versions: versions.collect(),
+        more: found.more,
+        ended: found.gone_at.map(|at| Ended {
+            at,
+            after: found.gone_after,
+        }),
+    }
+}
+
 impl tidings_server::Past for Served {
     fn versions(
         &self,
@@ -113,22 +130,7 @@ impl tidings_server::Past for Served {
     ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>> {
         Box::pin(async move {
             let found = self.past.versions(key, after, limit).await?;
-            Ok(found.map(|found| Versions {
-                versions: found
-                    .versions
-                    .into_iter()
-                    .map(|version| ObservedVersion {
-                        value: version.event,
-                        source_version: version.version.to_string(),
-                        observed_at: version.observed_at,
-                    })
-                    .collect(),
-                more: found.more,
-                ended: found.gone_at.map(|at| Ended {
-                    at,
-                    after: found.gone_after,
-                }),
-            }))
+            Ok(found.map(served))
         })
     }
 

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use futures::future::join_all;
 use tidings_cli::values::{bytes, duration_of_seconds};
 use tidings_objects::{LookError, Place, PlaceError, ReadOptions, Reader, SealedCluster};
-use tidings_server::{
-    Asked, Exported, FollowedCluster, Following, ObservedVersion, RunningClusters, Versions,
-};
+use tidings_server::{Asked, Exported, FollowedCluster, Following, RunningClusters, Versions};
 use tidings_store::{BoxFuture, ReadError, UnixMillis};
+
+use crate::commands::archive::past::served;
 
 /// Looks for manifests from one look for new clusters to the next.
 const CLUSTERS_EVERY: u32 = 4;
@@ -175,19 +175,7 @@ impl tidings_server::Past for Past {
     ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>> {
         Box::pin(async move {
             let found = self.0.versions(&key, after, limit).await?;
-            Ok(found.map(|found| Versions {
-                versions: found
-                    .versions
-                    .into_iter()
-                    .map(|version| ObservedVersion {
-                        value: version.event,
-                        source_version: version.version.to_string(),
-                        observed_at: version.observed_at,
-                    })
-                    .collect(),
-                more: found.more,
-                ended: None,
-            }))
+            Ok(found.map(served))
         })
     }
 
