@@ -128,3 +128,74 @@ fn beyond_in(
     }
     Ok(beyond)
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_pb::api::core::v1::Event;
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use tidings_api::codec;
+
+    use super::*;
+    use crate::file::write::Writer;
+    use crate::row::{Row, Version};
+
+    fn file(versions: &[(&str, u64, u64)]) -> Reader {
+        let cluster: Arc<str> = "prod".into();
+        let rows = versions.iter().map(|(namespace, epoch, number)| {
+            let mut event = Event {
+                metadata: Some(ObjectMeta {
+                    namespace: Some((*namespace).into()),
+                    uid: Some(format!("uid-{number}")),
+                    ..ObjectMeta::default()
+                }),
+                ..Event::default()
+            };
+            let version = Version {
+                epoch: *epoch,
+                number: *number,
+                observed_at: 1,
+                object: codec::encode_stored(&mut event),
+            };
+            Row::new(&cluster, version).unwrap()
+        });
+        let mut rows: Vec<Row> = rows.collect();
+        rows.sort_unstable_by(Row::order);
+        let mut writer = Writer::new().unwrap();
+        for row in rows {
+            writer.push(row).unwrap();
+        }
+        Reader::new(&cluster, writer.finish().unwrap().into()).unwrap()
+    }
+
+    #[test]
+    fn versions_behind_the_position_are_named() {
+        let position = |version| Position {
+            version,
+            epoch: 1,
+            ..Position::default()
+        };
+        let versions = [
+            ("a", 0, 90),
+            ("a", 1, 7),
+            ("b", 1, 8),
+            ("b", 1, 9),
+            ("b", 2, 1),
+        ];
+        for (positions, expected) in [
+            (vec![("", Some(8))], vec![1, 9]),
+            // Each namespace has its own, and the others that of the cluster.
+            (vec![("b", Some(9)), ("", Some(6))], vec![1, 7]),
+            // A list was being read.
+            (vec![("", None)], vec![1, 7, 8, 9, 90]),
+            (vec![], vec![1, 7, 8, 9, 90]),
+        ] {
+            let positions = positions.into_iter();
+            let positions = positions.map(|(namespace, at)| (namespace.to_owned(), position(at)));
+            let positions = positions.collect();
+            let found = beyond_in(&file(&versions), &positions).unwrap();
+            let mut found: Vec<u64> = found.into_iter().map(|(_, _, number)| number).collect();
+            found.sort_unstable();
+            assert_eq!(found, expected, "{positions:?}");
+        }
+    }
+}

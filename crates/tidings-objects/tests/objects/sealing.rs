@@ -15,7 +15,9 @@ use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
-use tidings_objects::{FolderError, Place, SealError, SealOptions, check, newest};
+use tidings_objects::{
+    ContinueError, FolderError, Place, SealError, SealOptions, check, newest, take_over,
+};
 
 use super::world::World;
 
@@ -332,4 +334,45 @@ async fn damage_is_found() {
     store.put(&stray, "x".into()).await.unwrap();
     assert_eq!(check(&place(&store), "prod").await.unwrap().leavings, 1);
     assert_eq!(place(&store).clusters().await.unwrap(), ["prod"]);
+}
+
+#[tokio::test]
+async fn a_new_store_takes_the_place_of_one_that_is_lost() {
+    let store = Arc::new(InMemory::new());
+    let place = place(&store);
+    let options = SealOptions::default();
+    let (mut former, mut new) = (World::new(), World::new());
+    former.observe(40).await;
+    former.seal(&place, options).await.unwrap();
+    let before = newest(&place, "prod").await.unwrap();
+
+    let cluster = new.open().await;
+    assert!(take_over(&place, &cluster, &new.clock).await.unwrap());
+    let after = newest(&place, "prod").await.unwrap();
+    assert_eq!((&after.files, after.sealed_through), (&before.files, 0));
+    assert_eq!(after.writer, cluster.store_identity());
+    // It is its own from then on.
+    assert!(!take_over(&place, &cluster, &new.clock).await.unwrap());
+    cluster.close().await;
+
+    // The former one, should it turn up again, seals nothing more.
+    former.observe(10).await;
+    let fenced = former.seal(&place, options).await;
+    assert!(
+        matches!(fenced, Err(SealError::Foreign { .. })),
+        "{fenced:?}"
+    );
+    let cluster = former.open().await;
+    let refused = take_over(&place, &cluster, &former.clock).await;
+    assert!(
+        matches!(refused, Err(ContinueError::NotNew { .. })),
+        "{refused:?}"
+    );
+    cluster.close().await;
+
+    new.observed = 40;
+    new.clock.advance(3_600_000);
+    new.observe(25).await;
+    new.seal(&place, options).await.unwrap();
+    new.check(&place).await;
 }
