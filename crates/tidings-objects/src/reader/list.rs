@@ -316,3 +316,50 @@ pub(super) fn slices(objects: &[Object]) -> Vec<Vec<Slice>> {
     all.retain(|some| !some.is_empty());
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(uid: &str, observed: i64) -> Keyed {
+        Keyed {
+            object: 0,
+            base: "web.1".into(),
+            uid: uid.into(),
+            order: Order {
+                observed,
+                epoch: 0,
+                version: 1,
+            },
+            at: At {
+                file: 0,
+                group: 0,
+                row: 0,
+            },
+        }
+    }
+
+    /// The names that events of one name have.
+    fn shown(versions: Vec<Keyed>) -> Vec<(String, String)> {
+        let mut events = Events::default();
+        for it in versions {
+            events.add(it, None, 10);
+        }
+        let picks = events.picks(&Place::default());
+        let shown = picks.into_iter().map(|it| (it.position.uid, it.shown));
+        shown.collect()
+    }
+
+    #[test]
+    fn events_of_one_name_are_told_apart() {
+        let (eldest, elder, young) = ("12345678-a", "12345678-b", "9");
+        let versions = vec![version(elder, 2), version(young, 3), version(eldest, 1)];
+        let expected = [
+            (eldest, "web.1.12345678"),
+            (elder, "web.1.12345678-b"),
+            (young, "web.1"),
+        ];
+        let expected = expected.map(|(uid, name)| (uid.to_owned(), name.to_owned()));
+        assert_eq!(shown(versions), expected);
+    }
+}
