@@ -2,10 +2,10 @@
 //! its timeline, and the page in Chromium, beside vis-timeline with some of the same events. Of
 //! another number of events there is a table of its own, without what does not depend on it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use super::figure::{Figure, build, figures, machine};
+use super::figure::{Built, Figure, figures};
 use super::server::{Running, folder};
 use super::{table, timeline_table};
 use crate::command::{Result, find};
@@ -34,19 +34,13 @@ pub(crate) struct Args {
     /// Time for which a tab follows new events, in minutes; 0 means not at all
     #[arg(long, default_value_t = 10)]
     minutes: u64,
-    /// Folder of `tidings` and `timeline`, built before [default: both are built with the profile
-    /// dist]
-    #[arg(long)]
-    programs: Option<PathBuf>,
+    #[command(flatten)]
+    built: Built,
 }
 
 pub(super) fn run(root: &Path, args: &Args) -> Result {
-    let program = |package: &str, name: &str| match &args.programs {
-        Some(folder) => Ok(folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))),
-        None => build(root, package, name),
-    };
-    let tidings = program("tidings-cli", "tidings")?;
-    let timeline = program("tidings-bench", "timeline")?;
+    let tidings = args.built.program(root, "tidings-cli", "tidings")?;
+    let timeline = args.built.program(root, "tidings-bench", "timeline")?;
     let bench = |words: &[&str]| {
         let mut command = Command::new(&timeline);
         command.args(["--events", &args.events.to_string()]);
@@ -95,7 +89,7 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
     }
     let tables = format!(
         "{}\n{}",
-        machine(false),
+        args.built.machine(),
         timeline_table::tables(&answers, &page, &live)
     );
     println!("\n{tables}");
