@@ -2,7 +2,7 @@
 //! its timeline, and the page in Chromium, beside vis-timeline with some of the same events. Of
 //! another number of events there is a table of its own, without what does not depend on it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::figure::{Built, Figure, figures};
