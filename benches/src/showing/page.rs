@@ -116,7 +116,6 @@ pub async fn live(
     const SAMPLE: u64 = 30;
     let (url, token) = entrance(kubeconfig)?;
     let target = Target::from_kubeconfig(kubeconfig).await?;
-    let mut connection = target.connect().await?;
     let tab = Tab::new()?;
     log_in(&tab, &url, &token);
     tab.browser.open(&format!("{url}?last=1h"));
@@ -126,6 +125,8 @@ pub async fn live(
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     for second in 1..=minutes * 60 {
         ticks.tick().await;
+        // One of its own each time: a server ends those that are idle while this is stopped.
+        let mut connection = target.connect().await?;
         // Those of a small cluster, all of them just now and under names of their own.
         let now = clock();
         for said in Cluster::new(per_second, 1, now).map(|said| said.moved_to(now, second)) {
