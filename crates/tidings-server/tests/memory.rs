@@ -3,16 +3,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::{Body, BodyDataStream};
 use bytes::Bytes;
 use futures::StreamExt;
 use http::{Method, Request};
 use k8s_pb::api::core::v1::{Event, ObjectReference};
-use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use prost::Message;
 use serde_json::Value;
-use tidings_server::{ApiOptions, ApiServer, Authenticator, Authorizer, Token, User, router};
+use tidings_server::{
+    ApiOptions, ApiServer, Authenticator, Authorizer, Token, User, router, timeline,
+};
 use tidings_store::clock::ManualClock;
 use tidings_store::memory::MemoryStore;
 use tidings_store::{
@@ -26,6 +29,7 @@ use tower::ServiceExt;
 #[global_allocator]
 static ALLOCATOR: Counting = COUNTING;
 
+const START: i64 = 1_772_600_767_000;
 const EVENTS: usize = 64;
 const EVENT_LEN: usize = 1 << 20;
 /// Two stored pages, one of events that are being deleted, the sent bytes, and some slack.
@@ -34,11 +38,12 @@ const CEILING: usize = 5 * PAGE_BYTES_MAX;
 /// Watchers that do not read.
 const WATCHERS: usize = 32;
 
-/// Returns copies of its records, like a store on disk, and measures the held memory at each
-/// request.
+/// Returns copies of its records, like a store on disk, counts them, and measures the held memory
+/// at each request.
 struct Copying {
     store: MemoryStore,
     held: Arc<Peak>,
+    copies: Arc<AtomicUsize>,
 }
 
 impl Copying {
@@ -48,6 +53,7 @@ impl Copying {
             ..record.clone()
         };
         self.held.look();
+        self.copies.fetch_add(1, Ordering::Relaxed);
         copy
     }
 
@@ -136,6 +142,10 @@ fn stored(name: &str) -> Vec<u8> {
             ..ObjectMeta::default()
         }),
         involved_object: Some(ObjectReference::default()),
+        last_timestamp: Some(Time {
+            seconds: Some(START / 1000),
+            nanos: None,
+        }),
         message: Some("x".repeat(EVENT_LEN)),
         ..Event::default()
     };
@@ -148,22 +158,25 @@ fn stored(name: &str) -> Vec<u8> {
     value
 }
 
-/// A server with many large events, and the memory held from now on.
-async fn server() -> (Arc<ApiServer>, Arc<Peak>) {
-    let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
+/// A server with many large events, the memory held from now on, and the number of events read.
+async fn server() -> (Arc<ApiServer>, Arc<Peak>, Arc<AtomicUsize>) {
+    let clock = ManualClock::at(UnixMillis(START));
     let store = MemoryStore::new(Arc::new(clock.clone()), 1000);
     for number in 0..EVENTS {
         let name = format!("e{number:03}");
-        let record = NewRecord::new(stored(&name));
+        let mut record = NewRecord::new(stored(&name));
+        record.index.last_seen = UnixMillis(START);
         store
             .create(format!("shop/{name}").into(), record)
             .await
             .unwrap();
     }
     let held = Arc::new(Peak::default());
+    let copies = Arc::new(AtomicUsize::new(0));
     let store = Copying {
         store,
         held: Arc::clone(&held),
+        copies: Arc::clone(&copies),
     };
     let token = Token {
         token: "s3cret".into(),
@@ -176,7 +189,7 @@ async fn server() -> (Arc<ApiServer>, Arc<Peak>) {
         ApiOptions::default(),
     )
     .with_authorizer(Authorizer::always_allow());
-    (Arc::new(server), held)
+    (Arc::new(server), held, copies)
 }
 
 async fn answer(
@@ -198,7 +211,7 @@ async fn answer(
 
 /// The maximum memory while an answer is read, and its length.
 async fn most_held(method: &Method, path: &str, accept: &str) -> (usize, usize) {
-    let (server, held) = server().await;
+    let (server, held, _) = server().await;
     let mut chunks = answer(&server, method, path, accept).await;
     let mut len = 0;
     while let Some(chunk) = chunks.next().await {
@@ -239,7 +252,7 @@ async fn an_answer_takes_a_few_pages_however_long_it_is() {
     }
 
     // Watchers that read no further than the first existing events.
-    let (server, held) = server().await;
+    let (server, held, _) = server().await;
     let mut unread = Vec::new();
     for _ in 0..WATCHERS {
         let mut watch = answer(&server, &Method::GET, &format!("{SHOP}?watch=1"), JSON).await;
@@ -261,6 +274,22 @@ async fn an_answer_takes_a_few_pages_however_long_it_is() {
     }
     let expected = (0..EVENTS).map(|number| format!("e{number:03}"));
     assert_eq!(told, expected.collect::<Vec<_>>());
+
+    a_picture_of_large_events_reads_each_about_once().await;
+}
+
+/// A page of the store that is asked for more than fits into it is read twice: only the first is.
+async fn a_picture_of_large_events_reads_each_about_once() {
+    let (server, _, copies) = server().await;
+    let request = Request::get("/timeline/api/view").header("authorization", "Bearer s3cret");
+    let request = request.body(Body::empty()).unwrap();
+    let answer = timeline(server).oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await;
+    let view: Value = serde_json::from_slice(&body.unwrap()).unwrap();
+    assert_eq!(view["lanes"][0]["events"], EVENTS, "{view}");
+    let copies = copies.load(Ordering::Relaxed);
+    assert!(copies < EVENTS * 5 / 4, "{copies} of {EVENTS}");
 }
 
 /// The names of the events that were added.

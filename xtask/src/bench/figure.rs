@@ -31,6 +31,33 @@ impl Figure {
     }
 }
 
+/// Where measured programs are from.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Built {
+    /// Folder of programs that were built before, like target/release [default: they are built with
+    /// the profile dist]
+    #[arg(long)]
+    programs: Option<PathBuf>,
+}
+
+impl Built {
+    /// The path of one, which is built if it was not before.
+    pub(super) fn program(&self, root: &Path, package: &str, name: &str) -> Result<PathBuf> {
+        match &self.programs {
+            Some(folder) => Ok(folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))),
+            None => build(root, package, name),
+        }
+    }
+
+    /// A line about the machine, versions and profile of the measurement.
+    pub(super) fn machine(&self) -> String {
+        // cargo names the folder after the profile.
+        let folder = self.programs.as_deref().and_then(Path::file_name);
+        let profile = folder.map_or(PROFILE.into(), |name| name.to_string_lossy());
+        format!("{}Built with the profile `{profile}`.\n", machine(false))
+    }
+}
+
 /// Builds only one program of a package, since each takes minutes. Returns its path.
 pub(super) fn build(root: &Path, package: &str, program: &str) -> Result<PathBuf> {
     let words = [

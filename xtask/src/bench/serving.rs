@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::figure::{Figure, build, figures, machine};
+use super::figure::{Built, Figure, figures};
 use super::rounds::{self, ROUNDS};
 use super::server::Running;
 use super::table;
@@ -37,6 +37,8 @@ pub(crate) struct Args {
     /// Also fill our server with 400,000 and 2,000,000 events, and list them beside writers
     #[arg(long)]
     lists: bool,
+    #[command(flatten)]
+    built: Built,
 }
 
 /// The loaded server.
@@ -87,12 +89,13 @@ impl Peer {
 }
 
 pub(super) fn run(root: &Path, args: &Args) -> Result {
+    let built = &args.built;
     let programs = Programs {
-        tidings: build(root, "tidings-cli", "tidings")?,
-        echo: build(root, "tidings-bench", "server-echo")?,
-        load: build(root, "tidings-bench", "server-load")?,
+        tidings: built.program(root, "tidings-cli", "tidings")?,
+        echo: built.program(root, "tidings-bench", "server-echo")?,
+        load: built.program(root, "tidings-bench", "server-load")?,
         kubectl: find("kubectl"),
-        kube_apiserver: kube_apiserver(root),
+        kube_apiserver: kube_apiserver(root, built),
     };
     let rounds = if args.quick { 1 } else { args.rounds };
     let mut measured = rounds::medians(rounds, || round(&programs, args))?;
@@ -109,7 +112,7 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
     if args.lists {
         measured.extend(lists(&programs)?);
     }
-    let table = format!("{}\n{}", machine(false), table::serving(&measured));
+    let table = format!("{}\n{}", built.machine(), table::serving(&measured));
     println!("\n{table}");
     for line in &skipped {
         println!("skipped {line}");
@@ -141,13 +144,13 @@ fn round(programs: &Programs, args: &Args) -> Result<Vec<Figure>> {
 }
 
 /// Finds or builds the programs of a kube-apiserver.
-fn kube_apiserver(root: &Path) -> Result<[PathBuf; 3]> {
+fn kube_apiserver(root: &Path, built: &Built) -> Result<[PathBuf; 3]> {
     let tools = Tools::find(root, true);
     let etcd = tools
         .program("ETCD")
         .ok_or_else(|| "there is no etcd".to_owned())?;
     let server = kube_apiserver::find_or_build(root, true)?;
-    let keeper = build(root, "tidings-conformance", "tidings-conformance")?;
+    let keeper = built.program(root, "tidings-conformance", "tidings-conformance")?;
     Ok([keeper, server, etcd])
 }
 

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::figure::{Figure, build, figures, machine};
+use super::figure::{Built, Figure, figures};
 use super::rounds::{self, ROUNDS};
 use super::store_table::{self, LISTS, WRITERS};
 use super::table;
@@ -35,6 +35,8 @@ pub(crate) struct Args {
     /// Folder of the measured files [default: target/bench]
     #[arg(long)]
     folder: Option<PathBuf>,
+    #[command(flatten)]
+    built: Built,
 }
 
 /// The sizes of one run.
@@ -101,7 +103,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     std::fs::create_dir_all(&folder)
         .map_err(|error| format!("create {}: {error}", folder.display()))?;
     let bench = Bench {
-        program: build(root, "tidings-bench", "store")?,
+        program: args.built.program(root, "tidings-bench", "store")?,
         folder: &folder,
     };
     if args.archive {
@@ -137,7 +139,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     );
     let tables = format!(
         "{}\n{}",
-        machine(false),
+        args.built.machine(),
         store_table::table(&all, sizes.events, &given)
     );
     println!("\n{tables}");
@@ -205,7 +207,7 @@ fn archive(root: &Path, args: &Args, bench: &Bench<'_>, sizes: &Sizes) -> Result
     all.extend(bench.part(&store, &["reads"], &numbers)?);
     let table = format!(
         "{}\n{}",
-        machine(false),
+        args.built.machine(),
         store_table::archive(&all, sizes.events)
     );
     println!("\n{table}");

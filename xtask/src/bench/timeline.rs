@@ -1,45 +1,46 @@
 //! `cargo xtask bench timeline`: a server that has kept a million events of a month, the answers of
-//! its timeline, and the page in Chromium, beside vis-timeline with some of the same events.
+//! its timeline, and the page in Chromium, beside vis-timeline with some of the same events. Of
+//! another number of events there is a table of its own, without what does not depend on it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::figure::{Figure, build, figures, machine};
+use super::figure::{Built, Figure, figures};
 use super::server::{Running, folder};
 use super::{table, timeline_table};
 use crate::command::{Result, find};
 use crate::npm::VIS_TIMELINE;
+
+/// The number of events of the main table.
+const EVENTS: u64 = 1_000_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Write the tables into docs/benchmarks.md
     #[arg(long)]
     write: bool,
-    /// Number of events
-    #[arg(long, default_value_t = 1_000_000)]
+    /// Number of events; another one than the default is for a table of its own
+    #[arg(long, default_value_t = EVENTS)]
     events: u64,
     /// Days over which they happened
     #[arg(long, default_value_t = 30)]
     days: u64,
+    /// Kubeconfig of a server that has these events [default: one is filled and started]
+    #[arg(long)]
+    server: Option<PathBuf>,
     /// Number of times each answer is asked for
     #[arg(long, default_value_t = 50)]
     rounds: u64,
     /// Time for which a tab follows new events, in minutes; 0 means not at all
     #[arg(long, default_value_t = 10)]
     minutes: u64,
-    /// Folder of `tidings` and `timeline`, built before [default: both are built with the profile
-    /// dist]
-    #[arg(long)]
-    programs: Option<PathBuf>,
+    #[command(flatten)]
+    built: Built,
 }
 
 pub(super) fn run(root: &Path, args: &Args) -> Result {
-    let program = |package: &str, name: &str| match &args.programs {
-        Some(folder) => Ok(folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))),
-        None => build(root, package, name),
-    };
-    let tidings = program("tidings-cli", "tidings")?;
-    let timeline = program("tidings-bench", "timeline")?;
+    let tidings = args.built.program(root, "tidings-cli", "tidings")?;
+    let timeline = args.built.program(root, "tidings-bench", "timeline")?;
     let bench = |words: &[&str]| {
         let mut command = Command::new(&timeline);
         command.args(["--events", &args.events.to_string()]);
@@ -47,38 +48,48 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
         figures(&mut command)
     };
     let mut skipped = Vec::new();
-    let data = folder()?;
-    bench(&["fill", &data.path().to_string_lossy()])?;
-    let serve = ["serve", "--secure-port", "0", "--event-ttl", "2160h"];
-    let server = Running::start_in(data, &tidings, &serve)?;
-    let kubeconfig = server.kubeconfig().to_string_lossy().into_owned();
+    let filled = match &args.server {
+        Some(_) => None,
+        None => {
+            let data = folder()?;
+            bench(&["fill", &data.path().to_string_lossy()])?;
+            let serve = ["serve", "--secure-port", "0", "--event-ttl", "2160h"];
+            Some(Running::start_in(data, &tidings, &serve)?)
+        }
+    };
+    let kubeconfig = args.server.as_deref();
+    let kubeconfig = kubeconfig.or(filled.as_ref().map(Running::kubeconfig));
+    let kubeconfig = kubeconfig.map(Path::to_string_lossy).unwrap_or_default();
+    let is_main = args.events == EVENTS;
     let rounds = args.rounds.to_string();
     let answers = bench(&["answers", &kubeconfig, "--rounds", &rounds])?;
     let mut page: Vec<Figure> = Vec::new();
     let mut live = Vec::new();
     if find("chromium").is_some() && find("chromedriver").is_some() {
         page.extend(bench(&["page", &kubeconfig])?);
-        if args.minutes > 0 {
+        if is_main && args.minutes > 0 {
             let minutes = args.minutes.to_string();
             live.extend(bench(&["live", &kubeconfig, "--minutes", &minutes])?);
         }
-        match VIS_TIMELINE.find(&root.join("target/tools/npm"), true) {
-            Ok(file) => {
-                let package = file
-                    .parent()
-                    .unwrap_or(&file)
-                    .to_string_lossy()
-                    .into_owned();
-                page.extend(bench(&["peer", &package])?);
+        if is_main {
+            match VIS_TIMELINE.find(&root.join("target/tools/npm"), true) {
+                Ok(file) => {
+                    let package = file
+                        .parent()
+                        .unwrap_or(&file)
+                        .to_string_lossy()
+                        .into_owned();
+                    page.extend(bench(&["peer", &package])?);
+                }
+                Err(reason) => skipped.push(format!("no vis-timeline: {reason}")),
             }
-            Err(reason) => skipped.push(format!("no vis-timeline: {reason}")),
         }
     } else {
         skipped.push("no chromium with its chromedriver on the PATH".to_owned());
     }
     let tables = format!(
         "{}\n{}",
-        machine(false),
+        args.built.machine(),
         timeline_table::tables(&answers, &page, &live)
     );
     println!("\n{tables}");
@@ -86,10 +97,11 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
         println!("skipped {line}");
     }
     if args.write {
-        if !skipped.is_empty() || live.is_empty() {
+        if !skipped.is_empty() || is_main && live.is_empty() {
             return Err("not written: docs/benchmarks.md has every figure or none".to_owned());
         }
-        table::write(&root.join("docs/benchmarks.md"), "timeline", &tables)?;
+        let place = if is_main { "timeline" } else { "timeline-more" };
+        table::write(&root.join("docs/benchmarks.md"), place, &tables)?;
     }
     Ok(())
 }

@@ -51,6 +51,9 @@ pub(super) fn tables(answers: &[Figure], page: &[Figure], live: &[Figure]) -> St
             frame("max"),
         );
     }
+    if live.is_empty() {
+        return tables;
+    }
     tables += "\n| a tab that follows | new events | pictures | objects at most, first half | \
                second half | nodes at most, first half | second half |\n\
                |---|--:|--:|--:|--:|--:|--:|\n";

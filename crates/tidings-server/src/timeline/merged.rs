@@ -65,15 +65,14 @@ impl Merged {
             requests.into_iter().map(move |query| Stream {
                 cluster,
                 store: Arc::clone(&visible.source.server.store),
-                part: Part {
-                    request: NewestRequest {
+                part: Part::new(
+                    NewestRequest {
                         since: Some(UnixMillis(from)),
                         until: Some(UnixMillis(to)),
                         ..query
                     },
-                    of: of.clone(),
-                    done: false,
-                },
+                    of.clone(),
+                ),
                 page: PAGE,
                 reached: to,
             })

@@ -48,6 +48,7 @@ const FILES: &[File] = files! {
     "index.html"
     "keys.js"
     "kinds.js"
+    "labels.js"
     "lanes.js"
     "list.js"
     "live.js"

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use foldhash::fast::RandomState;
 use lsm_tree::compaction::filter::Context;
 use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Leveled, Verdict};
-use lsm_tree::config::{CompressionPolicy, FilterPolicy};
+use lsm_tree::config::{CompressionPolicy, FilterPolicy, PartitioningPolicy};
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, IterGuardImpl,
     SeqNo, SequenceNumberCounter, UserKey, UserValue,
@@ -497,8 +497,14 @@ fn config(
     cache: &Arc<Cache>,
     files: &Arc<DescriptorTable>,
 ) -> Config {
+    // A table's filter and its index of blocks are hundreds of kilobytes, and those of a large store
+    // are not all in memory. In parts, a look-up reads one page of each. Tables that were flushed
+    // last are few, and have them as a whole.
+    let in_parts = PartitioningPolicy::new([false, true]);
     // The second counter is for lsm-tree's own readers; ours pass a sequence number.
     Config::new(path, sequence.clone(), SequenceNumberCounter::default())
+        .filter_block_partitioning_policy(in_parts.clone())
+        .index_block_partitioning_policy(in_parts)
         // Neighbouring names and times are similar.
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
         .use_cache(Arc::clone(cache))

@@ -151,16 +151,15 @@ async fn neighbours(visible: &Visible, event: &Brief<'_>) -> Result<Vec<Record>,
     if let Some(node) = node {
         found.extend(about(visible, ("Node", "", &node), range, OWN_MAX).await?);
     }
-    let mut part = read::Part {
-        request: NewestRequest {
+    let mut part = read::Part::new(
+        NewestRequest {
             prefix: format!("{}/", event.namespace).into(),
             since: Some(UnixMillis(range.0)),
             until: Some(UnixMillis(range.1)),
             ..NewestRequest::default()
         },
-        of: None,
-        done: false,
-    };
+        None,
+    );
     for record in part.read(store, NEIGHBOURS_MAX).await?.records {
         found.push(read::plain(record)?);
     }

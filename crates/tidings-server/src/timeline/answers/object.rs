@@ -94,8 +94,8 @@ pub(super) async fn about(
     (from, to): (i64, i64),
     limit: usize,
 ) -> Result<Vec<Record>, Status> {
-    let mut part = read::Part {
-        request: NewestRequest {
+    let mut part = read::Part::new(
+        NewestRequest {
             object: Some(ObjectSelector::Name {
                 name: name.to_owned(),
                 kind: Some(kind.to_owned()),
@@ -104,9 +104,8 @@ pub(super) async fn about(
             since: Some(UnixMillis(from)),
             ..NewestRequest::default()
         },
-        of: None,
-        done: false,
-    };
+        None,
+    );
     let mut records = Vec::new();
     let mut left = limit.saturating_mul(4);
     let mut bytes = 0;

@@ -109,15 +109,14 @@ impl<'a> Looks<'a> {
             Some([only]) => format!("{only}/"),
             _ => String::new(),
         };
-        let mut part = Part {
-            request: NewestRequest {
+        let mut part = Part::new(
+            NewestRequest {
                 prefix: prefix.into(),
                 until: until.map(UnixMillis),
                 ..NewestRequest::default()
             },
-            of: self.namespaces.clone(),
-            done: false,
-        };
+            self.namespaces.clone(),
+        );
         // Of all namespaces the first one is it.
         let mut page = if self.namespaces.is_none() { 1 } else { 32 };
         while !part.done && self.left > 0 {

@@ -38,6 +38,18 @@ export function fill(node, ...children) {
   append(node, ...children);
 }
 
+/** Makes these the children of a node. Those that are in their place stay: what is put in again has
+ * to be laid out again. @param {Node} node @param {Node[]} children */
+export function arrange(node, children) {
+  const kept = new Set(children);
+  for (const child of [...node.childNodes]) if (!kept.has(child)) node.removeChild(child);
+  let at = node.firstChild;
+  for (const child of children) {
+    if (child === at) at = at.nextSibling;
+    else node.insertBefore(child, at);
+  }
+}
+
 /** The element of index.html with an id.
  * @template {HTMLElement} [T=HTMLElement] @param {string} id @returns {T} */
 export function byId(id) {

@@ -2,14 +2,13 @@
 // the rows in view and half a window around them, and scrolls with them, so that marks and labels
 // never come apart; beyond that nothing is drawn.
 
-import { append, byId, el, fill } from "./dom.js";
-import { shortKind } from "./kinds.js";
+import { arrange, byId } from "./dom.js";
+import { Label } from "./labels.js";
 import {
   markAt, NARROW, paintCount, paintGaps, paintGrid, paintLife, paintMark, paintNow, WIDE,
 } from "./paint.js";
 import { canvasSurface } from "./surface.js";
 import { colours } from "./theme.js";
-import { counted, number } from "./time.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./types.js").Lane} Lane */
@@ -18,10 +17,7 @@ import { counted, number } from "./time.js";
 /** @typedef {import("./types.js").View} View */
 /** @typedef {import("./paint.js").Scale} Scale */
 
-/** @typedef {{lane: Lane, marks: Mark[], parent: boolean, node: HTMLElement}} Row */
-
-/** Letters at the end of a long name that are always shown. */
-const TAIL = 12;
+/** @typedef {{lane: Lane, key: string, marks: Mark[], parent: boolean, label: Label}} Row */
 
 /** What tells a lane from others, in this view and the next. @param {Lane} lane */
 export const laneKey = (lane) =>
@@ -53,6 +49,10 @@ export class Lanes {
     /** The mark that the keys go by, in the current lane. @type {Mark|null} */
     this.mark = null;
     this.shape = WIDE;
+    /** Of the window on the lanes: measured when it changes, since a question for a size has the
+     * browser lay out at once what it would lay out later. */
+    this.width = 0;
+    this.height = 0;
     this.top = 0;
     this.labels.addEventListener("click", (event) => this.clicked(event));
     this.labels.addEventListener("focusin", (event) => {
@@ -71,13 +71,18 @@ export class Lanes {
     const marks = picture.lanes.map(() => []);
     for (const mark of picture.marks) marks[mark[0]]?.push(mark);
     const parents = new Set(picture.lanes.map((lane) => lane.parent));
+    const labels = new Map(this.all.map((row) => [row.key, row.label]));
     this.all = picture.lanes.map((lane, index) => {
+      const key = laneKey(lane);
+      const label = labels.get(key) ?? new Label();
+      labels.delete(key); // of one lane only
       const parent = parents.has(index);
-      return { lane, marks: marks[index], parent, node: this.label(lane, parent, clusters) };
+      label.show(lane, picture.lanes[lane.parent], parent, clusters);
+      return { lane, key, marks: marks[index], parent, label };
     });
     this.layout();
     if (anchor) this.returnTo(anchor);
-    if (focused) this.currentRow()?.node.focus({ preventScroll: true });
+    if (focused) this.currentRow()?.label.node.focus({ preventScroll: true });
   }
 
   /** Places the rows that are not folded away. */
@@ -87,57 +92,19 @@ export class Lanes {
     this.rows = this.all.filter((row, index) => {
       const { parent } = row.lane;
       hidden[index] = parent >= 0
-        && (hidden[parent] || this.folded.has(laneKey(this.all[parent].lane)));
+        && (hidden[parent] || this.folded.has(this.all[parent].key));
       return !hidden[index];
     });
-    if (!this.currentRow()) this.current = this.rows[0] ? laneKey(this.rows[0].lane) : "";
-    fill(this.labels, ...this.rows.map((row) => row.node));
-    this.rows.forEach((row, index) => {
-      row.node.style.top = `${index * this.shape.height}px`;
-      row.node.style.height = `${this.shape === WIDE ? WIDE.height : 18}px`;
-      row.node.tabIndex = laneKey(row.lane) === this.current ? 0 : -1;
-      if (row.parent) {
-        row.node.setAttribute("aria-expanded", String(!this.folded.has(laneKey(row.lane))));
-      }
+    if (!this.currentRow()) this.current = this.rows[0]?.key ?? "";
+    arrange(this.labels, this.rows.map((row) => row.label.node));
+    this.rows.forEach(({ key, parent, label: { node } }, index) => {
+      node.style.top = `${index * this.shape.height}px`;
+      node.style.height = `${this.shape === WIDE ? WIDE.height : 18}px`;
+      node.tabIndex = key === this.current ? 0 : -1;
+      if (parent) node.setAttribute("aria-expanded", String(!this.folded.has(key)));
+      else node.removeAttribute("aria-expanded");
     });
     this.body.style.height = `${this.rows.length * this.shape.height}px`;
-  }
-
-  /** @param {Lane} lane @param {boolean} parent @param {boolean} clusters */
-  label(lane, parent, clusters) {
-    const where = [clusters && lane.cluster, lane.namespace].filter(Boolean).join(" · ");
-    const about = [
-      `${lane.kind || "object"} ${lane.name}`, where && `in ${where}`, lane.gone && "deleted",
-      counted(lane.events, "event"), lane.warnings > 0 && counted(lane.warnings, "warning"),
-    ].filter(Boolean).join(", ");
-    const node = el("div", {
-      class: lane.gone ? "lane gone" : "lane", role: "treeitem", title: about,
-      "aria-level": lane.depth + 1, "aria-selected": "false",
-    });
-    const depth = Math.min(lane.depth, 6);
-    node.style.paddingLeft = `${4 + depth * 14}px`;
-    append(node,
-      el("span", { class: parent ? "fold" : "fold leaf", "aria-hidden": "true" }),
-      el("span", { class: "kind" }, shortKind(lane.kind)),
-      ...this.name(lane),
-      lane.depth === 0 && where && el("span", { class: "where" }, where),
-      lane.gone && el("span", { class: "tag" }, "✕"),
-      el("span", { class: "counts" },
-        lane.warnings > 0 && el("b", {}, `◆ ${number(lane.warnings)}`),
-        ` ${number(lane.events)}`));
-    return node;
-  }
-
-  /** The name in two parts: where there is no room, the end is kept, which tells siblings apart;
-   * what is common with the owner is faint. @param {Lane} lane */
-  name(lane) {
-    const name = lane.name || "(no name)";
-    const owner = this.picture?.lanes[lane.parent]?.name;
-    const owned = owner !== undefined && owner !== "" && name.startsWith(`${owner}-`);
-    const cut = owned ? owner.length : name.length > 2 * TAIL ? name.length - TAIL : 0;
-    if (cut === 0) return [el("span", { class: "name" }, name)];
-    return [el("span", { class: owned ? "name head common" : "name head" }, name.slice(0, cut)),
-      el("span", { class: "name own" }, name.slice(cut))];
   }
 
   /** @param {Event} event */
@@ -153,17 +120,16 @@ export class Lanes {
   /** @param {Row} [row] */
   toggle(row = this.currentRow()) {
     if (!row?.parent) return;
-    const key = laneKey(row.lane);
-    if (!this.folded.delete(key)) this.folded.add(key);
+    if (!this.folded.delete(row.key)) this.folded.add(row.key);
     this.layout();
-    row.node.focus({ preventScroll: true });
+    row.label.node.focus({ preventScroll: true });
     this.box.dispatchEvent(new Event("redraw"));
   }
 
   /** Folds all lanes that have others below them, or unfolds them. */
   toggleAll() {
     if (this.folded.size > 0) this.folded.clear();
-    else for (const row of this.all) if (row.parent) this.folded.add(laneKey(row.lane));
+    else for (const row of this.all) if (row.parent) this.folded.add(row.key);
     this.layout();
     this.box.dispatchEvent(new Event("redraw"));
   }
@@ -171,20 +137,20 @@ export class Lanes {
   /** @param {EventTarget|null} target */
   rowOf(target) {
     const node = target instanceof Element ? target.closest(".lane") : null;
-    return this.rows.find((row) => row.node === node);
+    return this.rows.find((row) => row.label.node === node);
   }
 
   currentRow() {
-    return this.rows.find((row) => laneKey(row.lane) === this.current);
+    return this.rows.find((row) => row.key === this.current);
   }
 
   /** @param {Row} row */
   setCurrent(row) {
     const before = this.currentRow();
-    if (before) before.node.tabIndex = -1;
-    if (this.current !== laneKey(row.lane)) this.mark = null;
-    this.current = laneKey(row.lane);
-    row.node.tabIndex = 0;
+    if (before) before.label.node.tabIndex = -1;
+    if (this.current !== row.key) this.mark = null;
+    this.current = row.key;
+    row.label.node.tabIndex = 0;
   }
 
   /** The next or previous mark of the current lane, in the range. @param {number} by
@@ -199,11 +165,11 @@ export class Lanes {
 
   /** Moves to another lane by keys. @param {number} by */
   move(by) {
-    const at = this.rows.findIndex((row) => laneKey(row.lane) === this.current);
+    const at = this.rows.findIndex((row) => row.key === this.current);
     const row = this.rows[Math.min(Math.max(at + by, 0), this.rows.length - 1)];
     if (!row) return;
     this.setCurrent(row);
-    row.node.focus({ preventScroll: true });
+    row.label.node.focus({ preventScroll: true });
     this.reveal(row);
   }
 
@@ -220,12 +186,12 @@ export class Lanes {
     const index = Math.floor(this.box.scrollTop / this.shape.height);
     const row = this.rows[index];
     if (!row || this.box.scrollTop === 0) return null;
-    return { key: laneKey(row.lane), off: this.box.scrollTop - index * this.shape.height };
+    return { key: row.key, off: this.box.scrollTop - index * this.shape.height };
   }
 
   /** @param {{key: string, off: number}} anchor */
   returnTo({ key, off }) {
-    const index = this.rows.findIndex((row) => laneKey(row.lane) === key);
+    const index = this.rows.findIndex((row) => row.key === key);
     if (index >= 0) this.box.scrollTop = index * this.shape.height + off;
   }
 
@@ -235,7 +201,7 @@ export class Lanes {
       const is = shown?.is === "object" && shown.cluster === row.lane.cluster
         && shown.kind === row.lane.kind && shown.namespace === row.lane.namespace
         && shown.name === row.lane.name;
-      row.node.setAttribute("aria-selected", String(is));
+      row.label.select(is);
     }
   }
 
@@ -247,8 +213,11 @@ export class Lanes {
     return row ? { row, mark: markAt(row.marks, x, scale) } : null;
   }
 
-  /** Width for the marks, and the shape of rows that fits. @param {boolean} narrow */
+  /** Measures the window on the lanes, and takes the shape of rows that fits.
+   * @param {boolean} narrow */
   resize(narrow) {
+    this.width = this.box.clientWidth;
+    this.height = this.box.clientHeight;
     const shape = narrow ? NARROW : WIDE;
     if (shape === this.shape) return;
     this.shape = shape;
@@ -265,10 +234,9 @@ export class Lanes {
   /** @param {Scale} scale @param {View} view @param {number} now */
   draw(scale, view, now) {
     const c = colours();
-    const height = Math.min(this.box.clientHeight * 2,
-      Math.max(this.body.clientHeight, this.box.clientHeight));
-    this.top = Math.max(0, Math.min(this.box.scrollTop - this.box.clientHeight / 2,
-      this.body.clientHeight - height));
+    const all = Math.max(this.rows.length * this.shape.height, this.height);
+    const height = Math.min(this.height * 2, all);
+    this.top = Math.max(0, Math.min(this.box.scrollTop - this.height / 2, all - height));
     fit(this.canvas, this.context, scale.width, height);
     this.canvas.style.top = `${this.top}px`;
     this.context.clearRect(0, 0, scale.width, height);

@@ -49,6 +49,8 @@ let picture = null;
 /** Events that came since the picture stands still. */
 let came = 0;
 let drawing = 0;
+/** Pixels left of the scale, for labels. */
+let gutter = 0;
 /** The first picture was drawn, and its time noted for who measures. */
 let measured = false;
 
@@ -91,11 +93,8 @@ const header = new Header(store, { svg: saveSvg, help: openHelp, all: showAll })
 /** The scale of the lanes, from the left of their canvas. @returns {Scale} */
 function scale() {
   const [from, to] = store.range();
-  return { from, to, left: 0, width: Math.max(50, lanes.box.clientWidth - gutter()) };
+  return { from, to, left: 0, width: Math.max(50, lanes.width - gutter) };
 }
-
-const isNarrow = () => byId("picture").clientWidth < NARROW;
-const gutter = () => (isNarrow() ? 0 : byId("legend").offsetWidth);
 
 /** Draws before the next frame. */
 function draw() {
@@ -133,7 +132,7 @@ function loaded(loadedNow, again) {
   if (store.view.last !== null) came = 0;
   lanes.setPicture(picture, clusters());
   lanes.select(store.view.shown);
-  rates.setPicture(picture, store.view.by, scale(), gutter());
+  rates.setPicture(picture, store.view.by, scale(), gutter);
   filterBar.learn(picture);
   tellMissing(picture);
   tellEmpty(picture);
@@ -270,7 +269,7 @@ function hoverLanes(x, y, event) {
 /** @param {number|null} x */
 function hoverTime(x) {
   const inside = x !== null && x >= 0 && x <= scale().width;
-  showCursor(inside ? x + gutter() : null,
+  showCursor(inside ? x + gutter : null,
     inside ? dateTime(toTime(x, scale()), store.view.utc) : "");
 }
 
@@ -297,7 +296,7 @@ function brush(from, to, done) {
     return;
   }
   const s = scale();
-  showBrush(gutter() + toX(from, s), toX(to, s) - toX(from, s));
+  showBrush(gutter + toX(from, s), toX(to, s) - toX(from, s));
 }
 
 /** @type {Omit<import("./gestures.js").Handlers, "left"|"hover"|"click"|"twice">} */
@@ -383,11 +382,14 @@ startKeys({
     () => header.setLast(length)])),
 });
 
+/** Measures what is drawn into, and draws before it is seen in another size. */
 function resized() {
-  document.body.classList.toggle("narrow", isNarrow());
-  lanes.resize(isNarrow());
-  if (picture) rates.setPicture(picture, store.view.by, scale(), gutter());
-  draw();
+  const narrow = byId("picture").clientWidth < NARROW;
+  document.body.classList.toggle("narrow", narrow);
+  gutter = narrow ? 0 : byId("legend").offsetWidth;
+  lanes.resize(narrow);
+  if (picture) rates.setPicture(picture, store.view.by, scale(), gutter);
+  drawNow();
 }
 new ResizeObserver(resized).observe(byId("lanes"));
 lanes.box.addEventListener("scroll", () => {

@@ -1,0 +1,70 @@
+// The label of a lane. It is kept from one picture to the next, and only what the next one says
+// otherwise is changed: of a pan or zoom that is often the counts alone.
+
+import { el, fill } from "./dom.js";
+import { shortKind } from "./kinds.js";
+import { counted, number } from "./time.js";
+
+/** @typedef {import("./types.js").Lane} Lane */
+
+/** Letters at the end of a long name that are always shown. */
+const TAIL = 12;
+
+export class Label {
+  constructor() {
+    this.node = el("div", { role: "treeitem", "aria-selected": "false" });
+    this.counts = el("span", { class: "counts" });
+    /** What the node says of its object, and in its title with the counts. */
+    this.object = "";
+    this.title = "";
+    this.selected = false;
+  }
+
+  /** @param {Lane} lane @param {Lane|undefined} owner @param {boolean} parent Others are below it.
+   * @param {boolean} clusters Several clusters: names say which. */
+  show(lane, owner, parent, clusters) {
+    const where = [clusters && lane.cluster, lane.namespace].filter(Boolean).join(" · ");
+    const object = [lane.depth, lane.gone, parent, owner?.name, clusters].join("\n");
+    if (object !== this.object) {
+      this.object = object;
+      this.node.className = lane.gone ? "lane gone" : "lane";
+      this.node.ariaLevel = String(lane.depth + 1);
+      this.node.style.paddingLeft = `${4 + Math.min(lane.depth, 6) * 14}px`;
+      fill(this.node,
+        el("span", { class: parent ? "fold" : "fold leaf", "aria-hidden": "true" }),
+        el("span", { class: "kind" }, shortKind(lane.kind)),
+        ...nameOf(lane, owner?.name ?? ""),
+        lane.depth === 0 && where && el("span", { class: "where" }, where),
+        lane.gone && el("span", { class: "tag" }, "✕"),
+        this.counts);
+    }
+    const title = [
+      `${lane.kind || "object"} ${lane.name}`, where && `in ${where}`, lane.gone && "deleted",
+      counted(lane.events, "event"), lane.warnings > 0 && counted(lane.warnings, "warning"),
+    ].filter(Boolean).join(", ");
+    if (title !== this.title) {
+      this.title = title;
+      this.node.title = title;
+      fill(this.counts, lane.warnings > 0 && el("b", {}, `◆ ${number(lane.warnings)}`),
+        ` ${number(lane.events)}`);
+    }
+  }
+
+  /** @param {boolean} is Shown in the panel. */
+  select(is) {
+    if (is === this.selected) return;
+    this.selected = is;
+    this.node.ariaSelected = String(is);
+  }
+}
+
+/** A name in two parts: where there is no room, the end is kept, which tells siblings apart; what
+ * is common with the owner is faint. @param {Lane} lane @param {string} owner */
+function nameOf(lane, owner) {
+  const name = lane.name || "(no name)";
+  const owned = owner !== "" && name.startsWith(`${owner}-`);
+  const cut = owned ? owner.length : name.length > 2 * TAIL ? name.length - TAIL : 0;
+  if (cut === 0) return [el("span", { class: "name" }, name)];
+  return [el("span", { class: owned ? "name head common" : "name head" }, name.slice(0, cut)),
+    el("span", { class: "name own" }, name.slice(cut))];
+}
