@@ -9,8 +9,12 @@ use crate::command::{self, Result, find, is_executable};
 
 /// A Python that has both; tests find it by this variable.
 pub(crate) const VARIABLE: &str = "ENGINES_PYTHON";
-/// What is installed. DuckDB needs pytz for times.
-const PACKAGES: [&str; 3] = ["duckdb>=1.1", "pytz", "chdb>=2"];
+/// What is installed: the versions that docs/how-to/query-an-archive.md names. DuckDB needs pytz
+/// for times.
+const PACKAGES: [&str; 3] = ["duckdb==2.0.1", "pytz==2026.6", "chdb==4.4.0"];
+/// Succeeds if all of these are there, in these versions.
+const CHECK: &str = "import sys, importlib.metadata as m, duckdb, pytz, chdb
+sys.exit(any(m.version(p.split('==')[0]) != p.split('==')[1] for p in sys.argv[1:]))";
 
 /// Finds a Python with the engines, or makes one.
 pub(crate) fn find_or_install(folder: &Path, may_fetch: bool) -> Result<PathBuf> {
@@ -23,7 +27,7 @@ pub(crate) fn find_or_install(folder: &Path, may_fetch: bool) -> Result<PathBuf>
         };
     }
     let python = folder.join("bin/python3");
-    if has_both(&python) {
+    if has_all(&python) {
         return Ok(python);
     }
     if !may_fetch {
@@ -47,14 +51,15 @@ pub(crate) fn find_or_install(folder: &Path, may_fetch: bool) -> Result<PathBuf>
         .arg("--disable-pip-version-check")
         .args(PACKAGES);
     command::output(&mut install)?;
-    if has_both(&python) {
+    if has_all(&python) {
         Ok(python)
     } else {
         Err("they were installed and cannot be loaded".to_owned())
     }
 }
 
-fn has_both(python: &Path) -> bool {
-    is_executable(python)
-        && command::output(Command::new(python).args(["-c", "import duckdb, pytz, chdb"])).is_ok()
+fn has_all(python: &Path) -> bool {
+    let mut check = Command::new(python);
+    check.args(["-c", CHECK]).args(PACKAGES);
+    is_executable(python) && command::output(&mut check).is_ok()
 }

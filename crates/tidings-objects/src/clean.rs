@@ -2,12 +2,12 @@
 //! were merged or are over, manifests that have followers, and what a writer left that ended before
 //! it had written its manifest.
 
-use std::collections::HashSet;
-
 use jiff::Timestamp;
+use object_store::ObjectMeta;
 
 use crate::folder::{self, Folder, FolderError};
 use crate::manifest::Manifest;
+use crate::unfinished::{self, Unfinished};
 
 /// The newest manifests stay, however old they are: so long a writer may wait between reading one
 /// and writing the next.
@@ -30,32 +30,52 @@ pub(crate) async fn removed(
     Ok(deleted)
 }
 
-/// Deletes what no manifest names and was written before a time, and manifests that have many
-/// followers; how many.
-pub(crate) async fn leavings(
-    folder: &Folder,
-    manifest: &Manifest,
-    before: Timestamp,
-) -> Result<u64, FolderError> {
-    let named = manifest.files.iter().map(|file| file.path.as_str());
-    let named = named.chain(manifest.removed.iter().map(|removed| removed.path.as_str()));
-    let named: HashSet<_> = named.map(|path| folder.path(path)).collect();
-    let is_old =
-        |found: &object_store::ObjectMeta| found.last_modified.timestamp() <= before.as_second();
-    let mut deleted = 0;
-    for found in folder.list("events").await? {
-        if is_old(&found) && !named.contains(&found.location) {
+/// Objects that were written before a time, whether a manifest names them or not.
+pub(crate) struct Leavings {
+    files: Vec<ObjectMeta>,
+    manifests: Vec<ObjectMeta>,
+    unfinished: Vec<Unfinished>,
+}
+
+impl Leavings {
+    pub(crate) async fn find(folder: &Folder, before: Timestamp) -> Result<Self, FolderError> {
+        let is_old = |found: &ObjectMeta| found.last_modified.timestamp() <= before.as_second();
+        let mut files = folder.list("events").await?;
+        files.retain(is_old);
+        let mut manifests = folder.list("manifests").await?;
+        manifests.retain(is_old);
+        let mut unfinished = folder.unfinished().await?;
+        unfinished.retain(|found| found.modified <= before);
+        Ok(Self {
+            files,
+            manifests,
+            unfinished,
+        })
+    }
+
+    /// Deletes those that no manifest names, and manifests that have many followers; how many.
+    /// The manifest is one that was the newest after they were found.
+    pub(crate) async fn delete(
+        self,
+        folder: &Folder,
+        manifest: &Manifest,
+    ) -> Result<u64, FolderError> {
+        let named = folder.named(manifest);
+        let kept_from = manifest.number.saturating_sub(MANIFESTS_KEPT as u64);
+        let is_followed =
+            |found: &ObjectMeta| folder::number(found).is_some_and(|number| number < kept_from);
+        let files = self.files.iter();
+        let files = files.filter(|found| !named.contains(&found.location));
+        let manifests = self.manifests.iter().filter(|found| is_followed(found));
+        let mut deleted = 0;
+        for found in files.chain(manifests) {
             folder.delete(&found.location).await?;
             deleted += 1;
         }
-    }
-    let kept_from = manifest.number.saturating_sub(MANIFESTS_KEPT as u64);
-    for found in folder.list("manifests").await? {
-        let is_followed = folder::number(&found).is_some_and(|number| number < kept_from);
-        if is_old(&found) && is_followed {
-            folder.delete(&found.location).await?;
+        for found in self.unfinished {
+            unfinished::delete(found).await?;
             deleted += 1;
         }
+        Ok(deleted)
     }
-    Ok(deleted)
 }

@@ -3,6 +3,8 @@
 //! Invariants: a manifest is created only if there is none of its number; a request whose answer
 //! was lost is found out about by reading. Each operation ends within a time.
 
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,9 +13,11 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+use xxhash_rust::xxh3::xxh3_64;
 
-use crate::manifest::{FORM, Manifest};
+use crate::manifest::{FORM, File, Manifest};
 use crate::place::Place;
+use crate::unfinished::{self, Unfinished};
 
 /// How long an operation may take, with all that is tried again within it.
 const OPERATION_MAX: Duration = Duration::from_secs(300);
@@ -32,6 +36,22 @@ pub enum FolderError {
     /// It did not answer in time.
     #[error("no answer within {} s", OPERATION_MAX.as_secs())]
     Slow,
+    /// An object is longer than it can be.
+    #[error("{path} has more than {bytes_max} bytes")]
+    Long {
+        /// Where it is.
+        path: String,
+        /// How long it can be.
+        bytes_max: u64,
+    },
+    /// A file of this machine could not be looked at or deleted.
+    #[error("{}: {source}", path.display())]
+    Local {
+        /// Where it is.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A manifest cannot be read.
     #[error("{path}: {why}")]
     Manifest {
@@ -53,6 +73,8 @@ pub enum FolderError {
 pub(crate) struct Folder {
     store: Arc<dyn ObjectStore>,
     root: Path,
+    /// Where that is, if objects are files of this machine.
+    local: Option<PathBuf>,
     /// The greatest number that was seen.
     known: AtomicU64,
 }
@@ -62,6 +84,7 @@ impl Folder {
         Self {
             store: Arc::clone(&place.store),
             root: place.prefix.clone().join(cluster),
+            local: place.folder.as_ref().map(|folder| folder.join(cluster)),
             known: AtomicU64::new(0),
         }
     }
@@ -162,14 +185,48 @@ impl Folder {
         let get = async {
             let found = self.store.get(path).await?;
             if found.meta.size > bytes_max {
-                return Err(Error::Generic {
-                    store: "archive",
-                    source: format!("{path} has more than {bytes_max} bytes").into(),
-                });
+                return Ok(None);
             }
-            found.bytes().await
+            found.bytes().await.map(Some)
         };
-        within(get).await
+        let bytes = within(get).await?;
+        bytes.ok_or_else(|| FolderError::Long {
+            path: path.to_string(),
+            bytes_max,
+        })
+    }
+
+    /// The bytes of a file, or what is wrong with it.
+    pub(crate) async fn whole(&self, file: &File) -> Result<Result<Bytes, String>, FolderError> {
+        let bytes = match self.get(&self.path(&file.path), file.bytes).await {
+            Err(FolderError::Store(Error::NotFound { .. })) => {
+                return Ok(Err("it is not there".into()));
+            }
+            Err(error @ FolderError::Long { .. }) => return Ok(Err(error.to_string())),
+            bytes => bytes?,
+        };
+        if format!("{:016x}", xxh3_64(&bytes)) != file.checksum {
+            return Ok(Err("its bytes are not those that were written".into()));
+        }
+        Ok(Ok(bytes))
+    }
+
+    /// The paths of all files that a manifest names, those that are to be deleted, too.
+    pub(crate) fn named(&self, manifest: &Manifest) -> HashSet<Path> {
+        let named = manifest.files.iter().map(|file| file.path.as_str());
+        let removed = manifest.removed.iter();
+        let named = named.chain(removed.map(|removed| removed.path.as_str()));
+        named.map(|path| self.path(path)).collect()
+    }
+
+    /// What a process that ended was writing.
+    pub(crate) async fn unfinished(&self) -> Result<Vec<Unfinished>, FolderError> {
+        let Some(local) = &self.local else {
+            return Ok(Vec::new());
+        };
+        let mut found = unfinished::find(local.join("events")).await?;
+        found.extend(unfinished::find(local.join("manifests")).await?);
+        Ok(found)
     }
 
     /// Deletes an object, if it is there.

@@ -27,6 +27,7 @@ mod place;
 mod reader;
 mod row;
 mod seal;
+mod unfinished;
 
 pub use check::{CheckError, Checked, check, newest};
 pub use continued::{ContinueError, take_over};

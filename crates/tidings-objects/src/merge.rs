@@ -1,11 +1,12 @@
 //! Which files are merged, and their rows in one order.
 //!
-//! Invariants: eight files that follow each other in time and were merged equally often become one,
-//! if they are small; nothing is merged more than three times, so that a version is written four
-//! times at most. Memory: a row group of each, and their bytes.
+//! Invariants: eight files that follow each other in time, among those that were merged equally
+//! often, become one if they are small, so that few small ones remain; nothing is merged more than
+//! three times, so that a version is written four times at most. Memory: a row group of each, and
+//! their bytes.
 
 use std::cmp::Ordering;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashSet, VecDeque};
 
 use crate::file::read::{FileError, Reader};
 use crate::manifest::File;
@@ -18,13 +19,19 @@ const FILES: usize = 8;
 /// What was merged so often is not merged again.
 const LEVEL_MAX: u32 = 3;
 
-/// The oldest files that are to be merged, if there are any.
-pub(crate) fn group(files: &[File]) -> Option<&[File]> {
-    let runs = files.chunk_by(|one, other| one.level == other.level);
-    let runs = runs.filter(|run| run.first().is_some_and(|file| file.level < LEVEL_MAX));
-    runs.flat_map(|run| run.chunks_exact(FILES)).find(|group| {
-        let bytes: u64 = group.iter().map(|file| file.bytes).sum();
-        bytes <= FILE_BYTES_MAX as u64
+/// The oldest files of a level that are to be merged, if there are any; without those that cannot
+/// be.
+pub(crate) fn group(files: &[File], damaged: &HashSet<String>) -> Option<Vec<File>> {
+    (0..LEVEL_MAX).find_map(|level| {
+        let of_level = files.iter().filter(|file| file.level == level);
+        let of_level: Vec<_> = of_level
+            .filter(|file| !damaged.contains(&file.path))
+            .collect();
+        let group = of_level.windows(FILES).find(|group| {
+            let bytes: u64 = group.iter().map(|file| file.bytes).sum();
+            bytes <= FILE_BYTES_MAX as u64
+        })?;
+        Some(group.iter().map(|file| (*file).clone()).collect())
     })
 }
 
@@ -130,8 +137,8 @@ mod tests {
 
     #[test]
     fn eight_small_files_of_one_level_that_follow_each_other_are_merged() {
-        let file = |level, bytes| File {
-            path: String::new(),
+        let file = |number: usize, level, bytes| File {
+            path: number.to_string(),
             bytes,
             checksum: String::new(),
             rows: 1,
@@ -147,23 +154,36 @@ mod tests {
         let of = |levels: &[(u32, u64, usize)]| -> Vec<File> {
             let files = levels
                 .iter()
-                .map(|(level, bytes, number)| std::iter::repeat_n(file(*level, *bytes), *number));
-            files.flatten().collect()
+                .flat_map(|(level, bytes, number)| std::iter::repeat_n((*level, *bytes), *number));
+            let files = files.enumerate();
+            files
+                .map(|(number, (level, bytes))| file(number, level, bytes))
+                .collect()
         };
+        let eight = |from: usize| Some((from..from + FILES).collect());
+        let damaged = HashSet::from(["99".to_owned(), "100".to_owned()]);
         for (levels, found) in [
             (vec![(0, 1, 7)], None),
-            (vec![(0, 1, 8)], Some(0)),
-            (vec![(0, 1, 4), (1, 1, 1), (0, 1, 4)], None),
-            (vec![(1, 1, 3), (0, 1, 9)], Some(3)),
-            (vec![(0, large / 8, 8)], Some(0)),
+            (vec![(0, 1, 8)], eight(0)),
+            // What was merged before lies between.
+            (
+                vec![(0, 1, 4), (1, 1, 1), (0, 1, 4)],
+                Some(vec![0, 1, 2, 3, 5, 6, 7, 8]),
+            ),
+            (vec![(1, 1, 3), (0, 1, 9)], eight(3)),
+            (vec![(0, large / 8, 8)], eight(0)),
             (vec![(0, large / 8 + 1, 8)], None),
-            (vec![(0, large, 8), (0, 1, 8)], Some(8)),
+            (vec![(0, large, 8), (0, 1, 8)], eight(8)),
+            // A large one is not in the way of those behind it.
+            (vec![(0, large, 1), (0, 1, 8)], eight(1)),
             (vec![(3, 1, 8)], None),
+            (vec![(3, 1, 99), (2, 1, 9)], None),
+            (vec![(3, 1, 99), (2, 1, 10)], eight(101)),
         ] {
-            let files = of(&levels);
-            let group = group(&files).map(|group| {
-                assert_eq!(group.len(), FILES);
-                files.element_offset(&group[0]).unwrap()
+            let group = group(&of(&levels), &damaged);
+            let group = group.map(|group| {
+                let numbers = group.iter().map(|file| file.path.parse().unwrap());
+                numbers.collect::<Vec<usize>>()
             });
             assert_eq!(group, found, "{levels:?}");
         }

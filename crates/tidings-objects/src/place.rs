@@ -2,6 +2,7 @@
 //! and the cloud's own ways, never from the URL.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
@@ -52,6 +53,8 @@ pub enum PlaceError {
 pub struct Place {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) prefix: Path,
+    /// Where the objects are, if they are files of this machine.
+    pub(crate) folder: Option<PathBuf>,
     url: String,
 }
 
@@ -77,6 +80,15 @@ impl Place {
     /// The URL is of no kind that is known, the folder is not there, or the environment's settings
     /// cannot be used.
     pub fn open(url: &str) -> Result<Self, PlaceError> {
+        Self::open_with(url, &[])
+    }
+
+    /// As [`open`](Self::open), with settings that stand for those of the environment, under the
+    /// names that variables of the environment have, such as `AWS_ENDPOINT`. A folder has none.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and a setting is not known.
+    pub fn open_with(url: &str, settings: &[(&str, &str)]) -> Result<Self, PlaceError> {
         let unknown = || PlaceError::Url {
             url: without_credentials(url),
         };
@@ -94,17 +106,26 @@ impl Place {
         }
         let store: Arc<dyn ObjectStore> = match scheme {
             "s3" | "s3a" => {
-                let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+                let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+                for (name, value) in settings {
+                    builder = builder.with_config(key(name).map_err(failed)?, *value);
+                }
                 let built = builder.with_http_connector(Clients).build();
                 Arc::new(built.map_err(failed)?)
             }
             "gs" => {
-                let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+                let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+                for (name, value) in settings {
+                    builder = builder.with_config(key(name).map_err(failed)?, *value);
+                }
                 let built = builder.with_http_connector(Clients).build();
                 Arc::new(built.map_err(failed)?)
             }
             "az" => {
-                let builder = MicrosoftAzureBuilder::from_env().with_container_name(bucket);
+                let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(bucket);
+                for (name, value) in settings {
+                    builder = builder.with_config(key(name).map_err(failed)?, *value);
+                }
                 let built = builder.with_http_connector(Clients).build();
                 Arc::new(built.map_err(failed)?)
             }
@@ -114,6 +135,7 @@ impl Place {
         Ok(Self {
             store,
             prefix,
+            folder: None,
             url: url.trim_end_matches('/').to_owned(),
         })
     }
@@ -135,7 +157,9 @@ impl Place {
             source,
         })?;
         // What a manifest names is on the disk before the manifest is.
-        Ok(Self::of(Arc::new(store.with_fsync(true)), url))
+        let mut place = Self::of(Arc::new(store.with_fsync(true)), url);
+        place.folder = Some(folder);
+        Ok(place)
     }
 
     /// A store of any kind, and how it is called.
@@ -143,8 +167,17 @@ impl Place {
         Self {
             store,
             prefix: Path::default(),
+            folder: None,
             url: url.trim_end_matches('/').to_owned(),
         }
+    }
+
+    /// The same place, whose requests are made by another store, which is given the one before: to
+    /// count or limit them.
+    #[must_use]
+    pub fn through(self, by: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>) -> Self {
+        let store = by(self.store);
+        Self { store, ..self }
     }
 
     /// Its URL, which has no credentials.
@@ -176,6 +209,11 @@ impl Place {
         names.sort();
         Ok(names)
     }
+}
+
+/// A setting by the name that a variable of the environment has.
+fn key<K: FromStr<Err = object_store::Error>>(name: &str) -> Result<K, object_store::Error> {
+    name.to_ascii_lowercase().parse()
 }
 
 /// A URL as it may be shown: what it was not to hold, a user or a query, may be a secret.

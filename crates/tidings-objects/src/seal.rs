@@ -2,15 +2,17 @@
 //!
 //! Invariants: the manifest says up to where versions are sealed, in the same write that makes the
 //! files part of the archive, so that the end of the process at any moment neither skips nor
-//! doubles one; only the store that the manifest names continues an archive. Memory:
-//! [`PART_BYTES_MAX`] of events with their columns, and a file.
+//! doubles one; only the store that the manifest names continues an archive; a file that cannot be
+//! merged keeps nothing else from being sealed. Memory: a part of events with its columns, and a
+//! file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use tidings_archive::{Cluster, JournalError, Part, SealedVersion, Unsealed};
 use tidings_store::clock::Clock;
 use tokio::task::spawn_blocking;
@@ -25,8 +27,6 @@ use crate::merge::{self, FILE_BYTES_MAX};
 use crate::place::Place;
 use crate::row::{Row, Version};
 
-/// Bytes of events that are sealed together.
-pub(crate) const PART_BYTES_MAX: usize = 16 << 20;
 /// Versions that are sealed at once, however short they have waited.
 const VERSIONS_MAX: u64 = 20_000;
 /// How often it is looked whether there is something to seal.
@@ -45,6 +45,8 @@ pub struct SealOptions {
     /// How long a file that is no longer part of the archive is left for those who read it.
     /// Default: a day.
     pub grace: Duration,
+    /// Bytes of events from which on no more are sealed together. Default: 16 MiB.
+    pub part_bytes: usize,
 }
 
 impl Default for SealOptions {
@@ -53,6 +55,7 @@ impl Default for SealOptions {
             interval: Duration::from_secs(20 * 60),
             keep_for: None,
             grace: Duration::from_secs(24 * 3600),
+            part_bytes: 16 << 20,
         }
     }
 }
@@ -85,6 +88,20 @@ pub enum SealError {
     },
 }
 
+/// Why some files were not merged.
+enum MergeError {
+    /// These cannot be, and would not the next time.
+    Damaged { paths: Vec<String>, why: String },
+    /// The storage did not do as it should, or a thread panicked.
+    Seal(SealError),
+}
+
+impl From<SealError> for MergeError {
+    fn from(error: SealError) -> Self {
+        Self::Seal(error)
+    }
+}
+
 /// What was done at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -109,6 +126,8 @@ pub struct Sealer {
     options: SealOptions,
     /// When leavings are looked for next, in milliseconds of the steady clock.
     look_at: AtomicU64,
+    /// Paths of files that could not be merged. They are tried again when leavings are looked for.
+    damaged: Mutex<HashSet<String>>,
 }
 
 impl Sealer {
@@ -127,6 +146,7 @@ impl Sealer {
             clock,
             options,
             look_at: AtomicU64::new(0),
+            damaged: Mutex::default(),
         }
     }
 
@@ -138,7 +158,7 @@ impl Sealer {
         loop {
             let now = self.clock.steady();
             let is_due = sealed_at.is_none_or(|at| now >= self.options.interval.saturating_add(at));
-            if !is_due && self.unsealed.waiting() < VERSIONS_MAX {
+            if !is_due && self.unsealed.waiting().unwrap_or(0) < VERSIONS_MAX {
                 tokio::time::sleep(LOOK.min(self.options.interval)).await;
                 continue;
             }
@@ -162,7 +182,7 @@ impl Sealer {
                 }
                 Err(error) => {
                     is_failing = true;
-                    let waiting = self.unsealed.waiting();
+                    let waiting = self.unsealed.waiting().unwrap_or(0);
                     tracing::warn!(cluster, %error, waiting, "not sealed yet; it is tried again");
                     tokio::time::sleep(RETRY).await;
                 }
@@ -179,17 +199,19 @@ impl Sealer {
         let mut manifest = self.newest().await?;
         // Those whose entries were not taken out before the process ended.
         self.unsealed.sealed(manifest.sealed_through).await?;
-        while let Some(part) = self.unsealed.next(PART_BYTES_MAX).await? {
+        let mut merges = true;
+        loop {
+            // After each part, so that one who fell behind leaves no more files than others.
+            merges = merges && self.merge_small(&mut manifest, &mut sealed).await;
+            let part = self.unsealed.next(self.options.part_bytes).await?;
+            let Some(part) = part else {
+                break;
+            };
             let through = part.through;
             if let Some(next) = self.seal_part(&manifest, part, &mut sealed).await? {
                 manifest = next;
             }
             self.unsealed.sealed(through).await?;
-        }
-        while let Some(group) = merge::group(&manifest.files) {
-            let group = group.to_vec();
-            sealed.merged += group.len() as u64;
-            manifest = self.merge(&manifest, &group).await?;
         }
         sealed.deleted = self.clean(&manifest).await?;
         Ok(sealed)
@@ -250,29 +272,71 @@ impl Sealer {
         Ok(Some(next))
     }
 
+    /// Merges what is to be merged. Files that are damaged are passed over and said in the log, as
+    /// is why the others cannot be merged now: `false`.
+    async fn merge_small(&self, manifest: &mut Manifest, sealed: &mut Sealed) -> bool {
+        let cluster = &*self.cluster;
+        loop {
+            let group = merge::group(&manifest.files, &self.damaged.lock());
+            let Some(group) = group else {
+                return true;
+            };
+            match self.merge(manifest, &group).await {
+                Ok(next) => {
+                    *manifest = next;
+                    sealed.merged += group.len() as u64;
+                }
+                Err(MergeError::Damaged { paths, why }) => {
+                    tracing::error!(cluster, files = paths.join(" "), why, "not merged");
+                    self.damaged.lock().extend(paths);
+                }
+                Err(MergeError::Seal(error)) => {
+                    tracing::warn!(cluster, %error, "not merged yet; it is tried again");
+                    return false;
+                }
+            }
+        }
+    }
+
     /// Puts the rows of some files into new ones, which stand for them.
-    async fn merge(&self, manifest: &Manifest, group: &[File]) -> Result<Manifest, SealError> {
+    async fn merge(&self, manifest: &Manifest, group: &[File]) -> Result<Manifest, MergeError> {
         let mut readers = Vec::with_capacity(group.len());
         for file in group {
-            let bytes = self
-                .folder
-                .get(&self.folder.path(&file.path), file.bytes)
-                .await?;
-            readers.push(Reader::new(&self.cluster, bytes)?);
+            let bytes = self.folder.whole(file).await.map_err(SealError::Folder)?;
+            let reader = bytes.and_then(|bytes| {
+                let reader = Reader::new(&self.cluster, bytes);
+                reader.map_err(|error| error.to_string())
+            });
+            readers.push(reader.map_err(|why| MergeError::Damaged {
+                paths: vec![file.path.clone()],
+                why,
+            })?);
         }
+        let of_group = |error: SealError| match error {
+            SealError::File(error) => MergeError::Damaged {
+                paths: group.iter().map(|file| file.path.clone()).collect(),
+                why: error.to_string(),
+            },
+            error => MergeError::Seal(error),
+        };
         let level = group.iter().map(|file| file.level).max().unwrap_or(0) + 1;
-        let files = self.write(level, merge::Merged::new(readers)?).await?;
+        let rows = merge::Merged::new(readers).map_err(SealError::File);
+        let files = match rows {
+            Ok(rows) => self.write(level, rows).await,
+            Err(error) => Err(error),
+        };
+        let files = files.map_err(of_group)?;
         let total = |files: &[File]| files.iter().map(|file| file.rows).sum::<u64>();
         if total(&files) != total(group) || merge::sum(&files) != merge::sum(group) {
             // What is there stays, and nothing names the new ones.
-            return Err(FileError::Order.into());
+            return Err(of_group(FileError::Order.into()));
         }
         let now = self.now();
         let mut next = manifest.next(random_id(), now);
         let paths: BTreeSet<_> = group.iter().map(|file| file.path.clone()).collect();
         next.remove(&paths, now);
         next.add(files);
-        self.folder.commit(&next).await?;
+        self.folder.commit(&next).await.map_err(SealError::Folder)?;
         Ok(next)
     }
 
@@ -320,7 +384,12 @@ impl Sealer {
         let at = u64::try_from(self.clock.steady().as_millis()).unwrap_or(u64::MAX);
         let pause = u64::try_from(self.options.grace.as_millis()).unwrap_or(u64::MAX) / 24;
         if at >= self.look_at.load(Ordering::Relaxed) {
-            deleted += clean::leavings(&self.folder, &next, now - grace).await?;
+            let left = clean::Leavings::find(&self.folder, now - grace).await?;
+            // Read after they were found: what another store sealed meanwhile, if it took the place
+            // of this one while this one was held up, is not among them or is named.
+            let newest = self.newest().await?;
+            deleted += left.delete(&self.folder, &newest).await?;
+            self.damaged.lock().clear();
             self.look_at
                 .store(at.saturating_add(pause), Ordering::Relaxed);
         }

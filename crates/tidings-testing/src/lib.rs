@@ -19,6 +19,8 @@ pub mod process;
 pub mod programs;
 #[cfg(feature = "router")]
 pub mod requests;
+#[cfg(feature = "s3")]
+pub mod s3;
 #[cfg(feature = "serving")]
 pub mod serving;
 

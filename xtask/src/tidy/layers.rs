@@ -62,7 +62,12 @@ const ONLY_IN: [(&str, &[&str]); 10] = [
     ("axum", &["tidings-server", "tidings-testing"]),
     (
         "hyper",
-        &["tidings-server", "tidings-conformance", "tidings-bench"],
+        &[
+            "tidings-server",
+            "tidings-conformance",
+            "tidings-bench",
+            "tidings-testing",
+        ],
     ),
     (
         "hyper-util",
@@ -72,6 +77,7 @@ const ONLY_IN: [(&str, &[&str]); 10] = [
             "tidings-cli",
             "tidings-conformance",
             "tidings-bench",
+            "tidings-testing",
         ],
     ),
     ("object_store", &["tidings-objects"]),

@@ -149,10 +149,10 @@ pub struct Unsealed {
 }
 
 impl Unsealed {
-    /// About how many versions wait to be sealed.
-    pub fn waiting(&self) -> u64 {
-        let journal = self.keeper.journal.as_ref();
-        journal.map_or(0, |journal| journal.waiting.load(Ordering::Relaxed))
+    /// About how many versions wait to be sealed; `None` if the cluster never was sealed.
+    pub fn waiting(&self) -> Option<u64> {
+        let journal = self.keeper.journal.as_ref()?;
+        Some(journal.waiting.load(Ordering::Relaxed))
     }
 
     /// The versions that have waited longest, until they reach a number of bytes; `None` if

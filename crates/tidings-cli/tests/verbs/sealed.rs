@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tidings_testing::process::Process;
 use tidings_testing::programs;
+use tidings_testing::s3::{BUCKET, S3Server};
 
 use super::support::{Cluster, event, run, tidings};
 
@@ -211,6 +212,48 @@ async fn an_archive_on_object_storage_is_served_where_it_is() {
         });
     }
     for process in [sealing, reader, other] {
+        process.signal("KILL");
+    }
+}
+
+/// Address, region and credentials come from the environment.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_in_a_bucket_is_written_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = S3Server::start(&folder.path().join("s3"));
+    let url = format!("s3://{BUCKET}/archive");
+    let cluster = Cluster::start().await;
+    let new = (0..20).map(|number| event(&format!("web.{number}"), ("Pod", "web"), "BackOff", 60));
+    cluster.import(&new.collect::<Vec<_>>());
+    let mut sealing = command(&cluster, &folder.path().join("data"), &url);
+    sealing.envs(server.environment());
+    let (sealing, _) = Process::start_and_hear(&mut sealing).unwrap();
+    let sealed = |arguments: &[&str], secret: Option<&str>| {
+        let mut command = tidings(&[&["sealed", &url], arguments].concat());
+        command.envs(server.environment());
+        command.envs(secret.map(|secret| ("AWS_SECRET_ACCESS_KEY", secret)));
+        let ran = command.output().unwrap();
+        let said = [ran.stdout, ran.stderr].concat();
+        (ran.status.code(), String::from_utf8(said).unwrap())
+    };
+    until(|| match sealed(&[], None) {
+        (Some(0), said) if said.starts_with("prod: 20 versions in ") => Ok(()),
+        (_, said) => Err(said),
+    });
+    let (code, said) = sealed(&["--check"], None);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("all 20 versions are there"), "{said}");
+    let (code, said) = sealed(&[], Some("another-secret"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(!said.contains("secret"), "{said}");
+
+    let mut reader = tidings(&["serve", "--secure-port=0", "--archive", &url]);
+    reader.args(["--data-dir", text(&folder.path().join("reader"))]);
+    reader.envs(server.environment()).stderr(Stdio::null());
+    let (reader, kubeconfig) = Process::start_and_hear(&mut reader).unwrap();
+    let (code, said) = ask(kubeconfig.trim(), &["events", "-A", "--no-headers"]);
+    assert_eq!((code, said.lines().count()), (Some(0), 20), "{said}");
+    for process in [sealing, reader] {
         process.signal("KILL");
     }
 }

@@ -2,6 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod engines;
+mod faults;
+mod killed;
 mod reading;
 mod sealing;
+mod storage;
+mod turns;
+mod unsure;
 mod world;

@@ -3,15 +3,32 @@
 use std::io::BufReader;
 use std::path::Path as Folder;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::json;
 use tidings_archive::{Cluster, ClusterOptions};
-use tidings_objects::{Place, SealError, SealOptions, Sealed, Sealer, check};
+use tidings_objects::{Manifest, Place, SealError, SealOptions, Sealed, Sealer, check};
 use tidings_store::UnixMillis;
 use tidings_store::clock::{Clock, ManualClock};
+use tidings_testing::copy_folder;
+
+use super::storage::{Storage, temporary};
 
 const START: i64 = 1_700_000_000_000;
+
+/// So much later that every object is old by then.
+pub(crate) fn long_after() -> ManualClock {
+    ManualClock::at(UnixMillis(4_000_000_000_000))
+}
+
+/// Stands for the versions of an archive, however they are distributed over files.
+pub(crate) fn sum_of(manifest: &Manifest) -> u64 {
+    let sums = manifest.files.iter().map(|file| &file.sum);
+    sums.fold(0, |sum, one| {
+        sum.wrapping_add(u64::from_str_radix(one, 16).unwrap())
+    })
+}
 
 /// Where versions wait, as an import leaves them.
 pub(crate) struct World {
@@ -23,9 +40,8 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self {
-            folder: folder.unwrap(),
+            folder: temporary(),
             clock: ManualClock::at(UnixMillis(START)),
             observed: 0,
         }
@@ -36,7 +52,7 @@ impl World {
         let mut world = Self::new();
         world.clock = ManualClock::at(self.clock.now());
         world.observed = self.observed;
-        copy(self.folder.path(), world.folder.path());
+        copy_folder(self.folder.path(), world.folder.path());
         world
     }
 
@@ -136,6 +152,32 @@ impl World {
         sealed
     }
 
+    /// Seals when everything that was written is old, and what is over is deleted at once.
+    pub(crate) async fn seal_late(
+        &self,
+        place: &Place,
+        part_bytes: usize,
+    ) -> std::result::Result<Sealed, SealError> {
+        let mut options = SealOptions::default();
+        options.grace = Duration::ZERO;
+        options.part_bytes = part_bytes;
+        let clock: Arc<dyn Clock> = Arc::new(long_after());
+        let cluster = self.open().await;
+        let sealed = Sealer::new(place, &cluster, clock, options).seal().await;
+        cluster.close().await;
+        sealed
+    }
+
+    /// The archive is whole, and has these versions, and nothing is left beside it.
+    pub(crate) async fn check_sum(&self, storage: &Storage, sum: u64) {
+        let checked = check(&storage.place(), "prod").await.unwrap();
+        assert_eq!(checked.problems, Vec::<String>::new());
+        assert_eq!(checked.rows, self.observed);
+        assert_eq!(checked.manifest.gone, 0);
+        assert_eq!(sum_of(&checked.manifest), sum);
+        assert_eq!(checked.leavings, 0);
+    }
+
     /// The archive is whole, and has each version once.
     pub(crate) async fn check(&self, place: &Place) {
         let checked = check(place, "prod").await.unwrap();
@@ -143,20 +185,5 @@ impl World {
         assert_eq!(checked.rows, self.observed);
         assert_eq!(checked.manifest.rows(), self.observed);
         assert_eq!(checked.manifest.gone, 0);
-    }
-}
-
-fn copy(from: &Folder, to: &Folder) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let (from, to) = (
-            entry.as_ref().unwrap().path(),
-            to.join(entry.unwrap().file_name()),
-        );
-        if from.is_dir() {
-            std::fs::create_dir_all(&to).unwrap();
-            copy(&from, &to);
-        } else {
-            std::fs::copy(&from, &to).unwrap();
-        }
     }
 }

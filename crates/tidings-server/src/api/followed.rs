@@ -192,6 +192,9 @@ pub struct Following {
     pub covered_since: Option<UnixMillis>,
     /// Up to when nothing is missing but for the gaps, if it is known.
     pub complete_until: Option<UnixMillis>,
+    /// About how many versions wait to be sealed into an object storage; `None` if the cluster
+    /// never was sealed.
+    pub unsealed: Option<u64>,
 }
 
 impl Following {

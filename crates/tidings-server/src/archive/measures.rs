@@ -80,6 +80,17 @@ pub(super) fn write(clusters: &[Arc<Served>], text: &mut Text) {
         "Unix time up to when nothing is missing, except in gaps.",
         &|it| it.complete_until.map(seconds),
     );
+    if all
+        .iter()
+        .any(|(_, following)| following.unsealed.is_some())
+    {
+        write(
+            "tidings_objects_waiting_versions",
+            "gauge",
+            "Versions that wait to be sealed into the object storage.",
+            &|it| it.unsealed.map(boxed),
+        );
+    }
     let name = "tidings_archive_state";
     text.metric(
         name,

@@ -102,6 +102,8 @@ impl Past for Known {
         following.since_progress = Some(Duration::from_millis(3400));
         following.why = self.why.map(str::to_owned);
         following.events = 2;
+        // One of them was never sealed.
+        following.unsealed = self.why.map(|_| 7);
         following
     }
 }
@@ -353,6 +355,7 @@ async fn the_root_is_about_all_clusters() {
         "tidings_archive_following_well{cluster=\"prod\"} 1",
         "tidings_archive_following_well{cluster=\"edge\"} 0",
         "tidings_archive_events{cluster=\"edge\"} 2",
+        "tidings_objects_waiting_versions{cluster=\"edge\"} 7",
         "tidings_archive_state{cluster=\"edge\",state=\"watching\"} 1",
         "tidings_archive_requests_total{cluster=\"edge\"} 1",
         "tidings_archive_requests_total{cluster=\"prod\"} 0",

@@ -99,35 +99,43 @@ fn line(manifest: &Manifest) -> String {
         .zip(to)
         .map(|(from, to)| format!(", from {from:.0} to {to:.0}"));
     format!(
-        "{}: {} versions in {} files, {} bytes{}",
+        "{}: {} in {}, {}{}",
         manifest.cluster,
-        manifest.rows(),
-        manifest.files.len(),
-        manifest.bytes(),
+        number(manifest.rows(), "version"),
+        number(manifest.files.len() as u64, "file"),
+        number(manifest.bytes(), "byte"),
         times.unwrap_or_default(),
     )
+}
+
+/// A number of things.
+fn number(of: u64, what: &str) -> String {
+    let s = if of == 1 { "" } else { "s" };
+    format!("{of} {what}{s}")
 }
 
 /// What was found by reading everything.
 fn words(checked: &Checked) -> Vec<String> {
     let mut words = checked.problems.clone();
     if words.is_empty() {
-        words.push(format!(
-            "all {} versions are there, and as they were written",
-            checked.rows
-        ));
+        words.push(match checked.rows {
+            1 => "the one version is there, and as it was written".to_owned(),
+            rows => format!("all {rows} versions are there, and as they were written"),
+        });
     }
-    if checked.manifest.gone > 0 {
-        let gone = checked.manifest.gone;
-        words.push(format!(
-            "{gone} ended or were deleted before they were sealed"
-        ));
+    match checked.manifest.gone {
+        0 => {}
+        1 => words.push("1 version ended or was deleted before it was sealed".to_owned()),
+        gone => words.push(format!(
+            "{gone} versions ended or were deleted before they were sealed"
+        )),
     }
-    if checked.leavings > 0 {
-        let leavings = checked.leavings;
-        words.push(format!(
-            "{leavings} files are of no manifest, and will be deleted"
-        ));
+    match checked.leavings {
+        0 => {}
+        1 => words.push("1 file is of no manifest, and will be deleted".to_owned()),
+        files => words.push(format!(
+            "{files} files are of no manifest, and will be deleted"
+        )),
     }
     words
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidings_archive::{Cluster, Past};
+use tidings_archive::{Cluster, Past, Unsealed};
 use tidings_server::{
     ClusterSecurity, Ended, Exported, FollowedCluster, Following, ObservedVersion,
     PassThroughError, Versions,
@@ -21,6 +21,7 @@ const MEASURE: Duration = Duration::from_secs(30);
 pub(in crate::commands) struct Served {
     name: String,
     past: Past,
+    unsealed: Unsealed,
     measured: Arc<Mutex<Measured>>,
     measuring: AbortHandle,
 }
@@ -54,6 +55,7 @@ impl Served {
         let served = Self {
             name: cluster.name().to_owned(),
             past,
+            unsealed: cluster.unsealed(),
             measured,
             measuring: measuring.abort_handle(),
         };
@@ -164,6 +166,7 @@ impl tidings_server::Past for Served {
         following.covered_since = measured.covered_since;
         following.complete_until = measured.complete_until;
         following.received = now.versions + now.seen_before + now.ends + now.forgotten;
+        following.unsealed = self.unsealed.waiting();
         following
     }
 }

@@ -1,0 +1,65 @@
+//! Files that a process was writing to a folder when it ended. `object_store` writes `NAME#NUMBER`
+//! first, gives it its name when it is whole, and lists none that has a number.
+//!
+//! Invariant: names that tidings gives have no `#`.
+
+use std::fs;
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use tokio::task::spawn_blocking;
+
+use crate::folder::FolderError;
+
+/// A file that was not finished.
+pub(crate) struct Unfinished {
+    path: PathBuf,
+    pub(crate) modified: Timestamp,
+}
+
+/// Those in a folder; none, if it is not there.
+pub(crate) async fn find(folder: PathBuf) -> Result<Vec<Unfinished>, FolderError> {
+    let found = spawn_blocking(move || {
+        let failed = |source| FolderError::Local {
+            path: folder.clone(),
+            source,
+        };
+        match found_in(&folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            found => found.map_err(failed),
+        }
+    });
+    // It does not panic, and is not aborted.
+    found.await.unwrap_or_else(|_| Ok(Vec::new()))
+}
+
+fn found_in(folder: &Path) -> Result<Vec<Unfinished>, Error> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().contains('#') {
+            continue;
+        }
+        // One that is gone was finished meanwhile.
+        let Ok(modified) = entry.metadata().and_then(|about| about.modified()) else {
+            continue;
+        };
+        found.push(Unfinished {
+            path: entry.path(),
+            modified: Timestamp::try_from(modified).unwrap_or_default(),
+        });
+    }
+    Ok(found)
+}
+
+pub(crate) async fn delete(found: Unfinished) -> Result<(), FolderError> {
+    let deleted = spawn_blocking(move || {
+        let path = found.path;
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            done => done.map_err(|source| FolderError::Local { path, source }),
+        }
+    });
+    deleted.await.unwrap_or(Ok(()))
+}

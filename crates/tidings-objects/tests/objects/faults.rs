@@ -1,0 +1,264 @@
+//! Whatever a storage does wrong, nothing is lost and nothing doubled, and what is left is deleted
+//! later. What it does is told, or drawn from seeds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidings_objects::{ContinueError, FolderError, Place, SealError, SealOptions, Sealer, check};
+use tidings_objects::{newest, take_over};
+use tidings_store::clock::{Clock, ManualClock};
+use tokio::time::Instant;
+
+use super::storage::Storage;
+use super::turns::Turns;
+use super::unsure::{FAULTS, Fault, Known, Plan, Unsure};
+use super::world::{World, sum_of};
+
+/// Seals what was observed at once as a part of its own.
+const PART_BYTES: usize = 1;
+
+/// An archive of seven files, and parts that wait, of four versions each.
+async fn begin(storage: &Storage, parts: u64) -> World {
+    let mut world = World::new();
+    for _ in 0..7 {
+        world.observe(4).await;
+        world.seal_late(&storage.place(), 1 << 20).await.unwrap();
+    }
+    for _ in 0..parts {
+        world.observe(4).await;
+    }
+    world
+}
+
+/// The sum of what is sealed when nothing is wrong, and how many requests that takes.
+async fn well(storage: &Storage, world: &World) -> (u64, usize) {
+    let (storage, world) = (storage.copy(), world.copy());
+    let (unsure, place) = Unsure::new(&storage, Plan::None);
+    assert_eq!(world.seal_late(&place, PART_BYTES).await.unwrap().merged, 8);
+    let sum = sum_of(&newest(&storage.place(), "prod").await.unwrap());
+    world.check_sum(&storage, sum).await;
+    (sum, unsure.requests())
+}
+
+async fn any_request_has_a_fault(storage: Storage) {
+    let begun = begin(&storage, 2).await;
+    let (sum, requests) = well(&storage, &begun).await;
+    assert!(requests > 25, "there were only {requests} requests");
+    for fault in FAULTS {
+        for at in 0..requests {
+            let (storage, world) = (storage.copy(), begun.copy());
+            let (unsure, place) = Unsure::new(&storage, Plan::At(at, fault));
+            // Whether it fails depends on what it was.
+            drop(world.seal_late(&place, PART_BYTES).await);
+            // What is late arrives before it is tried again, or after.
+            if at % 2 == 0 {
+                unsure.arrive().await;
+            }
+            world.seal_late(&storage.place(), PART_BYTES).await.unwrap();
+            unsure.arrive().await;
+            world.seal_late(&storage.place(), PART_BYTES).await.unwrap();
+            world.check_sum(&storage, sum).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn any_request_in_a_folder_has_a_fault() {
+    any_request_has_a_fault(Storage::folder()).await;
+}
+
+#[tokio::test]
+async fn any_request_to_s3_has_a_fault() {
+    any_request_has_a_fault(Storage::s3()).await;
+}
+
+/// Time passes only when everything waits.
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_not_waited_for_longer_than_five_minutes() {
+    let storage = Storage::folder();
+    let begun = begin(&storage, 2).await;
+    let (sum, requests) = well(&storage, &begun).await;
+    let longest = Duration::from_secs(301);
+    let mut failed = 0;
+    for at in 0..requests {
+        let (storage, world) = (storage.copy(), begun.copy());
+        let (_, place) = Unsure::new(&storage, Plan::At(at, Fault::Slow));
+        let began = Instant::now();
+        match world.seal_late(&place, PART_BYTES).await {
+            Err(SealError::Folder(FolderError::Slow)) => failed += 1,
+            // Merging is left for the next time.
+            Ok(_) => {}
+            Err(error) => panic!("{at}: {error}"),
+        }
+        assert!(began.elapsed() < longest, "{at}: {:?}", began.elapsed());
+        world.seal_late(&storage.place(), PART_BYTES).await.unwrap();
+        world.check_sum(&storage, sum).await;
+    }
+    assert!(failed > 5, "{failed} of {requests} failed");
+}
+
+async fn many_faults(storage: Storage, seeds: u64) {
+    let begun = begin(&storage, 5).await;
+    let (sum, _) = well(&storage, &begun).await;
+    for seed in 0..seeds {
+        let (storage, world) = (storage.copy(), begun.copy());
+        let random = fastrand::Rng::with_seed(seed);
+        let (unsure, place) = Unsure::new(&storage, Plan::Any(random, 8));
+        let mut tries = 0;
+        while world.seal_late(&place, PART_BYTES).await.is_err() {
+            tries += 1;
+            assert!(tries < 100, "{seed}: it never ends");
+        }
+        unsure.arrive().await;
+        world.seal_late(&storage.place(), PART_BYTES).await.unwrap();
+        world.check_sum(&storage, sum).await;
+    }
+}
+
+#[tokio::test]
+async fn many_requests_in_a_folder_have_faults() {
+    many_faults(Storage::folder(), 40).await;
+}
+
+#[tokio::test]
+async fn many_requests_to_s3_have_faults() {
+    many_faults(Storage::s3(), 10).await;
+}
+
+/// How long what is over is left, in races.
+const GRACE_MILLIS: i64 = 60_000;
+
+fn options() -> SealOptions {
+    let mut options = SealOptions::default();
+    options.grace = Duration::from_millis(GRACE_MILLIS.unsigned_abs());
+    options.part_bytes = PART_BYTES;
+    options
+}
+
+async fn seal(world: &World, clock: &ManualClock, place: &Place) -> Result<(), SealError> {
+    let cluster = world.open().await;
+    let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+    let sealed = Sealer::new(place, &cluster, shared, options()).seal().await;
+    cluster.close().await;
+    sealed.map(drop)
+}
+
+/// A data folder and its copy: what both have is sealed by one of them.
+async fn a_copy_races(storage: Storage, seeds: u64) {
+    let begun = begin(&storage, 3).await;
+    let (sum, _) = well(&storage, &begun).await;
+    let mut taken = 0;
+    for seed in 0..seeds {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let storage = storage.copy();
+        let clock = ManualClock::at(begun.clock.now());
+        let (turns, known) = (Turns::of(2), Known::by(&clock));
+        let writer = |who: usize| {
+            let (world, turns, clock) = (begun.copy(), Arc::clone(&turns), clock.clone());
+            let turn = Some((Arc::clone(&turns), who));
+            let (_, place) = Unsure::among(&storage, Plan::None, Arc::clone(&known), turn);
+            async move {
+                let mut taken = 0;
+                loop {
+                    match seal(&world, &clock, &place).await {
+                        Ok(()) => break,
+                        Err(SealError::Folder(FolderError::Taken { .. })) => taken += 1,
+                        Err(error) => panic!("{seed}: {error}"),
+                    }
+                    assert!(taken < 20, "{seed}: it never ends");
+                }
+                turns.done();
+                (world, taken)
+            }
+        };
+        let given = turns.give(&mut random, &clock, 2 * GRACE_MILLIS);
+        let ((), one, other) = tokio::join!(given, writer(0), writer(1));
+        taken += one.1 + other.1;
+        one.0.seal_late(&storage.place(), PART_BYTES).await.unwrap();
+        one.0.check_sum(&storage, sum).await;
+    }
+    assert!(taken > 0, "they never met");
+}
+
+#[tokio::test]
+async fn a_copy_of_a_data_folder_races_with_it_in_a_folder() {
+    a_copy_races(Storage::folder(), 30).await;
+}
+
+#[tokio::test]
+async fn a_copy_of_a_data_folder_races_with_it_on_s3() {
+    a_copy_races(Storage::s3(), 6).await;
+}
+
+/// The writer that was believed to be lost is still at work when another one takes its place, and
+/// is held up for longer than anything is left.
+async fn the_lost_one_races(storage: Storage, seeds: u64) {
+    let begun = begin(&storage, 3).await;
+    let mut ends = [0, 0];
+    for seed in 0..seeds {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let storage = storage.copy();
+        let clock = ManualClock::at(begun.clock.now());
+        let (turns, known) = (Turns::of(2), Known::by(&clock));
+        let place = |who: usize| {
+            let turn = Some((Arc::clone(&turns), who));
+            Unsure::among(&storage, Plan::None, Arc::clone(&known), turn).1
+        };
+        let former = async {
+            let (world, place) = (begun.copy(), place(0));
+            let ended = seal(&world, &clock, &place).await;
+            turns.done();
+            ended
+        };
+        let new = async {
+            let (mut world, place) = (World::new(), place(1));
+            let cluster = world.open().await;
+            let mut tries = 0;
+            loop {
+                match take_over(&place, &cluster, &clock).await {
+                    Ok(taken) => break assert!(taken),
+                    // A manifest was written meanwhile, or a file of the one that was read is merged,
+                    // and its grace is over.
+                    Err(ContinueError::Folder(
+                        FolderError::Taken { .. }
+                        | FolderError::Store(object_store::Error::NotFound { .. }),
+                    )) => tries += 1,
+                    Err(error) => panic!("{seed}: {error}"),
+                }
+                assert!(tries < 20, "{seed}: it never ends");
+            }
+            cluster.close().await;
+            world.observed = begun.observed;
+            world.observe(9).await;
+            seal(&world, &clock, &place).await.unwrap();
+            turns.done();
+        };
+        let given = turns.give(&mut random, &clock, 2 * GRACE_MILLIS);
+        let ((), ended, ()) = tokio::join!(given, former, new);
+        match ended {
+            Ok(()) => ends[0] += 1,
+            Err(SealError::Foreign { .. } | SealError::Folder(FolderError::Taken { .. })) => {
+                ends[1] += 1;
+            }
+            Err(error) => panic!("{seed}: {error}"),
+        }
+        let checked = check(&storage.place(), "prod").await.unwrap();
+        assert_eq!(checked.problems, Vec::<String>::new(), "{seed}");
+        assert_eq!(checked.rows, checked.manifest.rows());
+        // What was sealed before is there, what the new one observed, and of what waited some.
+        let before = begun.observed - 12;
+        let rows = before + 9..=before + 9 + 12;
+        assert!(rows.contains(&checked.rows), "{seed}: {}", checked.rows);
+    }
+    assert!(ends[0] > 0 && ends[1] > 0, "they never met: {ends:?}");
+}
+
+#[tokio::test]
+async fn a_lost_writer_races_with_its_successor_in_a_folder() {
+    the_lost_one_races(Storage::folder(), 60).await;
+}
+
+#[tokio::test]
+async fn a_lost_writer_races_with_its_successor_on_s3() {
+    the_lost_one_races(Storage::s3(), 6).await;
+}

@@ -1,0 +1,103 @@
+//! A writer that is killed at any step of a whole run loses nothing, doubles nothing, and leaves
+//! nothing for ever: sealing in several parts, merging, deleting, and the place of a lost data
+//! folder taken by a new one.
+
+use tidings_objects::{Place, SealError, newest, take_over};
+
+use super::storage::Storage;
+use super::unsure::{Fault, Plan, Unsure};
+use super::world::{World, long_after, sum_of};
+
+/// Seals what was observed at once as a part of its own.
+const PART_BYTES: usize = 1;
+
+/// A storage with an archive, the folder that writes it, and the one that is to.
+struct Run {
+    storage: Storage,
+    former: World,
+    new: World,
+}
+
+impl Run {
+    /// With what is sealed next, eight files are merged.
+    async fn begin(storage: Storage) -> Self {
+        let (mut former, new) = (World::new(), World::new());
+        for _ in 0..6 {
+            former.observe(5).await;
+            former.seal_late(&storage.place(), 1 << 20).await.unwrap();
+        }
+        former.observe(6).await;
+        former.observe(6).await;
+        Self {
+            storage,
+            former,
+            new,
+        }
+    }
+
+    /// The same again, as it is when a process ended.
+    fn copy(&self) -> Self {
+        Self {
+            storage: self.storage.copy(),
+            former: self.former.copy(),
+            new: self.new.copy(),
+        }
+    }
+
+    /// All that is to be done, or what is left of it.
+    async fn work(&mut self, place: &Place) {
+        match self.former.seal_late(place, PART_BYTES).await {
+            // Its place was taken.
+            Ok(_) | Err(SealError::Foreign { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+        let cluster = self.new.open().await;
+        take_over(place, &cluster, &long_after()).await.unwrap();
+        cluster.close().await;
+        if self.new.observed == 0 {
+            self.new.observed = self.former.observed;
+            self.new.observe(5).await;
+            self.new.observe(5).await;
+        }
+        self.new.seal_late(place, PART_BYTES).await.unwrap();
+    }
+}
+
+async fn killed_at_every_step(storage: Storage) {
+    let begun = Run::begin(storage).await;
+    let mut run = begun.copy();
+    let (all, place) = Unsure::new(&run.storage, Plan::None);
+    run.work(&place).await;
+    let manifest = newest(&run.storage.place(), "prod").await.unwrap();
+    let sum = sum_of(&manifest);
+    run.new.check_sum(&run.storage, sum).await;
+    let levels: Vec<_> = manifest.files.iter().map(|file| file.level).collect();
+    assert!(levels.contains(&1) && manifest.number > 12, "{levels:?}");
+    let steps = all.requests();
+    assert!(steps > 40, "there were only {steps} steps");
+    for at in 0..steps {
+        for done in [false, true] {
+            let mut run = begun.copy();
+            let (unsure, place) = Unsure::new(&run.storage, Plan::At(at, Fault::End { done }));
+            tokio::select! {
+                () = unsure.ended() => {}
+                () = run.work(&place) => panic!("there was no step {at}"),
+            }
+            let (former, new) = (run.former.copy(), run.new.copy());
+            (run.former, run.new) = (former, new);
+            let place = run.storage.place();
+            run.work(&place).await;
+            run.new.check_sum(&run.storage, sum).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn in_a_folder() {
+    killed_at_every_step(Storage::folder()).await;
+}
+
+#[tokio::test]
+async fn on_s3() {
+    killed_at_every_step(Storage::s3()).await;
+}

@@ -1,0 +1,73 @@
+//! Several that use one storage, of whose requests one is made at a time, in an order that is drawn
+//! from a seed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tidings_store::clock::ManualClock;
+use tokio::sync::{Notify, oneshot};
+
+/// See the module documentation.
+pub(crate) struct Turns {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+struct State {
+    /// How many are not done.
+    live: usize,
+    waiting: BTreeMap<usize, oneshot::Sender<()>>,
+}
+
+impl Turns {
+    pub(crate) fn of(live: usize) -> Arc<Self> {
+        let waiting = BTreeMap::new();
+        Arc::new(Self {
+            state: Mutex::new(State { live, waiting }),
+            changed: Notify::new(),
+        })
+    }
+
+    /// Until it is one's turn.
+    pub(crate) async fn wait(&self, who: usize) {
+        let (tell, told) = oneshot::channel();
+        self.state.lock().waiting.insert(who, tell);
+        self.changed.notify_one();
+        told.await.unwrap();
+    }
+
+    /// One has no more requests.
+    pub(crate) fn done(&self) {
+        self.state.lock().live -= 1;
+        self.changed.notify_one();
+    }
+
+    /// Gives turns until all are done: to whoever had the last one, or another. Now and then time
+    /// passes, up to a number of milliseconds.
+    pub(crate) async fn give(&self, random: &mut fastrand::Rng, clock: &ManualClock, most: i64) {
+        let mut last = 0;
+        loop {
+            let next = loop {
+                let mut state = self.state.lock();
+                if state.live == 0 {
+                    return;
+                }
+                // The others are at work, and come with a request or are done.
+                if state.waiting.len() == state.live {
+                    let at = random.usize(..state.waiting.len());
+                    let other = *state.waiting.keys().nth(at).unwrap();
+                    let stays = random.usize(..4) > 0 && state.waiting.contains_key(&last);
+                    last = if stays { last } else { other };
+                    break state.waiting.remove(&last).unwrap();
+                }
+                drop(state);
+                self.changed.notified().await;
+            };
+            if random.usize(..8) == 0 {
+                clock.advance(random.i64(1..=most));
+            }
+            next.send(()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! An S3 server in this process: s3s, whose buckets are folders.
+//!
+//! s3s-fs looks whether there is an object of that name, and writes it then. So of two requests
+//! that create one at once both would succeed. Here one is answered after the other, which makes
+//! `If-None-Match: *` what it is at S3.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use hyper::Method;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
+use s3s::auth::SimpleAuth;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s_fs::FileSystem;
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, oneshot};
+
+/// The one bucket.
+pub const BUCKET: &str = "events";
+const KEY: &str = "test";
+const SECRET: &str = "of-this-test-only";
+
+/// A server on a free port of the loopback; ended when it is dropped.
+#[derive(Debug)]
+pub struct S3Server {
+    endpoint: String,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl S3Server {
+    /// Starts one over a folder. An object `KEY` is the file `events/KEY` in it.
+    pub fn start(folder: &Path) -> Self {
+        std::fs::create_dir_all(folder.join(BUCKET)).unwrap();
+        let mut builder = S3ServiceBuilder::new(FileSystem::new(folder).unwrap());
+        builder.set_auth(SimpleAuth::from_single(KEY, SECRET));
+        let service = builder.build();
+        let (end, ended) = oneshot::channel();
+        let (tell, told) = std::sync::mpsc::channel();
+        // Of its own, so that nothing that a test does to its runtime or clock reaches it.
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+                tell.send(listener.local_addr().unwrap()).unwrap();
+                tokio::select! {
+                    () = serve(listener, service) => {}
+                    // Dropped is told, too.
+                    _ = ended => {}
+                }
+            });
+        });
+        let address: SocketAddr = told.recv().unwrap();
+        Self {
+            endpoint: format!("http://{address}"),
+            end: Some(end),
+            thread: Some(thread),
+        }
+    }
+
+    /// What a client needs, as variables of the environment.
+    pub fn environment(&self) -> [(&'static str, &str); 5] {
+        [
+            ("AWS_ENDPOINT", &self.endpoint),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_REGION", "us-east-1"),
+            ("AWS_ACCESS_KEY_ID", KEY),
+            ("AWS_SECRET_ACCESS_KEY", SECRET),
+        ]
+    }
+}
+
+impl Drop for S3Server {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, s3: S3Service) {
+    let creating = Arc::new(Mutex::new(()));
+    loop {
+        let (socket, _) = listener.accept().await.unwrap();
+        let (s3, creating) = (s3.clone(), Arc::clone(&creating));
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let (s3, creating) = (s3.clone(), Arc::clone(&creating));
+            async move {
+                let _one = match *request.method() {
+                    Method::PUT => Some(creating.lock().await),
+                    _ => None,
+                };
+                Service::call(&s3, request).await
+            }
+        });
+        let connection = http1::Builder::new().serve_connection(TokioIo::new(socket), service);
+        // One that its client ended is no failure.
+        tokio::spawn(async { drop(connection.await) });
+    }
+}
