@@ -497,9 +497,9 @@ fn config(
     cache: &Arc<Cache>,
     files: &Arc<DescriptorTable>,
 ) -> Config {
-    // A table's filter and its index of blocks are hundreds of kilobytes, and those of a large store
-    // are not all in memory. In parts, a look-up reads one page of each. Tables that were flushed
-    // last are few, and have them as a whole.
+    // A table's filter and its index of blocks are hundreds of kilobytes, and those of a large
+    // store are not all in memory. In parts, a look-up reads one page of each. Tables that were
+    // flushed last are few, and have them as a whole.
     let in_parts = PartitioningPolicy::new([false, true]);
     // The second counter is for lsm-tree's own readers; ours pass a sequence number.
     Config::new(path, sequence.clone(), SequenceNumberCounter::default())
