@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::manifest::{FORM, File, Manifest};
 use crate::place::Place;
-use crate::unfinished::{self, Unfinished};
+use crate::unfinished::{self, LocalError, Unfinished};
 
 /// How long an operation may take, with all that is tried again within it.
 const OPERATION_MAX: Duration = Duration::from_secs(300);
@@ -45,13 +45,8 @@ pub enum FolderError {
         bytes_max: u64,
     },
     /// A file of this machine could not be looked at or deleted.
-    #[error("{}: {source}", path.display())]
-    Local {
-        /// Where it is.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Local(#[from] LocalError),
     /// A manifest cannot be read.
     #[error("{path}: {why}")]
     Manifest {

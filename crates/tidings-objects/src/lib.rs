@@ -38,3 +38,4 @@ pub use place::{Place, PlaceError};
 pub use reader::{Asked, LookError, ReadOptions, Reader, SealedCluster};
 pub use row::Unreadable;
 pub use seal::{SealError, SealOptions, Sealed, Sealer};
+pub use unfinished::LocalError;

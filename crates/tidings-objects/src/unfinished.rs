@@ -10,7 +10,13 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 
-use crate::folder::FolderError;
+/// Why a file of this machine could not be looked at or deleted.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct LocalError {
+    path: PathBuf,
+    source: Error,
+}
 
 /// A file that was not finished.
 pub(crate) struct Unfinished {
@@ -19,9 +25,9 @@ pub(crate) struct Unfinished {
 }
 
 /// Those in a folder; none, if it is not there.
-pub(crate) async fn find(folder: PathBuf) -> Result<Vec<Unfinished>, FolderError> {
+pub(crate) async fn find(folder: PathBuf) -> Result<Vec<Unfinished>, LocalError> {
     let found = spawn_blocking(move || {
-        let failed = |source| FolderError::Local {
+        let failed = |source| LocalError {
             path: folder.clone(),
             source,
         };
@@ -53,12 +59,12 @@ fn found_in(folder: &Path) -> Result<Vec<Unfinished>, Error> {
     Ok(found)
 }
 
-pub(crate) async fn delete(found: Unfinished) -> Result<(), FolderError> {
+pub(crate) async fn delete(found: Unfinished) -> Result<(), LocalError> {
     let deleted = spawn_blocking(move || {
         let path = found.path;
         match fs::remove_file(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            done => done.map_err(|source| FolderError::Local { path, source }),
+            done => done.map_err(|source| LocalError { path, source }),
         }
     });
     deleted.await.unwrap_or(Ok(()))

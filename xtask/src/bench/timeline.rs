@@ -48,14 +48,13 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
         figures(&mut command)
     };
     let mut skipped = Vec::new();
-    let filled = match &args.server {
-        Some(_) => None,
-        None => {
-            let data = folder()?;
-            bench(&["fill", &data.path().to_string_lossy()])?;
-            let serve = ["serve", "--secure-port", "0", "--event-ttl", "2160h"];
-            Some(Running::start_in(data, &tidings, &serve)?)
-        }
+    let filled = if args.server.is_none() {
+        let data = folder()?;
+        bench(&["fill", &data.path().to_string_lossy()])?;
+        let serve = ["serve", "--secure-port", "0", "--event-ttl", "2160h"];
+        Some(Running::start_in(data, &tidings, &serve)?)
+    } else {
+        None
     };
     let kubeconfig = args.server.as_deref();
     let kubeconfig = kubeconfig.or(filled.as_ref().map(Running::kubeconfig));

@@ -673,7 +673,7 @@ async fn requests_are_few() {
     }
 }
 
-/// A continue token names a manifest by its number, and numbers go on when another data folder
+/// A continue token names a manifest by its number, and numbers continue when another data folder
 /// takes the place of a lost one.
 #[tokio::test]
 async fn a_list_continues_as_it_was_when_another_folder_writes() {

@@ -43,26 +43,18 @@ impl Turns {
         self.changed.notify_one();
     }
 
-    /// Gives turns until all are done: to whoever had the last one, or another. Now and then time
+    /// Gives turns until all are done: to the user of the last one, or another. Now and then time
     /// passes, up to a number of milliseconds.
     pub(crate) async fn give(&self, random: &mut fastrand::Rng, clock: &ManualClock, most: i64) {
         let mut last = 0;
         loop {
             let next = loop {
-                let mut state = self.state.lock();
-                if state.live == 0 {
-                    return;
+                match self.next(random, &mut last) {
+                    Next::Turn(next) => break next,
+                    Next::Over => return,
+                    // The others are at work, and come with a request or are done.
+                    Next::Wait => self.changed.notified().await,
                 }
-                // The others are at work, and come with a request or are done.
-                if state.waiting.len() == state.live {
-                    let at = random.usize(..state.waiting.len());
-                    let other = *state.waiting.keys().nth(at).unwrap();
-                    let stays = random.usize(..4) > 0 && state.waiting.contains_key(&last);
-                    last = if stays { last } else { other };
-                    break state.waiting.remove(&last).unwrap();
-                }
-                drop(state);
-                self.changed.notified().await;
             };
             if random.usize(..8) == 0 {
                 clock.advance(random.i64(1..=most));
@@ -70,4 +62,27 @@ impl Turns {
             next.send(()).unwrap();
         }
     }
+
+    /// Whose turn is next.
+    fn next(&self, random: &mut fastrand::Rng, last: &mut usize) -> Next {
+        let mut state = self.state.lock();
+        if state.live == 0 {
+            return Next::Over;
+        }
+        if state.waiting.len() < state.live {
+            return Next::Wait;
+        }
+        let stays = random.usize(..4) > 0 && state.waiting.contains_key(last);
+        if !stays {
+            let at = random.usize(..state.waiting.len());
+            *last = *state.waiting.keys().nth(at).unwrap();
+        }
+        Next::Turn(state.waiting.remove(last).unwrap())
+    }
+}
+
+enum Next {
+    Turn(oneshot::Sender<()>),
+    Wait,
+    Over,
 }

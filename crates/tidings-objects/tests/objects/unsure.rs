@@ -44,7 +44,7 @@ pub(crate) enum Fault {
     End { done: bool },
 }
 
-/// Those of a storage that a writer goes on with.
+/// Those of a storage after which a writer continues.
 pub(crate) const FAULTS: [Fault; 5] = [
     Fault::Refused,
     Fault::Unanswered,
@@ -58,7 +58,7 @@ pub(crate) enum Plan {
     None,
     /// The one of this number.
     At(usize, Fault),
-    /// One of so many.
+    /// One of a number of requests, on average.
     Any(fastrand::Rng, usize),
 }
 
@@ -159,7 +159,7 @@ impl Unsure {
 
     async fn arrive_before(&self, number: usize) {
         while let Some(due) = self.due(number) {
-            // Nobody waits for the answer.
+            // The answer is not waited for.
             match due {
                 Late::Put(to, bytes, how) => drop(self.put(&to, bytes, how).await),
                 Late::Delete(path) => drop(self.remove(&path).await),
@@ -293,7 +293,7 @@ impl Unsure {
                 if done {
                     self.remove(&path).await?;
                 }
-                self.end().await
+                self.end::<()>().await;
             }
         }
         Ok(path)
