@@ -170,13 +170,19 @@ pub(super) fn serving(figures: &[Figure]) -> String {
 
 /// Replaces the text between two marker lines of a document by `tables`.
 pub(super) fn write(document: &Path, name: &str, tables: &str) -> Result {
+    let text = with_tables(document, name, tables)?;
+    let place = document.display();
+    std::fs::write(document, text).map_err(|error| format!("write {place}: {error}"))
+}
+
+/// The document with other tables; an error if it has no place for them.
+pub(super) fn with_tables(document: &Path, name: &str, tables: &str) -> Result<String> {
     let place = document.display();
     let text =
         std::fs::read_to_string(document).map_err(|error| format!("read {place}: {error}"))?;
-    let text = replace(&text, name, tables).ok_or_else(|| {
+    replace(&text, name, tables).ok_or_else(|| {
         format!("{place} has no place for them: a line `<!-- {name}: begin -->` and, below, `<!-- {name}: end -->`")
-    })?;
-    std::fs::write(document, text).map_err(|error| format!("write {place}: {error}"))
+    })
 }
 
 fn replace(text: &str, name: &str, tables: &str) -> Option<String> {

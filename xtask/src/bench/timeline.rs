@@ -39,6 +39,13 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(root: &Path, args: &Args) -> Result {
+    let is_main = args.events == EVENTS;
+    let document = root.join("docs/benchmarks.md");
+    let place = if is_main { "timeline" } else { "timeline-more" };
+    if args.write {
+        // Said before half an hour of measuring.
+        table::with_tables(&document, place, "")?;
+    }
     let tidings = args.built.program(root, "tidings-cli", "tidings")?;
     let timeline = args.built.program(root, "tidings-bench", "timeline")?;
     let bench = |words: &[&str]| {
@@ -59,7 +66,6 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
     let kubeconfig = args.server.as_deref();
     let kubeconfig = kubeconfig.or(filled.as_ref().map(Running::kubeconfig));
     let kubeconfig = kubeconfig.map(Path::to_string_lossy).unwrap_or_default();
-    let is_main = args.events == EVENTS;
     let rounds = args.rounds.to_string();
     let answers = bench(&["answers", &kubeconfig, "--rounds", &rounds])?;
     let mut page: Vec<Figure> = Vec::new();
@@ -99,8 +105,7 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
         if !skipped.is_empty() || is_main && live.is_empty() {
             return Err("not written: docs/benchmarks.md has every figure or none".to_owned());
         }
-        let place = if is_main { "timeline" } else { "timeline-more" };
-        table::write(&root.join("docs/benchmarks.md"), place, &tables)?;
+        table::write(&document, place, &tables)?;
     }
     Ok(())
 }

@@ -249,20 +249,26 @@ impl Unsure {
         found
     }
 
+    /// What is done with the next request, which reads: whether the answer is cut.
+    async fn is_cut(&self) -> Result<bool> {
+        match self.next().await {
+            Some(Fault::Refused | Fault::Unanswered | Fault::Late) => return Err(failed()),
+            Some(Fault::Slow) => tokio::time::sleep(HOUR).await,
+            Some(Fault::End { .. }) => self.end().await,
+            Some(Fault::Cut) => return Ok(true),
+            None | Some(Fault::Repeated) => {}
+        }
+        Ok(false)
+    }
+
     async fn listed(
         self,
         listed: BoxStream<'static, Result<ObjectMeta>>,
     ) -> Result<BoxStream<'static, Result<ObjectMeta>>> {
-        let fault = self.next().await;
-        match fault {
-            Some(Fault::Refused | Fault::Unanswered | Fault::Late) => return Err(failed()),
-            Some(Fault::Slow) => tokio::time::sleep(HOUR).await,
-            Some(Fault::End { .. }) => self.end().await,
-            None | Some(Fault::Repeated | Fault::Cut) => {}
-        }
+        let is_cut = self.is_cut().await?;
         let found: Vec<_> = listed.try_collect().await?;
         let mut found: Vec<_> = found.into_iter().map(|it| Ok(self.dated(it))).collect();
-        if fault == Some(Fault::Cut) {
+        if is_cut {
             found.truncate(found.len() / 2);
             found.push(Err(failed()));
         }
@@ -370,15 +376,9 @@ impl ObjectStore for Unsure {
     }
 
     async fn get_opts(&self, from: &Path, how: GetOptions) -> Result<GetResult> {
-        let fault = self.next().await;
-        match fault {
-            Some(Fault::Refused | Fault::Unanswered | Fault::Late) => return Err(failed()),
-            Some(Fault::Slow) => tokio::time::sleep(HOUR).await,
-            Some(Fault::End { .. }) => self.end().await,
-            None | Some(Fault::Repeated | Fault::Cut) => {}
-        }
+        let is_cut = self.is_cut().await?;
         let got = self.0.store.get_opts(from, how).await?;
-        if fault != Some(Fault::Cut) {
+        if !is_cut {
             return Ok(got);
         }
         let (meta, range) = (got.meta.clone(), got.range.clone());
