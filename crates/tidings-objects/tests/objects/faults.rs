@@ -72,6 +72,27 @@ async fn any_request_to_s3_has_a_fault() {
     any_request_has_a_fault(Storage::s3(), 5).await;
 }
 
+/// The answer to a new manifest is not needed: what is there says whether it is this one.
+#[tokio::test]
+async fn a_manifest_whose_answer_is_lost_is_looked_for() {
+    let storage = Storage::folder();
+    let mut begun = World::new();
+    begun.observe(4).await;
+    let well = storage.copy();
+    let (unsure, place) = Unsure::new(&well, Plan::None);
+    begun.copy().seal_late(&place, 1 << 20).await.unwrap();
+    for (fault, expected) in [(Fault::Refused, 0), (Fault::Unanswered, 1)] {
+        let mut well = 0;
+        for at in 0..unsure.requests() {
+            let storage = storage.copy();
+            let (_, place) = Unsure::new(&storage, Plan::At(at, fault));
+            let sealed = begun.copy().seal_late(&place, 1 << 20).await;
+            well += usize::from(sealed.is_ok());
+        }
+        assert_eq!(well, expected, "{fault:?}");
+    }
+}
+
 /// Time passes only when everything waits.
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_not_waited_for_longer_than_five_minutes() {
@@ -192,8 +213,9 @@ async fn a_copy_of_a_data_folder_races_with_it_on_s3() {
 
 /// The writer that was believed to be lost is still at work when another one takes its place, and
 /// is held up for longer than anything is left.
-async fn the_lost_one_races(storage: Storage, seeds: u64) {
-    let begun = begin(&storage, 3).await;
+async fn the_lost_one_races(storage: Storage, parts: u64, seeds: u64) {
+    let begun = begin(&storage, parts).await;
+    let waiting = 4 * parts;
     let mut ends = [0, 0];
     for seed in 0..seeds {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -246,8 +268,8 @@ async fn the_lost_one_races(storage: Storage, seeds: u64) {
         assert_eq!(checked.problems, Vec::<String>::new(), "{seed}");
         assert_eq!(checked.rows, checked.manifest.rows());
         // What was sealed before is there, what the new one observed, and of what waited some.
-        let before = begun.observed - 12;
-        let rows = before + 9..=before + 9 + 12;
+        let before = begun.observed - waiting;
+        let rows = before + 9..=before + 9 + waiting;
         assert!(rows.contains(&checked.rows), "{seed}: {}", checked.rows);
     }
     assert!(ends[0] > 0 && ends[1] > 0, "they never met: {ends:?}");
@@ -255,10 +277,16 @@ async fn the_lost_one_races(storage: Storage, seeds: u64) {
 
 #[tokio::test]
 async fn a_lost_writer_races_with_its_successor_in_a_folder() {
-    the_lost_one_races(Storage::folder(), 60).await;
+    the_lost_one_races(Storage::folder(), 3, 60).await;
+}
+
+/// With nothing left to seal, it is deleting that follows a merge that comes too late.
+#[tokio::test]
+async fn a_lost_writer_that_merges_deletes_nothing_of_its_successor() {
+    the_lost_one_races(Storage::folder(), 1, 60).await;
 }
 
 #[tokio::test]
 async fn a_lost_writer_races_with_its_successor_on_s3() {
-    the_lost_one_races(Storage::s3(), 6).await;
+    the_lost_one_races(Storage::s3(), 3, 6).await;
 }
