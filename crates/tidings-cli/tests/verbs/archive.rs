@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tidings_testing::process::Process;
 
-use super::support::{Cluster, Ran, event, metrics, run, tidings};
+use super::support::{Cluster, Ran, event, metrics_of_archive, run, tidings};
 
 /// Timeout of each step on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -49,12 +49,9 @@ impl Archive {
         }
     }
 
-    /// The text of `/metrics`, which is at the root and not below a cluster's name.
+    /// The text of `/metrics`.
     pub(crate) async fn metrics(&self, cluster: &str) -> String {
-        let below = std::fs::read_to_string(&self.kubeconfig).unwrap();
-        let root = self.folder.path().join("root");
-        std::fs::write(&root, below.replace(&format!("/clusters/{cluster}"), "")).unwrap();
-        metrics(&root).await
+        metrics_of_archive(&self.kubeconfig, cluster).await
     }
 
     fn run(&self, arguments: &[&str]) -> Ran {

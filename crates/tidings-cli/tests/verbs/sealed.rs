@@ -10,7 +10,7 @@ use tidings_testing::process::Process;
 use tidings_testing::programs;
 use tidings_testing::s3::{BUCKET, S3Server};
 
-use super::support::{Cluster, event, run, tidings};
+use super::support::{Cluster, event, metrics_of_archive, run, tidings};
 
 /// What a slow machine may need for anything here.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -227,7 +227,7 @@ async fn an_archive_in_a_bucket_is_written_and_read() {
     cluster.import(&new.collect::<Vec<_>>());
     let mut sealing = command(&cluster, &folder.path().join("data"), &url);
     sealing.envs(server.environment());
-    let (sealing, _) = Process::start_and_hear(&mut sealing).unwrap();
+    let (sealing, following) = Process::start_and_hear(&mut sealing).unwrap();
     let sealed = |arguments: &[&str], secret: Option<&str>| {
         let mut command = tidings(&[&["sealed", &url], arguments].concat());
         command.envs(server.environment());
@@ -243,6 +243,9 @@ async fn an_archive_in_a_bucket_is_written_and_read() {
     let (code, said) = sealed(&["--check"], None);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("all 20 versions are there"), "{said}");
+    let metrics = metrics_of_archive(Path::new(following.trim()), "prod").await;
+    let waiting = "tidings_objects_waiting_versions{cluster=\"prod\"} ";
+    assert!(metrics.contains(waiting), "{metrics}");
     let (code, said) = sealed(&[], Some("another-secret"));
     assert_eq!(code, Some(1), "{said}");
     assert!(!said.contains("secret"), "{said}");

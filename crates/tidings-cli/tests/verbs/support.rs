@@ -128,6 +128,15 @@ pub(crate) async fn metrics(kubeconfig: &Path) -> String {
     client.request_text(request).await.unwrap()
 }
 
+/// The text of an archive's `/metrics`, which is at the root and not below a cluster's name.
+pub(crate) async fn metrics_of_archive(kubeconfig: &Path, cluster: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let below = std::fs::read_to_string(kubeconfig).unwrap();
+    let root = folder.path().join("root");
+    std::fs::write(&root, below.replace(&format!("/clusters/{cluster}"), "")).unwrap();
+    metrics(&root).await
+}
+
 /// Events as JSON Lines.
 pub(crate) fn lines_of(events: &[Value]) -> String {
     let lines: Vec<String> = events.iter().map(Value::to_string).collect();
