@@ -266,12 +266,16 @@ impl MemoryStore {
             ..Page::default()
         };
         let mut room = Room::limited(request.limit);
-        let more = page.more;
+        page.place = request.after;
         for entry in found.into_iter().take(request.limit) {
-            page.place = more.then(|| entry.place());
+            if request.values_only && room.is_full_of_values() {
+                page.more = true;
+                break;
+            }
+            page.place = Some(entry.place());
             page.add_found(&mut room, entry.record.clone());
         }
-        page.place = page.place.or(request.after.filter(|_| more));
+        page.place.take_if(|_| !page.more);
         Ok(page)
     }
 

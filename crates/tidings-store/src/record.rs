@@ -333,6 +333,11 @@ impl Room {
         self.records > 0 && self.bytes > 0
     }
 
+    /// Whether values have filled it.
+    pub(crate) fn is_full_of_values(self) -> bool {
+        self.bytes == 0
+    }
+
     pub(crate) fn fill(&mut self, record: &Record) {
         self.records = self.records.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(record.value.len());
@@ -369,6 +374,9 @@ pub struct NewestRequest {
     /// Maximum records: with values until these reach [`PAGE_BYTES_MAX`], after that without
     /// ([`Page::behind`]).
     pub limit: usize,
+    /// Whether the page ends with its values: records that do not fit are not read, and left to the
+    /// next page.
+    pub values_only: bool,
 }
 
 impl NewestRequest {

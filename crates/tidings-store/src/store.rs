@@ -93,7 +93,8 @@ pub trait Store: Send + Sync + 'static {
     /// at the latest revision.
     ///
     /// Whatever the limit, it returns values up to [`PAGE_BYTES_MAX`](crate::PAGE_BYTES_MAX), and
-    /// only the keys of the others ([`Page::behind`]).
+    /// only the keys of the others ([`Page::behind`]), or none of them
+    /// ([`NewestRequest::values_only`]).
     ///
     /// Pages continue after a [`Place`](crate::Place), each at the latest revision: a record that
     /// is seen again between two pages is not in any later one. If many records had to be skipped,

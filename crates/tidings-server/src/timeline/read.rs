@@ -15,9 +15,7 @@ use foldhash::{HashMap, HashSet};
 use futures::{StreamExt, TryStreamExt, stream};
 use tidings_api::codec::stored::{Brief, StoredEvent};
 use tidings_api::codec::{decode_stored, encode_stored};
-use tidings_store::{
-    BoxFuture, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Record, Store, UnixMillis,
-};
+use tidings_store::{BoxFuture, NewestRequest, ObjectSelector, Record, Store, UnixMillis};
 
 use super::query::Filters;
 use super::rules::seen::Seen;
@@ -208,8 +206,6 @@ pub(super) struct Part {
     /// The namespaces of which events are wanted, if there are others in what is read.
     pub(super) of: Option<Arc<[String]>>,
     pub(super) done: bool,
-    /// How many events as large as those of the last page fit into one; 0 before the first page.
-    fit: usize,
 }
 
 /// A page of a part.
@@ -223,31 +219,22 @@ pub(super) struct Found {
 
 impl Part {
     pub(super) fn new(request: NewestRequest, of: Option<Arc<[String]>>) -> Self {
+        let request = NewestRequest {
+            values_only: true,
+            ..request
+        };
         Self {
             request,
             of,
             done: false,
-            fit: 0,
         }
     }
 
-    /// The next page, of at most `limit` events, and about [`PAGE_BYTES_MAX`] bytes.
+    /// The next page, of at most `limit` events, and about [`PAGE_BYTES_MAX`](tidings_store::PAGE_BYTES_MAX)
+    /// bytes.
     pub(super) async fn read(&mut self, store: &dyn Store, limit: usize) -> Result<Found, Status> {
         self.request.limit = limit.clamp(1, PAGE);
-        if self.fit > 0 {
-            // A page that is asked for more than fits is read twice.
-            self.request.limit = self.request.limit.min(self.fit);
-        }
-        let mut page = store.newest(self.request.clone()).await?;
-        while !page.behind.is_empty() {
-            // The values fill a page of the store: the other events are left to the next one.
-            self.request.limit = page.records.len().max(1);
-            page = store.newest(self.request.clone()).await?;
-        }
-        let bytes: usize = page.records.iter().map(|it| it.value.len()).sum();
-        if let Some(each) = bytes.checked_div(page.records.len()) {
-            self.fit = (PAGE_BYTES_MAX / each.max(1)).max(1);
-        }
+        let page = store.newest(self.request.clone()).await?;
         self.request.after = page.place;
         self.done = !page.more || page.place.is_none();
         let mut records = page.records;

@@ -559,6 +559,11 @@ impl<'a> View<'a> {
                 break;
             }
             let revision = place.revision;
+            // Before it is read: it may be large.
+            if request.values_only && room.is_full_of_values() {
+                page.more = true;
+                break;
+            }
             // A version that is being flushed may be found twice.
             if last.replace(revision) == Some(revision)
                 || self.is_swept(bucket, revision)

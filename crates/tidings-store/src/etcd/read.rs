@@ -314,6 +314,10 @@ impl Shared {
                 more |= newest.insert(rank, record, request.limit);
             }
         }
+        if request.values_only {
+            more |= !newest.behind.is_empty();
+            newest.behind.clear();
+        }
         let place = newest.last().or(request.after);
         Ok(Page {
             revision: walk.revision(),
@@ -379,6 +383,15 @@ impl Shared {
                 page.add_found(&mut room, self.record(version).await);
             }
             keys = rest;
+        }
+        if request.values_only {
+            let behind = keys.len() + std::mem::take(&mut page.behind).len();
+            if behind > 0 {
+                page.more = true;
+                let place = |(_, entry): &(Bytes, Entry)| entry.place();
+                page.place = found.keys.iter().rev().nth(behind).map(place);
+            }
+            return Ok(Some(page));
         }
         let behind = keys
             .iter()

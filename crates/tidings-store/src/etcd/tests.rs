@@ -219,6 +219,15 @@ async fn large_values_are_left_behind_by_index_and_by_a_read_of_everything() {
         assert_eq!((by_walk.found(), by_walk.behind.len()), (limit, behind));
         let by_index = store.shared.newest_by_index(&request).await.unwrap();
         assert_eq!(by_index.expect("the index is ready"), by_walk, "{limit}");
+        let request = NewestRequest {
+            values_only: true,
+            ..request
+        };
+        let ends = store.shared.newest_by_walk(&request).await.unwrap();
+        assert_eq!((&ends.records, ends.behind.len()), (&by_walk.records, 0));
+        assert!(ends.more, "{limit}");
+        let by_index = store.shared.newest_by_index(&request).await.unwrap();
+        assert_eq!(by_index.expect("the index is ready"), ends, "{limit}");
     }
 }
 

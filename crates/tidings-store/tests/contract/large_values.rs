@@ -53,6 +53,25 @@ pub(crate) async fn limited_pages_end_at_a_size(fixture: Fixture) {
             .map(|number| Bytes::from(format!("a/{number}")));
         assert_eq!(keys, expected.take(found).collect::<Vec<_>>(), "{limit}");
     }
+    for (limit, pages) in [(2, vec![2, 2, 2, 2]), (7, vec![6, 2]), (500, vec![6, 2])] {
+        let mut request = NewestRequest {
+            limit,
+            values_only: true,
+            ..NewestRequest::default()
+        };
+        let mut found = Vec::new();
+        loop {
+            let page = fixture.store.newest(request.clone()).await.unwrap();
+            assert!(page.behind.is_empty(), "{limit}");
+            assert_eq!(page.more, page.place.is_some(), "{limit}");
+            found.push(page.records.len());
+            request.after = page.place;
+            if !page.more {
+                break;
+            }
+        }
+        assert_eq!(found, pages, "{limit}");
+    }
 }
 
 pub(crate) async fn a_watch_takes_large_changes_few_at_a_time(mut fixture: Fixture) {
