@@ -54,6 +54,9 @@ pub struct ClusterOptions {
     /// Whether versions wait to be sealed: see [`Cluster::unsealed`]. Once they do, they do so for
     /// good. Default: no.
     pub seal: bool,
+    /// Whether a cluster that was not followed before is followed from now on, without a list of
+    /// the events that it has. Default: no.
+    pub from_now: bool,
     /// Events per page of a list. Default: 500.
     pub page: u32,
     /// The first and the longest delay before a failed request is repeated. Default: 250 ms and 30
@@ -74,6 +77,7 @@ impl ClusterOptions {
             quota: None,
             mirror_deletions: false,
             seal: false,
+            from_now: false,
             page: 500,
             retry: (Duration::from_millis(250), Duration::from_secs(30)),
             store: EmbeddedOptions::default(),
@@ -369,6 +373,7 @@ impl Cluster {
                     retry: (millis(options.retry.0), millis(options.retry.1)),
                     refused: 60_000,
                     slack: 2_000,
+                    from_now: options.from_now,
                     selection: selection.words(),
                 },
                 source: ApiServer::new(client.clone(), selection),

@@ -384,6 +384,7 @@ async fn run(seed: u64) {
         refused: 5_000,
         slack: 2_000,
         selection: String::new(),
+        from_now: false,
     };
     let mut keeper = open(folder.path(), &clock);
     for _ in 0..run.random.u64(1..6) {

@@ -41,6 +41,8 @@ pub struct ClusterSetting {
     pub cluster_access: Option<bool>,
     /// Whether events that end at the source are deleted here.
     pub mirror_deletions: Option<bool>,
+    /// Whether the events that the cluster has when it is followed first are left out.
+    pub from_now: Option<bool>,
 }
 
 #[derive(Deserialize)]

@@ -5,11 +5,13 @@
 //!            ▼                                                            │
 //!        Asking ── known, and not behind us ──▶ Watching ── closed ───▶ Asking
 //!            │                                     │
-//!            ├── not known, or went back ─┐        └── forgotten (410) ─┐
+//!            ├── not known¹, or went back ┐        └── forgotten (410) ─┐
 //!            │                            ▼                             │
 //!            │                         Listing ◀──────────────────────────┘
 //!            └── another cluster: refused, asked again now and then
 //! ```
+//! ¹ At the first contact, if only what is written from then on is to be kept, it is watched at
+//! once.
 //!
 //! Before each watch the source is asked for its identity and resourceVersion, so that another
 //! cluster behind the address, and one that went back to an earlier state, are detected before any
@@ -32,6 +34,9 @@ pub(crate) struct Rules {
     /// The source rounds times down to a second, and clocks differ a little: a gap begins this much
     /// before the last observation.
     pub(crate) slack: i64,
+    /// Whether the first contact with a source lists nothing: its events that are not written again
+    /// are not kept.
+    pub(crate) from_now: bool,
     /// The selectors of the followed events. An event that is not in a list has ended only if the
     /// previous list had the same selectors.
     pub(crate) selection: String,
@@ -285,14 +290,20 @@ impl Follower {
     /// The source answered with its identity and version. The result must be committed.
     pub(crate) fn answered(&mut self, now: i64, answer: Answer) -> Option<Commit> {
         let Some(position) = &self.position else {
-            let position = Position {
+            let mut position = Position {
                 identity: answer.identity,
                 since: now,
                 complete_until: now,
                 selection: self.rules.selection.clone(),
                 ..Position::default()
             };
-            self.list();
+            if self.rules.from_now {
+                position.version = Some(answer.version);
+                position.latest = answer.version;
+                self.phase = Phase::Watching;
+            } else {
+                self.list();
+            }
             return Some(Commit::of(position));
         };
         if let (Some(known), Some(found)) = (&position.identity, &answer.identity)

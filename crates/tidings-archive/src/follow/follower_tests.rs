@@ -12,6 +12,7 @@ fn rules() -> Rules {
         retry: (SECOND, 30 * SECOND),
         refused: 60 * SECOND,
         slack: 2 * SECOND,
+        from_now: false,
         selection: String::new(),
     }
 }
@@ -72,6 +73,26 @@ fn an_archive_that_is_level_again_states_no_gap() {
     assert_eq!(follower.step(), Step::Watch { after: 100 });
     follower.alive();
     assert_eq!(follower.state(), (State::Watching, None));
+}
+
+#[test]
+fn a_cluster_followed_from_now_on_is_watched_without_a_list() {
+    let rules = Rules {
+        from_now: true,
+        ..rules()
+    };
+    let random = fastrand::Rng::with_seed(7);
+    let mut follower = Follower::new(rules, String::new(), None, random);
+    let answered = follower.answered(NOW, answer(5000));
+    assert_eq!(commit(&mut follower, answered), None);
+    assert_eq!(follower.step(), Step::Watch { after: 5000 });
+    let position = follower.position().unwrap();
+    assert_eq!((position.since, position.complete_until), (NOW, NOW));
+    // What the source forgets after that is listed, and a gap.
+    let expired = follower.failed(NOW + SECOND, Failure::Expired);
+    assert_eq!(commit(&mut follower, expired), None);
+    let gap = list(&mut follower, NOW + 2 * SECOND, 6000).unwrap();
+    assert_eq!((gap.from, gap.to), (NOW, NOW + 2 * SECOND));
 }
 
 /// A failure while the source is followed, and the cause of the gap if the source has then

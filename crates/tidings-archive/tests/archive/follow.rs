@@ -4,9 +4,10 @@ use std::path::Path;
 
 use kube::ResourceExt;
 use tidings_api::codec;
+use tidings_archive::Cluster;
 use tidings_testing::free_port;
 
-use crate::support::{Source, follow, names, open, until, versions};
+use crate::support::{Source, follow, names, open, options, until, versions};
 
 fn version(event: &impl ResourceExt) -> u64 {
     event.resource_version().unwrap().parse().unwrap()
@@ -206,6 +207,42 @@ async fn what_is_deleted_here_is_forgotten_in_all_versions_and_not_fetched_again
     .await;
     assert_eq!(names(&*store).await, ["shop/other"]);
     assert_eq!(past.following().forgotten, 1);
+    archive.close().await;
+    source.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_followed_from_now_on_is_not_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let [at_source, kept] = ["source", "archive"].map(|name| folder.path().join(name));
+    let source = Source::start(&at_source, free_port()).await;
+    for name in ["old", "changed", "ended"] {
+        source.create(name).await;
+    }
+    let mut from_now = options();
+    from_now.from_now = true;
+    let opened = Cluster::open(&kept, &source.client, from_now).await;
+    let archive = opened.unwrap();
+    let past = archive.past();
+    until(async || (past.following().state == "watching").then_some(())).await;
+    let changed = version(&source.count("changed", 2).await);
+    source.delete("ended").await;
+    let new = version(&source.create("new").await);
+    until(async || (versions(&past, "new").await? == [new]).then_some(())).await;
+    let store = archive.store();
+    assert_eq!(
+        names(&*store).await,
+        ["shop/changed", "shop/ended", "shop/new"]
+    );
+    assert_eq!(versions(&past, "changed").await, Some(vec![changed]));
+    assert_eq!(past.coverage().await.unwrap().gaps, []);
+    archive.close().await;
+    // From then on it continues where it was.
+    source.create("meanwhile").await;
+    let archive = open(&kept, &source).await;
+    let store = archive.store();
+    until(async || (names(&*store).await.len() == 4).then_some(())).await;
+    assert_eq!(archive.past().coverage().await.unwrap().gaps, []);
     archive.close().await;
     source.server.shutdown().await;
 }

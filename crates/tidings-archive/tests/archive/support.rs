@@ -67,12 +67,17 @@ pub(crate) async fn open(folder: &Path, source: &Source) -> Cluster {
 
 /// Follows with short waits.
 pub(crate) async fn follow(folder: &Path, source: &Source) -> Cluster {
+    Cluster::open(folder, &source.client, options())
+        .await
+        .unwrap()
+}
+
+/// Short waits, and short pages.
+pub(crate) fn options() -> ClusterOptions {
     let mut options = ClusterOptions::new("prod");
     options.retry = (Duration::from_millis(20), Duration::from_millis(200));
     options.page = 7;
-    Cluster::open(folder, &source.client, options)
-        .await
-        .unwrap()
+    options
 }
 
 /// Waits until a condition is true.

@@ -94,7 +94,7 @@ pub(crate) struct Args {
     /// For example `clusters: [{name: prod, kubeconfig: prod.yaml, context: admin, namespaces:
     /// [shop], eventTTL: 30d}]`. Only the name is needed. Settings: name, kubeconfig, context,
     /// namespaces, fieldSelector, labelSelector, eventTTL, quota, passThrough, clusterAccess,
-    /// mirrorDeletions
+    /// mirrorDeletions, fromNow
     #[arg(long, value_name = "FILE", conflicts_with = "context")]
     clusters: Option<PathBuf>,
     /// Namespace to follow; may be repeated [default: all]
@@ -125,6 +125,12 @@ pub(crate) struct Args {
     /// Delete an event here when it ends at its source
     #[arg(long)]
     mirror_deletions: bool,
+    /// Keep what a cluster writes from now on, without first listing the events that it has
+    ///
+    /// Holds for the first start only: from then on the archive continues where it was, and lists
+    /// everything after a gap.
+    #[arg(long)]
+    from_now: bool,
     /// Memory for all clusters' indexes and caches together, in bytes, with an optional suffix Ki,
     /// Mi, k or M
     #[arg(long, value_name = "BYTES", default_value = "16Mi", value_parser = values::bytes)]
@@ -303,6 +309,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         retention: clusters::Retention::read(args.retention_file.as_deref())?,
         quota: args.quota,
         mirror_deletions: args.mirror_deletions,
+        from_now: args.from_now,
         pass_through: args.pass_through,
         cluster_access: args.cluster_access,
         memory: args.memory,

@@ -47,6 +47,7 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) retention: Retention,
     pub(in crate::commands) quota: Option<usize>,
     pub(in crate::commands) mirror_deletions: bool,
+    pub(in crate::commands) from_now: bool,
     pub(in crate::commands) pass_through: bool,
     pub(in crate::commands) cluster_access: bool,
     /// Of all clusters together.
@@ -252,6 +253,7 @@ impl Defaults {
         options.quota = setting.quota.or(self.quota).map(|bytes| bytes as u64);
         options.keep_for = Arc::new(move |event| rules.ttl(event).unwrap_or(event_ttl));
         options.mirror_deletions = setting.mirror_deletions.unwrap_or(self.mirror_deletions);
+        options.from_now = setting.from_now.unwrap_or(self.from_now);
         options.seal = self.seal;
         options.store = store(self.memory / clusters.max(1));
         options
