@@ -136,18 +136,18 @@ export class List {
       el("td", { class: "time", title: `${dateTime(item.last, utc)}, `
         + `${ago(item.last, this.on.now())}` }, shortTime(item.last, utc, day)),
       el("td", { class: "type" }, warning ? "◆ " : "", item.type || "–"),
-      el("td", { class: "reason" }, el("button", { type: "button", class: "plain",
+      el("td", { class: "reason", title: item.reason }, el("button", { type: "button", class: "plain",
         onclick: (/** @type {Event} */ event) => {
           event.stopPropagation();
           open();
         } }, item.reason || "(no reason)")),
       el("td", { class: "object", title: `${item.object.kind} ${item.object.name}` },
         shortObject(item.object)),
-      el("td", { class: "namespace" }, where),
-      el("td", { class: "cluster" }, item.cluster),
+      el("td", { class: "namespace", title: where }, where),
+      el("td", { class: "cluster", title: item.cluster }, item.cluster),
       el("td", { class: "count" }, item.count > 1 ? `×${number(item.count)}` : ""),
       el("td", { class: "message", title: item.message }, item.message),
-      el("td", { class: "source" }, item.source));
+      el("td", { class: "source", title: item.source }, item.source));
     return row;
   }
 
