@@ -9,7 +9,7 @@ use crate::command::{self, Result, find, is_executable};
 
 /// A Python that has both; tests find it by this variable.
 pub(crate) const VARIABLE: &str = "ENGINES_PYTHON";
-/// What is installed: the versions that docs/how-to/query-an-archive.md names. DuckDB needs pytz
+/// What is installed: the versions that the how-tos name. DuckDB needs pytz
 /// for times.
 const PACKAGES: [&str; 3] = ["duckdb==2.0.1", "pytz==2026.6", "chdb==4.4.0"];
 /// Succeeds if all of these are there, in these versions.
