@@ -77,21 +77,19 @@ impl View {
         // Of the file, whose rows were compared with what its rollup counts.
         let key = Key::Rolled(self.file(file)?.id);
         if let Some(Held::Rolled(rolled)) = self.fetch.held(key) {
-            return Ok(Some(rolled));
+            return Ok(rolled);
         }
-        match self.read_rollup(file, remote).await {
-            Ok(rolled) => {
-                let rolled = Arc::new(rolled);
-                self.fetch.hold(key, Held::Rolled(Arc::clone(&rolled)));
-                Ok(Some(rolled))
-            }
+        let rolled = match self.read_rollup(file, remote).await {
+            Ok(rolled) => Some(Arc::new(rolled)),
             // The rows say the same, if they are there.
             Err(fault) if fault.is_damaged() || fault.is_gone() => {
                 tracing::warn!(%fault, "rows are counted instead");
-                Ok(None)
+                None
             }
-            Err(fault) => Err(fault),
-        }
+            Err(fault) => return Err(fault),
+        };
+        self.fetch.hold(key, Held::Rolled(rolled.clone()));
+        Ok(rolled)
     }
 
     async fn read_rollup(&self, file: usize, remote: &Remote) -> Result<Rolled, Fault> {

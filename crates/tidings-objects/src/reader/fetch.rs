@@ -68,7 +68,8 @@ pub(super) enum Held {
     Bytes(Bytes),
     Footer(Arc<Footer>),
     Runs(Arc<Runs>),
-    Rolled(Arc<Rolled>),
+    /// `None` if there is none that can be read.
+    Rolled(Option<Arc<Rolled>>),
 }
 
 #[derive(Clone, Debug)]
@@ -80,7 +81,7 @@ impl Weighter<Key, Held> for Weigh {
             Held::Bytes(bytes) => bytes.len(),
             Held::Footer(footer) => footer.memory(),
             Held::Runs(runs) => runs.memory(),
-            Held::Rolled(rolled) => rolled.memory(),
+            Held::Rolled(rolled) => rolled.as_ref().map_or(0, |rolled| rolled.memory()),
         };
         len as u64 + ENTRY_BYTES
     }
