@@ -347,6 +347,16 @@ mod tests {
         ] {
             assert!(!is_same(some.clone(), other).unwrap());
         }
+        // As many rows, of which one has another number, hour or reason.
+        let two = |last| rollup(&[row("a", "0", Some(0)), row("a", "0", Some(HOUR)), last]);
+        let one = two(row("a", "1", Some(HOUR)));
+        for last in [
+            row("a", "0", Some(HOUR)),
+            row("a", "1", None),
+            row("a", "2", Some(HOUR)),
+        ] {
+            assert!(!is_same(one.clone(), two(last)).unwrap());
+        }
         assert!(is_same(rollup(&[]), rollup(&[])).unwrap());
         let not_whole = some.slice(..some.len() - 1);
         assert!(is_same(not_whole, some).is_err());
