@@ -1,5 +1,5 @@
 //! Compares an archive with its newest manifest: every file whole, every column of every row with
-//! what the event says, counts, sums, order, and what is there that should not be.
+//! what the event says, rollups, sums, order, and what is there that should not be.
 //!
 //! Memory: one file with one of its row groups.
 
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::file::read::{FileError, Reader};
+use crate::file::rollup::{self, Rollup};
 use crate::folder::{Folder, FolderError};
 use crate::manifest::{File, Manifest};
 use crate::place::Place;
@@ -73,17 +74,27 @@ pub async fn check(place: &Place, cluster: &str) -> Result<Checked, CheckError> 
     let mut problems = Vec::new();
     let mut rows = 0;
     for file in &manifest.files {
-        let checked = match folder.whole(file).await {
-            Ok(bytes) => bytes.and_then(|bytes| check_file(&name, file, &bytes)),
-            Err(error) => Err(error.to_string()),
+        let bytes = whole(&folder, &file.path, file.bytes, &file.checksum).await;
+        let checked = bytes.and_then(|bytes| check_file(&name, file, &bytes));
+        let counted = match checked {
+            Ok((number, counted)) => {
+                rows += number;
+                Some(counted)
+            }
+            Err(why) => {
+                problems.push(format!("{}: {why}", file.path));
+                None
+            }
         };
-        match checked {
-            Ok(number) => rows += number,
-            Err(why) => problems.push(format!("{}: {why}", file.path)),
+        if let Some(rollup) = &file.rollup {
+            let bytes = whole(&folder, &rollup.path, rollup.bytes, &rollup.checksum).await;
+            if let Err(why) = bytes.and_then(|bytes| check_rollup(bytes, counted)) {
+                problems.push(format!("{}: {why}", rollup.path));
+            }
         }
     }
     let named = folder.named(&manifest);
-    let found = folder.list("events").await?;
+    let found = folder.files().await?;
     let leavings = found
         .iter()
         .filter(|found| !named.contains(&found.location));
@@ -96,12 +107,19 @@ pub async fn check(place: &Place, cluster: &str) -> Result<Checked, CheckError> 
     })
 }
 
-/// How many rows a file has, or what is wrong with it.
-fn check_file(cluster: &Arc<str>, file: &File, bytes: &Bytes) -> Result<u64, String> {
-    let found = describe(cluster, bytes.clone()).map_err(|error| error.to_string())?;
+async fn whole(folder: &Folder, path: &str, len: u64, checksum: &str) -> Result<Bytes, String> {
+    let bytes = folder.whole(path, len, checksum).await;
+    bytes.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+/// How many rows a file has, and their rollup; or what is wrong with it.
+fn check_file(cluster: &Arc<str>, file: &File, bytes: &Bytes) -> Result<(u64, Bytes), String> {
+    let found = describe(cluster, bytes.clone()).map_err(|error| error.to_string());
+    let (found, counted) = found?;
     let rows = found.rows;
     let mut found = found.file(file.level, bytes);
     found.path.clone_from(&file.path);
+    found.rollup.clone_from(&file.rollup);
     // Those of the first days do not say it.
     found.seen = found.seen.filter(|_| file.seen.is_some());
     if found != *file {
@@ -111,7 +129,19 @@ fn check_file(cluster: &Arc<str>, file: &File, bytes: &Bytes) -> Result<u64, Str
             json(&found)
         ));
     }
-    Ok(rows)
+    Ok((rows, counted))
+}
+
+/// Compares a rollup with that of the rows, if these could be read.
+fn check_rollup(bytes: Bytes, counted: Option<Bytes>) -> Result<(), String> {
+    let Some(counted) = counted else {
+        return Ok(());
+    };
+    match rollup::is_same(bytes, counted) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("it does not say what the events say".into()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Texts and numbers can always be written.
@@ -119,9 +149,11 @@ fn json(file: &File) -> String {
     serde_json::to_string(file).unwrap_or_default()
 }
 
-fn describe(cluster: &Arc<str>, bytes: Bytes) -> Result<Described, FileError> {
+/// What a file has, and its rollup.
+fn describe(cluster: &Arc<str>, bytes: Bytes) -> Result<(Described, Bytes), FileError> {
     let reader = Reader::new(cluster, bytes)?;
     let mut described = Described::default();
+    let mut rollup = Rollup::new()?;
     let mut before: Option<Row> = None;
     for group in 0..reader.groups() {
         for row in reader.checked_group(group)? {
@@ -129,8 +161,9 @@ fn describe(cluster: &Arc<str>, bytes: Bytes) -> Result<Described, FileError> {
                 return Err(FileError::Order);
             }
             described.add(&row);
+            rollup.add(&row)?;
             before = Some(row);
         }
     }
-    Ok(described)
+    Ok((described, rollup.finish()?.into()))
 }

@@ -40,7 +40,7 @@ pub(crate) struct Leavings {
 impl Leavings {
     pub(crate) async fn find(folder: &Folder, before: Timestamp) -> Result<Self, FolderError> {
         let is_old = |found: &ObjectMeta| found.last_modified.timestamp() <= before.as_second();
-        let mut files = folder.list("events").await?;
+        let mut files = folder.files().await?;
         files.retain(is_old);
         let mut manifests = folder.list("manifests").await?;
         manifests.retain(is_old);

@@ -15,7 +15,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::manifest::{FORM, File, Manifest};
+use crate::manifest::{FORM, Manifest};
 use crate::place::Place;
 use crate::unfinished::{self, LocalError, Unfinished};
 
@@ -192,15 +192,20 @@ impl Folder {
     }
 
     /// The bytes of a file, or what is wrong with it.
-    pub(crate) async fn whole(&self, file: &File) -> Result<Result<Bytes, String>, FolderError> {
-        let bytes = match self.get(&self.path(&file.path), file.bytes).await {
+    pub(crate) async fn whole(
+        &self,
+        path: &str,
+        bytes: u64,
+        checksum: &str,
+    ) -> Result<Result<Bytes, String>, FolderError> {
+        let bytes = match self.get(&self.path(path), bytes).await {
             Err(FolderError::Store(Error::NotFound { .. })) => {
                 return Ok(Err("it is not there".into()));
             }
             Err(error @ FolderError::Long { .. }) => return Ok(Err(error.to_string())),
             bytes => bytes?,
         };
-        if format!("{:016x}", xxh3_64(&bytes)) != file.checksum {
+        if format!("{:016x}", xxh3_64(&bytes)) != checksum {
             return Ok(Err("its bytes are not those that were written".into()));
         }
         Ok(Ok(bytes))
@@ -208,7 +213,7 @@ impl Folder {
 
     /// The paths of all files that a manifest names, those that are to be deleted, too.
     pub(crate) fn named(&self, manifest: &Manifest) -> HashSet<Path> {
-        let named = manifest.files.iter().map(|file| file.path.as_str());
+        let named = manifest.files.iter().flat_map(|file| file.paths());
         let removed = manifest.removed.iter();
         let named = named.chain(removed.map(|removed| removed.path.as_str()));
         named.map(|path| self.path(path)).collect()
@@ -219,8 +224,10 @@ impl Folder {
         let Some(local) = &self.local else {
             return Ok(Vec::new());
         };
-        let mut found = unfinished::find(local.join("events")).await?;
-        found.extend(unfinished::find(local.join("manifests")).await?);
+        let mut found = Vec::new();
+        for folder in ["events", "rollups", "manifests"] {
+            found.extend(unfinished::find(local.join(folder)).await?);
+        }
         Ok(found)
     }
 
@@ -230,6 +237,13 @@ impl Folder {
             Err(FolderError::Store(Error::NotFound { .. })) => Ok(()),
             done => done,
         }
+    }
+
+    /// All files, and all rollups.
+    pub(crate) async fn files(&self) -> Result<Vec<ObjectMeta>, FolderError> {
+        let mut files = self.list("events").await?;
+        files.extend(self.list("rollups").await?);
+        Ok(files)
     }
 
     /// All objects in one of its folders.

@@ -33,7 +33,7 @@ pub use check::{CheckError, Checked, check, newest};
 pub use continued::{ContinueError, take_over};
 pub use file::read::FileError;
 pub use folder::FolderError;
-pub use manifest::{File, Manifest, Removed};
+pub use manifest::{File, Manifest, Removed, Rollup};
 pub use place::{Place, PlaceError};
 pub use reader::{Asked, LookError, ReadOptions, Reader, SealedCluster};
 pub use row::Unreadable;

@@ -73,6 +73,30 @@ pub struct File {
     pub first: [String; 3],
     /// Of the last one.
     pub last: [String; 3],
+    /// How many of its versions have the same namespace, kind, hour, reason and type. Files of the
+    /// first days do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollup: Option<Rollup>,
+}
+
+/// A file beside one of an archive, which says how many of its versions have the same columns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollup {
+    /// Where it is, from the folder of the cluster.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// XXH3 of its bytes, in 16 hexadecimal digits.
+    pub checksum: String,
+}
+
+impl File {
+    /// Where it is, and its rollup.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        let rollup = self.rollup.iter().map(|rollup| rollup.path.as_str());
+        std::iter::once(self.path.as_str()).chain(rollup)
+    }
 }
 
 /// A file that is yet to be deleted.
@@ -122,14 +146,16 @@ impl Manifest {
             .sort_by(|one, other| (one.from, &one.path).cmp(&(other.from, &other.path)));
     }
 
-    /// Takes files out.
+    /// Takes files out, with their rollups.
     pub(crate) fn remove(&mut self, paths: &BTreeSet<String>, now: Timestamp) {
-        self.files.retain(|file| !paths.contains(&file.path));
-        let removed = paths.iter().map(|path| Removed {
-            path: path.clone(),
-            at: now,
-        });
-        self.removed.extend(removed);
+        let is_removed = |file: &mut File| paths.contains(&file.path);
+        for file in self.files.extract_if(.., is_removed) {
+            let removed = file.paths().map(|path| Removed {
+                path: path.to_owned(),
+                at: now,
+            });
+            self.removed.extend(removed);
+        }
     }
 
     /// How many versions it has.
@@ -137,8 +163,9 @@ impl Manifest {
         self.files.iter().map(|file| file.rows).sum()
     }
 
-    /// How many bytes its files have.
+    /// How many bytes its files and their rollups have.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
+        let of = |file: &File| file.bytes + file.rollup.as_ref().map_or(0, |rollup| rollup.bytes);
+        self.files.iter().map(of).sum()
     }
 }

@@ -149,6 +149,7 @@ mod tests {
             seen: None,
             first: <[String; 3]>::default(),
             last: <[String; 3]>::default(),
+            rollup: None,
         };
         let large = FILE_BYTES_MAX as u64;
         let of = |levels: &[(u32, u64, usize)]| -> Vec<File> {

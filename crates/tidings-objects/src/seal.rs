@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tidings_archive::{Cluster, JournalError, Part, SealedVersion, Unsealed};
@@ -20,9 +21,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clean;
 use crate::file::read::{FileError, Reader};
+use crate::file::rollup::Rollup;
 use crate::file::write::Writer;
 use crate::folder::{Folder, FolderError};
-use crate::manifest::{File, Manifest};
+use crate::manifest::{self, File, Manifest};
 use crate::merge::{self, FILE_BYTES_MAX};
 use crate::place::Place;
 use crate::row::{Row, Version};
@@ -255,7 +257,7 @@ impl Sealer {
         rows.sort_unstable_by(Row::order);
         rows.dedup_by(|one, other| one.is_same(other));
         let versions = rows.len() as u64;
-        let files = self.write(0, rows.into_iter().map(Ok)).await?;
+        let files = write(&self.folder, 0, rows.into_iter().map(Ok)).await?;
         let mut next = manifest.next(random_id(), self.now());
         sealed.versions += versions;
         sealed.files += files.len() as u64;
@@ -302,7 +304,8 @@ impl Sealer {
     async fn merge(&self, manifest: &Manifest, group: &[File]) -> Result<Manifest, MergeError> {
         let mut readers = Vec::with_capacity(group.len());
         for file in group {
-            let bytes = self.folder.whole(file).await.map_err(SealError::Folder)?;
+            let bytes = self.folder.whole(&file.path, file.bytes, &file.checksum);
+            let bytes = bytes.await.map_err(SealError::Folder)?;
             let reader = bytes.and_then(|bytes| {
                 let reader = Reader::new(&self.cluster, bytes);
                 reader.map_err(|error| error.to_string())
@@ -322,7 +325,7 @@ impl Sealer {
         let level = group.iter().map(|file| file.level).max().unwrap_or(0) + 1;
         let rows = merge::Merged::new(readers).map_err(SealError::File);
         let files = match rows {
-            Ok(rows) => self.write(level, rows).await,
+            Ok(rows) => write(&self.folder, level, rows).await,
             Err(error) => Err(error),
         };
         let files = files.map_err(of_group)?;
@@ -338,29 +341,6 @@ impl Sealer {
         next.add(files);
         self.folder.commit(&next).await.map_err(SealError::Folder)?;
         Ok(next)
-    }
-
-    /// Writes rows, which are sorted, as files.
-    async fn write(
-        &self,
-        level: u32,
-        rows: impl Iterator<Item = Result<Row, FileError>> + Send + 'static,
-    ) -> Result<Vec<File>, SealError> {
-        let mut files = Vec::new();
-        let mut rows = rows.peekable();
-        while rows.peek().is_some() {
-            // It takes a second, in which this thread has other things to do.
-            let encoded = spawn_blocking(move || {
-                let encoded = encode(level, &mut rows);
-                encoded.map(|(file, bytes)| (file, bytes, rows))
-            });
-            let (file, bytes, left) = encoded.await.map_err(|_| SealError::Panicked)??;
-            rows = left;
-            let path = self.folder.path(&file.path);
-            self.folder.create(&path, bytes.into()).await?;
-            files.push(file);
-        }
-        Ok(files)
     }
 
     /// Deletes what is over; how many objects.
@@ -401,22 +381,66 @@ impl Sealer {
     }
 }
 
+/// Writes rows, which are sorted, as files.
+pub(crate) async fn write(
+    folder: &Folder,
+    level: u32,
+    rows: impl Iterator<Item = Result<Row, FileError>> + Send + 'static,
+) -> Result<Vec<File>, SealError> {
+    let mut files = Vec::new();
+    let mut rows = rows.peekable();
+    while rows.peek().is_some() {
+        // It takes a second, in which this thread has other things to do.
+        let encoded = spawn_blocking(move || {
+            let encoded = encode(level, &mut rows);
+            encoded.map(|encoded| (encoded, rows))
+        });
+        let (encoded, left) = encoded.await.map_err(|_| SealError::Panicked)??;
+        rows = left;
+        let Encoded { file, parts } = encoded;
+        for (path, bytes) in file.paths().zip(parts) {
+            folder.create(&folder.path(path), bytes).await?;
+        }
+        files.push(file);
+    }
+    Ok(files)
+}
+
+/// A file and its rollup, in the order in which they are written.
+struct Encoded {
+    file: File,
+    parts: [Bytes; 2],
+}
+
 /// A file of the first rows.
 fn encode(
     level: u32,
     rows: &mut impl Iterator<Item = Result<Row, FileError>>,
-) -> Result<(File, Vec<u8>), FileError> {
+) -> Result<Encoded, FileError> {
     let mut writer = Writer::new()?;
+    let mut rollup = Rollup::new()?;
     let mut file = Described::default();
     while writer.len() < FILE_BYTES_MAX
         && let Some(row) = rows.next()
     {
         let row = row?;
         file.add(&row);
+        rollup.add(&row)?;
         writer.push(row)?;
     }
-    let bytes = writer.finish()?;
-    Ok((file.file(level, &bytes), bytes))
+    let (bytes, rollup) = (writer.finish()?, rollup.finish()?);
+    let mut file = file.file(level, &bytes);
+    file.rollup = Some(manifest::Rollup {
+        path: file.path.replacen("events/", "rollups/", 1),
+        bytes: rollup.len() as u64,
+        checksum: checksum(&rollup),
+    });
+    let parts = [bytes.into(), rollup.into()];
+    Ok(Encoded { file, parts })
+}
+
+fn checksum(bytes: &[u8]) -> String {
+    format!("{:016x}", xxh3_64(bytes))
 }
 
 fn of(version: SealedVersion) -> Version {
@@ -477,7 +501,7 @@ impl Described {
         File {
             path: format!("events/{}-{}-{}.parquet", name(from), name(to), random_id()),
             bytes: bytes.len() as u64,
-            checksum: format!("{:016x}", xxh3_64(bytes)),
+            checksum: checksum(bytes),
             rows: self.rows,
             sum: format!("{:016x}", self.sum),
             level,
@@ -489,6 +513,7 @@ impl Described {
             }),
             first: self.first,
             last: self.last,
+            rollup: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The columns of a file, in their order, and how they are encoded. `docs/archive-format.md`
+//! The columns of a file, in their order, and how columns are encoded. `docs/archive-format.md`
 //! promises them: a column is added at the end and with a new form, and none is changed.
 
 use std::sync::Arc;
@@ -7,8 +7,10 @@ use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, TimeUnit, Type, ZstdLevel};
 use parquet::errors::Result;
 use parquet::file::metadata::{KeyValue, SortingColumn};
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
-use parquet::schema::types::{ColumnPath, Type as Schema, TypePtr};
+use parquet::file::properties::{
+    EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr,
+};
+use parquet::schema::types::{ColumnPath, SchemaDescriptor, Type as Schema, TypePtr};
 
 use crate::row::Row;
 
@@ -30,44 +32,48 @@ const BLOOM_FALSE: f64 = 0.01;
 const ZSTD_LEVEL: i32 = 6;
 
 /// What a column has of a row.
-pub(crate) enum Value {
+pub(crate) enum Value<R> {
     /// A text, empty where the event has none.
-    Text(fn(&Row) -> &str),
+    Text(fn(&R) -> &str),
     /// Bytes that stand for themselves.
-    Bytes(fn(&Row) -> &Bytes),
+    Bytes(fn(&R) -> &Bytes),
     /// A number.
-    Number(fn(&Row) -> u64),
+    Number(fn(&R) -> u64),
     /// A number that not every event has.
-    Count(fn(&Row) -> Option<i32>),
+    Count(fn(&R) -> Option<i32>),
     /// Microseconds since 1970, in UTC.
-    Time(fn(&Row) -> i64),
+    Time(fn(&R) -> i64),
     /// A time that not every event has.
-    MaybeTime(fn(&Row) -> Option<i64>),
+    MaybeTime(fn(&R) -> Option<i64>),
     /// Names with their values.
-    Map(fn(&Row) -> &[(String, String)]),
+    Map(fn(&R) -> &[(String, String)]),
 }
 
 /// A column by its name.
-pub(crate) struct Column {
+pub(crate) struct Column<R> {
     pub(crate) name: &'static str,
-    pub(crate) value: Value,
+    pub(crate) value: Value<R>,
     /// Whether few values are repeated often.
     few: bool,
     /// Whether a reader looks for single values of it.
     is_looked_for: bool,
 }
 
-const fn column(name: &'static str, value: Value) -> Column {
-    Column {
-        name,
-        value,
-        few: false,
-        is_looked_for: false,
-    }
+const fn column(name: &'static str, value: Value<Row>) -> Column<Row> {
+    Column::new(name, value)
 }
 
-impl Column {
-    const fn few(mut self) -> Self {
+impl<R> Column<R> {
+    pub(super) const fn new(name: &'static str, value: Value<R>) -> Self {
+        Self {
+            name,
+            value,
+            few: false,
+            is_looked_for: false,
+        }
+    }
+
+    pub(super) const fn few(mut self) -> Self {
         self.few = true;
         self
     }
@@ -79,7 +85,7 @@ impl Column {
 }
 
 /// All columns.
-pub(crate) const COLUMNS: [Column; 22] = [
+pub(crate) const COLUMNS: [Column<Row>; 22] = [
     column("cluster", Value::Text(|row| &row.cluster)).few(),
     column("namespace", Value::Text(|row| &row.namespace)).few(),
     column("kind", Value::Text(|row| &row.kind)).few(),
@@ -119,15 +125,31 @@ pub(crate) const OBJECT: usize = 22;
 
 /// The schema of a file.
 pub(crate) fn schema() -> Result<TypePtr> {
-    let fields: Result<Vec<_>> = COLUMNS
-        .iter()
-        .map(|column| field(column).map(Arc::new))
-        .collect();
-    let schema = Schema::group_type_builder("event").with_fields(fields?);
+    schema_of("event", &COLUMNS)
+}
+
+/// The schema of some columns.
+pub(super) fn schema_of<R>(name: &str, columns: &[Column<R>]) -> Result<TypePtr> {
+    let fields = columns.iter().map(|column| field(column).map(Arc::new));
+    let fields: Vec<_> = fields.collect::<Result<_>>()?;
+    let schema = Schema::group_type_builder(name).with_fields(fields);
     Ok(Arc::new(schema.build()?))
 }
 
-fn field(column: &Column) -> Result<Schema> {
+/// Whether the columns of a file are those that were promised; there may be others behind.
+pub(crate) fn are_promised(found: &SchemaDescriptor, promised: TypePtr) -> bool {
+    let known = SchemaDescriptor::new(promised);
+    let mut both = found.columns().iter().zip(known.columns());
+    found.num_columns() >= known.num_columns()
+        && both.all(|(found, known)| {
+            found.path() == known.path()
+                && found.physical_type() == known.physical_type()
+                && found.max_def_level() == known.max_def_level()
+                && found.max_rep_level() == known.max_rep_level()
+        })
+}
+
+fn field<R>(column: &Column<R>) -> Result<Schema> {
     let (repetition, physical, logical) = match column.value {
         Value::Text(_) => (
             Repetition::REQUIRED,
@@ -181,10 +203,7 @@ pub(crate) fn properties() -> Result<WriterPropertiesPtr> {
         descending,
         nulls_first: false,
     };
-    let mut builder = WriterProperties::builder()
-        .set_created_by(concat!("tidings ", env!("CARGO_PKG_VERSION")).into())
-        .set_key_value_metadata(Some(vec![KeyValue::new(FORM_KEY.into(), FORM.to_string())]))
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+    let builder = builder()?
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_data_page_row_count_limit(PAGE_ROWS_MAX)
         .set_data_page_size_limit(PAGE_BYTES_MAX)
@@ -197,7 +216,24 @@ pub(crate) fn properties() -> Result<WriterPropertiesPtr> {
             sorted(3, false),
             sorted(4, true),
         ]));
-    for column in &COLUMNS {
+    Ok(Arc::new(encoded(builder, &COLUMNS).build()))
+}
+
+/// What all files have.
+pub(super) fn builder() -> Result<WriterPropertiesBuilder> {
+    let form = KeyValue::new(FORM_KEY.into(), FORM.to_string());
+    Ok(WriterProperties::builder()
+        .set_created_by(concat!("tidings ", env!("CARGO_PKG_VERSION")).into())
+        .set_key_value_metadata(Some(vec![form]))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?)))
+}
+
+/// How columns are encoded.
+pub(super) fn encoded<R>(
+    mut builder: WriterPropertiesBuilder,
+    columns: &[Column<R>],
+) -> WriterPropertiesBuilder {
+    for column in columns {
         let path = ColumnPath::from(column.name);
         builder = builder.set_column_dictionary_enabled(path.clone(), column.few);
         if column.is_looked_for {
@@ -212,5 +248,5 @@ pub(crate) fn properties() -> Result<WriterPropertiesPtr> {
             _ => builder,
         };
     }
-    Ok(Arc::new(builder.build()))
+    builder
 }

@@ -1,5 +1,7 @@
-//! One Parquet file of versions: its columns, how it is written, and how it is read.
+//! One Parquet file of versions, and its rollup: their columns, how they are written, and how they
+//! are read.
 
 pub(crate) mod columns;
 pub(crate) mod read;
+pub(crate) mod rollup;
 pub(crate) mod write;

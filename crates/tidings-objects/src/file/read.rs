@@ -42,6 +42,9 @@ pub enum FileError {
     /// The rows are not in their order, or one is there twice.
     #[error("the rows are not in their order")]
     Order,
+    /// The columns of a rollup are not those that were promised.
+    #[error("the columns are not those of a rollup")]
+    Rollup,
 }
 
 /// A file whose end was read.
@@ -149,7 +152,18 @@ pub(crate) fn check_form(file: &FileMetaData) -> Result<(), FileError> {
 }
 
 /// The values of a column that there are.
-fn values<T: DataType>(group: &dyn RowGroupReader, leaf: usize) -> Result<Vec<T::T>, ParquetError> {
+pub(super) fn values<T: DataType>(
+    group: &dyn RowGroupReader,
+    leaf: usize,
+) -> Result<Vec<T::T>, ParquetError> {
+    Ok(maybe_values::<T>(group, leaf)?.0)
+}
+
+/// The same, and for each row whether there is one, if not every row has.
+pub(super) fn maybe_values<T: DataType>(
+    group: &dyn RowGroupReader,
+    leaf: usize,
+) -> Result<(Vec<T::T>, Vec<i16>), ParquetError> {
     let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
     let mut reader = get_typed_column_reader::<T>(group.get_column_reader(leaf)?);
     let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
@@ -162,7 +176,7 @@ fn values<T: DataType>(group: &dyn RowGroupReader, leaf: usize) -> Result<Vec<T:
         }
         left -= read.0;
     }
-    Ok(values)
+    Ok((values, defined))
 }
 
 fn is_same(

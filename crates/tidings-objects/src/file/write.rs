@@ -1,4 +1,4 @@
-//! Writes sorted rows as one file, a row group at a time.
+//! Writes sorted rows as one file, and any rows as columns, a row group at a time.
 //!
 //! Memory: one row group of rows, and the compressed file, which the caller bounds.
 
@@ -8,7 +8,8 @@ use parquet::file::writer::{
     SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter,
 };
 
-use super::columns::{COLUMNS, GROUP_BYTES_MAX, GROUP_ROWS_MAX, Value, properties, schema};
+use super::columns::{COLUMNS, Column, GROUP_BYTES_MAX, GROUP_ROWS_MAX, Value};
+use super::columns::{properties, schema};
 use crate::row::Row;
 
 /// A file in the making.
@@ -50,26 +51,34 @@ impl Writer {
     }
 
     fn end_group(&mut self) -> Result<()> {
-        if self.rows.is_empty() {
-            return Ok(());
+        if !self.rows.is_empty() {
+            write_group(&mut self.file, &COLUMNS, &self.rows)?;
         }
-        let mut group = self.file.next_row_group()?;
-        for column in &COLUMNS {
-            if let Value::Map(of) = column.value {
-                let (defined, repeated, pairs) = levels(&self.rows, of);
-                let keys = pairs.iter().map(|(key, _)| key.as_str());
-                let values = pairs.iter().map(|(_, value)| value.as_str());
-                texts(next(&mut group)?, keys, Some(&defined), Some(&repeated))?;
-                texts(next(&mut group)?, values, Some(&defined), Some(&repeated))?;
-            } else {
-                write(next(&mut group)?, &column.value, &self.rows)?;
-            }
-        }
-        group.close()?;
         self.rows.clear();
         self.bytes = 0;
         Ok(())
     }
+}
+
+/// Adds a row group of some rows.
+pub(super) fn write_group<R>(
+    file: &mut SerializedFileWriter<Vec<u8>>,
+    columns: &[Column<R>],
+    rows: &[R],
+) -> Result<()> {
+    let mut group = file.next_row_group()?;
+    for column in columns {
+        if let Value::Map(of) = column.value {
+            let (defined, repeated, pairs) = levels(rows, of);
+            let keys = pairs.iter().map(|(key, _)| key.as_str());
+            let values = pairs.iter().map(|(_, value)| value.as_str());
+            texts(next(&mut group)?, keys, Some(&defined), Some(&repeated))?;
+            texts(next(&mut group)?, values, Some(&defined), Some(&repeated))?;
+        } else {
+            write(next(&mut group)?, &column.value, rows)?;
+        }
+    }
+    group.close().map(drop)
 }
 
 fn next<'a>(
@@ -79,7 +88,7 @@ fn next<'a>(
     group.next_column()?.ok_or_else(missing)
 }
 
-fn write(mut column: SerializedColumnWriter<'_>, value: &Value, rows: &[Row]) -> Result<()> {
+fn write<R>(mut column: SerializedColumnWriter<'_>, value: &Value<R>, rows: &[R]) -> Result<()> {
     match value {
         Value::Text(of) => return texts(column, rows.iter().map(of), None, None),
         Value::Bytes(of) => {
@@ -133,7 +142,7 @@ fn texts<'a>(
 }
 
 /// The values there are, and for each row whether there is one.
-fn maybe<T>(rows: &[Row], of: fn(&Row) -> Option<T>) -> (Vec<T>, Vec<i16>) {
+fn maybe<R, T>(rows: &[R], of: fn(&R) -> Option<T>) -> (Vec<T>, Vec<i16>) {
     let values = rows.iter().filter_map(of).collect();
     let defined = rows.iter().map(|row| i16::from(of(row).is_some()));
     (values, defined.collect())
@@ -142,7 +151,7 @@ fn maybe<T>(rows: &[Row], of: fn(&Row) -> Option<T>) -> (Vec<T>, Vec<i16>) {
 type Pairs<'a> = Vec<&'a (String, String)>;
 
 /// The pairs of all rows' maps, and the levels that tell of which row each is.
-fn levels(rows: &[Row], of: fn(&Row) -> &[(String, String)]) -> (Vec<i16>, Vec<i16>, Pairs<'_>) {
+fn levels<R>(rows: &[R], of: fn(&R) -> &[(String, String)]) -> (Vec<i16>, Vec<i16>, Pairs<'_>) {
     let (mut defined, mut repeated, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {
         let map = of(row);

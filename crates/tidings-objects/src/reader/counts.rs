@@ -1,54 +1,127 @@
-//! How many versions were last seen in each hour for each reason: what two columns say.
+//! How many versions were last seen in each hour for each reason, as the rollups of files say; of
+//! a file that has none, or whose rollup is damaged, as two of its columns do.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use tidings_store::{CountsRequest, HOUR_MILLIS, UnixMillis, hour_of};
+use tokio::task::spawn_blocking;
 
 use super::columns;
-use super::fault::Fault;
+use super::fault::{Fault, caught};
+use super::fetch::{Held, Key, REQUEST_BYTES_MAX, Remote};
 use super::leaf;
+use super::rolled::Rolled;
 use super::view::View;
 
-/// Row groups that are counted at once.
-const AT_ONCE: usize = 8;
+/// Files that are counted at once.
+const FILES_AT_ONCE: usize = 8;
+/// Row groups of a file that are counted at once.
+const GROUPS_AT_ONCE: usize = 4;
 
 /// By inverted hour and reason.
 pub(super) type Counted = BTreeMap<(Reverse<UnixMillis>, String), u64>;
 
+/// Whether what was last seen between two times may be asked for.
+fn is_asked(request: &CountsRequest, (from, to): (i64, i64)) -> bool {
+    let end = |until: UnixMillis| until.0.saturating_add(HOUR_MILLIS);
+    request.since.is_none_or(|since| to >= hour_of(since).0)
+        && request.until.is_none_or(|until| from < end(until))
+}
+
 impl View {
     /// The counts of the hours that are asked for.
     pub(super) async fn count(&self, request: &CountsRequest) -> Result<Counted, Fault> {
-        let is_asked = |(from, to): (i64, i64)| {
-            request.since.is_none_or(|since| to >= hour_of(since).0)
-                && request
-                    .until
-                    .is_none_or(|until| from < until.0.saturating_add(HOUR_MILLIS))
-        };
-        let mut counted = Counted::new();
-        for (number, file) in self.manifest.files.iter().enumerate() {
+        let files = self.manifest.files.iter().enumerate();
+        let files = files.filter(|(_, file)| {
             let times = file
                 .seen
                 .map(|(from, to)| (from.as_millisecond(), to.as_millisecond()));
-            if !times.is_none_or(is_asked) {
-                continue;
+            times.is_none_or(|times| is_asked(request, times))
+        });
+        let files: Vec<usize> = files.map(|(number, _)| number).collect();
+        let mut read = stream::iter(files)
+            .map(|file| self.count_file(file, request))
+            .buffer_unordered(FILES_AT_ONCE);
+        let mut counted = Counted::new();
+        while let Some(of_file) = read.try_next().await? {
+            for (at, versions) in of_file {
+                let count = counted.entry(at).or_default();
+                *count = count.saturating_add(versions);
             }
-            let footer = self.footer(number).await?;
-            let groups = footer.groups.iter().enumerate();
-            let groups = groups.filter(|(_, group)| is_asked(group.seen));
-            let wants = groups.map(|(group, it)| {
-                let rows = std::iter::once(0..it.rows).collect();
-                self.want(number, &footer, group, rows)
-            });
-            let wants: Vec<_> = wants.collect::<Result<_, Fault>>()?;
-            let mut read = stream::iter(wants)
-                .map(|want| columns::read(&self.fetch, vec![want], [leaf::LAST_SEEN, leaf::REASON]))
-                .buffered(AT_ONCE);
-            while let Some(read) = read.try_next().await? {
-                for [seen, reasons] in &read {
-                    count(&mut counted, request, seen, reasons);
-                }
+        }
+        Ok(counted)
+    }
+
+    async fn count_file(&self, file: usize, request: &CountsRequest) -> Result<Counted, Fault> {
+        let Some(rolled) = self.rolled(file).await? else {
+            return self.count_rows(file, request).await;
+        };
+        let mut counted = Counted::new();
+        for (hour, reason, versions) in rolled.counts() {
+            if request.in_range(hour) {
+                counted.insert((Reverse(hour), reason.to_owned()), versions);
+            }
+        }
+        Ok(counted)
+    }
+
+    /// What the rollup of a file says, if it has one that can be read.
+    async fn rolled(&self, file: usize) -> Result<Option<Arc<Rolled>>, Fault> {
+        let remote = self.rollup(file);
+        let Some(remote) = remote.filter(|remote| remote.len <= REQUEST_BYTES_MAX) else {
+            return Ok(None);
+        };
+        // Of the file, whose rows were compared with what its rollup counts.
+        let key = Key::Rolled(self.file(file)?.id);
+        if let Some(Held::Rolled(rolled)) = self.fetch.held(key) {
+            return Ok(rolled);
+        }
+        let rolled = match self.read_rollup(file, remote).await {
+            Ok(rolled) => Some(Arc::new(rolled)),
+            // The rows say the same, if they are there.
+            Err(fault) if fault.is_damaged() || fault.is_gone() => {
+                tracing::warn!(%fault, "rows are counted instead");
+                None
+            }
+            Err(fault) => return Err(fault),
+        };
+        self.fetch.hold(key, Held::Rolled(rolled.clone()));
+        Ok(rolled)
+    }
+
+    async fn read_rollup(&self, file: usize, remote: &Remote) -> Result<Rolled, Fault> {
+        let rows = self.manifest.files.get(file).map_or(0, |file| file.rows);
+        let bytes = self.fetch.compared(remote).await?;
+        // It is not closed.
+        let _place = self.fetch.shared.decodes.acquire().await.ok();
+        let path = remote.path.clone();
+        let decoded = spawn_blocking(move || {
+            let decoded = caught(&path, || Rolled::of(bytes, rows));
+            decoded.map_err(|error| Fault::parquet(&path, &error))
+        });
+        let cannot = |_| Fault::damaged(&remote.path, "it cannot be decoded");
+        decoded.await.map_err(cannot)?
+    }
+
+    async fn count_rows(&self, file: usize, request: &CountsRequest) -> Result<Counted, Fault> {
+        let footer = self.footer(file).await?;
+        let groups = footer.groups.iter().enumerate();
+        let groups = groups.filter(|(_, group)| is_asked(request, group.seen));
+        let wants = groups.map(|(group, it)| {
+            let rows = std::iter::once(0..it.rows).collect();
+            self.want(file, &footer, group, rows)
+        });
+        let wants: Vec<_> = wants.collect::<Result<_, Fault>>()?;
+        let mut read = stream::iter(wants)
+            .map(|want| columns::read(&self.fetch, vec![want], [leaf::LAST_SEEN, leaf::REASON]))
+            .buffered(GROUPS_AT_ONCE);
+        let mut counted = Counted::new();
+        while let Some(read) = read.try_next().await? {
+            for [seen, reasons] in &read {
+                count(&mut counted, request, seen, reasons);
             }
         }
         Ok(counted)

@@ -62,6 +62,10 @@ impl Fault {
     pub(super) fn is_gone(&self) -> bool {
         matches!(self, Self::Gone { .. })
     }
+
+    pub(super) fn is_damaged(&self) -> bool {
+        matches!(self, Self::Damaged { .. })
+    }
 }
 
 /// Reads of bytes of a file which may be damaged in a way that its reader did not expect, and

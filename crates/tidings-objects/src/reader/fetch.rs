@@ -21,6 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::Fault;
 use super::footer::Footer;
+use super::rolled::Rolled;
 use super::runs::Runs;
 
 /// How long a request may take, with what the client tries again within it.
@@ -34,7 +35,7 @@ const DECODES_AT_ONCE: usize = 4;
 /// Ranges with less between them are read together: that costs less time than another request.
 const GAP_MAX: u64 = 128 << 10;
 /// Ranges are not read together beyond this.
-const REQUEST_BYTES_MAX: u64 = 4 << 20;
+pub(super) const REQUEST_BYTES_MAX: u64 = 4 << 20;
 /// A file of at most this length is read as a whole, and compared with its checksum.
 const WHOLE_MAX: u64 = 256 << 10;
 /// Bytes that an entry of the cache takes beside what it holds.
@@ -59,6 +60,7 @@ pub(super) enum Key {
     Footer(u128),
     /// Of a row group.
     Runs(u128, usize),
+    Rolled(u128),
 }
 
 #[derive(Clone)]
@@ -66,6 +68,8 @@ pub(super) enum Held {
     Bytes(Bytes),
     Footer(Arc<Footer>),
     Runs(Arc<Runs>),
+    /// `None` if there is none that can be read.
+    Rolled(Option<Arc<Rolled>>),
 }
 
 #[derive(Clone, Debug)]
@@ -77,6 +81,7 @@ impl Weighter<Key, Held> for Weigh {
             Held::Bytes(bytes) => bytes.len(),
             Held::Footer(footer) => footer.memory(),
             Held::Runs(runs) => runs.memory(),
+            Held::Rolled(rolled) => rolled.as_ref().map_or(0, |rolled| rolled.memory()),
         };
         len as u64 + ENTRY_BYTES
     }
@@ -179,12 +184,18 @@ impl Fetch {
         if let Some(Held::Bytes(bytes)) = self.held(key) {
             return Ok(bytes);
         }
+        let bytes = self.compared(file).await?;
+        self.hold(key, Held::Bytes(bytes.clone()));
+        Ok(bytes)
+    }
+
+    /// A file as a whole, compared with its checksum, which is not held afterwards.
+    pub(super) async fn compared(&self, file: &Remote) -> Result<Bytes, Fault> {
         let bytes = self.request(file, 0..file.len).await?;
         if format!("{:016x}", xxh3_64(&bytes)) != file.checksum {
             let why = "its bytes are not those that were written";
             return Err(Fault::damaged(&file.path, why));
         }
-        self.hold(key, Held::Bytes(bytes.clone()));
         Ok(bytes)
     }
 

@@ -9,7 +9,6 @@ use parquet::file::metadata::{
 };
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::statistics::Statistics;
-use parquet::schema::types::SchemaDescriptor;
 use tidings_store::HOUR_MILLIS;
 
 use super::leaf::{self, Leaf};
@@ -108,7 +107,9 @@ fn parse(end: &Bytes, len: u64) -> Result<Footer, ParquetError> {
     reader.try_parse_sized(end, len)?;
     let meta = reader.finish()?;
     check_form(meta.file_metadata()).map_err(|error| general(&error.to_string()))?;
-    check_columns(meta.file_metadata().schema_descr())?;
+    if !columns::are_promised(meta.file_metadata().schema_descr(), columns::schema()?) {
+        return Err(general("its columns are not those of this form"));
+    }
     let groups = meta
         .row_groups()
         .iter()
@@ -121,25 +122,6 @@ fn parse(end: &Bytes, len: u64) -> Result<Footer, ParquetError> {
 
 fn general(why: &str) -> ParquetError {
     ParquetError::General(why.to_owned())
-}
-
-/// The columns that are read are those that were promised; there may be others behind.
-fn check_columns(found: &SchemaDescriptor) -> Result<(), ParquetError> {
-    let known = SchemaDescriptor::new(columns::schema()?);
-    let is_same = found.num_columns() >= known.num_columns()
-        && found
-            .columns()
-            .iter()
-            .zip(known.columns())
-            .all(|(found, known)| {
-                found.path() == known.path()
-                    && found.physical_type() == known.physical_type()
-                    && found.max_def_level() == known.max_def_level()
-                    && found.max_rep_level() == known.max_rep_level()
-            });
-    is_same
-        .then_some(())
-        .ok_or_else(|| general("its columns are not those of this form"))
 }
 
 /// Every page that may be read has rows, in order, and is in the file.

@@ -6,7 +6,8 @@
 //!
 //! Of these files, each uses those behind it: `served` and `store`, what a server needs; `cluster`,
 //! the newest manifest; `list`, `find`, `newest` and `counts`, what is asked for; `view`, what one
-//! manifest names; `columns`, `runs` and `footer`, parts of files; `fetch`, requests and the cache.
+//! manifest names; `columns`, `runs`, `rolled` and `footer`, parts of files; `fetch`, requests and
+//! the cache.
 
 mod cluster;
 mod columns;
@@ -21,6 +22,7 @@ mod names;
 mod newest;
 mod objects;
 mod position;
+mod rolled;
 mod runs;
 mod selection;
 mod served;

@@ -36,6 +36,7 @@ const GROUP_ROWS: u64 = GROUP_ROWS_MAX as u64;
 pub(super) struct View {
     pub(super) manifest: Manifest,
     files: Vec<Remote>,
+    rollups: Vec<Option<Remote>>,
     pub(super) fetch: Fetch,
 }
 
@@ -68,17 +69,24 @@ pub(super) struct Pick {
 
 impl View {
     pub(super) fn new(folder: &Folder, manifest: Manifest, fetch: Fetch) -> Self {
-        let files = manifest.files.iter().map(|file| {
-            let path = folder.path(&file.path);
+        let remote = |path: &str, len, checksum: &str| {
+            let path = folder.path(path);
             Remote {
                 id: xxh3_128(path.as_ref().as_bytes()),
-                len: file.bytes,
-                checksum: file.checksum.clone(),
+                len,
+                checksum: checksum.to_owned(),
                 path,
             }
+        };
+        let files = manifest.files.iter();
+        let rollups = files.clone().map(|file| {
+            let rollup = file.rollup.as_ref()?;
+            Some(remote(&rollup.path, rollup.bytes, &rollup.checksum))
         });
+        let files = files.map(|file| remote(&file.path, file.bytes, &file.checksum));
         Self {
             files: files.collect(),
+            rollups: rollups.collect(),
             manifest,
             fetch,
         }
@@ -87,6 +95,11 @@ impl View {
     pub(super) fn file(&self, file: usize) -> Result<&Remote, Fault> {
         let found = self.files.get(file);
         found.ok_or(Fault::Unknown("a file is not of this manifest"))
+    }
+
+    /// The rollup of a file, if it has one.
+    pub(super) fn rollup(&self, file: usize) -> Option<&Remote> {
+        self.rollups.get(file)?.as_ref()
     }
 
     /// The end of a file.

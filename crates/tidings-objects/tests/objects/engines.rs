@@ -94,6 +94,7 @@ async fn engines_answer_what_is_in_the_archive() {
         Value::Array(last.collect()),
         json!([["2023-11-14 22:00:00", "BackOff", 7 * 13]]),
         json!([["web", versions]]),
+        json!([["2023-11-14 22:00:00", "shop", "BackOff", versions]]),
     ];
     assert_eq!(answers.keys().collect::<Vec<_>>(), ["ClickHouse", "DuckDB"]);
     for (engine, answers) in answers {

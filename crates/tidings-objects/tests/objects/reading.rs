@@ -1,6 +1,7 @@
 //! What is sealed is read as the archive that sealed it has it, whatever was sealed and merged
 //! together; and what the storage does wrong is said.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,8 +21,8 @@ use tidings_api::codec;
 use tidings_objects::{Place, ReadOptions, Reader, SealOptions, SealedCluster, newest, take_over};
 use tidings_store::clock::Clock;
 use tidings_store::{
-    CountsRequest, Fault, ListRequest, NewestRequest, ObjectSelector, ReadError, Record, Store,
-    UnixMillis,
+    Count, CountsRequest, Fault, ListRequest, NewestRequest, ObjectSelector, ReadError, Record,
+    Store, UnixMillis, hour_of,
 };
 
 use super::storage::Storage;
@@ -147,6 +148,8 @@ struct History {
     noise: usize,
 }
 
+/// When a history begins.
+const START: i64 = 1_700_000_000_000;
 const NAMESPACES: [&str; 3] = ["a", "a-b", "b"];
 const KINDS: [&str; 3] = ["Deployment", "Node", "Pod"];
 const REASONS: [&str; 3] = ["BackOff", "Created", "Pulled"];
@@ -157,7 +160,7 @@ impl History {
             random: fastrand::Rng::with_seed(seed),
             events: BTreeMap::new(),
             version: 100,
-            time: 1_700_000_000_000,
+            time: START,
             noise: 0,
         }
     }
@@ -618,6 +621,116 @@ async fn a_file_that_is_damaged_is_said_and_gives_no_other_events() {
     }
 }
 
+/// All counts of a range, by pages.
+async fn counts(store: &dyn Store, since: Option<i64>, until: Option<i64>) -> Vec<Count> {
+    let mut request = CountsRequest {
+        since: since.map(UnixMillis),
+        until: until.map(UnixMillis),
+        limit: 7,
+        ..CountsRequest::default()
+    };
+    let mut all: Vec<Count> = Vec::new();
+    loop {
+        let page = store.counts(request.clone()).await.unwrap();
+        all.extend(page.counts);
+        if !page.more {
+            return all;
+        }
+        request.after = all.last().map(|last| (last.hour, last.reason.clone()));
+    }
+}
+
+/// Rollups say what rows say. A file whose rollup is missing or damaged is counted by its rows.
+#[tokio::test]
+async fn counts_are_those_of_rows_by_one_request_a_file() {
+    for storage in Storage::each() {
+        let (place, store) = judged(&storage);
+        let mut world = World::new();
+        let mut history = History::new(9);
+        let mut tally = BTreeMap::new();
+        for round in 0..11 {
+            let versions = history.versions(60 + round);
+            for version in &versions {
+                let at: Timestamp = version["observedAt"].as_str().unwrap().parse().unwrap();
+                let hour = hour_of(UnixMillis(at.as_millisecond()));
+                let reason = version["event"]["reason"].as_str().unwrap().to_owned();
+                *tally.entry((Reverse(hour), reason)).or_insert(0) += 1;
+            }
+            world.clock.advance(history.time + 1 - world.clock.now().0);
+            world.import(&versions).await;
+            seal(&world, &place).await;
+        }
+        let manifest = newest(&place, "prod").await.unwrap();
+        let files = manifest.files.len();
+        assert_eq!(files, 4);
+        let (first, last) = (START, history.time);
+        let ranges = [
+            (None, None),
+            (Some(first + (last - first) / 3), None),
+            (None, Some(last - (last - first) / 3)),
+            (Some(last - 7_200_000), Some(last - 3_600_000)),
+            (Some(last + 3_600_000), None),
+        ];
+        let same = async |what: &str| {
+            let sealed = read(&place).await;
+            let mut requests = Vec::new();
+            for (since, until) in ranges {
+                let request = CountsRequest {
+                    since: since.map(UnixMillis),
+                    until: until.map(UnixMillis),
+                    ..CountsRequest::default()
+                };
+                let expected = tally
+                    .iter()
+                    .filter(|((hour, _), _)| request.in_range(hour.0));
+                let expected = expected.map(|((hour, reason), records)| Count {
+                    hour: hour.0,
+                    reason: reason.clone(),
+                    records: *records,
+                });
+                let expected: Vec<_> = expected.collect();
+                store.asked();
+                let found = counts(&*sealed.store(), since, until).await;
+                assert_eq!(found, expected, "{what}: {since:?} {until:?}");
+                requests.push(store.asked());
+            }
+            requests
+        };
+        assert_eq!(same("rollups").await, [files, 0, 0, 0, 0]);
+
+        // A storage that is down is no rollup that is damaged.
+        let sealed = read(&place).await;
+        store.is_down.store(true, Ordering::Relaxed);
+        let all = CountsRequest {
+            limit: 10,
+            ..CountsRequest::default()
+        };
+        let error = sealed.store().counts(all).await.unwrap_err();
+        assert!(error.to_string().contains("/rollups/"), "{error}");
+        store.is_down.store(false, Ordering::Relaxed);
+
+        let path = |file: usize| {
+            let rollup = manifest.files[file].rollup.as_ref().unwrap();
+            storage.file(&format!("prod/{}", rollup.path))
+        };
+        let (missing, damaged) = (path(0), path(2));
+        let mut bytes = std::fs::read(&damaged).unwrap();
+        std::fs::remove_file(missing).unwrap();
+        bytes[10] ^= 1;
+        std::fs::write(damaged, bytes).unwrap();
+        assert_eq!(same("some").await, [files + 2, 0, 0, 0, 0]);
+        storage.change_manifest(manifest.number, |manifest| {
+            // One is what its manifest says, and is another file's.
+            manifest["files"][1]["rollup"] = manifest["files"][3]["rollup"].clone();
+            manifest["files"][0]
+                .as_object_mut()
+                .unwrap()
+                .remove("rollup");
+        });
+        assert_eq!(same("another file's").await, [files + 2, 0, 0, 0, 0]);
+    }
+}
+
 /// What the how-to about reading an archive says.
 #[tokio::test]
 async fn requests_are_few() {
@@ -652,8 +765,14 @@ async fn requests_are_few() {
         let all = listed(&*read(&place).await.store(), &list, 500).await;
         let (namespace, name) = id(&all[7]);
         let key: Bytes = format!("{namespace}/{name}").into();
+        let since = UnixMillis(history.time - 48 * 3_600_000);
+        let two_days = CountsRequest {
+            since: Some(since),
+            limit: 10_000,
+            ..CountsRequest::default()
+        };
         let mut asked = Vec::new();
-        for question in 0..5 {
+        for question in 0..6 {
             let sealed = read(&place).await;
             let cold = sealed.store();
             store.asked();
@@ -663,13 +782,14 @@ async fn requests_are_few() {
                     1 => drop(cold.newest(latest.clone()).await.unwrap()),
                     2 => drop(cold.list(list.clone()).await.unwrap()),
                     3 => drop(cold.list(of_object.clone()).await.unwrap()),
-                    _ => drop(cold.get(key.clone()).await.unwrap().unwrap()),
+                    4 => drop(cold.get(key.clone()).await.unwrap().unwrap()),
+                    _ => drop(cold.counts(two_days.clone()).await.unwrap()),
                 }
                 asked.push(store.asked());
             }
         }
         // At first, and again.
-        assert_eq!(asked, [18, 0, 13, 0, 12, 0, 15, 0, 16, 0]);
+        assert_eq!(asked, [18, 0, 13, 0, 12, 0, 15, 0, 16, 0, 3, 0]);
     }
 }
 

@@ -28,8 +28,8 @@ async fn files_are_merged_and_have_what_those_before_had() {
         let manifest = newest(&place, "prod").await.unwrap();
         let levels: Vec<_> = manifest.files.iter().map(|file| file.level).collect();
         assert_eq!(levels, [1, 1, 0, 0, 0, 0]);
-        // Those before are left for their readers.
-        assert_eq!(manifest.removed.len(), 16);
+        // Those before are left for their readers, with their rollups.
+        assert_eq!(manifest.removed.len(), 2 * 16);
         for removed in &manifest.removed {
             let file = storage.file(&format!("prod/{}", removed.path));
             assert!(file.is_file(), "{file:?}");
@@ -106,7 +106,7 @@ async fn files_are_deleted_when_their_time_is_over_and_after_a_grace() {
         options.grace = Duration::from_secs(600);
         world.observe(30).await;
         for (millis, named, removed, there) in
-            [(0, 1, 0, 1), (3_700_000, 0, 1, 1), (700_000, 0, 0, 0)]
+            [(0, 1, 0, 2), (3_700_000, 0, 2, 2), (700_000, 0, 0, 0)]
         {
             world.clock.advance(millis);
             world.seal(&place, options).await.unwrap();
@@ -164,8 +164,79 @@ async fn damage_is_found() {
         std::fs::write(&file, whole).unwrap();
         world.check(&place).await;
         std::fs::write(storage.file("prod/events/stray.parquet"), "x").unwrap();
-        assert_eq!(check(&place, "prod").await.unwrap().leavings, 1);
+        std::fs::write(storage.file("prod/rollups/stray.parquet"), "x").unwrap();
+        assert_eq!(check(&place, "prod").await.unwrap().leavings, 2);
         assert_eq!(place.clusters().await.unwrap(), ["prod"]);
+    }
+}
+
+/// A rollup is compared with what the events say, and with its checksum.
+#[tokio::test]
+async fn a_rollup_that_says_something_else_is_found() {
+    for storage in Storage::each() {
+        let place = storage.place();
+        let mut world = World::new();
+        for versions in [10, 11] {
+            world.observe(versions).await;
+            world.seal(&place, SealOptions::default()).await.unwrap();
+        }
+        let manifest = newest(&place, "prod").await.unwrap();
+        let rollup = manifest.files[0].rollup.clone().unwrap();
+        let file = storage.file(&format!("prod/{}", rollup.path));
+        let whole = std::fs::read(&file).unwrap();
+        let problem = async || {
+            let problems = check(&place, "prod").await.unwrap().problems;
+            assert!(problems[0].starts_with(&rollup.path), "{problems:?}");
+            problems.join("\n")
+        };
+        std::fs::remove_file(&file).unwrap();
+        assert!(problem().await.contains("not there"));
+        std::fs::write(&file, &whole[..whole.len() - 1]).unwrap();
+        assert!(problem().await.contains("its bytes"));
+        std::fs::write(&file, whole).unwrap();
+        world.check(&place).await;
+        // Each file has the other's.
+        storage.change_manifest(manifest.number, |manifest| {
+            let (one, other) = (&manifest["files"][0], &manifest["files"][1]);
+            let rollups = [other["rollup"].clone(), one["rollup"].clone()];
+            for (file, rollup) in rollups.into_iter().enumerate() {
+                manifest["files"][file]["rollup"] = rollup;
+            }
+        });
+        let problems = check(&place, "prod").await.unwrap().problems;
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        let says = "it does not say what the events say";
+        assert!(problems.iter().all(|it| it.contains(says)), "{problems:?}");
+    }
+}
+
+/// Files of the first days have no rollup. What they are merged into has one.
+#[tokio::test]
+async fn files_without_a_rollup_are_part_of_an_archive() {
+    for storage in Storage::each() {
+        let place = storage.place();
+        let mut world = World::new();
+        let mut options = SealOptions::default();
+        options.grace = Duration::ZERO;
+        for _ in 0..7 {
+            world.observe(5).await;
+            world.seal(&place, options).await.unwrap();
+        }
+        let manifest = newest(&place, "prod").await.unwrap();
+        storage.change_manifest(manifest.number, |manifest| {
+            for file in manifest["files"].as_array_mut().unwrap() {
+                file.as_object_mut().unwrap().remove("rollup").unwrap();
+            }
+        });
+        world.check(&place).await;
+        // As if a writer that knows none had sealed them.
+        std::fs::remove_dir_all(storage.file("prod/rollups")).unwrap();
+        world.observe(5).await;
+        assert_eq!(world.seal(&place, options).await.unwrap().merged, 8);
+        world.check(&place).await;
+        let manifest = newest(&place, "prod").await.unwrap();
+        assert!(manifest.files[0].rollup.is_some());
+        assert_eq!(storage.files(), 2);
     }
 }
 

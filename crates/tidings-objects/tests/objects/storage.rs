@@ -71,9 +71,17 @@ impl Storage {
         }
     }
 
-    /// How many files of events there are, finished or not.
+    /// How many files of events and rollups there are, finished or not.
     pub(crate) fn files(&self) -> usize {
         let read = |folder: &Path| std::fs::read_dir(folder).map_or(0, Iterator::count);
-        read(&self.file("prod/events"))
+        read(&self.file("prod/events")) + read(&self.file("prod/rollups"))
+    }
+
+    /// Changes what the newest manifest says, as JSON.
+    pub(crate) fn change_manifest(&self, number: u64, change: impl FnOnce(&mut serde_json::Value)) {
+        let path = self.file(&format!("prod/manifests/{number:020}.json"));
+        let mut manifest = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        change(&mut manifest);
+        std::fs::write(&path, manifest.to_string()).unwrap();
     }
 }

@@ -227,13 +227,17 @@ impl Unsure {
         let newest = found.into_iter().map(|found| found.location).max().unwrap();
         let bytes = store.get(&newest).await.unwrap().bytes().await.unwrap();
         let manifest: Manifest = serde_json::from_slice(&bytes).unwrap();
-        for file in &manifest.files {
-            let path = Path::from(format!("{cluster}/{}", file.path));
+        let files = manifest.files.iter();
+        let rollups = files.clone().filter_map(|file| file.rollup.as_ref());
+        let rollups = rollups.map(|rollup| (&rollup.path, &rollup.checksum));
+        let files = files.map(|file| (&file.path, &file.checksum));
+        for (path, checksum) in files.chain(rollups) {
+            let path = Path::from(format!("{cluster}/{path}"));
             if self.0.known.whole.lock().contains(&path) {
                 continue;
             }
             let bytes = store.get(&path).await.unwrap().bytes().await.unwrap();
-            assert_eq!(format!("{:016x}", xxh3_64(&bytes)), file.checksum, "{path}");
+            assert_eq!(format!("{:016x}", xxh3_64(&bytes)), *checksum, "{path}");
             self.0.known.whole.lock().insert(path);
         }
     }

@@ -176,6 +176,9 @@ impl World {
         assert_eq!(checked.manifest.gone, 0);
         assert_eq!(sum_of(&checked.manifest), sum);
         assert_eq!(checked.leavings, 0);
+        // Each file with its rollup, and nothing half written.
+        let files = checked.manifest.files.len();
+        assert_eq!(storage.files(), 2 * files);
     }
 
     /// The archive is whole, and has each version once.

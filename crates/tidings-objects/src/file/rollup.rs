@@ -1,0 +1,371 @@
+//! The rollup of a file: how many of its versions have the same namespace, kind of object, hour,
+//! reason and type. `docs/archive-format.md` promises its columns as it does those of the file.
+//!
+//! Invariants: it follows from the rows of its file; its numbers add up to theirs; a row is there
+//! once. Memory: what is counted about one kind of object in one namespace, a row group, and the
+//! compressed file.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::EnabledStatistics;
+use parquet::file::reader::{FileReader, RowGroupReader};
+use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::file::writer::SerializedFileWriter;
+
+use super::columns::{self, Column, Value};
+use super::read::{FileError, check_form, maybe_values, values};
+use super::write::write_group;
+use crate::row::Row;
+
+/// Maximum rows of a row group.
+const GROUP_ROWS_MAX: usize = 16_384;
+const HOUR_MICROS: i64 = 3_600_000_000;
+
+/// A row of a rollup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Counted {
+    cluster: Arc<str>,
+    namespace: Arc<str>,
+    kind: Arc<str>,
+    /// The hour it was last seen in, in microseconds since 1970.
+    hour: Option<i64>,
+    reason: String,
+    kind_of_event: String,
+    versions: u64,
+}
+
+const fn column(name: &'static str, value: Value<Counted>) -> Column<Counted> {
+    Column::new(name, value).few()
+}
+
+/// All columns.
+const COLUMNS: [Column<Counted>; 7] = [
+    column("cluster", Value::Text(|row| &row.cluster)),
+    column("namespace", Value::Text(|row| &row.namespace)),
+    column("kind", Value::Text(|row| &row.kind)),
+    column("hour", Value::MaybeTime(|row| row.hour)),
+    column("reason", Value::Text(|row| &row.reason)),
+    column("type", Value::Text(|row| &row.kind_of_event)),
+    column("versions", Value::Number(|row| row.versions)),
+];
+
+/// Columns by their places.
+const CLUSTER: usize = 0;
+const NAMESPACE: usize = 1;
+const KIND: usize = 2;
+const HOUR: usize = 3;
+const REASON: usize = 4;
+const TYPE: usize = 5;
+const VERSIONS: usize = 6;
+
+/// A rollup in the making.
+pub(crate) struct Rollup {
+    file: SerializedFileWriter<Vec<u8>>,
+    /// Cluster, namespace and kind of what is counted.
+    of: [Arc<str>; 3],
+    /// By hour, reason and type.
+    counts: BTreeMap<(Option<i64>, String, String), u64>,
+    rows: Vec<Counted>,
+}
+
+impl Rollup {
+    pub(crate) fn new() -> Result<Self, ParquetError> {
+        let schema = columns::schema_of("rollup", &COLUMNS)?;
+        let builder = columns::builder()?
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_offset_index_disabled(true);
+        let properties = columns::encoded(builder, &COLUMNS).build();
+        Ok(Self {
+            file: SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?,
+            of: Default::default(),
+            counts: BTreeMap::new(),
+            rows: Vec::new(),
+        })
+    }
+
+    /// Counts a row, which is behind all others in the order of rows.
+    pub(crate) fn add(&mut self, row: &Row) -> Result<(), ParquetError> {
+        let of: [&str; 3] = [&row.cluster, &row.namespace, &row.kind];
+        if self.of.each_ref().map(AsRef::as_ref) != of {
+            self.end_kind()?;
+            self.of = of.map(Arc::from);
+        }
+        let hour = row
+            .last_seen
+            .map(|seen| seen.saturating_sub(seen.rem_euclid(HOUR_MICROS)));
+        let key = (hour, row.reason.clone(), row.kind_of_event.clone());
+        *self.counts.entry(key).or_default() += 1;
+        Ok(())
+    }
+
+    /// The whole file.
+    pub(crate) fn finish(mut self) -> Result<Vec<u8>, ParquetError> {
+        self.end_kind()?;
+        self.end_group()?;
+        self.file.into_inner()
+    }
+
+    fn end_kind(&mut self) -> Result<(), ParquetError> {
+        for ((hour, reason, kind_of_event), versions) in mem::take(&mut self.counts) {
+            let [cluster, namespace, kind] = self.of.clone();
+            self.rows.push(Counted {
+                cluster,
+                namespace,
+                kind,
+                hour,
+                reason,
+                kind_of_event,
+                versions,
+            });
+            if self.rows.len() >= GROUP_ROWS_MAX {
+                self.end_group()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_group(&mut self) -> Result<(), ParquetError> {
+        if !self.rows.is_empty() {
+            write_group(&mut self.file, &COLUMNS, &self.rows)?;
+        }
+        self.rows.clear();
+        Ok(())
+    }
+}
+
+/// A rollup whose end was read.
+pub(crate) struct Reader(SerializedFileReader<Bytes>);
+
+/// The columns of a row group that counts by hour and reason are made of.
+pub(crate) struct Hours {
+    /// Microseconds since 1970.
+    pub(crate) hours: Vec<Option<i64>>,
+    pub(crate) reasons: Vec<ByteArray>,
+    pub(crate) versions: Vec<u64>,
+}
+
+impl Reader {
+    pub(crate) fn new(bytes: Bytes) -> Result<Self, FileError> {
+        let file = SerializedFileReader::new(bytes)?;
+        let about = file.metadata().file_metadata();
+        check_form(about)?;
+        let promised = columns::schema_of("rollup", &COLUMNS)?;
+        if !columns::are_promised(about.schema_descr(), promised) {
+            return Err(FileError::Rollup);
+        }
+        Ok(Self(file))
+    }
+
+    pub(crate) fn groups(&self) -> usize {
+        self.0.num_row_groups()
+    }
+
+    /// What a row group counts by hour and reason.
+    pub(crate) fn hours(&self, group: usize) -> Result<Hours, ParquetError> {
+        hours(&*self.0.get_row_group(group)?)
+    }
+
+    fn rows(&self, group: usize) -> Result<Vec<Counted>, ParquetError> {
+        let group = &*self.0.get_row_group(group)?;
+        let Hours {
+            hours,
+            reasons,
+            versions,
+        } = hours(group)?;
+        let texts = |leaf| texts(group, leaf, versions.len());
+        let (clusters, namespaces) = (texts(CLUSTER)?, texts(NAMESPACE)?);
+        let (kinds, types) = (texts(KIND)?, texts(TYPE)?);
+        let rows = (0..versions.len()).map(|row| {
+            Ok(Counted {
+                cluster: clusters[row].as_utf8()?.into(),
+                namespace: namespaces[row].as_utf8()?.into(),
+                kind: kinds[row].as_utf8()?.into(),
+                hour: hours[row],
+                reason: reasons[row].as_utf8()?.into(),
+                kind_of_event: types[row].as_utf8()?.into(),
+                versions: versions[row],
+            })
+        });
+        rows.collect()
+    }
+
+    fn into_rows(self) -> impl Iterator<Item = Result<Counted, ParquetError>> {
+        (0..self.groups()).flat_map(move |group| match self.rows(group) {
+            Ok(rows) => rows.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        })
+    }
+}
+
+fn hours(group: &dyn RowGroupReader) -> Result<Hours, ParquetError> {
+    let versions = values::<Int64Type>(group, VERSIONS)?;
+    let versions: Vec<_> = versions.into_iter().map(i64::cast_unsigned).collect();
+    let (hours, defined) = maybe_values::<Int64Type>(group, HOUR)?;
+    let mut hours = hours.into_iter();
+    let hours = defined.into_iter().map(|defined| match defined {
+        0 => None,
+        _ => hours.next(),
+    });
+    let hours: Vec<_> = hours.collect();
+    let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+    if hours.len() != rows || versions.len() != rows {
+        return Err(missing());
+    }
+    Ok(Hours {
+        reasons: texts(group, REASON, rows)?,
+        hours,
+        versions,
+    })
+}
+
+fn texts(
+    group: &dyn RowGroupReader,
+    leaf: usize,
+    rows: usize,
+) -> Result<Vec<ByteArray>, ParquetError> {
+    let texts = values::<ByteArrayType>(group, leaf)?;
+    (texts.len() == rows).then_some(texts).ok_or_else(missing)
+}
+
+fn missing() -> ParquetError {
+    ParquetError::General("rows are missing".into())
+}
+
+/// Whether two rollups say the same.
+pub(crate) fn is_same(one: Bytes, other: Bytes) -> Result<bool, FileError> {
+    let (mut one, mut other) = (
+        Reader::new(one)?.into_rows(),
+        Reader::new(other)?.into_rows(),
+    );
+    loop {
+        match (one.next().transpose()?, other.next().transpose()?) {
+            (None, None) => return Ok(true),
+            (one, other) if one == other => {}
+            _ => return Ok(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = HOUR_MICROS;
+
+    fn row(namespace: &str, reason: &str, last_seen: Option<i64>) -> Row {
+        Row {
+            cluster: "prod".into(),
+            namespace: namespace.into(),
+            kind: "Pod".into(),
+            name: String::new(),
+            observed: 0,
+            uid: String::new(),
+            event: String::new(),
+            epoch: 0,
+            version: 0,
+            object_uid: String::new(),
+            reason: reason.into(),
+            kind_of_event: "Normal".into(),
+            source: String::new(),
+            host: String::new(),
+            reporting_controller: String::new(),
+            action: String::new(),
+            message: String::new(),
+            count: None,
+            first_seen: None,
+            last_seen,
+            labels: Vec::new(),
+            object: Bytes::new(),
+        }
+    }
+
+    fn rollup(rows: &[Row]) -> Bytes {
+        let mut rollup = Rollup::new().unwrap();
+        for row in rows {
+            rollup.add(row).unwrap();
+        }
+        rollup.finish().unwrap().into()
+    }
+
+    #[test]
+    fn rows_are_counted_by_hour_and_what_they_are_about() {
+        let rows = [
+            row("a", "Pulled", Some(5 * HOUR)),
+            row("a", "Created", Some(5 * HOUR + 1)),
+            row("a", "Pulled", Some(6 * HOUR - 1)),
+            row("a", "Pulled", Some(6 * HOUR)),
+            row("a", "Pulled", None),
+            row("b", "Pulled", Some(-1)),
+            row("b", "Pulled", Some(i64::MIN)),
+        ];
+        let rows = Reader::new(rollup(&rows)).unwrap().into_rows();
+        let rows = rows.map(|row| {
+            let row = row.unwrap();
+            assert_eq!((&*row.cluster, &*row.kind), ("prod", "Pod"));
+            assert_eq!(row.kind_of_event, "Normal");
+            (
+                row.namespace.to_string(),
+                row.reason,
+                row.hour,
+                row.versions,
+            )
+        });
+        let expected = [
+            ("a", "Pulled", None, 1),
+            ("a", "Created", Some(5 * HOUR), 1),
+            ("a", "Pulled", Some(5 * HOUR), 2),
+            ("a", "Pulled", Some(6 * HOUR), 1),
+            ("b", "Pulled", Some(i64::MIN), 1),
+            ("b", "Pulled", Some(-HOUR), 1),
+        ];
+        let expected = expected.map(|(namespace, reason, hour, versions)| {
+            (namespace.to_owned(), reason.to_owned(), hour, versions)
+        });
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_is_compared_is_what_they_say() {
+        let many = |reasons: usize| -> Vec<Row> {
+            let reasons = 0..reasons;
+            let rows = reasons.map(|number| row("a", &number.to_string(), Some(0)));
+            rows.collect()
+        };
+        let some = rollup(&many(GROUP_ROWS_MAX * 2 + 1));
+        assert_eq!(Reader::new(some.clone()).unwrap().groups(), 3);
+        assert!(is_same(some.clone(), some.clone()).unwrap());
+        for other in [
+            rollup(&many(GROUP_ROWS_MAX * 2)),
+            rollup(&many(GROUP_ROWS_MAX * 2 + 2)),
+            rollup(&[row("a", "0", None)]),
+            rollup(&[]),
+        ] {
+            assert!(!is_same(some.clone(), other).unwrap());
+        }
+        // As many rows, of which one has another number, hour or reason.
+        let two = |last| rollup(&[row("a", "0", Some(0)), row("a", "0", Some(HOUR)), last]);
+        let one = two(row("a", "1", Some(HOUR)));
+        for last in [
+            row("a", "0", Some(HOUR)),
+            row("a", "1", None),
+            row("a", "2", Some(HOUR)),
+        ] {
+            assert!(!is_same(one.clone(), two(last)).unwrap());
+        }
+        assert!(is_same(rollup(&[]), rollup(&[])).unwrap());
+        let not_whole = some.slice(..some.len() - 1);
+        assert!(is_same(not_whole, some).is_err());
+    }
+
+    #[test]
+    fn a_file_of_other_columns_is_refused() {
+        let bytes = crate::file::write::Writer::new().unwrap().finish();
+        let refused = Reader::new(bytes.unwrap().into()).map(drop);
+        assert!(matches!(refused, Err(FileError::Rollup)), "{refused:?}");
+    }
+}

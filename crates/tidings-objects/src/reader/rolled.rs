@@ -1,0 +1,81 @@
+//! How many versions of a file were last seen in each hour for each reason, as its rollup says.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use parquet::errors::ParquetError;
+use tidings_store::{UnixMillis, hour_of};
+
+use crate::file::rollup::Reader;
+use crate::row::seen;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Rolled {
+    reasons: Vec<String>,
+    /// The hour, which of the reasons, and how many.
+    counts: Vec<(UnixMillis, u32, u64)>,
+}
+
+impl Rolled {
+    /// Of the bytes of the rollup of a file that has a number of rows.
+    pub(super) fn of(bytes: Bytes, rows: u64) -> Result<Self, ParquetError> {
+        let wrong = |why: String| ParquetError::General(why);
+        let reader = Reader::new(bytes).map_err(|error| wrong(error.to_string()))?;
+        let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
+        let mut counts: BTreeMap<(UnixMillis, u32), u64> = BTreeMap::new();
+        let mut sum = 0_u64;
+        for group in 0..reader.groups() {
+            let read = reader.hours(group)?;
+            let rows = read.hours.into_iter().zip(read.reasons);
+            for ((hour, reason), versions) in rows.zip(read.versions) {
+                let reason = String::from_utf8_lossy(reason.data());
+                let number = match numbers.get(&*reason) {
+                    Some(number) => *number,
+                    None => {
+                        let number = u32::try_from(numbers.len())?;
+                        numbers.insert(reason.into_owned(), number);
+                        number
+                    }
+                };
+                let hour = hour_of(UnixMillis(seen(hour)));
+                let count = counts.entry((hour, number)).or_default();
+                *count = count.saturating_add(versions);
+                sum = sum.saturating_add(versions);
+            }
+        }
+        if sum != rows {
+            return Err(wrong(format!(
+                "its versions are {sum}, those of its file {rows}"
+            )));
+        }
+        let mut reasons = vec![String::new(); numbers.len()];
+        for (reason, number) in numbers {
+            if let Some(at) = reasons.get_mut(number as usize) {
+                *at = reason;
+            }
+        }
+        let counts = counts.into_iter();
+        let counts = counts.map(|((hour, reason), versions)| (hour, reason, versions));
+        Ok(Self {
+            reasons,
+            counts: counts.collect(),
+        })
+    }
+
+    /// Hour, reason and number of each count.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (UnixMillis, &str, u64)> {
+        self.counts.iter().map(|(hour, reason, versions)| {
+            let reason = self.reasons.get(*reason as usize);
+            (*hour, reason.map_or("", String::as_str), *versions)
+        })
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn memory(&self) -> usize {
+        let reasons = self.reasons.iter();
+        let reasons = reasons.map(|reason| size_of::<String>() + reason.len());
+        let counts = self.counts.len() * size_of::<(UnixMillis, u32, u64)>();
+        size_of::<Self>() + counts + reasons.sum::<usize>()
+    }
+}
