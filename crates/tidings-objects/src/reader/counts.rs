@@ -27,7 +27,7 @@ impl View {
                     .is_none_or(|until| from < until.0.saturating_add(HOUR_MILLIS))
         };
         let mut counted = Counted::new();
-        for (number, file) in self.manifest.files.iter().enumerate() {
+        for (number, file) in self.files().enumerate() {
             let times = file
                 .seen
                 .map(|(from, to)| (from.as_millisecond(), to.as_millisecond()));
