@@ -3,7 +3,8 @@
 //!
 //! A [`Place`] is a bucket or a folder. A [`Sealer`] makes files of the versions of a
 //! [`Cluster`](tidings_archive::Cluster), merges them, and deletes what is over. [`check()`]
-//! compares everything with what it should be. `docs/archive-format.md` has the columns.
+//! compares everything with what it should be. A [`Reader`] serves what is sealed, and what
+//! [`Waiting`] has that is not sealed yet. `docs/archive-format.md` has the columns.
 //!
 //! # What is promised
 //!
@@ -28,6 +29,7 @@ mod reader;
 mod row;
 mod seal;
 mod unfinished;
+mod waiting;
 
 pub use check::{CheckError, Checked, check, newest};
 pub use continued::{ContinueError, take_over};
@@ -35,7 +37,11 @@ pub use file::read::FileError;
 pub use folder::FolderError;
 pub use manifest::{File, Manifest, Removed, Rollup};
 pub use place::{Place, PlaceError};
-pub use reader::{Asked, LookError, ReadOptions, Reader, SealedCluster};
+pub use reader::{
+    AskError, Asked, HearError, HeardOf, LookError, ReadOptions, Reader, SealedCluster,
+    WaitingSource,
+};
 pub use row::Unreadable;
 pub use seal::{SealError, SealOptions, Sealed, Sealer};
 pub use unfinished::LocalError;
+pub use waiting::{Waiting, WaitingError};

@@ -240,22 +240,11 @@ impl Sealer {
         part: Part,
         sealed: &mut Sealed,
     ) -> Result<Option<Manifest>, SealError> {
-        let mut rows = Vec::with_capacity(part.versions.len());
-        let mut gone = part.gone;
-        for version in part.versions {
-            match Row::new(&self.cluster, of(version)) {
-                Ok(row) => rows.push(row),
-                Err(error) => {
-                    gone += 1;
-                    tracing::warn!(cluster = &*self.cluster, %error, "a version is not sealed");
-                }
-            }
-        }
+        let (rows, unreadable) = rows(&self.cluster, part.versions);
+        let gone = part.gone + unreadable;
         if rows.is_empty() && gone == 0 {
             return Ok(None);
         }
-        rows.sort_unstable_by(Row::order);
-        rows.dedup_by(|one, other| one.is_same(other));
         let versions = rows.len() as u64;
         let files = write(&self.folder, 0, rows.into_iter().map(Ok)).await?;
         let mut next = manifest.next(random_id(), self.now());
@@ -381,6 +370,24 @@ impl Sealer {
     }
 }
 
+/// The rows of versions, in their order; and how many versions cannot be read.
+pub(crate) fn rows(cluster: &Arc<str>, versions: Vec<SealedVersion>) -> (Vec<Row>, u64) {
+    let mut rows = Vec::with_capacity(versions.len());
+    let mut unreadable = 0;
+    for version in versions {
+        match Row::new(cluster, of(version)) {
+            Ok(row) => rows.push(row),
+            Err(error) => {
+                unreadable += 1;
+                tracing::warn!(cluster = &**cluster, %error, "a version is not sealed");
+            }
+        }
+    }
+    rows.sort_unstable_by(Row::order);
+    rows.dedup_by(|one, other| one.is_same(other));
+    (rows, unreadable)
+}
+
 /// Writes rows, which are sorted, as files.
 pub(crate) async fn write(
     folder: &Folder,
@@ -407,13 +414,13 @@ pub(crate) async fn write(
 }
 
 /// A file and its rollup, in the order in which they are written.
-struct Encoded {
-    file: File,
-    parts: [Bytes; 2],
+pub(crate) struct Encoded {
+    pub(crate) file: File,
+    pub(crate) parts: [Bytes; 2],
 }
 
 /// A file of the first rows.
-fn encode(
+pub(crate) fn encode(
     level: u32,
     rows: &mut impl Iterator<Item = Result<Row, FileError>>,
 ) -> Result<Encoded, FileError> {

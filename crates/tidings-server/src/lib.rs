@@ -96,7 +96,7 @@ pub use admission::{
 };
 pub use api::followed::{
     Asked, ClusterSecurity, Ended, Exported, FollowedCluster, Following, ObservedVersion, Past,
-    Versions,
+    Versions, Waiting,
 };
 pub use api::options::{ApiOptions, ManagedFields, TimelineOptions};
 pub use api::router;

@@ -72,6 +72,7 @@ const ROOMS: [(&str, &[Room]); 8] = [
                     "merge.rs",
                     "clean.rs",
                     "check.rs",
+                    "waiting.rs",
                 ],
             ),
             ("folder", &["folder.rs", "manifest.rs", "unfinished.rs"]),

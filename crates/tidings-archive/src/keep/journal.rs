@@ -47,6 +47,9 @@ pub(crate) struct Journal {
     pub(super) gate: RwLock<()>,
     /// About how many versions wait.
     pub(super) waiting: AtomicU64,
+    /// Entries before this one may have been taken out, as what they name is sealed; none from it
+    /// on was.
+    pub(super) taken_out: AtomicU64,
 }
 
 impl Journal {
@@ -56,6 +59,7 @@ impl Journal {
             next: AtomicU64::new(0),
             gate: RwLock::new(()),
             waiting: AtomicU64::new(0),
+            taken_out: AtomicU64::new(0),
         }
     }
 }

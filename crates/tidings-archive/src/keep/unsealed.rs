@@ -4,7 +4,8 @@
 //! Invariants: an entry is there until the sealer says that everything up to it is sealed, or
 //! until its versions end; numbers of entries only grow, over restarts, too; when entries up to one
 //! number are read, none before it is still to come. A cluster that was sealed once has a journal
-//! from then on, whether it is being sealed or not, so that none is passed over.
+//! from then on, whether it is being sealed or not, so that none is passed over. Who reads entries
+//! that wait, and seals nothing, is never given a part of which some were taken out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub struct Part {
     pub positions: Vec<(String, Position)>,
     /// The latest gaps, with positions.
     pub gaps: Vec<Gap>,
+    /// Whether these are all that were asked for, rather than as many as fit.
+    pub is_whole: bool,
 }
 
 /// A version to be sealed.
@@ -68,7 +71,10 @@ impl Journal {
         }
         let mut journal = Self::new();
         if let Some(mark) = mark {
-            *journal.next.get_mut() = parse(&mark.value).map_err(ReadError::Fault)?;
+            let mark: u64 = parse(&mark.value).map_err(ReadError::Fault)?;
+            *journal.next.get_mut() = mark;
+            // What was given to be sealed before the process ended may have been.
+            *journal.taken_out.get_mut() = mark;
             journal.count(keeper).await?;
         } else {
             journal.enlist(keeper).await?;
@@ -164,33 +170,8 @@ impl Unsealed {
         let Some(journal) = &self.keeper.journal else {
             return Ok(None);
         };
-        // Nothing is committed meanwhile: what the positions say is kept has an entry before the
-        // cut, and nothing else has.
-        let (coverage, cut) = {
-            let _guard = journal.gate.write().await;
-            let coverage = Coverage::gaps_and_positions(&self.keeper).await?;
-            (coverage, journal.next.load(Ordering::Relaxed))
-        };
-        let mut part = Part::default();
-        let mut after = None;
-        let mut bytes = 0;
-        'read: loop {
-            let page = entries(&self.keeper, after).await?;
-            let Some(last) = page.last() else {
-                break;
-            };
-            after = Some(last.key.clone());
-            for entry in &page {
-                let number = keys::unsealed_number(&entry.key);
-                if number >= cut || bytes >= bytes_max {
-                    break 'read;
-                }
-                for item in together(items(entry)?) {
-                    bytes += self.read(&item, &mut part).await?;
-                }
-                part.through = number + 1;
-            }
-        }
+        let (coverage, cut) = self.cut(journal).await?;
+        let mut part = self.part(None, cut, bytes_max).await?;
         if part.through == cut {
             part.positions = coverage.followed;
             part.gaps = coverage.gaps;
@@ -217,6 +198,84 @@ impl Unsealed {
                 .await?;
         }
         Ok(Some(part))
+    }
+
+    /// The versions of the entries from a number on, until they reach a number of bytes; of those
+    /// before `to`, if it is given. Nothing is changed. `None` if some of them may have been taken
+    /// out, as they are sealed, or the cluster never was sealed. If the journal does not reach as
+    /// far as the number, [`Part::through`] is less.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn waiting_from(
+        &self,
+        from: u64,
+        to: Option<u64>,
+        bytes_max: usize,
+    ) -> Result<Option<Part>, JournalError> {
+        let Some(journal) = &self.keeper.journal else {
+            return Ok(None);
+        };
+        let is_there = || journal.taken_out.load(Ordering::SeqCst) <= from;
+        if !is_there() {
+            return Ok(None);
+        }
+        let (coverage, cut) = self.cut(journal).await?;
+        let until = to.map_or(cut, |to| to.min(cut));
+        let mut part = self.part(Some(from), until, bytes_max).await?;
+        if part.is_whole {
+            part.through = until;
+        }
+        if part.through == cut {
+            part.positions = coverage.followed;
+            part.gaps = coverage.gaps;
+        }
+        // The number is raised before entries are taken out.
+        Ok(is_there().then_some(part))
+    }
+
+    /// How far the journal is now, and the cluster was followed. Nothing is committed meanwhile:
+    /// what the positions say is kept has an entry before the cut, and nothing else has.
+    async fn cut(&self, journal: &Journal) -> Result<(Coverage, u64), ReadError> {
+        let _guard = journal.gate.write().await;
+        let coverage = Coverage::gaps_and_positions(&self.keeper).await?;
+        Ok((coverage, journal.next.load(Ordering::Relaxed)))
+    }
+
+    /// The versions of the entries from a number on and before another one.
+    async fn part(
+        &self,
+        from: Option<u64>,
+        to: u64,
+        bytes_max: usize,
+    ) -> Result<Part, JournalError> {
+        let mut part = Part::default();
+        let mut after = from
+            .and_then(|from| from.checked_sub(1))
+            .map(keys::unsealed);
+        let mut bytes = 0;
+        loop {
+            let page = entries(&self.keeper, after).await?;
+            let Some(last) = page.last() else {
+                part.is_whole = true;
+                return Ok(part);
+            };
+            after = Some(last.key.clone());
+            for entry in &page {
+                let number = keys::unsealed_number(&entry.key);
+                if number >= to {
+                    part.is_whole = true;
+                    return Ok(part);
+                }
+                if bytes >= bytes_max {
+                    return Ok(part);
+                }
+                for item in together(items(entry)?) {
+                    bytes += self.read(&item, &mut part).await?;
+                }
+                part.through = number + 1;
+            }
+        }
     }
 
     /// Reads what an item names; how many bytes it has.
@@ -281,6 +340,7 @@ impl Unsealed {
         let Some(journal) = &self.keeper.journal else {
             return Ok(());
         };
+        journal.taken_out.fetch_max(through, Ordering::SeqCst);
         loop {
             let page = entries(&self.keeper, None).await?;
             let is_sealed = |key: &Bytes| keys::unsealed_number(key) < through;

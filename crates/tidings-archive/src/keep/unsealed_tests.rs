@@ -29,6 +29,9 @@ enum Step {
     /// Some of what waits is sealed, up to a number of bytes; whether the process ends before the
     /// entries are taken out.
     Seal { bytes: usize, is_killed: bool },
+    /// What waits is read, up to a number of bytes at a time, by one who knows what was sealed when
+    /// it looked last.
+    Read { bytes: usize },
     /// The store is opened anew, to be sealed or not.
     Open { seal: bool },
     /// The store is lost, and a new one continues what is sealed; whether the source has forgotten
@@ -41,6 +44,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => prop::collection::vec((0..EVENTS, 0..2_u8), 1..60).prop_map(Step::Observe),
         2 => (0..20_000_usize, any::<bool>())
             .prop_map(|(bytes, is_killed)| Step::Seal { bytes, is_killed }),
+        2 => (0..20_000_usize).prop_map(|bytes| Step::Read { bytes }),
         1 => any::<bool>().prop_map(|seal| Step::Open { seal }),
         1 => any::<bool>().prop_map(|is_listed| Step::Lose { is_listed }),
     ];
@@ -76,6 +80,16 @@ struct World {
     through: u64,
     /// The positions of what is sealed.
     positions: Vec<(String, Position)>,
+    reader: Reader,
+}
+
+/// What one knows who reads what waits.
+#[derive(Default)]
+struct Reader {
+    /// What was sealed when it looked, and what waited then.
+    versions: Vec<u64>,
+    /// Up to which entry.
+    reached: u64,
 }
 
 impl World {
@@ -107,6 +121,7 @@ impl World {
             sealed: Vec::new(),
             through: 0,
             positions: Vec::new(),
+            reader: Reader::default(),
         }
     }
 
@@ -119,6 +134,7 @@ impl World {
                 self.observe(&new).await;
             }
             Step::Seal { bytes, is_killed } => self.seal(*bytes, *is_killed).await,
+            Step::Read { bytes } => self.read(*bytes).await,
             Step::Open { seal } => self.reopen(*seal).await,
             Step::Lose { is_listed } => self.lose(*is_listed).await,
         }
@@ -163,6 +179,8 @@ impl World {
         };
         assert!(continued::begin(&self.keeper, &continued).await.unwrap());
         self.through = 0;
+        // Another store has other numbers.
+        self.look();
         self.reopen(true).await;
         let position = self.keeper.position("").await.unwrap();
         self.position = position.unwrap_or_default();
@@ -207,6 +225,55 @@ impl World {
         if !is_killed {
             unsealed.sealed(self.through).await.unwrap();
         }
+    }
+
+    /// Reads what waits behind what is known. It is everything, once, and the positions with it say
+    /// no more.
+    async fn read(&mut self, bytes: usize) {
+        let unsealed = Unsealed {
+            keeper: Arc::clone(&self.keeper),
+        };
+        if unsealed.waiting().is_none() {
+            let part = unsealed.waiting_from(0, None, bytes).await.unwrap();
+            assert!(part.is_none());
+            return;
+        }
+        loop {
+            let from = self.reader.reached;
+            let part = unsealed.waiting_from(from, None, bytes).await.unwrap();
+            let Some(part) = part else {
+                self.look();
+                assert!(self.reader.reached > from, "what is known is enough");
+                continue;
+            };
+            assert_eq!(part.gone, 0);
+            let versions = part.versions.iter().map(|version| version.version);
+            // The same again, by those who know how far it reaches.
+            let to = Some(part.through);
+            let again = unsealed.waiting_from(from, to, usize::MAX).await.unwrap();
+            let again = again.unwrap();
+            assert_eq!(
+                (again.versions, again.through),
+                (part.versions.clone(), part.through)
+            );
+            self.reader.versions.extend(versions);
+            self.reader.reached = part.through;
+            assert!(part.is_whole || part.positions.is_empty());
+            if part.is_whole {
+                break;
+            }
+        }
+        let mut versions = self.reader.versions.clone();
+        versions.sort_unstable();
+        let all: Vec<_> = self.observed.keys().copied().collect();
+        assert_eq!(versions, all);
+    }
+
+    fn look(&mut self) {
+        self.reader = Reader {
+            versions: self.sealed.clone(),
+            reached: self.through,
+        };
     }
 
     async fn reopen(&mut self, seal: bool) {

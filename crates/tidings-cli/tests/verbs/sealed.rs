@@ -216,6 +216,100 @@ async fn an_archive_on_object_storage_is_served_where_it_is() {
     }
 }
 
+/// What the archive has not sealed yet is shown by a reader that asks for it, also after the
+/// archive was away and is back at another address.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_to_be_sealed_is_served_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("objects").display());
+    let cluster = Cluster::start().await;
+    let import = |numbers: std::ops::Range<usize>| {
+        let new = numbers.map(|number| {
+            let object = format!("web-{number}");
+            event(&format!("{object}.1"), ("Pod", &object), "BackOff", 60)
+        });
+        cluster.import(&new.collect::<Vec<_>>());
+    };
+    import(0..20);
+    let data = folder.path().join("data");
+    let sealing = archive(&cluster, &data, &url);
+    until_sealed(&url, 20);
+    sealing.signal("KILL");
+    let following = || {
+        let kubeconfig = cluster.kubeconfig();
+        let mut command = tidings(&["archive", "--secure-port=0", "--name=prod"]);
+        command
+            .args(["--kubeconfig", text(&kubeconfig)])
+            .args(["--data-dir", text(&data)])
+            // It seals at its start, and then not in this test.
+            .args(["--objects", &url, "--seal-after=1h"])
+            .stderr(Stdio::null());
+        let (process, kubeconfig) = Process::start_and_hear(&mut command).unwrap();
+        (process, kubeconfig.trim().to_owned())
+    };
+    let (hot, hot_kubeconfig) = following();
+    let mut serve = tidings(&["serve", "--secure-port=0", "--archive-refresh=1s"]);
+    serve
+        .args(["--archive", &url, "--archive-waiting-refresh=1s"])
+        .args(["--archive-waiting-from", &hot_kubeconfig])
+        .args(["--data-dir", text(&folder.path().join("reader"))])
+        .stderr(Stdio::null());
+    let (reader, kubeconfig) = Process::start_and_hear(&mut serve).unwrap();
+    let kubeconfig = kubeconfig.trim();
+    let until_shown = |events: usize| {
+        until(|| {
+            let (_, said) = ask(kubeconfig, &["events", "-A", "--no-headers"]);
+            (said.lines().count() == events).then_some(()).ok_or(said)
+        });
+    };
+    until_shown(20);
+    let sealed = run(&["sealed", &url]).stdout;
+    import(20..30);
+    until_shown(30);
+    let (code, said) = ask(kubeconfig, &["events", "-n=shop", "--for=pod/web-27"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("web-27"), "{said}");
+    assert_eq!(
+        run(&["sealed", &url]).stdout,
+        sealed,
+        "nothing was sealed meanwhile"
+    );
+    // It is said where a watch is served.
+    let (code, said) = ask(kubeconfig, &["events", "-A", "-w"]);
+    assert_eq!(code, Some(1), "{said}");
+    let address = std::fs::read_to_string(&hot_kubeconfig).unwrap();
+    let address = address.split("server: ").nth(1).unwrap();
+    let address = address.lines().next().unwrap().trim_matches('"');
+    assert!(said.contains(address), "{address}: {said}");
+    let metrics = metrics_of_archive(Path::new(kubeconfig), "prod").await;
+    for expected in [
+        "tidings_objects_seconds_since_answer{cluster=\"prod\"} ",
+        "tidings_archive_state{cluster=\"prod\",state=\"sealed and waiting\"} 1",
+        "tidings_archive_following_well{cluster=\"prod\"} 1",
+    ] {
+        assert!(metrics.contains(expected), "{metrics}");
+    }
+    // What was shown is shown further, and it is said that it may not be all.
+    hot.signal("KILL");
+    let state = |state: &str| {
+        let verbose = ["get", "--raw", "/readyz?verbose"];
+        let Some((code, said)) = kubectl(kubeconfig, &verbose) else {
+            return Ok(());
+        };
+        assert_eq!(code, Some(0), "{said}");
+        said.contains(state).then_some(()).ok_or(said)
+    };
+    until(|| state("not known what waits to be sealed"));
+    until_shown(30);
+    import(30..35);
+    let (hot, _) = following();
+    until_shown(35);
+    until(|| state("[+]cluster prod: "));
+    for process in [hot, reader] {
+        process.signal("KILL");
+    }
+}
+
 /// Address, region and credentials come from the environment.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_in_a_bucket_is_written_and_read() {

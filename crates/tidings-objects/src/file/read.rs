@@ -39,6 +39,9 @@ pub enum FileError {
         /// Which.
         column: &'static str,
     },
+    /// It does not say of which entries of a journal it is.
+    #[error("it does not say what of what waits it has")]
+    Waiting,
     /// The rows are not in their order, or one is there twice.
     #[error("the rows are not in their order")]
     Order,
@@ -59,6 +62,13 @@ impl Reader {
         check_form(file.metadata().file_metadata())?;
         let cluster = Arc::clone(cluster);
         Ok(Self { file, cluster })
+    }
+
+    /// What it says under a key.
+    pub(crate) fn said(&self, key: &str) -> Option<&str> {
+        let said = self.file.metadata().file_metadata().key_value_metadata();
+        let said = said?.iter().find(|pair| pair.key == key)?;
+        said.value.as_deref()
     }
 
     pub(crate) fn groups(&self) -> usize {

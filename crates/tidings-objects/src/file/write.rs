@@ -4,6 +4,7 @@
 
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::KeyValue;
 use parquet::file::writer::{
     SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter,
 };
@@ -42,6 +43,12 @@ impl Writer {
     /// How many bytes the file has already.
     pub(crate) fn len(&self) -> usize {
         self.file.bytes_written()
+    }
+
+    /// Says something of the whole file, beside its rows.
+    pub(crate) fn say(&mut self, key: &str, text: String) {
+        let said = KeyValue::new(key.to_owned(), text);
+        self.file.append_key_value_metadata(said);
     }
 
     /// The whole file.

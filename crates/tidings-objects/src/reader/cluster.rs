@@ -1,7 +1,10 @@
-//! A cluster of an archive, as the newest manifest says it is, and as some former ones did.
+//! A cluster of an archive, as the newest manifest says it is, with what waits to be sealed if that
+//! is asked for; and as it was when lists began that may continue.
 //!
-//! Invariants: a read sees one manifest, whole; a manifest that is known is replaced only by one
-//! with a greater number.
+//! Invariants: a read sees one view, whole: a manifest, and what waits behind it up to one entry;
+//! a manifest that is known is replaced only by one with a greater number, and what is shown of
+//! what waits is sealed by then or is shown further, unless another data folder has taken its
+//! place.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,15 +18,18 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::ask::{Listening, More, WaitingSource};
 use super::fault::Fault;
 use super::fetch::{Counters, Fetch, Shared};
-use super::view::View;
+use super::news::{New, News, Steps};
+use super::tail::{self, Tail};
+use super::view::{Named, View};
 use crate::folder::{Folder, FolderError};
 use crate::manifest::Manifest;
 use crate::place::Place;
 
-/// Former manifests that are remembered. Others are read again.
-const FORMER_MAX: usize = 8;
+/// Views that are remembered for lists that continue. Others are read again, as far as they can.
+const FORMER_MAX: usize = 64;
 /// How long a look for a newer manifest may take.
 const LOOK_MAX: Duration = Duration::from_secs(30);
 
@@ -59,18 +65,25 @@ pub struct Asked {
 
 /// See the module documentation.
 pub(super) struct Sealed {
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     /// Of the place and the name: the same for every reader, and after a writer's data folder was
     /// lost.
     pub(super) identity: String,
-    folder: Folder,
+    folder: Arc<Folder>,
     fetch: Fetch,
     newest: RwLock<Arc<View>>,
+    /// The latest first.
     former: Mutex<VecDeque<Arc<View>>>,
+    /// Maximum bytes of what waits in these.
+    former_bytes_max: u64,
     /// Why the last look failed, if it did.
     failure: Mutex<Option<String>>,
-    /// The number of the newest manifest.
-    number: watch::Sender<Revision>,
+    /// Where it is asked for what waits, if anywhere.
+    pub(super) listening: Option<Listening>,
+    /// The revision of the newest view.
+    revision: watch::Sender<Revision>,
+    /// What was new in the latest views.
+    steps: Mutex<Steps>,
 }
 
 async fn newest(folder: &Folder, counters: &Counters) -> Result<Option<Manifest>, LookError> {
@@ -90,30 +103,36 @@ impl Sealed {
         place: &Place,
         name: &str,
         shared: Arc<Shared>,
+        (source, waiting_bytes): (Option<Arc<dyn WaitingSource>>, u64),
     ) -> Result<Self, LookError> {
-        let folder = Folder::new(place, name);
+        let (name, folder): (Arc<str>, _) = (name.into(), Arc::new(Folder::new(place, name)));
         let fetch = Fetch {
             shared,
             counters: Arc::new(Counters::default()),
         };
         let manifest = newest(&folder, &fetch.counters).await?;
         let manifest = manifest.ok_or_else(|| LookError::None {
-            cluster: name.to_owned(),
+            cluster: name.to_string(),
         })?;
-        let number = watch::Sender::new(manifest.number);
-        let view = View::new(&folder, manifest, fetch.clone());
+        let tail = Tail::behind(&manifest);
+        let named = Arc::new(Named::new(&folder, manifest));
+        let view = View::new(named, tail, fetch.clone());
+        let listening = source.map(|source| Listening::to(source, (&folder, &name), waiting_bytes));
         Ok(Self {
-            name: name.to_owned(),
             identity: format!(
                 "{:016x}",
                 xxh3_64(format!("{}/{name}", place.url()).as_bytes())
             ),
+            name,
             folder,
             fetch,
+            revision: watch::Sender::new(view.revision()),
             newest: RwLock::new(Arc::new(view)),
             former: Mutex::default(),
+            former_bytes_max: waiting_bytes,
             failure: Mutex::default(),
-            number,
+            steps: Mutex::default(),
+            listening,
         })
     }
 
@@ -131,36 +150,102 @@ impl Sealed {
         Arc::clone(&self.newest.read())
     }
 
-    /// Looks whether there is a newer manifest.
+    /// Puts a view in the place of the one that it was made of. `false` if that is not the newest
+    /// any more.
+    pub(super) fn replace(&self, of: &Arc<View>, view: View, news: News) -> bool {
+        let mut newest = self.newest.write();
+        if !Arc::ptr_eq(of, &newest) {
+            return false;
+        }
+        let revision = view.revision();
+        self.steps.lock().add(of.revision(), revision, news);
+        *newest = Arc::new(view);
+        drop(newest);
+        self.revision.send_if_modified(|before| {
+            let is_other = *before != revision;
+            *before = revision;
+            is_other
+        });
+        true
+    }
+
+    /// Looks whether there is a newer manifest. It is not shown yet if some of what is shown of
+    /// what waits is sealed by then, some is not, and the archive that has it does not answer.
     pub(super) async fn look(&self) -> Result<(), LookError> {
+        self.look_for(false).await
+    }
+
+    /// The same; if it has to be shown, then without what is not known to wait behind it.
+    async fn look_for(&self, has_to: bool) -> Result<(), LookError> {
         let found = newest(&self.folder, &self.fetch.counters).await;
         let found = found.and_then(|found| {
             found.ok_or_else(|| LookError::None {
-                cluster: self.name.clone(),
+                cluster: self.name.to_string(),
             })
         });
         *self.failure.lock() = found.as_ref().err().map(ToString::to_string);
-        let manifest = found?;
-        let mut newest = self.newest.write();
-        if manifest.number <= newest.manifest.number {
-            return Ok(());
+        let named = Arc::new(Named::new(&self.folder, found?));
+        loop {
+            let now = self.newest();
+            if named.manifest().number <= now.manifest().number {
+                return Ok(());
+            }
+            let (tail, news) = match self.moved(&now, named.manifest()).await {
+                Some(moved) => moved,
+                None if has_to => (Tail::behind(named.manifest()), News::Unknown),
+                None => return Ok(()),
+            };
+            let view = View::new(Arc::clone(&named), tail, self.fetch.clone());
+            if self.replace(&now, view, news) {
+                return Ok(());
+            }
         }
-        let number = manifest.number;
-        let view = View::new(&self.folder, manifest, self.fetch.clone());
-        let former = std::mem::replace(&mut *newest, Arc::new(view));
-        drop(newest);
-        self.number.send_replace(number);
-        self.remember(former);
-        Ok(())
     }
 
-    fn remember(&self, view: Arc<View>) {
+    /// What waits behind a newer manifest, of what is shown, and what is new with both. `None` if
+    /// it cannot be known now.
+    async fn moved(&self, now: &View, manifest: &Manifest) -> Option<(Tail, News)> {
+        // The numbers of another store are of another journal.
+        if now.manifest().writer != manifest.writer {
+            return Some((Tail::behind(manifest), News::Unknown));
+        }
+        let news = if now.tail().reached() >= manifest.sealed_through {
+            News::Parts(Vec::new())
+        } else {
+            News::Unknown
+        };
+        let moved = now.tail().moved(manifest);
+        let tail = moved.tail.clone();
+        let Some((to, listening)) = moved.to.zip(self.listening.as_ref()) else {
+            return Some((moved.end(tail), news));
+        };
+        match listening.more(manifest, tail, Some(to)).await {
+            Ok(More::Tail(tail, _)) if tail.reached() >= to => Some((moved.end(tail), news)),
+            Ok(_) => None,
+            Err(error) => {
+                *listening.failure.lock() = Some(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Keeps a view for a list that may continue.
+    pub(super) fn remember(&self, view: Arc<View>) {
         let mut former = self.former.lock();
+        former.retain(|known| known.revision() != view.revision());
         former.push_front(view);
         former.truncate(FORMER_MAX);
+        let mut bytes = 0;
+        // One is kept, however large.
+        let fit = former.iter().enumerate().take_while(|(number, view)| {
+            bytes += view.tail().bytes();
+            *number == 0 || bytes <= self.former_bytes_max
+        });
+        let fit = fit.count();
+        former.truncate(fit);
     }
 
-    /// Reads of the manifest of a revision. If a file is gone, the manifest is too old.
+    /// Reads of the view of a revision. If a file is gone, its manifest is too old.
     pub(super) async fn read<T, R: Future<Output = Result<T, Fault>>>(
         &self,
         at: At,
@@ -170,20 +255,22 @@ impl Sealed {
         let _place = self.fetch.shared.reads.acquire().await.ok();
         let view = self.view(at).await?;
         let done = read(Arc::clone(&view)).await;
-        let number = view.manifest.number;
+        let number = view.manifest().number;
         match done {
             Err(fault) if fault.is_gone() => {}
             done => return Ok(done?),
         }
         // A newer one names other files, if this one is not the newest.
-        drop(self.look().await);
+        drop(self.look_for(true).await);
         let newest = self.newest();
         match at {
-            At::Latest if newest.manifest.number > number => Ok(read(newest).await?),
-            At::Exact(requested) if newest.manifest.number > number => Err(ReadError::Compacted {
-                requested,
-                oldest: newest.manifest.number,
-            }),
+            At::Latest if newest.manifest().number > number => Ok(read(newest).await?),
+            At::Exact(requested) if newest.manifest().number > number => {
+                Err(ReadError::Compacted {
+                    requested,
+                    oldest: newest.revision(),
+                })
+            }
             _ => Ok(read(view).await?),
         }
     }
@@ -196,51 +283,92 @@ impl Sealed {
         if let Some(view) = self.known(requested) {
             return Ok(view);
         }
-        if requested > self.newest().manifest.number {
+        let (number, entries) = tail::parts_of(requested);
+        if number > self.newest().manifest().number {
             // Another reader may have seen a newer one.
             drop(self.look().await);
         }
-        let newest = self.newest();
         if let Some(view) = self.known(requested) {
             return Ok(view);
         }
-        if requested > newest.manifest.number {
-            return Err(ReadError::Future {
-                requested,
-                current: newest.manifest.number,
-            });
+        let current = self.newest().revision();
+        if number > self.newest().manifest().number {
+            return Err(ReadError::Future { requested, current });
         }
+        let named = self.named(number, requested).await?;
+        let tail = self.tail_of(named.manifest(), entries, requested).await?;
+        let view = Arc::new(View::new(named, tail, self.fetch.clone()));
+        self.remember(Arc::clone(&view));
+        Ok(view)
+    }
+
+    /// A manifest by its number.
+    async fn named(&self, number: u64, requested: Revision) -> Result<Arc<Named>, ReadError> {
+        let storage = |error: Arc<dyn std::error::Error + Send + Sync>| {
+            ReadError::from(tidings_store::Fault::Storage(error))
+        };
         self.fetch.counters.requests.fetch_add(1, Ordering::Relaxed);
-        match timeout(LOOK_MAX, self.folder.read(requested)).await {
-            Ok(Ok(manifest)) => {
-                let view = Arc::new(View::new(&self.folder, manifest, self.fetch.clone()));
-                self.remember(Arc::clone(&view));
-                Ok(view)
-            }
-            Ok(Err(FolderError::Store(Error::NotFound { .. }))) => Err(ReadError::Compacted {
-                requested,
-                oldest: newest.manifest.number,
-            }),
-            Ok(Err(error)) => Err(tidings_store::Fault::Storage(Arc::new(error)).into()),
-            Err(_) => Err(tidings_store::Fault::Storage(Arc::new(LookError::Slow)).into()),
+        match timeout(LOOK_MAX, self.folder.read(number)).await {
+            Ok(Ok(manifest)) => Ok(Arc::new(Named::new(&self.folder, manifest))),
+            Ok(Err(FolderError::Store(Error::NotFound { .. }))) => Err(self.compacted(requested)),
+            Ok(Err(error)) => Err(storage(Arc::new(error))),
+            Err(_) => Err(storage(Arc::new(LookError::Slow))),
         }
     }
 
-    fn known(&self, number: Revision) -> Option<Arc<View>> {
+    /// The first entries behind a manifest, which another reader showed, or this one that has
+    /// forgotten them: as long as they are not sealed.
+    async fn tail_of(
+        &self,
+        manifest: &Manifest,
+        entries: u64,
+        requested: Revision,
+    ) -> Result<Tail, ReadError> {
+        let tail = Tail::behind(manifest);
+        if entries == 0 {
+            return Ok(tail);
+        }
+        let Some(listening) = &self.listening else {
+            return Err(self.compacted(requested));
+        };
+        let to = manifest.sealed_through.saturating_add(entries);
+        match listening.more(manifest, tail, Some(to)).await {
+            Ok(More::Tail(tail, _)) if tail.reached() == to => Ok(tail),
+            Ok(_) => Err(self.compacted(requested)),
+            Err(error) => Err(tidings_store::Fault::Storage(Arc::new(error)).into()),
+        }
+    }
+
+    fn compacted(&self, requested: Revision) -> ReadError {
+        ReadError::Compacted {
+            requested,
+            oldest: self.newest().revision(),
+        }
+    }
+
+    fn known(&self, revision: Revision) -> Option<Arc<View>> {
         let newest = self.newest();
-        if newest.manifest.number == number {
+        if newest.revision() == revision {
             return Some(newest);
         }
         let former = self.former.lock();
         former
             .iter()
-            .find(|view| view.manifest.number == number)
+            .find(|view| view.revision() == revision)
             .cloned()
     }
 
-    /// Tells the number of the newest manifest, whenever it changes.
-    pub(super) fn numbers(&self) -> watch::Receiver<Revision> {
-        self.number.subscribe()
+    /// Tells the revision of the newest view, whenever it changes.
+    pub(super) fn revisions(&self) -> watch::Receiver<Revision> {
+        self.revision.subscribe()
+    }
+
+    /// What is new since a revision, and the newest revision; `None` if that is not known.
+    pub(super) fn news(&self, after: Revision) -> Option<(Revision, New)> {
+        // A view is not replaced meanwhile.
+        let newest = self.newest.read();
+        let new = self.steps.lock().after(after)?;
+        Some((newest.revision(), new))
     }
 
     pub(super) fn failure(&self) -> Option<String> {

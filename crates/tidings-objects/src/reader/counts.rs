@@ -34,7 +34,7 @@ fn is_asked(request: &CountsRequest, (from, to): (i64, i64)) -> bool {
 impl View {
     /// The counts of the hours that are asked for.
     pub(super) async fn count(&self, request: &CountsRequest) -> Result<Counted, Fault> {
-        let files = self.manifest.files.iter().enumerate();
+        let files = self.files().enumerate();
         let files = files.filter(|(_, file)| {
             let times = file
                 .seen
@@ -93,7 +93,7 @@ impl View {
     }
 
     async fn read_rollup(&self, file: usize, remote: &Remote) -> Result<Rolled, Fault> {
-        let rows = self.manifest.files.get(file).map_or(0, |file| file.rows);
+        let rows = self.manifest().files.get(file).map_or(0, |file| file.rows);
         let bytes = self.fetch.compared(remote).await?;
         // It is not closed.
         let _place = self.fetch.shared.decodes.acquire().await.ok();

@@ -50,6 +50,8 @@ pub(super) struct Remote {
     pub(super) checksum: String,
     /// Of its path: stands for it in the cache.
     pub(super) id: u128,
+    /// Its bytes, if it is no file of the storage.
+    pub(super) held: Option<Bytes>,
 }
 
 /// What the cache holds, by files.
@@ -135,8 +137,12 @@ impl Fetch {
         file: &Remote,
         wanted: &[Range<u64>],
     ) -> Result<Vec<Bytes>, Fault> {
-        if file.len <= WHOLE_MAX {
-            let whole = self.whole(file).await?;
+        let whole = match &file.held {
+            Some(held) => Some(held.clone()),
+            None if file.len <= WHOLE_MAX => Some(self.whole(file).await?),
+            None => None,
+        };
+        if let Some(whole) = whole {
             let parts = wanted.iter().map(|range| part(&whole, range, 0));
             let parts: Option<Vec<_>> = parts.collect();
             return parts.ok_or_else(|| Fault::damaged(&file.path, "it ends too early"));

@@ -1,14 +1,16 @@
 //! Reads archives of clusters where they are, as an API server serves them.
 //!
-//! A reader holds a cache of bounded size and nothing else, so any number of them read one archive.
-//! Rows are found by the manifest, the statistics, the filters and the page index of files; of
-//! these only the pages that have them are read.
+//! A reader holds a cache of bounded size and, if it asks for that, what waits to be sealed; so any
+//! number of them read one archive. Rows are found by the manifest, the statistics, the filters and
+//! the page index of files; of these only the pages that have them are read.
 //!
-//! Of these files, each uses those behind it: `served` and `store`, what a server needs; `cluster`,
-//! the newest manifest; `list`, `find`, `newest` and `counts`, what is asked for; `view`, what one
-//! manifest names; `columns`, `runs`, `rolled` and `footer`, parts of files; `fetch`, requests and
-//! the cache.
+//! Of these files, each uses those behind it: `served` and `store`, what a server needs; `hear` and
+//! `cluster`, the newest view; `ask`, where more is asked for; `news`, what is new to those who
+//! watch; `list`, `find`, `newest` and `counts`, what is asked for; `view`, what one manifest
+//! names, and `tail`, what waits behind it; `columns`, `runs`, `rolled` and `footer`, parts of
+//! files; `fetch`, requests and the cache.
 
+mod ask;
 mod cluster;
 mod columns;
 mod counts;
@@ -16,10 +18,12 @@ mod fault;
 mod fetch;
 mod find;
 mod footer;
+mod hear;
 mod leaf;
 mod list;
 mod names;
 mod newest;
+mod news;
 mod objects;
 mod position;
 mod rolled;
@@ -27,12 +31,15 @@ mod runs;
 mod selection;
 mod served;
 mod store;
+mod tail;
 mod view;
 
 use std::sync::Arc;
 
+pub use ask::{AskError, WaitingSource};
 pub use cluster::{Asked, LookError};
-pub use served::SealedCluster;
+pub use hear::HearError;
+pub use served::{HeardOf, SealedCluster};
 
 use cluster::Sealed;
 use fetch::Shared;
@@ -45,12 +52,17 @@ use crate::place::{Place, PlaceError};
 pub struct ReadOptions {
     /// Maximum bytes of the cache of all clusters. Default: 32 MiB.
     pub cache_bytes: u64,
+    /// Of each cluster: bytes of events from which on no more of what waits to be sealed is held,
+    /// in the newest state and, compressed, in former ones of lists that may continue. Default: 32
+    /// MiB.
+    pub waiting_bytes: u64,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
         Self {
             cache_bytes: 32 << 20,
+            waiting_bytes: 32 << 20,
         }
     }
 }
@@ -59,6 +71,7 @@ impl Default for ReadOptions {
 pub struct Reader {
     place: Place,
     shared: Arc<Shared>,
+    waiting_bytes: u64,
 }
 
 impl Reader {
@@ -68,6 +81,7 @@ impl Reader {
         Self {
             place,
             shared: Arc::new(shared),
+            waiting_bytes: options.waiting_bytes,
         }
     }
 
@@ -79,12 +93,26 @@ impl Reader {
         self.place.clusters().await
     }
 
-    /// One of them.
+    /// One of them: what is sealed of it.
     ///
     /// # Errors
     /// The storage does not answer as it should, or has no such cluster.
     pub async fn open(&self, cluster: &str) -> Result<SealedCluster, LookError> {
-        let sealed = Sealed::open(&self.place, cluster, Arc::clone(&self.shared)).await?;
+        self.open_with(cluster, None).await
+    }
+
+    /// The same, and what waits to be sealed, which is asked for there by
+    /// [`hear`](SealedCluster::hear).
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub async fn open_with(
+        &self,
+        cluster: &str,
+        source: Option<Arc<dyn WaitingSource>>,
+    ) -> Result<SealedCluster, LookError> {
+        let (shared, waiting) = (Arc::clone(&self.shared), (source, self.waiting_bytes));
+        let sealed = Sealed::open(&self.place, cluster, shared, waiting).await?;
         Ok(SealedCluster(Arc::new(sealed)))
     }
 }

@@ -250,7 +250,7 @@ impl View {
     /// The files that may have what is asked for, by the latest time they may have it.
     fn files_of(&self, asked: &Asked<'_>) -> BTreeMap<(i64, Reverse<At>), Unit> {
         let mut units = BTreeMap::new();
-        for (number, file) in self.manifest.files.iter().enumerate() {
+        for (number, file) in self.files().enumerate() {
             if let Some(time) = asked.latest(seen(file))
                 && asked.selection.may_be_in(file)
             {
@@ -428,7 +428,7 @@ impl View {
         let known = Known::of(versions);
         let earliest = versions.iter().map(|version| version.order.observed).min();
         let mut looks: Vec<BoxFuture<'_, Result<NewerOf, Fault>>> = Vec::new();
-        for (number, file) in self.manifest.files.iter().enumerate() {
+        for (number, file) in self.files().enumerate() {
             if Some(file.to.as_microsecond()) >= earliest {
                 looks.push(self.newer_in(number, file, versions, &known).boxed());
             }

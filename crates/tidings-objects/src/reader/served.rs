@@ -7,12 +7,23 @@ use tidings_archive::{Coverage, Versions};
 use tidings_store::{At, ReadError, Store};
 
 use super::cluster::{Asked, LookError, Sealed};
+use super::hear::HearError;
 use super::store::{self, SealedStore};
 use super::view::View;
 
 /// A cluster that is archived. Cheap to clone.
 #[derive(Clone)]
 pub struct SealedCluster(pub(super) Arc<Sealed>);
+
+/// What is shown of what waits to be sealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeardOf {
+    /// How many versions that are.
+    pub versions: u64,
+    /// Why it is not known what else waits, if the last question failed.
+    pub failure: Option<String>,
+}
 
 impl SealedCluster {
     /// The cluster's name.
@@ -33,8 +44,25 @@ impl SealedCluster {
         self.0.look().await
     }
 
+    /// Asks the archive that follows the cluster, if one was named, for what waits to be sealed.
+    ///
+    /// # Errors
+    /// It did not answer as it should. What is known is served further.
+    pub async fn hear(&self) -> Result<(), HearError> {
+        self.0.hear().await
+    }
+
+    /// What is shown of what waits to be sealed; `None` if it is not asked for.
+    pub fn heard(&self) -> Option<HeardOf> {
+        let listening = self.0.listening.as_ref()?;
+        Some(HeardOf {
+            versions: self.0.newest().tail().rows(),
+            failure: listening.failure.lock().clone(),
+        })
+    }
+
     /// The events, the newest version of each, as an API server serves them. Nothing can be
-    /// written; a watch says nothing and ends when more was sealed.
+    /// written; a watch says what is shown of what waits, and ends when more was sealed.
     pub fn store(&self) -> Arc<dyn Store> {
         Arc::new(SealedStore(Arc::clone(&self.0)))
     }
@@ -59,16 +87,20 @@ impl SealedCluster {
         self.0.read(At::Latest, read).await
     }
 
-    /// How far the cluster was followed when the newest manifest was written, its gaps, and how
-    /// much is kept. Versions are counted instead of events.
+    /// How far the cluster was followed, its gaps, and how much is kept. Versions are counted
+    /// instead of events.
     pub fn coverage(&self) -> Coverage {
         let view = self.0.newest();
-        let manifest = &view.manifest;
-        let from = manifest.files.iter().map(|file| file.from);
+        let manifest = view.manifest();
+        let from = view.files().map(|file| file.from);
         let mut coverage = Coverage::default();
-        coverage.followed.clone_from(&manifest.positions);
-        coverage.gaps.clone_from(&manifest.gaps);
-        coverage.events = manifest.rows();
+        let (followed, gaps) = match view.tail().followed() {
+            Some((followed, gaps)) => (followed, gaps),
+            None => (&manifest.positions, &manifest.gaps),
+        };
+        coverage.followed.clone_from(followed);
+        coverage.gaps.clone_from(gaps);
+        coverage.events = view.count_of_versions();
         coverage.kept_since = from.map(jiff::Timestamp::as_millisecond).min();
         coverage.disk_bytes = manifest.bytes();
         coverage

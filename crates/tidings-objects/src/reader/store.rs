@@ -1,9 +1,9 @@
-//! The store of a cluster's events as an API server reads it: nothing can be written, and a watch
-//! ends when more was sealed.
+//! The store of a cluster's events as an API server reads it: nothing can be written. A watch says
+//! what is new of what waits to be sealed, and ends when more was sealed that was not shown before.
 //!
-//! A revision is the number of a manifest; that of a record is its version at the source. Lists are
-//! in the order of [`Position`]s, and their keys say these; a single event is read by the key
-//! `namespace/name`.
+//! A revision is the number of a manifest with how much of what waits is shown behind it; that of
+//! a record is its version at the source. Lists are in the order of [`Position`]s, and their keys
+//! say these; a single event is read by the key `namespace/name`.
 
 use std::sync::Arc;
 
@@ -13,9 +13,11 @@ use tidings_store::{
     Page, ReadError, Record, Revision, Stats, Store, Watch, WatchError, WriteError,
 };
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
 use super::cluster::Sealed;
 use super::fault::Fault;
+use super::news::changes;
 use super::position::Position;
 use super::selection::Selection;
 use super::view::View;
@@ -75,9 +77,12 @@ impl SealedStore {
         let request = &request;
         let read = |view: Arc<View>| async move {
             let (records, more) = list(&view, request).await?;
+            if more {
+                self.0.remember(Arc::clone(&view));
+            }
             Ok(Page {
                 records,
-                revision: view.manifest.number,
+                revision: view.revision(),
                 more,
                 ..Page::default()
             })
@@ -110,20 +115,47 @@ async fn list(view: &View, request: &ListRequest) -> Result<(Vec<Record>, bool),
     Ok((listed.records, listed.more))
 }
 
-/// Says nothing until there is a newer manifest, and then that everything is to be read again.
+/// Says what is shown of what waits, as far as that is known, and else that everything is to be
+/// read again.
 struct SealedWatch {
-    numbers: watch::Receiver<Revision>,
+    sealed: Arc<Sealed>,
+    namespace: Option<String>,
+    revisions: watch::Receiver<Revision>,
     after: Revision,
+}
+
+impl SealedWatch {
+    /// What was new since a revision: up to which, and what.
+    async fn new_since(
+        &self,
+        after: Revision,
+        oldest: Revision,
+    ) -> Result<(Revision, Vec<Arc<Change>>), WatchError> {
+        let unknown = || WatchError::Compacted { after, oldest };
+        let (to, new) = self.sealed.news(after).ok_or_else(unknown)?;
+        let (cluster, namespace) = (Arc::clone(&self.sealed.name), self.namespace.clone());
+        let read = spawn_blocking(move || changes(&cluster, namespace.as_deref(), new));
+        match read.await {
+            Ok(Ok(changes)) => Ok((to, changes)),
+            Ok(Err(_)) | Err(_) => Err(unknown()),
+        }
+    }
 }
 
 impl Watch for SealedWatch {
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<Arc<Change>>, WatchError>> {
         Box::pin(async {
-            let after = self.after;
-            let newer = self.numbers.wait_for(|number| *number > after).await;
-            let closed = |_| WatchError::Fault(tidings_store::Fault::Closed);
-            let oldest = *newer.map_err(closed)?;
-            Err(WatchError::Compacted { after, oldest })
+            loop {
+                let after = self.after;
+                let newer = self.revisions.wait_for(|revision| *revision > after).await;
+                let closed = |_| WatchError::Fault(tidings_store::Fault::Closed);
+                let newest = *newer.map_err(closed)?;
+                let (to, changes) = self.new_since(after, newest).await?;
+                self.after = to;
+                if !changes.is_empty() {
+                    return Ok(changes);
+                }
+            }
         })
     }
 
@@ -161,7 +193,7 @@ impl Store for SealedStore {
     }
 
     fn revision(&self) -> Revision {
-        self.0.newest().manifest.number
+        self.0.newest().revision()
     }
 
     fn is_behind(&self, key: &[u8], other: &[u8]) -> bool {
@@ -186,7 +218,7 @@ impl Store for SealedStore {
                 let latest = view.newest(namespace, request).await?;
                 Ok(Page {
                     records: latest.records,
-                    revision: view.manifest.number,
+                    revision: view.revision(),
                     more: latest.place.is_some(),
                     place: latest.place,
                     ..Page::default()
@@ -201,7 +233,7 @@ impl Store for SealedStore {
             let request = &request;
             let read = |view: Arc<View>| async move {
                 let counted = view.count(request).await?;
-                Ok(Counts::of(counted, request, view.manifest.number))
+                Ok(Counts::of(counted, request, view.revision()))
             };
             self.0.read(At::Latest, read).await
         })
@@ -209,12 +241,25 @@ impl Store for SealedStore {
 
     fn watch(
         &self,
-        _: Bytes,
+        prefix: Bytes,
         after: Revision,
     ) -> BoxFuture<'_, Result<Box<dyn Watch>, WatchError>> {
         Box::pin(async move {
-            let numbers = self.0.numbers();
-            Ok(Box::new(SealedWatch { numbers, after }) as Box<dyn Watch>)
+            let namespace = match Prefix::of(&prefix) {
+                Ok(Prefix::All) => None,
+                Ok(Prefix::Namespace(namespace)) => Some(namespace.to_owned()),
+                Ok(Prefix::Name(..)) | Err(_) => {
+                    let known = Fault::Unknown("only namespaces are watched");
+                    return Err(WatchError::Fault(known.into()));
+                }
+            };
+            let watch = SealedWatch {
+                sealed: Arc::clone(&self.0),
+                namespace,
+                revisions: self.0.revisions(),
+                after,
+            };
+            Ok(Box::new(watch) as Box<dyn Watch>)
         })
     }
 
@@ -233,10 +278,10 @@ impl Store for SealedStore {
             }
             let view = self.0.newest();
             let mut stats = Stats::default();
-            stats.records = view.manifest.rows();
-            stats.disk_bytes = view.manifest.bytes();
-            stats.revision = view.manifest.number;
-            stats.oldest_revision = view.manifest.number;
+            stats.records = view.count_of_versions();
+            stats.disk_bytes = view.manifest().bytes();
+            stats.revision = view.revision();
+            stats.oldest_revision = view.revision();
             Ok(stats)
         })
     }

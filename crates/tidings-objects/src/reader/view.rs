@@ -1,4 +1,5 @@
-//! An archive of a cluster as one manifest says it is: its files, and reads of their parts.
+//! An archive of a cluster as one manifest says it is, with some of what waits behind it: its
+//! files, and reads of their parts.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use k8s_pb::api::core::v1::Event;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use tidings_api::codec;
-use tidings_store::{Index, Record};
+use tidings_store::{Index, Record, Revision};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::columns::{self, Rows, Want};
@@ -20,9 +21,10 @@ use super::names::{self, Order};
 use super::position::Position;
 use super::runs::Runs;
 use super::selection::Selection;
+use super::tail::{self, Tail};
 use crate::file::columns::GROUP_ROWS_MAX;
 use crate::folder::Folder;
-use crate::manifest::Manifest;
+use crate::manifest::{File, Manifest};
 
 /// Bytes of the end of a file that are read at first: of the file, and for each row group.
 const END: u64 = 16 << 10;
@@ -34,10 +36,46 @@ const GROUP_ROWS: u64 = GROUP_ROWS_MAX as u64;
 
 /// See the module documentation.
 pub(super) struct View {
-    pub(super) manifest: Manifest,
+    named: Arc<Named>,
+    tail: Tail,
+    pub(super) fetch: Fetch,
+}
+
+/// A manifest, and where its files are.
+pub(super) struct Named {
+    manifest: Manifest,
     files: Vec<Remote>,
     rollups: Vec<Option<Remote>>,
-    pub(super) fetch: Fetch,
+}
+
+impl Named {
+    pub(super) fn new(folder: &Folder, manifest: Manifest) -> Self {
+        let remote = |path: &str, len, checksum: &str| {
+            let path = folder.path(path);
+            Remote {
+                id: xxh3_128(path.as_ref().as_bytes()),
+                len,
+                checksum: checksum.to_owned(),
+                path,
+                held: None,
+            }
+        };
+        let files = manifest.files.iter();
+        let rollups = files.clone().map(|file| {
+            let rollup = file.rollup.as_ref()?;
+            Some(remote(&rollup.path, rollup.bytes, &rollup.checksum))
+        });
+        let files = files.map(|file| remote(&file.path, file.bytes, &file.checksum));
+        Self {
+            files: files.collect(),
+            rollups: rollups.collect(),
+            manifest,
+        }
+    }
+
+    pub(super) fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
 }
 
 /// Where a version is.
@@ -68,38 +106,63 @@ pub(super) struct Pick {
 }
 
 impl View {
-    pub(super) fn new(folder: &Folder, manifest: Manifest, fetch: Fetch) -> Self {
-        let remote = |path: &str, len, checksum: &str| {
-            let path = folder.path(path);
-            Remote {
-                id: xxh3_128(path.as_ref().as_bytes()),
-                len,
-                checksum: checksum.to_owned(),
-                path,
-            }
+    /// Of a manifest, and what waits behind it.
+    pub(super) fn new(named: Arc<Named>, tail: Tail, fetch: Fetch) -> Self {
+        Self { named, tail, fetch }
+    }
+
+    /// Of the same manifest with something else behind it.
+    pub(super) fn with(&self, tail: Tail) -> Self {
+        Self::new(Arc::clone(&self.named), tail, self.fetch.clone())
+    }
+
+    pub(super) fn manifest(&self) -> &Manifest {
+        &self.named.manifest
+    }
+
+    pub(super) fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    /// Stands for what it shows: the same at every reader.
+    pub(super) fn revision(&self) -> Revision {
+        tail::revision(self.manifest().number, self.tail.entries())
+    }
+
+    /// All files: those of the manifest, and what waits.
+    pub(super) fn files(&self) -> impl Iterator<Item = &File> {
+        let waiting = self.tail.parts().iter().map(|part| &part.file);
+        self.manifest().files.iter().chain(waiting)
+    }
+
+    /// What is known of one of them.
+    fn described(&self, file: usize) -> Option<&File> {
+        let files = &self.manifest().files;
+        let waiting = || {
+            let part = self.tail.parts().get(file - files.len());
+            part.map(|part| &part.file)
         };
-        let files = manifest.files.iter();
-        let rollups = files.clone().map(|file| {
-            let rollup = file.rollup.as_ref()?;
-            Some(remote(&rollup.path, rollup.bytes, &rollup.checksum))
-        });
-        let files = files.map(|file| remote(&file.path, file.bytes, &file.checksum));
-        Self {
-            files: files.collect(),
-            rollups: rollups.collect(),
-            manifest,
-            fetch,
-        }
+        files.get(file).or_else(waiting)
+    }
+
+    /// How many versions it has.
+    pub(super) fn count_of_versions(&self) -> u64 {
+        self.manifest().rows() + self.tail.rows()
     }
 
     pub(super) fn file(&self, file: usize) -> Result<&Remote, Fault> {
-        let found = self.files.get(file);
+        let files = &self.named.files;
+        let waiting = || {
+            let part = self.tail.parts().get(file - files.len());
+            part.map(|part| &part.remote)
+        };
+        let found = files.get(file).or_else(waiting);
         found.ok_or(Fault::Unknown("a file is not of this manifest"))
     }
 
     /// The rollup of a file, if it has one.
     pub(super) fn rollup(&self, file: usize) -> Option<&Remote> {
-        self.rollups.get(file)?.as_ref()
+        self.named.rollups.get(file)?.as_ref()
     }
 
     /// The end of a file.
@@ -109,7 +172,7 @@ impl View {
         if let Some(Held::Footer(footer)) = self.fetch.held(key) {
             return Ok(footer);
         }
-        let rows = self.manifest.files.get(file).map_or(0, |file| file.rows);
+        let rows = self.described(file).map_or(0, |file| file.rows);
         let mut len = END + END_OF_GROUP * rows.div_ceil(GROUP_ROWS);
         let footer = loop {
             let from = remote.len.saturating_sub(len);
@@ -137,7 +200,7 @@ impl View {
     /// Where something may be, by the statistics, and by the filters of the name of the object if
     /// that is known.
     pub(super) async fn sources(&self, selection: &Selection) -> Result<Vec<Source>, Fault> {
-        let files = self.manifest.files.iter().enumerate();
+        let files = self.files().enumerate();
         let files = files.filter(|(_, file)| selection.may_be_in(file));
         let sources = files.map(|(file, _)| async move {
             let footer = self.footer(file).await?;

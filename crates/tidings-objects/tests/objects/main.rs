@@ -9,4 +9,5 @@ mod sealing;
 mod storage;
 mod turns;
 mod unsure;
+mod waiting;
 mod world;

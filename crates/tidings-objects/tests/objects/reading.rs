@@ -138,7 +138,7 @@ async fn read(place: &Place) -> SealedCluster {
 
 /// Versions of events in several namespaces, about objects of several kinds, whose names are used
 /// again now and then.
-struct History {
+pub(crate) struct History {
     random: fastrand::Rng,
     /// The uid and count of the event that has a name.
     events: BTreeMap<(usize, usize, usize, usize), (String, u64)>,
@@ -155,7 +155,7 @@ const KINDS: [&str; 3] = ["Deployment", "Node", "Pod"];
 const REASONS: [&str; 3] = ["BackOff", "Created", "Pulled"];
 
 impl History {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self {
             random: fastrand::Rng::with_seed(seed),
             events: BTreeMap::new(),
@@ -230,7 +230,7 @@ impl History {
 }
 
 /// Namespace and name of an event, and its bytes.
-type Shown = BTreeMap<(String, String), Bytes>;
+pub(crate) type Shown = BTreeMap<(String, String), Bytes>;
 
 fn id(record: &Record) -> (String, String) {
     let event = codec::decode_stored(&record.value, record.revision).unwrap();
@@ -239,7 +239,7 @@ fn id(record: &Record) -> (String, String) {
 }
 
 /// All of a list, by pages of a size.
-async fn listed(store: &dyn Store, request: &ListRequest, limit: usize) -> Vec<Record> {
+pub(crate) async fn listed(store: &dyn Store, request: &ListRequest, limit: usize) -> Vec<Record> {
     let mut request = request.clone().limit(limit);
     let mut all = Vec::new();
     loop {
@@ -254,7 +254,7 @@ async fn listed(store: &dyn Store, request: &ListRequest, limit: usize) -> Vec<R
     }
 }
 
-fn shown(records: &[Record]) -> Shown {
+pub(crate) fn shown(records: &[Record]) -> Shown {
     let shown: Shown = records
         .iter()
         .map(|it| (id(it), it.value.clone()))
@@ -287,7 +287,7 @@ async fn latest(store: &dyn Store, request: &NewestRequest, limit: usize) -> Vec
 }
 
 /// Asks both stores the same.
-async fn compare(world: &World, sealed: &SealedCluster) {
+pub(crate) async fn compare(world: &World, sealed: &SealedCluster) {
     let cluster = world.open().await;
     let (hot, past) = (cluster.store(), cluster.past());
     let (hot, cold) = (&*hot, &*sealed.store());
@@ -447,7 +447,7 @@ async fn same_versions(past: &tidings_archive::Past, sealed: &SealedCluster, key
     }
 }
 
-async fn observe(world: &mut World, history: &mut History, versions: usize) {
+pub(crate) async fn observe(world: &mut World, history: &mut History, versions: usize) {
     let versions = history.versions(versions);
     world.clock.advance(history.time + 1 - world.clock.now().0);
     world.import(&versions).await;
@@ -477,7 +477,7 @@ async fn what_is_sealed_is_read_as_the_archive_has_it() {
 }
 
 /// How many files were merged. Those that are over are left for a day of an archive's time.
-async fn seal(world: &World, place: &Place) -> u64 {
+pub(crate) async fn seal(world: &World, place: &Place) -> u64 {
     let sealed = world.seal(place, SealOptions::default()).await;
     sealed.unwrap().merged
 }
@@ -520,7 +520,9 @@ async fn a_list_continues_as_it_was_while_files_are_merged() {
         let error = read(&place).await.store().list(rest.clone()).await;
         let error = error.unwrap_err();
         assert!(matches!(error, ReadError::Compacted { .. }), "{error}");
-        let later = ListRequest::default().at(cold.revision() + 1000).limit(1);
+        let later = ListRequest::default()
+            .at(cold.revision() + (1 << 30))
+            .limit(1);
         let error = cold.list(later).await.unwrap_err();
         assert!(matches!(error, ReadError::Future { .. }), "{error}");
         compare(&world, &sealed).await;

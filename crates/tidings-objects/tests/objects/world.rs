@@ -56,7 +56,12 @@ impl World {
         world
     }
 
-    fn options(&self, name: &str) -> ClusterOptions {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Folder {
+        self.folder.path()
+    }
+
+    pub(crate) fn options(&self, name: &str) -> ClusterOptions {
         let mut options = ClusterOptions::new(name);
         options.seal = true;
         options.store.clock = Arc::new(self.clock.clone());

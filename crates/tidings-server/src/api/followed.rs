@@ -106,14 +106,40 @@ pub trait Past: Send + Sync + 'static {
     /// that is not a place.
     fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>>;
 
+    /// A file of the versions that wait to be sealed into an object storage: of the entries of
+    /// their journal from a number on, and before `to` if it is given. Default: the cluster is not
+    /// sealed.
+    fn waiting(&self, from: u64, to: Option<u64>) -> BoxFuture<'_, Result<Waiting, ReadError>> {
+        let _ = (from, to);
+        Box::pin(std::future::ready(Ok(Waiting::NotSealed)))
+    }
+
     /// The state of the following. Called often, by health checks and metrics, so it must not
     /// block.
     fn following(&self) -> Following;
+
+    /// Of a sealed archive: the address where the cluster's events can be watched, if it is known.
+    /// Default: it is not.
+    fn watched_at(&self) -> Option<String> {
+        None
+    }
 
     /// What was asked of an object storage; `None`, which is the default, if there is none.
     fn asked(&self) -> Option<Asked> {
         None
     }
+}
+
+/// What waits to be sealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Waiting {
+    /// A Parquet file of it.
+    File(Vec<u8>),
+    /// Some of what was asked for is sealed, and not known as such any more.
+    Sealed,
+    /// Nothing of the cluster is sealed.
+    NotSealed,
 }
 
 /// What was asked of an object storage since the start.
@@ -193,8 +219,11 @@ pub struct Following {
     /// Up to when nothing is missing but for the gaps, if it is known.
     pub complete_until: Option<UnixMillis>,
     /// About how many versions wait to be sealed into an object storage; `None` if the cluster
-    /// never was sealed.
+    /// never was sealed. Of a sealed archive: how many are shown that wait.
     pub unsealed: Option<u64>,
+    /// Of a sealed archive that asks for what waits: how long ago that was last answered; `None` if
+    /// it does not ask, or was not answered yet.
+    pub since_answer: Option<Duration>,
 }
 
 impl Following {

@@ -67,7 +67,8 @@ pub(crate) async fn list(
     let options = ListOptions::parse(call.api, &call.info.query, call.info.is_watch_path)?;
     if options.watch {
         if let Some(followed) = server.followed.as_ref().filter(|it| it.is_sealed) {
-            return Err(Status::unwatched(&followed.name));
+            let address = followed.past.watched_at();
+            return Err(Status::unwatched(&followed.name, address.as_deref()));
         }
         return watch::watch(server, call, options).await;
     }

@@ -113,7 +113,8 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         Some(_) => api
             .route("/coverage", get(past::coverage))
             .route("/counts", get(past::counts))
-            .route("/export", get(past::export)),
+            .route("/export", get(past::export))
+            .route("/waiting", get(past::waiting)),
         None => api.route("/metrics", get(metrics::metrics)),
     };
     let api = api

@@ -1,5 +1,5 @@
 //! An archive's own resources: the versions of an event, the coverage of a followed cluster, its
-//! counts by hour and reason, and an export of everything.
+//! counts by hour and reason, an export of everything, and what waits to be sealed.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tidings_store::{CountsRequest, UnixMillis};
 
 use super::body::{encoded, table_rows};
 use super::call::Call;
-use super::followed::{Ended, Followed, ObservedVersion};
+use super::followed::{Ended, Followed, ObservedVersion, Waiting};
 use super::list_writer::ListWriter;
 use crate::api::server::ApiServer;
 use crate::http::continuation::Continuation;
@@ -242,6 +242,33 @@ pub(crate) async fn export(
     let form = HeaderValue::from_static("application/jsonl");
     answer.headers_mut().insert(header::CONTENT_TYPE, form);
     Ok(answer)
+}
+
+/// GET /waiting: what waits to be sealed, as a Parquet file.
+pub(crate) async fn waiting(
+    State(server): State<Arc<ApiServer>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Result<Response, Status> {
+    let asked = followed(&server)?;
+    let entry = |parameter| {
+        let number = info.query.get(parameter).map(str::parse);
+        let wrong = |_| Status::bad_request("from and to are numbers of entries of a journal");
+        number.transpose().map_err(wrong)
+    };
+    let from = entry(params::FROM)?.unwrap_or(0);
+    match asked.past.waiting(from, entry(params::TO)?).await? {
+        Waiting::File(file) => {
+            let mut answer = encoded(StatusCode::OK, Media::Json, file);
+            let form = HeaderValue::from_static("application/vnd.apache.parquet");
+            answer.headers_mut().insert(header::CONTENT_TYPE, form);
+            Ok(answer)
+        }
+        Waiting::Sealed => {
+            let why = "Some of these versions are sealed: the newest manifest says up to which.";
+            Err(Status::expired(why, None))
+        }
+        Waiting::NotSealed => Err(Status::not_sealed(&asked.name)),
+    }
 }
 
 fn followed(server: &ApiServer) -> Result<&Followed, Status> {

@@ -91,6 +91,17 @@ pub(super) fn write(clusters: &[Arc<Served>], text: &mut Text) {
             &|it| it.unsealed.map(boxed),
         );
     }
+    if all
+        .iter()
+        .any(|(_, following)| following.since_answer.is_some())
+    {
+        write(
+            "tidings_objects_seconds_since_answer",
+            "gauge",
+            "Time since the archive that follows the cluster said last what waits to be sealed.",
+            &|it| it.since_answer.map(|since| boxed(since.as_secs_f64())),
+        );
+    }
     let name = "tidings_archive_state";
     text.metric(
         name,

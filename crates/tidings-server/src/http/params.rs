@@ -81,7 +81,7 @@ parameters! {
     FORMAT = "format", String, [],
         "The format of an export of the timeline: jsonl or perfetto.";
     FROM = "from", String, [],
-        "Of the timeline: its beginning, in milliseconds since 1970. Of an export: the first event, as namespace/name.";
+        "Of the timeline: its beginning, in milliseconds since 1970. Of an export: the first event, as namespace/name. Of what waits to be sealed: the first entry.";
     GRACE_PERIOD_SECONDS = "gracePeriodSeconds", Integer, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
     INCLUDE_OBJECT = "includeObject", String, [Get List],
@@ -129,7 +129,7 @@ parameters! {
     TIMEOUT_SECONDS = "timeoutSeconds", Integer, [List DeleteCollection],
         "Duration of a watch.";
     TO = "to", Integer, [],
-        "The end of the timeline, in milliseconds since 1970.";
+        "The end of the timeline, in milliseconds since 1970. Of what waits to be sealed: the entry behind the last.";
     TYPE = "type", String, [],
         "A type of the timeline's events; may be repeated.";
     UNTIL = "until", String, [List],

@@ -52,7 +52,7 @@ pub(crate) struct RequestLabels {
 }
 
 /// Paths that are not of a resource; the label is the path.
-const PATHS: [&str; 15] = [
+const PATHS: [&str; 16] = [
     "/api",
     "/apis",
     "/clusters",
@@ -66,6 +66,7 @@ const PATHS: [&str; 15] = [
     "/readyz",
     "/timeline",
     "/version",
+    "/waiting",
     "/api/v1",
     "/apis/events.k8s.io/v1",
 ];
@@ -73,7 +74,7 @@ const PATHS: [&str; 15] = [
 const VERSIONS: &str = "versions";
 /// Paths of an archive that are about all events of a cluster, of whatever namespace, or of all
 /// clusters.
-const ABOUT_ALL_EVENTS: [&str; 4] = ["/clusters", "/counts", "/coverage", "/export"];
+const ABOUT_ALL_EVENTS: [&str; 5] = ["/clusters", "/counts", "/coverage", "/export", "/waiting"];
 /// The path of the timeline's changes as they happen.
 pub(crate) const TIMELINE_LIVE: &str = "/timeline/api/live";
 /// Resources other than events.

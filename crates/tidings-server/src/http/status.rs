@@ -289,12 +289,13 @@ impl Status {
     }
 
     /// The cluster of events that were sealed is not followed.
-    pub(crate) fn unwatched(cluster: &str) -> Self {
+    pub(crate) fn unwatched(cluster: &str, address: Option<&str>) -> Self {
+        let at = address.map_or_else(String::new, |address| format!(": {address}"));
         Self::generic(
             METHOD_NOT_ALLOWED,
             format_args!(
                 "watch is not supported: this is a sealed archive of the events of cluster {}; \
-                 the cluster itself, and an archive that follows it, can be watched",
+                 the cluster itself, and an archive that follows it, can be watched{at}",
                 Quoted(cluster)
             ),
         )
@@ -307,6 +308,17 @@ impl Status {
             format_args!(
                 "export is not supported: this is a sealed archive of the events of cluster {}, whose files are \
                  open to every engine that reads Parquet",
+                Quoted(cluster)
+            ),
+        )
+    }
+
+    /// Nothing of a cluster waits to be sealed, nor ever did.
+    pub(crate) fn not_sealed(cluster: &str) -> Self {
+        Self::generic(
+            NOT_FOUND,
+            format_args!(
+                "the events of cluster {} are not sealed into an object storage here",
                 Quoted(cluster)
             ),
         )

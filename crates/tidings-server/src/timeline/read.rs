@@ -165,7 +165,13 @@ pub(super) async fn range(
     };
     let mut bytes = BYTES_MAX;
     for (number, visible) in clusters.iter().enumerate() {
-        let begun = visible.source.server.store.revision();
+        let server = &visible.source.server;
+        // The revisions of sealed events are of their sources.
+        let begun = if server.is_sealed() {
+            0
+        } else {
+            server.store.revision()
+        };
         let mut reading = Reading {
             store: &*visible.source.server.store,
             bytes: bytes / (clusters.len() - number),

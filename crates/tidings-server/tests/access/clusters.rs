@@ -21,7 +21,7 @@ use tidings_server::clock::SystemClock;
 use tidings_server::{
     ApiOptions, ApiServer, AuditOptions, Authenticator, ClusterError, Ended, Exported,
     FollowedCluster, Following, ObservedVersion, Past, RunningClusters, StartError, StartOptions,
-    Token, User, Versions, router, start_clusters,
+    Token, User, Versions, Waiting, router, start_clusters,
 };
 use tidings_store::memory::MemoryStore;
 use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
@@ -95,6 +95,16 @@ impl Past for Known {
             more: more.map(str::to_owned),
         };
         async { Ok(Some(page)) }.boxed()
+    }
+
+    /// Entries from the third on wait.
+    fn waiting(&self, from: u64, to: Option<u64>) -> BoxFuture<'_, Result<Waiting, ReadError>> {
+        let waiting = match from {
+            0..3 => Waiting::Sealed,
+            _ if self.why.is_some() => Waiting::NotSealed,
+            _ => Waiting::File(format!("{from} {to:?}").into_bytes()),
+        };
+        async { Ok(waiting) }.boxed()
     }
 
     fn following(&self) -> Following {
@@ -706,7 +716,7 @@ async fn who_may_read_events_needs_no_other_permission() {
     assert_eq!(others_root.get("/clusters").await.code, 403);
     let prod = archive.to_cluster("prod", &reader).await;
     let others_prod = archive.to_cluster("prod", &other).await;
-    for path in ["/coverage", "/counts", "/export"] {
+    for path in ["/coverage", "/counts", "/export", "/waiting?from=3"] {
         assert_eq!(prod.get(path).await.code, 200, "{path}");
         assert_eq!(others_prod.get(path).await.code, 403, "{path}");
     }
@@ -721,6 +731,30 @@ fn text(body: Value) -> String {
     match body {
         Value::String(text) => text,
         other => other.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn what_waits_to_be_sealed_is_a_file() {
+    let clusters = vec![
+        cluster("prod", &[]).await,
+        cluster_with("edge", &[], Some("broken")).await,
+    ];
+    let archive = Archive::start(clusters).await;
+    let prod = archive.to_cluster("prod", &token("t-admin")).await;
+    let edge = archive.to_cluster("edge", &token("t-admin")).await;
+    for (caller, path, code, said) in [
+        (&prod, "/waiting?from=3", 200, "3 None"),
+        (&prod, "/waiting?from=4&to=7", 200, "4 Some(7)"),
+        (&prod, "/waiting", 410, "the newest manifest says"),
+        (&prod, "/waiting?from=x", 400, "numbers of entries"),
+        (&prod, "/waiting?from=3&to=-1", 400, "numbers of entries"),
+        (&edge, "/waiting?from=3", 404, "are not sealed"),
+    ] {
+        let answer = caller.get(path).await;
+        let body = text(answer.body);
+        assert_eq!(answer.code, code, "{path}: {body}");
+        assert!(body.contains(said), "{path}: {body}");
     }
 }
 

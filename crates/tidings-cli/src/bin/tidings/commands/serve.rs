@@ -12,6 +12,8 @@ pub(super) mod security;
 #[cfg(feature = "etcd")]
 mod storage;
 pub(super) mod timeline;
+#[cfg(feature = "objects")]
+mod waiting;
 
 use std::error::Error;
 use std::io::{IsTerminal, Write};
@@ -52,6 +54,10 @@ Examples:
 
   # The clusters of an archive on object storage, read where they are:
   tidings serve --data-dir ./reader --archive s3://events/archive
+
+  # The same with what the archive that writes it has not sealed yet:
+  tidings serve --data-dir ./reader --archive s3://events/archive \\
+    --archive-waiting-from ./archive/kubeconfig
 
   # With the settings of a file, in which event-ttl: 2h means --event-ttl=2h:
   tidings serve --config tidings.yaml")]

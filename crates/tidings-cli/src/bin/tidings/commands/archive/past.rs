@@ -4,11 +4,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+#[cfg(feature = "objects")]
+use tidings_archive::JournalError;
 use tidings_archive::{Cluster, Past, Unsealed};
+#[cfg(feature = "objects")]
+use tidings_objects::WaitingError;
+#[cfg(feature = "objects")]
+use tidings_server::Waiting;
 use tidings_server::{
     ClusterSecurity, Ended, Exported, FollowedCluster, Following, ObservedVersion,
     PassThroughError, Versions,
 };
+#[cfg(feature = "objects")]
+use tidings_store::Fault;
 use tidings_store::{BoxFuture, ReadError, UnixMillis};
 use tokio::task::AbortHandle;
 
@@ -22,6 +30,8 @@ pub(in crate::commands) struct Served {
     name: String,
     past: Past,
     unsealed: Unsealed,
+    #[cfg(feature = "objects")]
+    waiting: tidings_objects::Waiting,
     measured: Arc<Mutex<Measured>>,
     measuring: AbortHandle,
 }
@@ -56,6 +66,8 @@ impl Served {
             name: cluster.name().to_owned(),
             past,
             unsealed: cluster.unsealed(),
+            #[cfg(feature = "objects")]
+            waiting: tidings_objects::Waiting::of(cluster),
             measured,
             measuring: measuring.abort_handle(),
         };
@@ -150,6 +162,21 @@ impl tidings_server::Past for Served {
                 lines: page.lines,
                 more: page.more,
             }))
+        })
+    }
+
+    #[cfg(feature = "objects")]
+    fn waiting(&self, from: u64, to: Option<u64>) -> BoxFuture<'_, Result<Waiting, ReadError>> {
+        Box::pin(async move {
+            if !self.waiting.is_known() {
+                return Ok(Waiting::NotSealed);
+            }
+            match self.waiting.file(from, to).await {
+                Ok(Some(file)) => Ok(Waiting::File(file)),
+                Ok(None) => Ok(Waiting::Sealed),
+                Err(WaitingError::Journal(JournalError::Read(error))) => Err(error),
+                Err(error) => Err(Fault::Storage(Arc::new(error)).into()),
+            }
         })
     }
 

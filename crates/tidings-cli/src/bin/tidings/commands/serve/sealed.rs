@@ -1,17 +1,22 @@
 //! `tidings serve --archive`: the clusters of an archive on object storage, as an API server serves
-//! them. New manifests and new clusters are looked for now and then.
+//! them. New manifests and new clusters are looked for now and then, and what waits to be sealed.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
 use tidings_cli::values::{bytes, duration_of_seconds};
-use tidings_objects::{LookError, Place, PlaceError, ReadOptions, Reader, SealedCluster};
+use tidings_objects::{
+    LookError, Place, PlaceError, ReadOptions, Reader, SealedCluster, WaitingSource,
+};
 use tidings_server::{Asked, Exported, FollowedCluster, Following, RunningClusters, Versions};
 use tidings_store::{BoxFuture, ReadError, UnixMillis};
+use tokio::task::AbortHandle;
 
+use super::waiting::{Source, hear_first, keep_hearing};
 use crate::commands::archive::past::served;
 
 /// Looks for manifests from one look for new clusters to the next.
@@ -37,6 +42,16 @@ pub(super) struct SealedFlags {
     /// Interval at which it is looked whether more was sealed
     #[arg(long, value_name = "DURATION", default_value = "15s", requires = "archive", value_parser = duration_of_seconds)]
     archive_refresh: Duration,
+    /// Show what is not sealed yet, too: the kubeconfig of the tidings archive that follows the
+    /// clusters and seals to there, with a context for each
+    ///
+    /// It is asked for the versions that wait. While it does not answer, what was known is shown.
+    /// Its token, or another one, has to be allowed to list the events of all namespaces.
+    #[arg(long, value_name = "FILE", requires = "archive")]
+    archive_waiting_from: Option<PathBuf>,
+    /// Interval at which it is asked
+    #[arg(long, value_name = "DURATION", default_value = "5s", requires = "archive_waiting_from", value_parser = duration_of_seconds)]
+    archive_waiting_refresh: Duration,
 }
 
 /// What is served.
@@ -44,7 +59,24 @@ pub(super) struct Sealed {
     reader: Reader,
     url: String,
     interval: Duration,
-    clusters: BTreeMap<String, SealedCluster>,
+    /// The kubeconfig of the archive that follows the clusters, and how often it is asked.
+    waiting: Option<(PathBuf, Duration)>,
+    clusters: BTreeMap<String, Known>,
+}
+
+/// A cluster that is served.
+struct Known {
+    cluster: SealedCluster,
+    source: Option<Arc<Source>>,
+    hearing: Option<AbortHandle>,
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        if let Some(hearing) = &self.hearing {
+            hearing.abort();
+        }
+    }
 }
 
 impl SealedFlags {
@@ -61,6 +93,10 @@ impl SealedFlags {
             reader: Reader::new(place, options),
             url,
             interval: self.archive_refresh,
+            waiting: self
+                .archive_waiting_from
+                .clone()
+                .map(|kubeconfig| (kubeconfig, self.archive_waiting_refresh)),
             clusters: BTreeMap::new(),
         };
         sealed.find().await?;
@@ -81,23 +117,44 @@ impl Sealed {
     }
 
     /// Looks for clusters; those that are new.
-    async fn find(&mut self) -> Result<Vec<SealedCluster>, PlaceError> {
+    async fn find(&mut self) -> Result<Vec<FollowedCluster>, PlaceError> {
         let mut new = Vec::new();
         for name in self.reader.clusters().await? {
             if self.clusters.contains_key(&name) {
                 continue;
             }
-            match self.reader.open(&name).await {
-                Ok(cluster) => {
-                    new.push(cluster.clone());
-                    self.clusters.insert(name, cluster);
-                }
+            let source = self.waiting.as_ref();
+            let source = source.map(|(file, _)| Arc::new(Source::new(&name, file)));
+            let asked = source.clone().map(|it| it as Arc<dyn WaitingSource>);
+            match self.reader.open_with(&name, asked).await {
+                Ok(cluster) => new.push((name, cluster, source)),
                 Err(error) => {
                     tracing::warn!(cluster = name, %error, "not served yet; it is tried again");
                 }
             }
         }
-        Ok(new)
+        // What waits is there from the first request on, if it is known that soon.
+        let first = new.iter().filter_map(|(_, cluster, source)| {
+            let source = source.as_ref()?;
+            Some(hear_first(cluster, source))
+        });
+        join_all(first).await;
+        let new = new.into_iter().map(|(name, cluster, source)| {
+            let hearing = source.clone().zip(self.waiting.as_ref());
+            let hearing = hearing.map(|(source, (_, interval))| {
+                let hearing = keep_hearing(cluster.clone(), source, *interval);
+                tokio::spawn(hearing).abort_handle()
+            });
+            let known = Known {
+                cluster,
+                source,
+                hearing,
+            };
+            let followed = followed(&known);
+            self.clusters.insert(name, known);
+            followed
+        });
+        Ok(new.collect())
     }
 
     /// Keeps looking for what was sealed, and for new clusters.
@@ -106,7 +163,8 @@ impl Sealed {
         loop {
             tokio::time::sleep(self.interval).await;
             looks = looks.wrapping_add(1);
-            let known = self.clusters.values().cloned();
+            let known = self.clusters.values();
+            let known = known.map(|known| known.cluster.clone());
             let look = known.map(|cluster| async move {
                 let was_well = cluster.failure().is_none();
                 let name = cluster.name().to_owned();
@@ -145,8 +203,8 @@ impl Sealed {
             }
         };
         for cluster in new {
-            let name = cluster.name().to_owned();
-            match server.add(followed(&cluster)).await {
+            let name = cluster.name.clone();
+            match server.add(cluster).await {
                 Ok(()) => tracing::info!(cluster = name, "served from now on"),
                 Err(error) => tracing::error!(cluster = name, %error, "not served"),
             }
@@ -155,8 +213,12 @@ impl Sealed {
 }
 
 /// A cluster as the server has it.
-fn followed(cluster: &SealedCluster) -> FollowedCluster {
-    let past = Arc::new(Past(cluster.clone()));
+fn followed(
+    Known {
+        cluster, source, ..
+    }: &Known,
+) -> FollowedCluster {
+    let past = Arc::new(Past(cluster.clone(), source.clone()));
     let mut followed = FollowedCluster::new(cluster.name(), cluster.store(), past);
     cluster.identity().clone_into(&mut followed.store_identity);
     followed.is_sealed = true;
@@ -164,7 +226,7 @@ fn followed(cluster: &SealedCluster) -> FollowedCluster {
 }
 
 /// What the server asks of a sealed cluster beside its events.
-struct Past(SealedCluster);
+struct Past(SealedCluster, Option<Arc<Source>>);
 
 impl tidings_server::Past for Past {
     fn versions(
@@ -192,13 +254,22 @@ impl tidings_server::Past for Past {
         let followed = coverage.followed.iter();
         let since = followed.clone().map(|(_, position)| position.since).max();
         let until = followed.map(|(_, position)| position.complete_until).min();
-        let mut following = Following::new("sealed");
-        let now = crate::clock::now().as_millisecond();
+        let heard = self.0.heard();
+        let mut following = Following::new(match &heard {
+            Some(heard) if heard.failure.is_none() => "sealed and waiting",
+            _ => "sealed",
+        });
+        let time = crate::clock::now();
+        let now = time.as_millisecond();
+        following.since_answer = self.1.as_ref().and_then(|it| it.since_answer(time));
+        following.unsealed = heard.as_ref().map(|heard| heard.versions);
         following.since_progress = until.map(|until| {
             let since = u64::try_from(now.saturating_sub(until)).unwrap_or(0);
             Duration::from_millis(since)
         });
-        following.why = self.0.failure();
+        let unheard = heard.and_then(|heard| heard.failure);
+        let unheard = unheard.map(|why| format!("not known what waits to be sealed: {why}"));
+        following.why = self.0.failure().or(unheard);
         following.events = coverage.events;
         following.versions = coverage.events;
         following.stored_bytes = coverage.disk_bytes;
@@ -206,6 +277,10 @@ impl tidings_server::Past for Past {
         following.covered_since = since.map(UnixMillis);
         following.complete_until = until.map(UnixMillis);
         following
+    }
+
+    fn watched_at(&self) -> Option<String> {
+        self.1.as_ref().and_then(|source| source.address())
     }
 
     fn asked(&self) -> Option<Asked> {

@@ -1,0 +1,268 @@
+//! What waits to be sealed, behind a manifest: files in memory, each with the versions of some
+//! entries of the journal of the store that writes the archive.
+//!
+//! Invariant: the parts follow each other from the entry on up to which the manifest says that
+//! versions are sealed. So a view of the manifest and its tail has each version once, as far as it
+//! reaches. Memory: the files, whose events have a bounded number of bytes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidings_archive::{Gap, Position};
+use tidings_store::Revision;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::fetch::Remote;
+use crate::file::read::{FileError, Reader};
+use crate::folder::Folder;
+use crate::manifest::{File, Manifest};
+use crate::merge::Merged;
+use crate::row::Row;
+use crate::seal::{Described, Encoded, encode};
+use crate::waiting::{Head, KEY};
+
+/// Parts that there are at most: beyond, they are merged, so that a read has few files to look
+/// into.
+const PARTS_MAX: usize = 8;
+/// Bits of a revision that are how many entries of the journal are shown behind the manifest; those
+/// above are the manifest's number.
+const ENTRY_BITS: u32 = 24;
+/// Entries that are shown behind a manifest at most.
+pub(super) const ENTRIES_MAX: u64 = (1 << ENTRY_BITS) - 1;
+
+/// The revision of a manifest with this number of entries behind it.
+pub(super) fn revision(number: u64, entries: u64) -> Revision {
+    // No archive has as many manifests.
+    number << ENTRY_BITS | entries.min(ENTRIES_MAX)
+}
+
+/// The manifest's number, and how many entries are behind it.
+pub(super) fn parts_of(revision: Revision) -> (u64, u64) {
+    (revision >> ENTRY_BITS, revision & ENTRIES_MAX)
+}
+
+/// The versions of the entries from one number on and before another.
+pub(super) struct Part {
+    pub(super) file: File,
+    pub(super) remote: Remote,
+    from: u64,
+    through: u64,
+    /// How many bytes the events have.
+    events: u64,
+}
+
+/// How far a cluster was followed, and its gaps.
+pub(super) type Followed = (Vec<(String, Position)>, Vec<Gap>);
+
+/// See the module documentation.
+#[derive(Clone)]
+pub(super) struct Tail {
+    /// Up to here versions are sealed.
+    from: u64,
+    parts: Vec<Arc<Part>>,
+    /// The entry behind the last one that is known of.
+    reached: u64,
+    followed: Option<Arc<Followed>>,
+}
+
+/// An answer about what waits.
+pub(super) struct Heard {
+    pub(super) head: Head,
+    pub(super) part: Option<Arc<Part>>,
+}
+
+impl Heard {
+    /// Of the bytes of a file.
+    ///
+    /// # Errors
+    /// It is not one of what waits.
+    pub(super) fn read(
+        folder: &Folder,
+        cluster: &Arc<str>,
+        bytes: Bytes,
+    ) -> Result<Self, FileError> {
+        let file = Reader::new(cluster, bytes.clone())?;
+        let head = file
+            .said(KEY)
+            .and_then(|head| serde_json::from_str(head).ok());
+        let head: Head = head.ok_or(FileError::Waiting)?;
+        let mut described = Described::default();
+        let mut events = 0;
+        let mut last: Option<Row> = None;
+        for group in 0..file.groups() {
+            for row in file.group(group)? {
+                if last.is_some_and(|last| last.order(&row).is_ge()) {
+                    return Err(FileError::Order);
+                }
+                events += row.object.len() as u64;
+                described.add(&row);
+                last = Some(row);
+            }
+        }
+        let (from, through) = (head.from, head.through);
+        let part = last.map(|_| {
+            let file = described.file(0, &bytes);
+            Arc::new(Part::new(folder, file, bytes, (from, through, events)))
+        });
+        Ok(Self { head, part })
+    }
+}
+
+impl Part {
+    fn new(
+        folder: &Folder,
+        mut file: File,
+        bytes: Bytes,
+        (from, through, events): (u64, u64, u64),
+    ) -> Self {
+        // The name ends with a random number: it stands for these bytes in the cache.
+        let name = file.path.rsplit('/').next().unwrap_or_default();
+        file.path = format!("waiting/{name}");
+        let path = folder.path(&file.path);
+        let remote = Remote {
+            id: xxh3_128(path.as_ref().as_bytes()),
+            len: file.bytes,
+            checksum: file.checksum.clone(),
+            path,
+            held: Some(bytes),
+        };
+        Self {
+            file,
+            remote,
+            from,
+            through,
+            events,
+        }
+    }
+}
+
+/// What is left of a tail behind a newer manifest.
+pub(super) struct Moved {
+    /// The beginning, which is to be extended up to `to`, if that is given.
+    pub(super) tail: Tail,
+    pub(super) to: Option<u64>,
+    /// What comes behind that.
+    rest: Option<Tail>,
+}
+
+impl Moved {
+    /// The whole, if the beginning is `tail`.
+    pub(super) fn end(self, mut tail: Tail) -> Tail {
+        if let Some(rest) = self.rest {
+            tail.parts.extend(rest.parts);
+            tail.reached = tail.reached.max(rest.reached);
+            tail.followed = rest.followed.or(tail.followed);
+        }
+        tail
+    }
+}
+
+impl Tail {
+    /// Nothing, behind a manifest.
+    pub(super) fn behind(manifest: &Manifest) -> Self {
+        Self {
+            from: manifest.sealed_through,
+            parts: Vec::new(),
+            reached: manifest.sealed_through,
+            followed: None,
+        }
+    }
+
+    /// The same with what follows.
+    pub(super) fn with(mut self, heard: Heard) -> Self {
+        self.reached = heard.head.through;
+        self.parts.extend(heard.part);
+        if !heard.head.positions.is_empty() {
+            self.followed = Some(Arc::new((heard.head.positions, heard.head.gaps)));
+        }
+        self
+    }
+
+    /// What is left of it when what comes before is sealed up to where a newer manifest of the
+    /// same store says.
+    pub(super) fn moved(&self, manifest: &Manifest) -> Moved {
+        let tail = Self::behind(manifest);
+        if self.reached <= tail.from {
+            let (to, rest) = (None, None);
+            return Moved { tail, to, rest };
+        }
+        let mut rest = self.clone();
+        let split = self.parts.iter();
+        let mut split = split.filter(|part| part.from < tail.from && part.through > tail.from);
+        let to = split.next().map(|part| part.through);
+        rest.parts.retain(|part| part.from >= tail.from);
+        Moved {
+            tail,
+            to,
+            rest: Some(rest),
+        }
+    }
+
+    /// The parts, in their order.
+    pub(super) fn parts(&self) -> &[Arc<Part>] {
+        &self.parts
+    }
+
+    /// The entry behind the last one that is known of.
+    pub(super) fn reached(&self) -> u64 {
+        self.reached
+    }
+
+    /// How many entries it shows.
+    pub(super) fn entries(&self) -> u64 {
+        let last = self.parts.last().map_or(self.from, |part| part.through);
+        last - self.from
+    }
+
+    /// How many bytes the events have.
+    pub(super) fn events(&self) -> u64 {
+        self.parts.iter().map(|part| part.events).sum()
+    }
+
+    /// Bytes of its files.
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.file.bytes).sum()
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        self.parts.iter().map(|part| part.file.rows).sum()
+    }
+
+    /// How far the cluster was followed when it was asked for, if that is known.
+    pub(super) fn followed(&self) -> Option<&Followed> {
+        self.followed.as_deref()
+    }
+
+    /// Whether it has to be merged.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.parts.len() > PARTS_MAX
+    }
+
+    /// The same in fewer parts. A first one that is larger than all others is left as it is, so
+    /// that a version is not merged often.
+    pub(super) fn merged(mut self, folder: &Folder, cluster: &Arc<str>) -> Result<Self, FileError> {
+        let first = self.parts.first().map_or(0, |part| part.file.bytes);
+        let is_large = first > self.bytes() - first;
+        let many = self.parts.split_off(usize::from(is_large));
+        let [Some(one), Some(last)] = [many.first(), many.last()] else {
+            return Ok(self);
+        };
+        let events = many.iter().map(|part| part.events).sum();
+        let entries = (one.from, last.through, events);
+        let readers = many.iter().map(|part| {
+            let bytes = part.remote.held.clone().unwrap_or_default();
+            Reader::new(cluster, bytes)
+        });
+        let mut rows = Merged::new(readers.collect::<Result<_, _>>()?)?;
+        let Encoded { mut file, parts } = encode(0, &mut rows)?;
+        // It is counted by its rows: a rollup would have to be read, too.
+        file.rollup = None;
+        let [bytes, _] = parts;
+        if file.rows != many.iter().map(|part| part.file.rows).sum::<u64>() {
+            return Err(FileError::Order);
+        }
+        let part = Part::new(folder, file, bytes, entries);
+        self.parts.push(Arc::new(part));
+        Ok(self)
+    }
+}

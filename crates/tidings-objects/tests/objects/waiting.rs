@@ -1,0 +1,382 @@
+//! What waits to be sealed is shown behind what is sealed: each version once, whatever is sealed
+//! meanwhile, and whether the archive that has it answers or not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tidings_api::codec;
+use tidings_archive::{Cluster, ClusterOptions};
+use tidings_objects::{
+    HearError, Place, ReadOptions, Reader, SealOptions, SealedCluster, Waiting, WaitingSource,
+    newest, take_over,
+};
+use tidings_store::{BoxFuture, ListRequest, ReadError, WatchError};
+
+use super::reading::{History, compare, listed, observe, seal, shown};
+use super::storage::Storage;
+use super::world::World;
+
+/// The archive that follows the cluster.
+struct Hot {
+    folder: Mutex<PathBuf>,
+    options: ClusterOptions,
+    is_down: AtomicBool,
+}
+
+impl Hot {
+    fn of(world: &World) -> Arc<Self> {
+        Arc::new(Self {
+            folder: Mutex::new(world.path().to_owned()),
+            options: world.options("prod"),
+            is_down: AtomicBool::new(false),
+        })
+    }
+
+    fn is_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::Relaxed);
+    }
+
+    fn is_at(&self, folder: &Path) {
+        folder.clone_into(&mut self.folder.lock());
+    }
+}
+
+impl WaitingSource for Hot {
+    fn waiting(&self, from: u64, to: Option<u64>) -> BoxFuture<'_, Result<Option<Bytes>, String>> {
+        Box::pin(async move {
+            if self.is_down.load(Ordering::Relaxed) {
+                return Err("connection refused".into());
+            }
+            let folder = self.folder.lock().clone();
+            let cluster = Cluster::open_kept(&folder, self.options.clone()).await;
+            let cluster = cluster.unwrap();
+            let file = Waiting::of(&cluster).file(from, to).await;
+            cluster.close().await;
+            Ok(file.unwrap().map(Bytes::from))
+        })
+    }
+}
+
+async fn read_with(place: &Place, hot: &Arc<Hot>, options: ReadOptions) -> SealedCluster {
+    let reader = Reader::new(place.clone(), options);
+    let hot = Arc::clone(hot) as Arc<dyn WaitingSource>;
+    reader.open_with("prod", Some(hot)).await.unwrap()
+}
+
+async fn read(place: &Place, hot: &Arc<Hot>) -> SealedCluster {
+    read_with(place, hot, ReadOptions::default()).await
+}
+
+/// How many versions are shown.
+async fn versions(sealed: &SealedCluster) -> u64 {
+    sealed.store().stats().await.unwrap().records
+}
+
+#[tokio::test]
+async fn what_waits_is_read_as_if_it_were_sealed() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    let mut history = History::new(11);
+    observe(&mut world, &mut history, 100).await;
+    seal(&world, &place).await;
+    let sealed = read(&place, &Hot::of(&world)).await;
+    let mut before = sealed.store().revision();
+    for round in 0..15 {
+        observe(&mut world, &mut history, 30).await;
+        match round {
+            // There is a newer manifest, and the journal has no more what comes before.
+            3 | 7 => drop(seal(&world, &place).await),
+            // It is known already.
+            5 => {
+                seal(&world, &place).await;
+                sealed.look().await.unwrap();
+            }
+            _ => {}
+        }
+        sealed.hear().await.unwrap();
+        assert_eq!(versions(&sealed).await, world.observed, "{round}");
+        let revision = sealed.store().revision();
+        assert!(revision > before, "{round}: {revision} follows {before}");
+        before = revision;
+        // Of one part, of none, and of several, of which some were merged.
+        if [0, 3, 14].contains(&round) {
+            compare(&world, &sealed).await;
+        }
+    }
+    // Nothing new.
+    sealed.hear().await.unwrap();
+    assert_eq!(sealed.store().revision(), before);
+    assert_eq!(sealed.heard().unwrap().failure, None);
+    let waiting = world.observed - newest(&place, "prod").await.unwrap().rows();
+    assert_eq!(sealed.heard().unwrap().versions, waiting);
+}
+
+/// A seal ends between entries that were asked for together.
+#[tokio::test]
+async fn what_is_shown_of_what_waits_is_parted_where_it_is_sealed() {
+    for is_down in [false, true] {
+        let storage = Storage::folder();
+        let place = storage.place();
+        let mut world = World::new();
+        let mut history = History::new(12);
+        observe(&mut world, &mut history, 30).await;
+        seal(&world, &place).await;
+        observe(&mut world, &mut history, 30).await;
+        let before = world.copy();
+        observe(&mut world, &mut history, 30).await;
+        let hot = Hot::of(&world);
+        let sealed = read(&place, &hot).await;
+        sealed.hear().await.unwrap();
+        // The same data folder at an earlier time.
+        seal(&before, &place).await;
+        hot.is_down(is_down);
+        sealed.look().await.unwrap();
+        compare(&world, &sealed).await;
+        let shown = newest(&place, "prod").await.unwrap().number;
+        let is_shown = sealed.store().revision() >> 24 == shown;
+        assert_eq!(is_shown, !is_down, "what waits was shown before");
+        hot.is_down(false);
+        sealed.look().await.unwrap();
+        sealed.hear().await.unwrap();
+        assert_eq!(sealed.store().revision() >> 24, shown);
+        compare(&world, &sealed).await;
+    }
+}
+
+#[tokio::test]
+async fn an_archive_that_does_not_answer_is_said_and_waited_for() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    let mut history = History::new(13);
+    observe(&mut world, &mut history, 50).await;
+    seal(&world, &place).await;
+    let hot = Hot::of(&world);
+    let sealed = read(&place, &hot).await;
+    observe(&mut world, &mut history, 50).await;
+    hot.is_down(true);
+    let error = sealed.hear().await.unwrap_err().to_string();
+    assert_eq!(error, "connection refused");
+    assert_eq!(sealed.heard().unwrap().failure, Some(error));
+    // What is sealed is served, and ready.
+    assert_eq!(versions(&sealed).await, 50);
+    hot.is_down(false);
+    sealed.hear().await.unwrap();
+    assert_eq!(sealed.heard().unwrap().failure, None);
+    compare(&world, &sealed).await;
+    // What waited is shown further, and is sealed some time.
+    hot.is_down(true);
+    observe(&mut world, &mut history, 50).await;
+    assert!(sealed.hear().await.is_err());
+    assert_eq!(versions(&sealed).await, 100);
+    seal(&world, &place).await;
+    sealed.look().await.unwrap();
+    compare(&world, &sealed).await;
+}
+
+/// Numbers of one journal say nothing of another.
+#[tokio::test]
+async fn what_waits_elsewhere_is_not_shown() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let (mut former, mut new) = (World::new(), World::new());
+    let mut history = History::new(14);
+    observe(&mut former, &mut history, 60).await;
+    seal(&former, &place).await;
+    observe(&mut former, &mut history, 30).await;
+    let hot = Hot::of(&former);
+    let sealed = read(&place, &hot).await;
+    sealed.hear().await.unwrap();
+    assert_eq!(versions(&sealed).await, 90);
+
+    // Another data folder takes its place, and sees what came later.
+    let cluster = new.open().await;
+    assert!(take_over(&place, &cluster, &new.clock).await.unwrap());
+    cluster.close().await;
+    sealed.look().await.unwrap();
+    assert_eq!(versions(&sealed).await, 60);
+    // The former one has sealed the first entries of its own journal.
+    let error = sealed.hear().await.unwrap_err();
+    assert!(matches!(error, HearError::Behind), "{error}");
+    // Another one has them still.
+    let mut other = World::new();
+    observe(&mut other, &mut history, 10).await;
+    hot.is_at(other.path());
+    let error = sealed.hear().await.unwrap_err();
+    assert!(matches!(error, HearError::Foreign { .. }), "{error}");
+    assert_eq!(versions(&sealed).await, 60);
+    hot.is_at(new.path());
+    observe(&mut new, &mut history, 20).await;
+    sealed.hear().await.unwrap();
+    assert_eq!(versions(&sealed).await, 80);
+    seal(&new, &place).await;
+    observe(&mut new, &mut history, 20).await;
+    sealed.hear().await.unwrap();
+    assert_eq!(versions(&sealed).await, 100);
+
+    // A folder that was put back from a copy has less than is sealed.
+    let old = World::new();
+    hot.is_at(old.path());
+    assert!(sealed.hear().await.is_err());
+    assert_eq!(versions(&sealed).await, 100);
+}
+
+#[tokio::test]
+async fn a_list_continues_as_it_was_while_more_waits_and_is_sealed() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    let mut history = History::new(15);
+    observe(&mut world, &mut history, 40).await;
+    seal(&world, &place).await;
+    observe(&mut world, &mut history, 40).await;
+    let hot = Hot::of(&world);
+    let sealed = read(&place, &hot).await;
+    sealed.hear().await.unwrap();
+    let cold = sealed.store();
+    let begin = async || {
+        let all = listed(&*cold, &ListRequest::default(), 500).await;
+        let first = cold.list(ListRequest::default().limit(5)).await.unwrap();
+        assert_eq!(first.records, all[..5]);
+        let rest = ListRequest::default().at(first.revision);
+        let rest = rest.after(first.records[4].key.clone()).limit(500);
+        (all, rest)
+    };
+    // What it shows is sealed before it continues.
+    let (all, rest) = begin().await;
+    observe(&mut world, &mut history, 20).await;
+    seal(&world, &place).await;
+    sealed.hear().await.unwrap();
+    let page = cold.list(rest).await.unwrap();
+    assert_eq!(page.records, all[5..]);
+
+    observe(&mut world, &mut history, 20).await;
+    sealed.hear().await.unwrap();
+    let (all, rest) = begin().await;
+    let continues = |sealed: SealedCluster| {
+        let (rest, all) = (rest.clone(), all.clone());
+        async move {
+            let page = sealed.store().list(rest).await?;
+            assert_eq!(page.records, all[5..]);
+            Ok::<_, ReadError>(())
+        }
+    };
+    // More waits: this reader knows what was shown, and another one asks for it.
+    observe(&mut world, &mut history, 40).await;
+    sealed.hear().await.unwrap();
+    assert_ne!(listed(&*cold, &ListRequest::default(), 500).await, all);
+    continues(sealed.clone()).await.unwrap();
+    continues(read(&place, &hot).await).await.unwrap();
+    // One that does not know of what waits cannot.
+    let reader = Reader::new(place.clone(), ReadOptions::default());
+    let without = reader.open("prod").await.unwrap();
+    let error = continues(without).await.unwrap_err();
+    assert!(matches!(error, ReadError::Compacted { .. }), "{error}");
+    // It was sealed, and is known only where it was shown.
+    seal(&world, &place).await;
+    sealed.hear().await.unwrap();
+    continues(sealed.clone()).await.unwrap();
+    let error = continues(read(&place, &hot).await).await.unwrap_err();
+    assert!(matches!(error, ReadError::Compacted { .. }), "{error}");
+    compare(&world, &sealed).await;
+    let later = ListRequest::default().at(cold.revision() + (1 << 30));
+    let error = cold.list(later.limit(1)).await.unwrap_err();
+    assert!(matches!(error, ReadError::Future { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_held_of_what_waits_is_bounded() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    let mut history = History::new(16);
+    observe(&mut world, &mut history, 20).await;
+    seal(&world, &place).await;
+    let mut options = ReadOptions::default();
+    options.waiting_bytes = 20_000;
+    let sealed = read_with(&place, &Hot::of(&world), options).await;
+    for _ in 0..3 {
+        observe(&mut world, &mut history, 40).await;
+        drop(sealed.hear().await);
+    }
+    let error = sealed.hear().await.unwrap_err();
+    assert!(matches!(error, HearError::Full { .. }), "{error}");
+    let known = versions(&sealed).await;
+    assert!((60..world.observed).contains(&known), "{known}");
+    let page = listed(&*sealed.store(), &ListRequest::default(), 500).await;
+    assert!(!shown(&page).is_empty());
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    sealed.look().await.unwrap();
+    observe(&mut world, &mut history, 10).await;
+    sealed.hear().await.unwrap();
+    compare(&world, &sealed).await;
+}
+
+/// The timeline is told what is new.
+#[tokio::test]
+async fn what_is_new_of_what_waits_is_told_to_those_who_watch() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    let mut history = History::new(17);
+    observe(&mut world, &mut history, 40).await;
+    seal(&world, &place).await;
+    let hot = Hot::of(&world);
+    let sealed = read(&place, &hot).await;
+    sealed.hear().await.unwrap();
+    let store = sealed.store();
+    let begun = store.revision();
+    let mut all = store.watch(Bytes::new(), begun).await.unwrap();
+    let mut some = store.watch("a/".into(), begun).await.unwrap();
+    let mut told = BTreeMap::new();
+    for round in 0..3 {
+        observe(&mut world, &mut history, 30).await;
+        sealed.hear().await.unwrap();
+        let changes = all.next().await.unwrap();
+        assert!(
+            changes.iter().all(|it| it.revision() == store.revision()),
+            "{round}"
+        );
+        assert_eq!(all.revision(), store.revision());
+        for change in changes {
+            let record = change.record().unwrap();
+            told.insert(record.key.clone(), record.value.clone());
+        }
+    }
+    let mut of_namespace = BTreeSet::new();
+    for change in some.next().await.unwrap() {
+        of_namespace.insert(change.key().clone());
+    }
+    let is_of_namespace = |key: &&Bytes| key.starts_with(b"a/");
+    let expected: BTreeSet<_> = told.keys().filter(is_of_namespace).cloned().collect();
+    assert_eq!(of_namespace, expected);
+    // They are as a list has them then, and events that it has and were not told are older.
+    let listed = listed(&*store, &ListRequest::default(), 500).await;
+    let listed: BTreeMap<_, _> = listed.into_iter().map(|it| (it.key, it.value)).collect();
+    let nameless = |value: &Bytes| {
+        let mut event = codec::decode_stored(value, 0).unwrap();
+        event.metadata.as_mut().unwrap().name = None;
+        event
+    };
+    for (key, value) in &told {
+        assert_eq!(nameless(&listed[key]), nameless(value));
+    }
+    assert!(told.len() < listed.len());
+    // It is the same when it is sealed.
+    seal(&world, &place).await;
+    sealed.look().await.unwrap();
+    observe(&mut world, &mut history, 5).await;
+    sealed.hear().await.unwrap();
+    assert!(!all.next().await.unwrap().is_empty());
+    // What is sealed before it was shown is not told.
+    observe(&mut world, &mut history, 5).await;
+    seal(&world, &place).await;
+    sealed.look().await.unwrap();
+    let error = all.next().await.unwrap_err();
+    assert!(matches!(error, WatchError::Compacted { .. }), "{error}");
+}
