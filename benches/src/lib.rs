@@ -5,6 +5,7 @@
 //! threads and would slow down what is timed.
 
 pub mod recording;
+pub mod sealed;
 pub mod serving;
 pub mod showing;
 pub mod storing;

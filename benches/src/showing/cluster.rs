@@ -16,13 +16,13 @@ use tidings_store::{Index, UnixMillis};
 use crate::storing::encode::encode;
 use crate::storing::events::{NewEvent, Numbers};
 
-pub(super) const SECOND: i64 = 1000;
-pub(super) const HOUR: i64 = 3600 * SECOND;
-pub(super) const DAY: i64 = 24 * HOUR;
+pub(crate) const SECOND: i64 = 1000;
+pub(crate) const HOUR: i64 = 3600 * SECOND;
+pub(crate) const DAY: i64 = 24 * HOUR;
 
 /// How many namespaces there are; the first has the most events, the second half as many, and so
 /// on.
-pub(super) const NAMESPACES: u64 = 120;
+pub(crate) const NAMESPACES: u64 = 120;
 const NODES: u64 = 60;
 /// Nothing lasts longer.
 const LONGEST: i64 = 6 * HOUR;
@@ -32,20 +32,20 @@ const APPS: [&str; 10] = [
 ];
 
 /// The name of a namespace by its rank.
-pub(super) fn namespace(rank: u64) -> String {
+pub(crate) fn namespace(rank: u64) -> String {
     format!("team-{rank:03}")
 }
 
 /// One event, as far as it differs from others.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Said {
-    pub(super) last: i64,
-    pub(super) first: i64,
-    pub(super) namespace: String,
-    pub(super) kind: &'static str,
-    pub(super) object: String,
-    pub(super) warning: bool,
-    pub(super) reason: &'static str,
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Said {
+    pub(crate) last: i64,
+    pub(crate) first: i64,
+    pub(crate) namespace: String,
+    pub(crate) kind: &'static str,
+    pub(crate) object: String,
+    pub(crate) warning: bool,
+    pub(crate) reason: &'static str,
     message: String,
     count: i32,
     component: &'static str,
@@ -56,7 +56,7 @@ pub(super) struct Said {
 }
 
 /// See the module documentation.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     numbers: Numbers,
     /// Sums of the weights of the namespaces.
     weights: Vec<u64>,
@@ -72,7 +72,12 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// A number of events of a number of days, up to a moment.
-    pub(super) fn new(events: u64, days: i64, end: i64) -> Self {
+    pub(crate) fn new(events: u64, days: i64, end: i64) -> Self {
+        Self::numbered(0, events, days, end)
+    }
+
+    /// The same of one of several clusters, which differ.
+    pub(crate) fn numbered(number: u64, events: u64, days: i64, end: i64) -> Self {
         let mut sum = 0;
         let weights = (0..NAMESPACES).map(|rank| {
             sum += 1_000_000 / (rank + 1);
@@ -80,7 +85,7 @@ impl Cluster {
         });
         let hour = end - days * DAY;
         Self {
-            numbers: Numbers(days.cast_unsigned()),
+            numbers: Numbers(days.cast_unsigned() | number << 32),
             weights: weights.collect(),
             waiting: BinaryHeap::new(),
             hour,
@@ -445,7 +450,7 @@ impl<'a> Episode<'a> {
 
 impl Said {
     /// The same just now, under a name of its own.
-    pub(super) fn moved_to(mut self, now: i64, number: u64) -> Self {
+    pub(crate) fn moved_to(mut self, now: i64, number: u64) -> Self {
         self.first += now - self.last;
         self.last = now;
         self.suffix ^= number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -453,7 +458,7 @@ impl Said {
     }
 
     /// The event as Kubernetes has it.
-    pub(super) fn event(&self) -> Event {
+    pub(crate) fn event(&self) -> Event {
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let time = |millis| Timestamp::from_millisecond(millis).ok().map(Time);
         let mut of_object = Numbers(self.object.bytes().fold(7, |sum, byte| {
@@ -493,7 +498,7 @@ impl Said {
     }
 
     /// The same as a record of a store.
-    pub(super) fn stored(&self) -> NewEvent {
+    pub(crate) fn stored(&self) -> NewEvent {
         let event = self.event();
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let object = &event.involved_object;

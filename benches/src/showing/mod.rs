@@ -8,7 +8,7 @@
 //! - `peer`: vis-timeline in the same browser.
 
 mod answers;
-mod cluster;
+pub(crate) mod cluster;
 mod fill;
 mod page;
 mod peer;

@@ -22,7 +22,7 @@ mod load;
 mod log;
 mod messages;
 mod mixed;
-mod process;
+pub(crate) mod process;
 mod real;
 
 pub use archive::{archive, fill};

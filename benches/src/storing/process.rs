@@ -9,7 +9,7 @@ pub(super) fn bytes_written(process: u32) -> Option<u64> {
 }
 
 /// The most memory a process has had resident, in bytes, where the system tells.
-pub(super) fn peak_resident_bytes(process: u32) -> Option<u64> {
+pub(crate) fn peak_resident_bytes(process: u32) -> Option<u64> {
     Some(number(&format!("/proc/{process}/status"), "VmHWM:")? * 1024)
 }
 

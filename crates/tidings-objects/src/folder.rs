@@ -15,7 +15,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::manifest::{FORM, Manifest};
+use crate::manifest::{FORM, File, Manifest};
 use crate::place::Place;
 use crate::unfinished::{self, LocalError, Unfinished};
 
@@ -213,7 +213,7 @@ impl Folder {
 
     /// The paths of all files that a manifest names, those that are to be deleted, too.
     pub(crate) fn named(&self, manifest: &Manifest) -> HashSet<Path> {
-        let named = manifest.files.iter().flat_map(|file| file.paths());
+        let named = manifest.files.iter().flat_map(File::paths);
         let removed = manifest.removed.iter();
         let named = named.chain(removed.map(|removed| removed.path.as_str()));
         named.map(|path| self.path(path)).collect()

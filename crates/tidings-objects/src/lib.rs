@@ -21,6 +21,8 @@ mod clean;
 mod client;
 mod continued;
 mod file;
+#[cfg(feature = "filling")]
+mod filling;
 mod folder;
 mod manifest;
 mod merge;
@@ -34,6 +36,8 @@ mod waiting;
 pub use check::{CheckError, Checked, check, newest};
 pub use continued::{ContinueError, take_over};
 pub use file::read::FileError;
+#[cfg(feature = "filling")]
+pub use filling::{FilledVersion, Filler};
 pub use folder::FolderError;
 pub use manifest::{File, Manifest, Removed, Rollup};
 pub use place::{Place, PlaceError};

@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use hyper::Method;
 use hyper::body::Incoming;
@@ -36,6 +37,11 @@ pub struct S3Server {
 impl S3Server {
     /// Starts one over a folder. An object `KEY` is the file `events/KEY` in it.
     pub fn start(folder: &Path) -> Self {
+        Self::start_far(folder, Duration::ZERO)
+    }
+
+    /// The same, as far away as a delay of each answer says.
+    pub fn start_far(folder: &Path, delay: Duration) -> Self {
         std::fs::create_dir_all(folder.join(BUCKET)).unwrap();
         let mut builder = S3ServiceBuilder::new(FileSystem::new(folder).unwrap());
         builder.set_auth(SimpleAuth::from_single(KEY, SECRET));
@@ -52,7 +58,7 @@ impl S3Server {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
                 tell.send(listener.local_addr().unwrap()).unwrap();
                 tokio::select! {
-                    () = serve(listener, service) => {}
+                    () = serve(listener, service, delay) => {}
                     // Dropped is told, too.
                     _ = ended => {}
                 }
@@ -88,7 +94,7 @@ impl Drop for S3Server {
     }
 }
 
-async fn serve(listener: TcpListener, s3: S3Service) {
+async fn serve(listener: TcpListener, s3: S3Service, delay: Duration) {
     let creating = Arc::new(Mutex::new(()));
     loop {
         let (socket, _) = listener.accept().await.unwrap();
@@ -96,6 +102,9 @@ async fn serve(listener: TcpListener, s3: S3Service) {
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             let (s3, creating) = (s3.clone(), Arc::clone(&creating));
             async move {
+                if !delay.is_zero() {
+                    tokio::time::sleep(delay).await;
+                }
                 let _one = match *request.method() {
                     Method::PUT => Some(creating.lock().await),
                     _ => None,

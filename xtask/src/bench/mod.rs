@@ -7,6 +7,8 @@
 
 mod archive;
 mod figure;
+mod objects;
+mod objects_table;
 mod rounds;
 mod server;
 mod serving;
@@ -38,6 +40,8 @@ pub(crate) enum Bench {
     /// The timeline: its answers among a million events, and its page in a browser, beside
     /// vis-timeline
     Timeline(timeline::Args),
+    /// An archive on object storage: questions to readers of it, where each request takes 20 ms
+    Objects(objects::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -57,6 +61,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
         Bench::Archive(args) => archive::run(root, args),
         Bench::Store(args) => store::run(root, args),
         Bench::Timeline(args) => timeline::run(root, args),
+        Bench::Objects(args) => objects::run(root, args),
     }
 }
 

@@ -47,6 +47,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
         &[
             "tidings",
             "tidings-core",
+            "tidings-objects",
             "tidings-server",
             "tidings-store",
             "tidings-cli",

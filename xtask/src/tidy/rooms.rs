@@ -68,6 +68,7 @@ const ROOMS: [(&str, &[Room]); 8] = [
                 "sealing",
                 &[
                     "continued.rs",
+                    "filling.rs",
                     "seal.rs",
                     "merge.rs",
                     "clean.rs",

@@ -142,7 +142,7 @@ impl Rollup {
 pub(crate) struct Reader(SerializedFileReader<Bytes>);
 
 /// The columns of a row group that counts by hour and reason are made of.
-pub(crate) struct Hours {
+pub(crate) struct ByHour {
     /// Microseconds since 1970.
     pub(crate) hours: Vec<Option<i64>>,
     pub(crate) reasons: Vec<ByteArray>,
@@ -166,13 +166,13 @@ impl Reader {
     }
 
     /// What a row group counts by hour and reason.
-    pub(crate) fn hours(&self, group: usize) -> Result<Hours, ParquetError> {
+    pub(crate) fn hours(&self, group: usize) -> Result<ByHour, ParquetError> {
         hours(&*self.0.get_row_group(group)?)
     }
 
     fn rows(&self, group: usize) -> Result<Vec<Counted>, ParquetError> {
         let group = &*self.0.get_row_group(group)?;
-        let Hours {
+        let ByHour {
             hours,
             reasons,
             versions,
@@ -202,7 +202,7 @@ impl Reader {
     }
 }
 
-fn hours(group: &dyn RowGroupReader) -> Result<Hours, ParquetError> {
+fn hours(group: &dyn RowGroupReader) -> Result<ByHour, ParquetError> {
     let versions = values::<Int64Type>(group, VERSIONS)?;
     let versions: Vec<_> = versions.into_iter().map(i64::cast_unsigned).collect();
     let (hours, defined) = maybe_values::<Int64Type>(group, HOUR)?;
@@ -216,7 +216,7 @@ fn hours(group: &dyn RowGroupReader) -> Result<Hours, ParquetError> {
     if hours.len() != rows || versions.len() != rows {
         return Err(missing());
     }
-    Ok(Hours {
+    Ok(ByHour {
         reasons: texts(group, REASON, rows)?,
         hours,
         versions,

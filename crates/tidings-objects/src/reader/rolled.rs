@@ -30,13 +30,12 @@ impl Rolled {
             let rows = read.hours.into_iter().zip(read.reasons);
             for ((hour, reason), versions) in rows.zip(read.versions) {
                 let reason = String::from_utf8_lossy(reason.data());
-                let number = match numbers.get(&*reason) {
-                    Some(number) => *number,
-                    None => {
-                        let number = u32::try_from(numbers.len())?;
-                        numbers.insert(reason.into_owned(), number);
-                        number
-                    }
+                let number = if let Some(number) = numbers.get(&*reason) {
+                    *number
+                } else {
+                    let number = u32::try_from(numbers.len())?;
+                    numbers.insert(reason.into_owned(), number);
+                    number
                 };
                 let hour = hour_of(UnixMillis(seen(hour)));
                 let count = counts.entry((hour, number)).or_default();

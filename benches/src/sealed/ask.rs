@@ -1,0 +1,228 @@
+//! Questions to a reader: first to one that was just started, and then the same again; what each
+//! takes, and how many requests to the storage it needs.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::Method;
+use hyper::header::ACCEPT;
+use serde_json::Value;
+use tidings_testing::process::Process;
+use tidings_testing::s3::{BUCKET, S3Server};
+
+use super::{END, Extent, cluster};
+use crate::serving::{Connection, Latencies, LoadError, Target, now};
+use crate::showing::cluster::{Cluster, DAY, Said};
+use crate::storing::Failure;
+use crate::storing::events::Numbers;
+use crate::storing::process::peak_resident_bytes;
+use crate::{Figure, resident_bytes};
+
+/// How often a question is asked again.
+const AGAIN: u64 = 10;
+/// Of a cluster's events, one of this number may be asked about.
+const ONE_OF: usize = 97;
+
+/// How it is asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The program `tidings`.
+    pub tidings: PathBuf,
+    /// The folder of the S3 server.
+    pub folder: PathBuf,
+    /// Time for which each request to the storage takes longer.
+    pub delay: Duration,
+    /// Readers that are started for each question.
+    pub rounds: u64,
+}
+
+/// A question, by what it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    Object,
+    Newest,
+    Page,
+    Month,
+    Text,
+    View,
+}
+
+const QUESTIONS: [(&str, Question); 6] = [
+    ("object_newest_50", Question::Object),
+    ("newest_50", Question::Newest),
+    ("page_of_500", Question::Page),
+    ("month_by_hour_and_reason", Question::Month),
+    ("text_in_a_day", Question::Text),
+    ("timeline_of_a_day_with_text", Question::View),
+];
+
+/// Asks every question.
+///
+/// # Errors
+/// A reader does not start, or does not answer with success.
+pub async fn ask(asked: &Asked, extent: Extent) -> Result<(), Failure> {
+    let server = S3Server::start_far(&asked.folder, asked.delay);
+    let mut numbers = Numbers(11);
+    for (name, question) in QUESTIONS {
+        let (mut cold, mut warm) = (Latencies::default(), Latencies::default());
+        let (mut requests, mut most, mut again, mut complete) = (0, 0, 0, 0);
+        for _ in 0..asked.rounds {
+            let mut reader = Reader::start(asked, &server).await?;
+            let path = path(question, extent, &mut numbers);
+            let before = reader.requests().await?;
+            let (took, is_complete) = reader.ask(&path).await?;
+            cold.push(took);
+            complete += u64::from(is_complete);
+            let first = reader.requests().await?;
+            for _ in 0..AGAIN {
+                warm.push(reader.ask(&path).await?.0);
+            }
+            again += reader.requests().await? - first;
+            requests += first - before;
+            most = most.max(first - before);
+        }
+        let share = asked.rounds.max(1) as f64;
+        Figure::new(name)
+            .with("cold_p50_ms", cold.percentile_ms(0.5))
+            .with("cold_p99_ms", cold.percentile_ms(0.99))
+            .with("warm_p50_ms", warm.percentile_ms(0.5))
+            .with("warm_p99_ms", warm.percentile_ms(0.99))
+            .with("requests", requests as f64 / share)
+            .with("requests_max", most as f64)
+            .with("requests_again", again as f64 / share)
+            .with("complete", complete as f64 / share)
+            .print();
+    }
+    memory(asked, extent, &server).await
+}
+
+/// The memory of one reader that was asked everything of every cluster.
+async fn memory(asked: &Asked, extent: Extent, server: &S3Server) -> Result<(), Failure> {
+    let mut reader = Reader::start(asked, server).await?;
+    let started = resident_bytes(reader.process.id()).unwrap_or(0);
+    let mut numbers = Numbers(13);
+    for _ in 0..extent.clusters {
+        for (_, question) in QUESTIONS {
+            let path = path(question, extent, &mut numbers);
+            reader.ask(&path).await?;
+        }
+    }
+    let process = reader.process.id();
+    let bytes = resident_bytes(process).unwrap_or(0);
+    Figure::new("memory")
+        .with("started_bytes", started as f64)
+        .with("bytes", bytes as f64)
+        .with(
+            "peak_bytes",
+            peak_resident_bytes(process).unwrap_or(0) as f64,
+        )
+        .with(
+            "questions",
+            (extent.clusters * QUESTIONS.len() as u64) as f64,
+        )
+        .print();
+    Ok(())
+}
+
+/// Where a question is asked, about any cluster and time.
+fn path(question: Question, extent: Extent, numbers: &mut Numbers) -> String {
+    let number = numbers.below(extent.clusters);
+    let cluster = cluster(number);
+    let root = format!("/clusters/{cluster}");
+    // A range of a number of days, within those that there are.
+    let mut range = |days: i64| {
+        let days = days.min(extent.days) * DAY;
+        let free = extent.days * DAY - days;
+        let to = END - numbers.below(free.cast_unsigned()).cast_signed();
+        (to - days, to)
+    };
+    let timeline = |name: &str, (from, to): (i64, i64), rest: &str| {
+        format!("/timeline/api/{name}?cluster={cluster}&from={from}&to={to}{rest}")
+    };
+    match question {
+        Question::Object => {
+            let said = any(number, extent, numbers);
+            let (namespace, kind, object) = (said.namespace, said.kind, said.object);
+            format!(
+                "{root}/api/v1/namespaces/{namespace}/events?order=newest&limit=50&fieldSelector=\
+                 involvedObject.kind%3D{kind}%2CinvolvedObject.name%3D{object}"
+            )
+        }
+        Question::Newest => format!("{root}/api/v1/events?order=newest&limit=50"),
+        Question::Page => format!("{root}/api/v1/events?limit=500"),
+        Question::Month => {
+            let (from, to) = range(30);
+            let time = |at| jiff::Timestamp::from_millisecond(at).unwrap_or_default();
+            format!("{root}/counts?since={}&until={}", time(from), time(to))
+        }
+        Question::Text => timeline("events", range(1), "&limit=100&text=no-such-text"),
+        Question::View => timeline("view", range(1), "&text=back-off"),
+    }
+}
+
+/// One of a cluster's events.
+fn any(cluster: u64, extent: Extent, numbers: &mut Numbers) -> Said {
+    let events = || Cluster::numbered(cluster, extent.of_each(), extent.days, END);
+    let at = numbers.below(extent.of_each() / ONE_OF as u64) as usize;
+    let found = events().step_by(ONE_OF).nth(at);
+    // There is one, as there are events at all.
+    found.or_else(|| events().next()).unwrap_or_default()
+}
+
+/// `tidings serve --archive`, and a connection to it.
+struct Reader {
+    process: Process,
+    connection: Connection,
+    _data: tempfile::TempDir,
+}
+
+impl Reader {
+    async fn start(asked: &Asked, server: &S3Server) -> Result<Self, Failure> {
+        let data = tempfile::tempdir()?;
+        let url = format!("s3://{BUCKET}/archive");
+        let mut command = Command::new(&asked.tidings);
+        command
+            .args(["serve", "--secure-port=0", "--archive", &url])
+            // What is asked for is counted, and not the looks for what is new.
+            .args(["--archive-refresh=24h", "--data-dir"])
+            .arg(data.path())
+            .envs(server.environment())
+            .stderr(Stdio::null());
+        let (process, kubeconfig) = Process::start_and_hear(&mut command)?;
+        let target = Target::from_kubeconfig(kubeconfig.as_ref()).await?;
+        Ok(Self {
+            process,
+            connection: target.connect().await?,
+            _data: data,
+        })
+    }
+
+    /// How long the answer takes, and whether it is complete, if it says so.
+    async fn ask(&mut self, path: &str) -> Result<(Duration, bool), LoadError> {
+        let asked = now();
+        let body = self.get(path).await?;
+        let took = asked.elapsed();
+        let answer: Option<Value> = serde_json::from_slice(&body).ok();
+        let complete = answer.and_then(|answer| answer["complete"].as_bool());
+        Ok((took, complete.unwrap_or(true)))
+    }
+
+    /// How many requests it has made to the storage.
+    async fn requests(&mut self) -> Result<u64, LoadError> {
+        let body = self.get("/metrics").await?;
+        let text = String::from_utf8_lossy(&body);
+        let lines = text.lines();
+        let lines = lines.filter(|line| line.starts_with("tidings_objects_requests_total{"));
+        let numbers = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+        Ok(numbers.sum())
+    }
+
+    async fn get(&mut self, path: &str) -> Result<Bytes, LoadError> {
+        let json = (ACCEPT, "application/json");
+        let answer = self.connection.send(Method::GET, path, json, Bytes::new());
+        Ok(answer.await?.into_body().collect().await?.to_bytes())
+    }
+}

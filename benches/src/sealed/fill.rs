@@ -1,0 +1,107 @@
+//! An archive of clusters over days, as it is left by sealing every 20 minutes and merging: files
+//! of 512 such parts, and of what is left 64, 8 and one. Each event is one version, in its last
+//! state.
+
+use std::path::Path;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
+use tidings_objects::{FilledVersion, Filler, Manifest, Place};
+use tidings_testing::s3::BUCKET;
+
+use super::{END, Extent, cluster};
+use crate::Figure;
+use crate::showing::cluster::{Cluster, DAY};
+use crate::storing::Failure;
+
+/// Parts that are sealed in a day, and those of a file that was merged as often as can be.
+const SEALED_A_DAY: i64 = 72;
+const LEVEL_MAX: u32 = 3;
+/// Parts that become one.
+const MERGED: i64 = 8;
+/// Time from an event to its version.
+const LATER: i64 = 200;
+/// Clusters that are made at once.
+const AT_ONCE: usize = 2;
+
+/// Fills a folder, which is that of an S3 server.
+///
+/// # Errors
+/// There is an archive already, or it cannot be written.
+pub async fn fill(folder: &Path, extent: Extent) -> Result<(), Failure> {
+    let place = folder.join(BUCKET).join("archive");
+    let place = Place::create(&format!("file://{}", place.display()))?;
+    let mut filled = stream::iter(0..extent.clusters)
+        .map(|number| fill_cluster(&place, number, extent))
+        .buffer_unordered(AT_ONCE);
+    let (mut rows, mut bytes, mut rollups, mut files) = (0, 0, 0, 0);
+    while let Some(manifest) = filled.try_next().await? {
+        rows += manifest.rows();
+        bytes += manifest.bytes();
+        let of_files = manifest.files.iter();
+        let of_files = of_files.filter_map(|file| file.rollup.as_ref());
+        rollups += of_files.map(|rollup| rollup.bytes).sum::<u64>();
+        files += manifest.files.len() as u64;
+    }
+    Figure::new("filled")
+        .with("events", rows as f64)
+        .with("files", files as f64)
+        .with("bytes", bytes as f64)
+        .with("bytes_per_event", bytes as f64 / rows.max(1) as f64)
+        .with("rollup_bytes", rollups as f64)
+        .with(
+            "rollup_bytes_per_event",
+            rollups as f64 / rows.max(1) as f64,
+        )
+        .print();
+    Ok(())
+}
+
+async fn fill_cluster(place: &Place, number: u64, extent: Extent) -> Result<Manifest, Failure> {
+    let mut filler = Filler::new(place, &cluster(number));
+    let all = Cluster::numbered(number, extent.of_each(), extent.days, END);
+    let mut all = all.peekable();
+    let mut until = END - extent.days * DAY;
+    let mut version = 0;
+    for (level, parts) in parts(extent.days * SEALED_A_DAY) {
+        until += parts * DAY / SEALED_A_DAY;
+        let mut versions = Vec::new();
+        while let Some(said) = all.next_if(|said| said.last < until) {
+            version += 1;
+            versions.push(FilledVersion {
+                version,
+                observed_at: said.last + LATER,
+                event: said.stored().value,
+            });
+        }
+        filler.add(level, versions).await?;
+    }
+    Ok(filler.finish(Timestamp::from_millisecond(END)?).await?)
+}
+
+/// How many parts each file has, and how often they were merged.
+fn parts(mut left: i64) -> Vec<(u32, i64)> {
+    let mut parts = Vec::new();
+    for level in (0..=LEVEL_MAX).rev() {
+        let of_file = MERGED.pow(level);
+        while left >= of_file {
+            parts.push((level, of_file));
+            left -= of_file;
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_those_that_merging_leaves() {
+        assert_eq!(parts(9), [(1, 8), (0, 1)]);
+        let all = parts(90 * SEALED_A_DAY);
+        assert_eq!(all.iter().map(|(_, parts)| parts).sum::<i64>(), 6480);
+        let of = |level| all.iter().filter(|(of, _)| *of == level).count();
+        assert_eq!([3, 2, 1, 0].map(of), [12, 5, 2, 0]);
+    }
+}

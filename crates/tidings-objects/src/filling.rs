@@ -1,0 +1,77 @@
+//! Archives of made-up versions, for benchmarks: files as a sealer leaves them, and one manifest.
+//! Built with the feature `filling` only.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use std::sync::Arc;
+
+use crate::file::read::FileError;
+use crate::folder::Folder;
+use crate::manifest::Manifest;
+use crate::place::Place;
+use crate::row::{Row, Version};
+use crate::seal::{self, SealError, random_id};
+
+/// A version that no source had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilledVersion {
+    /// Its resourceVersion.
+    pub version: u64,
+    /// When it was observed, in milliseconds since 1970.
+    pub observed_at: i64,
+    /// The event in Kubernetes' protobuf, as an API server stores it.
+    pub event: Bytes,
+}
+
+/// Fills the archive of a cluster that is not there yet.
+pub struct Filler {
+    cluster: Arc<str>,
+    folder: Folder,
+    manifest: Manifest,
+}
+
+impl Filler {
+    /// Of a cluster.
+    pub fn new(place: &Place, cluster: &str) -> Self {
+        Self {
+            cluster: cluster.into(),
+            folder: Folder::new(place, cluster),
+            manifest: Manifest::empty(cluster, "filled"),
+        }
+    }
+
+    /// Writes versions as a file, or several if they are too many, that were merged a number of
+    /// times.
+    ///
+    /// # Errors
+    /// An event cannot be read, or the storage does not do as it should.
+    pub async fn add(&mut self, level: u32, versions: Vec<FilledVersion>) -> Result<(), SealError> {
+        let rows = versions.into_iter().map(|version| {
+            let version = Version {
+                epoch: 0,
+                number: version.version,
+                observed_at: version.observed_at,
+                object: version.event,
+            };
+            Row::new(&self.cluster, version).map_err(FileError::Event)
+        });
+        let mut rows: Vec<Row> = rows.collect::<Result<_, _>>()?;
+        rows.sort_unstable_by(Row::order);
+        let files = seal::write(&self.folder, level, rows.into_iter().map(Ok)).await?;
+        let latest = files.iter().map(|file| file.to).max();
+        let until = self.manifest.sealed_until;
+        self.manifest.sealed_until = until.max(latest.unwrap_or_default());
+        self.manifest.add(files);
+        Ok(())
+    }
+
+    /// Writes the manifest.
+    ///
+    /// # Errors
+    /// The storage does not do as it should, or there is one already.
+    pub async fn finish(self, now: Timestamp) -> Result<Manifest, SealError> {
+        let manifest = self.manifest.next(random_id(), now);
+        self.folder.commit(&manifest).await?;
+        Ok(manifest)
+    }
+}
