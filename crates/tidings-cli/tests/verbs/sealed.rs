@@ -402,9 +402,11 @@ async fn an_archive_whose_folder_is_lost_is_continued_by_a_new_one() {
 
     // The third one has events of its own.
     let other = format!("file://{}/other", folder.path().display());
-    let own = archive(&cluster, &data(3), &other);
+    let mut own = archive(&cluster, &data(3), &other);
     until_sealed(&other, 50);
     own.signal("KILL");
+    // It has the folder until it is gone.
+    own.wait();
     let mut refused = command(&cluster, &data(3), &url);
     let refused = refused.arg("--objects-continue").stderr(Stdio::piped());
     let refused = refused.output().unwrap();
