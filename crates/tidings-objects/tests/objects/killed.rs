@@ -84,6 +84,8 @@ async fn killed_at(storage: Storage, one_of: usize) {
                 () = unsure.ended() => {}
                 () = run.work(&place) => panic!("there was no step {at}"),
             }
+            run.former.ended().await;
+            run.new.ended().await;
             let (former, new) = (run.former.copy(), run.new.copy());
             (run.former, run.new) = (former, new);
             let place = run.storage.place();

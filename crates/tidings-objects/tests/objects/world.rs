@@ -1,5 +1,6 @@
 //! A cluster whose versions wait to be sealed.
 
+use std::fs::File;
 use std::io::BufReader;
 use std::path::Path as Folder;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use tidings_objects::{Manifest, Place, SealError, SealOptions, Sealed, Sealer, c
 use tidings_store::UnixMillis;
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_testing::copy_folder;
+use tokio::task::spawn_blocking;
 
 use super::storage::{Storage, temporary};
 
@@ -59,6 +61,15 @@ impl World {
     /// Where it is.
     pub(crate) fn path(&self) -> &Folder {
         self.folder.path()
+    }
+
+    /// Waits until nothing has the folder: a store that was dropped may still be writing.
+    pub(crate) async fn ended(&self) {
+        let Ok(lock) = File::open(self.folder.path().join("lock")) else {
+            return;
+        };
+        let locked = spawn_blocking(move || lock.lock()).await;
+        locked.unwrap().unwrap();
     }
 
     pub(crate) fn options(&self, name: &str) -> ClusterOptions {

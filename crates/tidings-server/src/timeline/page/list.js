@@ -136,11 +136,12 @@ export class List {
       el("td", { class: "time", title: `${dateTime(item.last, utc)}, `
         + `${ago(item.last, this.on.now())}` }, shortTime(item.last, utc, day)),
       el("td", { class: "type" }, warning ? "◆ " : "", item.type || "–"),
-      el("td", { class: "reason", title: item.reason }, el("button", { type: "button", class: "plain",
-        onclick: (/** @type {Event} */ event) => {
-          event.stopPropagation();
-          open();
-        } }, item.reason || "(no reason)")),
+      el("td", { class: "reason", title: item.reason },
+        el("button", { type: "button", class: "plain",
+          onclick: (/** @type {Event} */ event) => {
+            event.stopPropagation();
+            open();
+          } }, item.reason || "(no reason)")),
       el("td", { class: "object", title: `${item.object.kind} ${item.object.name}` },
         shortObject(item.object)),
       el("td", { class: "namespace", title: where }, where),

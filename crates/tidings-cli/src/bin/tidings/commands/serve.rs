@@ -56,8 +56,7 @@ Examples:
   tidings serve --data-dir ./reader --archive s3://events/archive
 
   # The same with what the archive that writes it has not sealed yet:
-  tidings serve --data-dir ./reader --archive s3://events/archive \\
-    --archive-waiting-from ./archive/kubeconfig
+  tidings serve --data-dir ./reader --archive s3://events/archive --archive-waiting-from ./archive/kubeconfig
 
   # With the settings of a file, in which event-ttl: 2h means --event-ttl=2h:
   tidings serve --config tidings.yaml")]
