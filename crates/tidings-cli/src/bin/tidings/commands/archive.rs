@@ -127,8 +127,8 @@ pub(crate) struct Args {
     mirror_deletions: bool,
     /// Keep what a cluster writes from now on, without first listing the events that it has
     ///
-    /// Holds for the first start only: from then on the archive continues where it was, and lists
-    /// everything after a gap.
+    /// Holds for the first contact with a cluster, or a namespace, only: from then on the archive
+    /// continues where it was, and lists everything after a gap.
     #[arg(long)]
     from_now: bool,
     /// Memory for all clusters' indexes and caches together, in bytes, with an optional suffix Ki,
