@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::figure::Figure;
 use super::table::or_empty;
+use super::timeline_table::milliseconds;
 
 /// Questions, and what the archive and a reader take.
 pub(super) fn tables(figures: &[Figure]) -> String {
@@ -67,14 +68,6 @@ fn bytes(value: f64) -> String {
 
 fn mebibytes(value: f64) -> String {
     format!("{:.0} MiB", value / f64::from(1 << 20))
-}
-
-fn milliseconds(value: f64) -> String {
-    if value < 10. {
-        format!("{value:.1} ms")
-    } else {
-        format!("{value:.0} ms")
-    }
 }
 
 #[cfg(test)]

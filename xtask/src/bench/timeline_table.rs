@@ -75,7 +75,7 @@ pub(super) fn tables(answers: &[Figure], page: &[Figure], live: &[Figure]) -> St
     tables
 }
 
-fn milliseconds(value: f64) -> String {
+pub(super) fn milliseconds(value: f64) -> String {
     if value < 10. {
         format!("{value:.1} ms")
     } else {
