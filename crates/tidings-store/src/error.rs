@@ -63,12 +63,12 @@ pub enum WriteError {
         /// The accepted number.
         max: usize,
     },
-    /// Key, value or index is longer than accepted.
+    /// Key, value or index is longer than accepted, or all records of a commit together.
     #[error("{what} is {len} bytes long, at most {max} are accepted")]
     TooLarge {
-        /// "the key", "the value" or "the index".
+        /// "the key", "the value", "the index" or "the commit".
         what: &'static str,
-        /// Its length in bytes.
+        /// Its length in bytes; of a commit, up to the record that is too much.
         len: usize,
         /// The accepted length in bytes.
         max: usize,

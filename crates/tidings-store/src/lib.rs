@@ -81,7 +81,7 @@ mod record;
 mod store;
 
 pub use error::{Fault, ReadError, WatchError, WriteError};
-pub use limits::{INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX, WRITES_MAX};
+pub use limits::{COMMIT_LEN_MAX, INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX, WRITES_MAX};
 pub use record::{
     At, Change, Count, Counts, CountsRequest, Deleted, Expected, HOUR_MILLIS, Index, ListRequest,
     NewRecord, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, Place, REVISION_OF_NEW, Record,

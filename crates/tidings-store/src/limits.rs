@@ -1,4 +1,4 @@
-//! Maximum lengths of keys, values and indexes, and the check of every backend before it writes.
+//! Maximum lengths of keys, values, indexes and commits, and the checks before anything is written.
 
 use crate::{Index, NewRecord, WriteError};
 
@@ -14,6 +14,10 @@ pub const INDEX_LEN_MAX: usize = 4096;
 
 /// Maximum writes of one commit.
 pub const WRITES_MAX: usize = 4096;
+
+/// Maximum bytes of the records of one commit, as they are stored: keys, values and indexes, after
+/// compression.
+pub const COMMIT_LEN_MAX: usize = 32 << 20;
 
 /// Refuses an empty key, and key, value or index above the limits.
 pub(crate) fn check_size(key: &[u8], record: Option<&NewRecord>) -> Result<(), WriteError> {
@@ -33,6 +37,18 @@ pub(crate) fn check_size(key: &[u8], record: Option<&NewRecord>) -> Result<(), W
     };
     check("the value", value.len(), VALUE_LEN_MAX)?;
     check("the index", index_len(index), INDEX_LEN_MAX)
+}
+
+/// Refuses records of one commit whose stored bytes are above the limit.
+pub(crate) fn check_commit(len: usize) -> Result<(), WriteError> {
+    if len > COMMIT_LEN_MAX {
+        return Err(WriteError::TooLarge {
+            what: "the commit",
+            len,
+            max: COMMIT_LEN_MAX,
+        });
+    }
+    Ok(())
 }
 
 /// The sum of the lengths of an index's strings.

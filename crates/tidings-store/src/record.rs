@@ -365,6 +365,9 @@ pub struct NewestRequest {
     pub reason: Option<String>,
     /// Only records of this [`Index::event_type`].
     pub event_type: Option<String>,
+    /// Texts in lower case, all of which are in the message of a record that is wanted. A store
+    /// that keeps messages apart from values may leave out others; the rest are returned.
+    pub texts: Vec<String>,
     /// Only records last seen at or after this moment.
     pub since: Option<UnixMillis>,
     /// Only records last seen before this moment.

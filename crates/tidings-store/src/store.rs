@@ -103,8 +103,9 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// The embedded store reads only the index entries of the result, by the first given condition
     /// of these: object, reason, a type other than `Normal`, namespace (a prefix up to the first
-    /// slash), time. By the other conditions it skips records, a bounded number for each page.
-    /// Other stores may read all records of the prefix.
+    /// slash), time. By the other conditions it skips records, and also those that have expired, a
+    /// bounded number for each page. It does not look at [`NewestRequest::texts`]. Other stores may
+    /// read all records of the prefix.
     fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>>;
 
     /// The number of records last seen in each hour for each [`Index::reason`], at the latest

@@ -27,6 +27,10 @@ use crate::changes::Logged;
 use crate::clock::Reading;
 use crate::{Change, Deleted, Expected, Fault, Record, Revision, UnixMillis, WriteError};
 
+/// Bytes of replaced and ended values from which on a commit takes no further expiries or requests:
+/// they are in memory until it is done. Several writes that belong together may exceed it.
+pub(crate) const LOADED_MAX: usize = 8 << 20;
+
 /// The time of a commit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
@@ -67,10 +71,12 @@ pub(crate) struct Batch<'a> {
     spared: u64,
     /// Bytes of values that it ends in other buckets.
     ended_bytes: u64,
+    /// Bytes of all values that it replaces or ends; see [`LOADED_MAX`].
+    pub(crate) loaded: usize,
     /// Number of expiries that it writes.
     pub(crate) expired: u64,
     /// Buckets that it finished; see [`Committer`](super::committer::Committer).
-    pub(crate) finished: Vec<(u64, Revision)>,
+    pub(crate) finished: Vec<u64>,
 }
 
 /// The result of a commit.
@@ -123,7 +129,9 @@ impl<'a> Batch<'a> {
         home: Option<u64>,
     ) -> Self {
         let view = View::new(engine, codec);
-        let home = home.filter(|home| view.buckets.contains_key(home));
+        // A finished bucket may be dropped while the history still needs expiries of others.
+        let floor = view.state.swept.floor;
+        let home = home.filter(|home| *home > floor && view.buckets.contains_key(home));
         Self {
             state: view.state.clone(),
             home: home
@@ -139,6 +147,7 @@ impl<'a> Batch<'a> {
             expired: 0,
             spared: times.spared,
             ended_bytes: 0,
+            loaded: 0,
             finished: Vec::new(),
         }
     }
@@ -514,6 +523,7 @@ impl<'a> Batch<'a> {
     }
 
     fn uncount(&mut self, record: &Record, bucket: u64) {
+        self.loaded = self.loaded.saturating_add(record.value.len());
         if bucket > self.spared {
             self.ended_bytes += record.value.len() as u64;
         }

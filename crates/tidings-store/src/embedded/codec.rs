@@ -39,6 +39,11 @@ pub(crate) struct PackedBody {
 }
 
 impl PackedBody {
+    /// Bytes that it takes in the log.
+    pub(crate) fn stored_len(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(crate) fn as_packed(&self) -> Packed<'_> {
         Packed {
             dictionary: self.dictionary,

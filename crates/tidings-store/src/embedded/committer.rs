@@ -12,12 +12,12 @@
 //!                    │ on failure: nothing published, all refused, log truncated before the next batch
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::batch::{Batch, Committed, Times};
+use super::batch::{Batch, Committed, LOADED_MAX, Times};
 use super::believed;
 use super::engine::Engine;
 #[cfg(test)]
@@ -28,7 +28,7 @@ use super::keys::{NEVER, State};
 use super::log::{Failure, Unfinished};
 use super::queue::{Returning, Taken};
 use super::reply::{Reply, decided};
-use super::request::Request;
+use super::request::{Request, need_space};
 use super::rewrite::Pass;
 use super::shared::Shared;
 use super::trainer::Trainer;
@@ -177,7 +177,10 @@ impl Committer {
             } else {
                 (TICK, self.returning)
             };
-            if self.shared.queue.take(&mut requests, wait, returning) == Taken::Closed {
+            // What the last commit left comes first, and alone: it may be large.
+            if requests.is_empty()
+                && self.shared.queue.take(&mut requests, wait, returning) == Taken::Closed
+            {
                 break;
             }
             more = self.cycle(&mut requests);
@@ -257,7 +260,8 @@ impl Committer {
         bucket <= self.state.swept.floor
     }
 
-    /// Commits one batch. Returns whether there is more to do at once.
+    /// Commits one batch, and leaves the requests that are too much for it. Returns whether there
+    /// is more to do at once.
     fn cycle(&mut self, requests: &mut Vec<Request>) -> bool {
         let now = self.times();
         let shared = Arc::clone(&self.shared);
@@ -316,12 +320,12 @@ impl Committer {
             }
         }
 
+        // Also without a sweep: a failed commit may have put records.
         let order = &engine.index.order;
-        let mut before = BTreeMap::new();
+        let before = order.all();
         let mut more = false;
         let due = !is_within(TICK, self.swept_at, now);
         if shared.options.expire_by_itself && due || !self.demands.is_empty() {
-            before = order.all();
             match batch.sweep(quota) {
                 Ok(left) => {
                     more = left;
@@ -341,10 +345,14 @@ impl Committer {
                 }
             }
         }
-        for request in requests.drain(..) {
+        let swept = batch.loaded;
+        let mut left = std::mem::take(requests).into_iter();
+        for request in left.by_ref() {
             answers.push(match request {
                 Request::Put(_, reply) if !has_space => decided(reply, Err(Fault::NoSpace.into())),
-                Request::Many(_, reply) if !has_space => decided(reply, Err(Fault::NoSpace.into())),
+                Request::Many(writes, reply) if !has_space && need_space(&writes) => {
+                    decided(reply, Err(Fault::NoSpace.into()))
+                }
                 Request::Put(put, reply) => decided(reply, batch.put(*put)),
                 Request::Many(writes, reply) => decided(reply, batch.many(writes)),
                 Request::Delete {
@@ -355,8 +363,13 @@ impl Committer {
                 Request::Compact { revision, reply } => decided(reply, batch.compact(revision)),
                 Request::Expire { reply } => decided(reply, Ok(0)),
             });
+            if batch.loaded - swept >= LOADED_MAX {
+                break;
+            }
         }
-        self.forget_old(&mut batch, now);
+        // The others are decided in the next commit.
+        requests.extend(left);
+        let has_ticked = self.forget_old(&mut batch, now);
 
         let expired = batch.expired;
         let finished = std::mem::take(&mut batch.finished);
@@ -388,6 +401,7 @@ impl Committer {
         };
         #[cfg(test)]
         faults::panic_at(&shared.path, Point::Synced);
+        let mut is_forgetting = false;
         if let Some(Committed {
             state,
             ended_bytes,
@@ -396,7 +410,7 @@ impl Committer {
         }) = committed
         {
             engine.upkeep.ended(ended_bytes);
-            let is_forgetting = state.compacted > self.state.compacted;
+            is_forgetting = state.compacted > self.state.compacted;
             if is_forgetting {
                 shared.changes.forget(state.compacted);
             }
@@ -404,10 +418,14 @@ impl Committer {
             shared.changes.publish(logged, state.revision);
             self.state = state;
             self.home = home;
-            if is_forgetting {
-                self.give_back(engine, now);
-            }
         }
+        if is_forgetting || has_ticked {
+            // Without further writes, too: a pass begins in several steps.
+            self.give_back(engine, now);
+        }
+        // The history needs all expiries of this commit, in whatever bucket they are.
+        let reached = self.state.revision;
+        let finished = finished.into_iter().map(|bucket| (bucket, reached));
         self.finished.extend(finished);
         self.swept_names += expired;
         let expired = shared.expired.fetch_add(expired, Ordering::Relaxed) + expired;
@@ -424,7 +442,7 @@ impl Committer {
                 reply.send(Ok(expired - before));
             }
         }
-        Ok(more)
+        Ok(more || !requests.is_empty())
     }
 
     /// The answer after a failed commit. It says that nothing was written only if the log is
@@ -454,12 +472,12 @@ impl Committer {
         }
     }
 
-    /// Moves the end of the history by age and count.
-    fn forget_old(&mut self, batch: &mut Batch<'_>, now: Times) {
+    /// Moves the end of the history by age and count, once in a tick. Returns whether it was now.
+    fn forget_old(&mut self, batch: &mut Batch<'_>, now: Times) -> bool {
         let options = &self.shared.options;
         let revision = self.state.revision;
         if is_within(TICK, self.ages.back().map(|(at, _)| *at), now) {
-            return;
+            return false;
         }
         self.ages.push_back((now.steady, revision));
         let mut until = revision.saturating_sub(options.history_len_max);
@@ -470,6 +488,7 @@ impl Committer {
             self.ages.pop_front();
         }
         batch.forget(until);
+        true
     }
 
     /// Drops buckets whose expiries are all written, once their content is not needed for the

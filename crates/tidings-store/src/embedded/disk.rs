@@ -113,6 +113,22 @@ pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     apply(&Change::Rename(from, to), || fs::rename(from, to))
 }
 
+/// Whether there is room for new files of some bytes beside a file or folder, and as much again for
+/// other writes. If the answer cannot be read, it is tried.
+pub(crate) fn has_room(beside: &Path, len: u64) -> bool {
+    let Some(folder) = beside.parent() else {
+        return true;
+    };
+    #[cfg(test)]
+    if faults::is_full(folder) {
+        return false;
+    }
+    let Ok(disk) = rustix::fs::statvfs(folder) else {
+        return true;
+    };
+    disk.f_bavail.saturating_mul(disk.f_frsize) >= len.saturating_mul(2)
+}
+
 /// Writes a file that may be lost.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_at(path, &create(path)?, bytes, 0)

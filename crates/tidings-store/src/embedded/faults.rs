@@ -1,7 +1,7 @@
-//! Random errors of a disk, for tests: one operation in four fails in the chosen logs. And panics
-//! of a committer, at one point of its next commit.
+//! Random errors of a disk, for tests: one operation in four fails in the chosen logs. And folders
+//! without room, and panics of a committer, at one point of its next commit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -73,6 +73,28 @@ pub(crate) fn strike(change: &Change<'_>) -> io::Result<()> {
         file.write_all_at(&bytes[..number % (bytes.len() + 1)], *at)?;
     }
     Err(io::Error::other("injected"))
+}
+
+/// The folders that have no room for new files.
+static FULL: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn full() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    FULL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on a folder is said to have no room.
+pub(crate) fn fill(folder: &Path) {
+    full().insert(folder.to_owned());
+}
+
+/// It has room again.
+pub(crate) fn empty(folder: &Path) {
+    full().remove(folder);
+}
+
+/// Whether it is said to have no room.
+pub(crate) fn is_full(folder: &Path) -> bool {
+    full().contains(folder)
 }
 
 /// Where a commit may panic.

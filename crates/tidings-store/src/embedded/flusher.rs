@@ -257,8 +257,7 @@ impl Shared {
 fn merge(engine: &Engine, clean: bool) {
     let merged = merge_crowded(engine, 0).and_then(|()| {
         if clean {
-            let (index, names) = (&engine.index, &engine.index.names);
-            names.major_compact(names.table_len, index.watermark())
+            engine.index.names.merge_all(engine.index.watermark())
         } else {
             Ok(())
         }

@@ -26,7 +26,8 @@ const MAGIC: [u8; 2] = [0, 1];
 /// Magic, length and checksum.
 const PREFIX_LEN: usize = 14;
 
-/// Maximum length of a frame: a commit gets at most a few MiB of requests from the queue.
+/// Maximum length of a frame: a longer one is neither written nor read. A commit gets one request
+/// of up to [`COMMIT_LEN_MAX`](crate::COMMIT_LEN_MAX) from the queue, and a few MiB of others.
 pub(crate) const FRAME_LEN_MAX: usize = 64 << 20;
 
 /// Bytes between two of [`Built::points`]: fewer than between two points of a segment, so that

@@ -54,6 +54,10 @@ const LEVELS: usize = 7;
 /// Maximum steps of a merge; each moves tables of one level to the next.
 const MERGES_MAX: usize = 8;
 
+/// Tables that a step of a merge writes, about, in addition to those that were flushed: the first
+/// level, or a table of a level with its part of the next one.
+const MERGED_TABLES: u64 = 16;
+
 /// The tree of names; the others are named after their buckets.
 pub(crate) const NAMES: &str = "names";
 
@@ -114,6 +118,9 @@ impl Tree {
     /// Merges tables where there are many, and releases those that no snapshot from `watermark` on
     /// needs.
     pub(crate) fn merge(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
+        if !self.has_room(self.merged_len()) {
+            return Ok(());
+        }
         let flushed = self.flushed.swap(0, Ordering::Relaxed);
         let strategy = Leveled::default()
             .with_l0_threshold(first_level_tables(
@@ -126,11 +133,38 @@ impl Tree {
         for _ in 0..MERGES_MAX {
             let before = self.shape();
             self.inner.compact(Arc::clone(&strategy) as _, watermark)?;
-            if self.shape() == before {
+            if self.shape() == before || !self.has_room(self.merged_len()) {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Merges all tables, which removes everything that is not needed.
+    pub(crate) fn merge_all(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
+        if !self.has_room(self.inner.disk_space()) {
+            return Ok(());
+        }
+        self.inner.major_compact(self.table_len, watermark)
+    }
+
+    /// Bytes that a step of a merge writes at most, about.
+    fn merged_len(&self) -> u64 {
+        let tables = self.inner.l0_run_count() as u64 + MERGED_TABLES;
+        self.inner.disk_space().min(tables * self.table_len)
+    }
+
+    /// Whether there is room to merge tables into others of this length. What a merge wrote before
+    /// it failed takes space until the store is opened again, so on a full disk none is begun.
+    fn has_room(&self, len: u64) -> bool {
+        let has_room = disk::has_room(&self.folder, len);
+        if !has_room {
+            tracing::warn!(
+                folder = %self.folder.display(),
+                "there is no room on the disk to merge tables of the index; they are merged later"
+            );
+        }
+        has_room
     }
 
     /// A value that changes when tables are merged or moved.

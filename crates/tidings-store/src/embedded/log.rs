@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::disk;
 use super::error::OpenError;
-use super::frame::{Frame, Header};
+use super::frame::{FRAME_LEN_MAX, Frame, Header};
 use super::handles::Handles;
 use super::keys::State;
 use super::parallel;
@@ -341,12 +341,23 @@ impl Log {
             parts: frames.len() as u64,
             state,
         };
-        let mut targets = Vec::with_capacity(frames.len());
+        let mut built = Vec::with_capacity(frames.len());
         for (bucket, frame) in frames {
+            let len = frame.len();
+            let frame = frame.build(bucket, &header);
+            if frame.bytes.len() > FRAME_LEN_MAX {
+                // It could not be read back.
+                let error = io::Error::new(io::ErrorKind::InvalidInput, "the commit is too large");
+                return Err(Failure::NotWritten(error));
+            }
+            built.push((bucket, len, frame));
+        }
+        let mut targets = Vec::with_capacity(built.len());
+        for (bucket, len, built) in built {
             let segment = self
-                .segment_for(bucket, first, frame.len())
+                .segment_for(bucket, first, len)
                 .map_err(Failure::NotWritten)?;
-            targets.push((segment, frame.build(bucket, &header)));
+            targets.push((segment, built));
         }
         match targets.iter().try_for_each(|(segment, built)| {
             let room_until = if self.is_recent(segment) {

@@ -258,3 +258,28 @@ fn what_a_checkpoint_has_is_not_read_when_opening() {
         "it is not written down where that ends"
     );
 }
+
+/// It would be acknowledged, and found damaged when the log is read.
+#[test]
+fn a_frame_that_is_too_long_to_be_read_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = open(folder.path());
+    let mut unfinished = Unfinished::default();
+    let mut frame = Frame::default();
+    let content = vec![0; 1 << 20];
+    for version in 1..65 {
+        frame.push(BUCKET, Kind::Version, version, &content);
+    }
+    let frames = Frames::from([(BUCKET, frame)]);
+    let state = State {
+        revision: 64,
+        ..State::default()
+    };
+    let refused = log.commit(frames, 1, 1, state, &mut unfinished);
+    assert!(
+        matches!(refused, Err(Failure::NotWritten(_))),
+        "{refused:?}"
+    );
+    assert!(unfinished.0.is_empty() && log.bucket(BUCKET).all().is_empty());
+    commit(&log, 1, 1..4, &mut unfinished).unwrap();
+}

@@ -17,6 +17,8 @@
 
 mod batch;
 mod believed;
+#[cfg(test)]
+mod bounds_tests;
 mod bucket;
 mod checkpoint;
 mod codec;
@@ -88,7 +90,7 @@ use tokio::sync::watch;
 use crate::changes::{Bounds, Changes};
 use crate::clock::Reading;
 use crate::confirmed::Confirmed;
-use crate::limits::check_size;
+use crate::limits::{check_commit, check_size};
 use crate::{
     BoxFuture, Counts, CountsRequest, Deleted, Expected, Fault, ListRequest, NewRecord,
     NewestRequest, Page, ReadError, Record, Revision, Stats, Store, WRITES_MAX, Watch, WatchError,
@@ -102,7 +104,7 @@ use folder::Folder;
 use held::{Held, Limits};
 use index::Sizes;
 use keys::Fields;
-use queue::Queue;
+use queue::{PERMIT_BYTES, Queue};
 use request::{One, Put, Request};
 use shared::Shared;
 use trainer::Trainer;
@@ -204,7 +206,8 @@ impl EmbeddedStore {
     /// # Errors
     /// That of the first write that cannot be done, as of [`Store::create`], [`Store::update`] and
     /// [`Store::delete`]; [`WriteError::RepeatedKey`] if two have the same key;
-    /// [`WriteError::TooMany`] if there are more than [`WRITES_MAX`].
+    /// [`WriteError::TooMany`] if there are more than [`WRITES_MAX`]; [`WriteError::TooLarge`] also
+    /// if their records take more than [`COMMIT_LEN_MAX`](crate::COMMIT_LEN_MAX) bytes together.
     ///
     /// ```
     /// use tidings_store::{Expected, NewRecord, Store, Write, embedded::EmbeddedStore};
@@ -231,7 +234,8 @@ impl EmbeddedStore {
                 max: WRITES_MAX,
             });
         }
-        let mut bytes = 0;
+        // Each write costs something even if it stores nothing.
+        let (mut bytes, mut stored) = (0, 0);
         let ready = writes.into_iter().map(|write| {
             let Write {
                 key,
@@ -240,10 +244,14 @@ impl EmbeddedStore {
             } = write;
             let Some(record) = record else {
                 check_size(&key, None)?;
+                bytes += PERMIT_BYTES;
                 return Ok(One::Delete(key, expected));
             };
-            bytes += record.value.len();
-            Ok(One::Put(self.ready(key, record, expected)?))
+            let put = self.ready(key, record, expected)?;
+            stored += put.body.stored_len();
+            check_commit(stored)?;
+            bytes += put.bytes().max(PERMIT_BYTES);
+            Ok(One::Put(put))
         });
         let ready = ready.collect::<Result<Vec<_>, WriteError>>()?;
         self.shared
@@ -257,10 +265,9 @@ impl EmbeddedStore {
         record: NewRecord,
         expected: Expected,
     ) -> Result<Revision, WriteError> {
-        let bytes = record.value.len();
         let put = self.ready(key, record, expected)?;
         self.shared
-            .submit(bytes, |reply| Request::Put(put, reply))
+            .submit(put.bytes(), |reply| Request::Put(put, reply))
             .await
     }
 

@@ -51,6 +51,10 @@ pub struct EmbeddedOptions {
     /// Free bytes on the disk below which creates and updates are refused with
     /// [`Fault::NoSpace`](crate::Fault::NoSpace), so that deletes, expiry and the store's upkeep
     /// still work. Default 128 MiB.
+    ///
+    /// Several writes in [one commit](super::EmbeddedStore::write_all) are refused as well, unless
+    /// some of them are deletes and the others store at most 64 KiB together. Upkeep that first
+    /// needs space itself is put off until there is twice as much as it may need.
     pub free_space_min: u64,
     /// Whether expiries are written in time, or only when [`expire`](crate::Store::expire) is
     /// called (for tests). Default true.

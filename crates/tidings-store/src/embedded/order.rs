@@ -40,6 +40,11 @@ impl Track {
             next: i64::MIN,
         }
     }
+
+    /// The order of a bucket that may have anything in it.
+    fn unknown(bucket: u64) -> Self {
+        Self::noted(i64::try_from(bucket).unwrap_or(i64::MAX), i64::MIN)
+    }
 }
 
 /// The order of every bucket that may end; see the module documentation. Clones share it.
@@ -77,8 +82,7 @@ impl Order {
     /// The state of a bucket; an unknown one may have anything in it.
     pub(crate) fn of(&self, bucket: u64) -> Track {
         let known = self.tracks().get(&bucket).copied();
-        let end = i64::try_from(bucket).unwrap_or(i64::MAX);
-        known.unwrap_or(Track::noted(end, i64::MIN))
+        known.unwrap_or_else(|| Track::unknown(bucket))
     }
 
     pub(crate) fn set(&self, bucket: u64, track: Track) {
@@ -92,15 +96,15 @@ impl Order {
     /// Undoes a sweep whose commit failed: `before` is the state before it.
     pub(crate) fn restore(&self, before: &BTreeMap<u64, Track>) {
         let mut tracks = self.tracks();
-        for (bucket, before) in before {
-            if let Some(track) = tracks.get_mut(bucket) {
-                track.reached = track.reached.min(before.reached);
-                track.early = track.early.min(before.early);
-                track.next = track.next.min(before.next);
-            }
+        for (bucket, track) in &mut *tracks {
+            // What was unknown is unknown again, and must not be taken for an empty bucket.
+            let before = before.get(bucket).copied();
+            let before = before.unwrap_or_else(|| Track::unknown(*bucket));
+            track.latest = track.latest.max(before.latest);
+            track.reached = track.reached.min(before.reached);
+            track.early = track.early.min(before.early);
+            track.next = track.next.min(before.next);
         }
-        // Unknown state is found out again.
-        tracks.retain(|bucket, _| before.contains_key(bucket));
     }
 
     pub(crate) fn forget(&self, bucket: u64) {
@@ -145,5 +149,17 @@ mod tests {
         order.forget(1);
         assert_eq!(order.of(1).latest, 1, "anything may be in it");
         assert!(!order.put(1, None));
+    }
+
+    #[test]
+    fn after_a_failed_commit_a_bucket_is_not_taken_for_an_empty_one() {
+        const BUCKET: u64 = 120_000;
+        let order = Order::default();
+        let put = |end| order.put(BUCKET, Some(UnixMillis(end)));
+        assert!(!put(100_000));
+        order.restore(&BTreeMap::new());
+        assert!(put(50_000), "it may have a record that ends later");
+        let Track { early, next, .. } = order.of(BUCKET);
+        assert_eq!((early, next), (i64::MIN, i64::MIN), "or sooner");
     }
 }

@@ -1,10 +1,11 @@
 //! The bounded queue in front of the committer: many tasks push and wait, one thread takes what is
 //! waiting.
 //!
-//! A queued request holds a permit for every started KiB, so count and bytes are both bounded. No
-//! timer delays a single request: the committer wakes as soon as there is one. After several
-//! writers were answered together, it may wait a little for them to [return](Returning). It is
-//! woken only for what it waits for, because waking a thread costs a system call.
+//! A queued request holds a permit for every started KiB of what it has in memory, so count and
+//! bytes are both bounded. No timer delays a single request: the committer wakes as soon as there
+//! is one. After several writers were answered together, it may wait a little for them to
+//! [return](Returning). It is woken only for what it waits for, because waking a thread costs a
+//! system call.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,10 +15,14 @@ use tokio::sync::Semaphore;
 
 use crate::Fault;
 
+/// Bytes of a request for each permit.
+pub(crate) const PERMIT_BYTES: usize = 1024;
+
 /// Maximum requests (of up to a KiB) in the queue before writers wait.
 const PERMITS: u32 = 32 * 1024;
 
-/// Maximum requests, and maximum permits, of one commit.
+/// Maximum requests of one commit, and the permits from which on it gets no other. Together with
+/// one of the greatest length they are much shorter than a frame of the log may be.
 const TAKE_MAX: usize = 512;
 const TAKE_PERMITS_MAX: usize = 2048;
 
@@ -73,7 +78,7 @@ impl<T> Queue<T> {
 
     /// Adds a request of about this many bytes, waiting for room.
     pub(crate) async fn push(&self, item: T, bytes: usize) -> Result<(), Fault> {
-        let cost = u32::try_from(bytes / 1024)
+        let cost = u32::try_from(bytes / PERMIT_BYTES)
             .unwrap_or(PERMITS)
             .saturating_add(1)
             .min(PERMITS);

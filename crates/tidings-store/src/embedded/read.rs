@@ -584,10 +584,8 @@ impl<'a> View<'a> {
                 let Some(record) = record else { continue };
                 (record, true)
             };
-            if record.expires_at.is_some_and(|at| at <= now) {
-                continue;
-            }
-            let is_found = is_selected && record.key.starts_with(&request.prefix);
+            let is_live = record.expires_at.is_none_or(|at| at > now);
+            let is_found = is_live && is_selected && record.key.starts_with(&request.prefix);
             if page.found() >= request.limit && is_found || passed_over >= PASSED_OVER_MAX {
                 page.more = true;
                 break;

@@ -33,7 +33,26 @@ pub(crate) enum One {
     Delete(Bytes, Expected),
 }
 
+/// Bytes of records that a commit with deletions may store on a nearly full disk: notes about what
+/// it deletes.
+const NOTES_LEN_MAX: usize = 64 << 10;
+
+/// Whether writes of one commit need more space than they help to give back, so that a nearly full
+/// disk refuses them.
+pub(crate) fn need_space(writes: &[One]) -> bool {
+    let is_delete = |write: &One| matches!(write, One::Delete(..));
+    let stored: usize = writes.iter().map(One::stored_len).sum();
+    stored > NOTES_LEN_MAX || !writes.iter().any(is_delete)
+}
+
 impl One {
+    fn stored_len(&self) -> usize {
+        match self {
+            Self::Put(put) => put.body.stored_len(),
+            Self::Delete(..) => 0,
+        }
+    }
+
     pub(crate) fn key(&self) -> &Bytes {
         match self {
             Self::Put(put) => &put.key,
@@ -55,6 +74,16 @@ pub(crate) struct Put {
     pub(crate) looked_up: LookedUp,
     /// The record to replace, as found by the caller.
     pub(crate) found: Option<Stored>,
+}
+
+impl Put {
+    /// Bytes that it holds in memory, about: its value and the one that it replaces, and not less
+    /// than it stores.
+    pub(crate) fn bytes(&self) -> usize {
+        let replaced = self.found.as_ref();
+        let replaced = replaced.map_or(0, |found| found.record.value.len());
+        (self.value.len() + replaced).max(self.body.stored_len())
+    }
 }
 
 impl Request {

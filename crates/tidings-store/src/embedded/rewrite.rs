@@ -26,12 +26,9 @@
 //! has the position of swept versions.
 
 use std::io;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-
-use lsm_tree::AbstractTree;
 
 use super::bucket::{Bucket, Buckets};
 use super::disk;
@@ -162,12 +159,11 @@ pub(crate) fn step(
             if from.has_swept {
                 // Merges of tables remove entries of swept versions, but without new tables there
                 // might be no merge.
-                let tree = &bucket.index;
-                tree.major_compact(tree.table_len, engine.index.watermark())
-                    .map_err(|error| {
-                        engine.index.distrust(&error);
-                        fault(error)
-                    })?;
+                let merged = bucket.index.merge_all(engine.index.watermark());
+                merged.map_err(|error| {
+                    engine.index.distrust(&error);
+                    fault(error)
+                })?;
             }
             Ok(from.next_bucket())
         }
@@ -236,7 +232,7 @@ fn look_at_next(
     let Some(expected) = worthwhile_len(segment, living, dead)? else {
         return Ok(Next::Segment(next));
     };
-    if !has_room(&segment.path, expected) {
+    if !disk::has_room(&segment.path, expected) {
         tracing::warn!(
             file = %segment.path.display(),
             "there is no room on the disk to write a shorter file in this one's place; its space is not given back yet"
@@ -292,16 +288,6 @@ fn look_at_next(
         fault(error)
     })?;
     Ok(Next::Segment(next))
-}
-
-/// Whether there is room for a new file of a length, and as much again for other writes. If the
-/// answer cannot be read, it is tried.
-fn has_room(beside: &Path, len: u64) -> bool {
-    let disk = beside.parent().map(rustix::fs::statvfs);
-    let Some(Ok(disk)) = disk else {
-        return true;
-    };
-    disk.f_bavail.saturating_mul(disk.f_frsize) >= len.saturating_mul(2)
 }
 
 /// The estimated length of a segment without ended versions and those up to a revision, if enough

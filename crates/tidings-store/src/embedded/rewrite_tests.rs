@@ -324,6 +324,37 @@ async fn a_store_that_stays_open_does_so_by_itself() {
     store.close().await;
 }
 
+/// Deletions may be the last writes for long, so the time alone begins a pass.
+#[tokio::test]
+async fn space_is_given_back_without_further_writes() {
+    let folder = new_folder();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let mut random = Random(3);
+    let store = open(folder.path(), &clock);
+    let keys = keys(400);
+    for key in &keys {
+        let record = record(&mut random, 1);
+        store.create(key.clone(), record).await.unwrap();
+    }
+    for key in &keys {
+        store.delete(key.clone(), None).await.unwrap();
+    }
+    let revision = store.revision();
+    store.compact(revision).await.unwrap();
+    assert!(log_len(&store) > 9 * SEGMENT, "{}", log_len(&store));
+    let idle = async {
+        while log_len(&store) > 3 * SEGMENT {
+            clock.advance(1_000);
+            // It only makes the store look at the clock.
+            assert_eq!(store.expire().await.unwrap(), 0);
+        }
+    };
+    let done = tokio::time::timeout(std::time::Duration::from_secs(60), idle).await;
+    assert!(done.is_ok(), "{}", log_len(&store));
+    assert_eq!(store.revision(), revision);
+    store.close().await;
+}
+
 #[tokio::test]
 async fn nothing_that_can_be_read_changes() {
     let mut given_back = 0;

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::batch::Batch;
+use super::batch::{Batch, LOADED_MAX};
 use super::bucket::Bucket;
 use super::frame::{Entry, Kind};
 use super::index::key_of;
@@ -17,7 +17,7 @@ use super::keys::{self, Ends, NEVER, Placed, Version};
 use super::order::Track;
 use super::read::View;
 use super::stored::unpack_record;
-use crate::{Fault, Revision, UnixMillis};
+use crate::{Fault, Record, Revision, UnixMillis};
 
 /// Maximum versions that a sweep examines; most of them may have ended before their expiry.
 const STEPS_MAX: usize = 16 * 1024;
@@ -29,11 +29,19 @@ const LOOKED_AT: usize = 256;
 struct Budget {
     ends: usize,
     steps: usize,
+    /// Bytes of values that end, which are in memory until the commit is done.
+    bytes: usize,
 }
 
 impl Budget {
     fn is_spent(&self) -> bool {
-        self.ends == 0 || self.steps == 0
+        self.ends == 0 || self.steps == 0 || self.bytes == 0
+    }
+
+    /// Counts the end of a record.
+    fn spend(&mut self, record: &Record) {
+        self.ends -= 1;
+        self.bytes = self.bytes.saturating_sub(record.value.len());
     }
 
     fn left(&self) -> usize {
@@ -42,9 +50,9 @@ impl Budget {
 }
 
 impl Batch<'_> {
-    /// Writes expiries, at most about `quota`. Returns whether there may be more. Must precede
-    /// everything else in the batch. If the commit fails, the index's order of ends must be
-    /// restored.
+    /// Writes expiries, at most about `quota`, and of values of about [`LOADED_MAX`] bytes. Returns
+    /// whether there may be more. Must precede everything else in the batch. If the commit fails,
+    /// the index's order of ends must be restored.
     ///
     /// # Errors
     /// That of the first bucket that could not be read; expiries written before remain.
@@ -52,6 +60,7 @@ impl Batch<'_> {
         let mut budget = Budget {
             ends: quota,
             steps: STEPS_MAX,
+            bytes: LOADED_MAX,
         };
         let order = self.view.engine.index.order.clone();
         let now = self.confirmed.0;
@@ -86,7 +95,7 @@ impl Batch<'_> {
             }
             if all_over {
                 self.state.swept.raise(*name);
-                self.finished.push((*name, self.state.revision));
+                self.finished.push(*name);
                 self.dirty = true;
             }
         }
@@ -150,7 +159,7 @@ impl Batch<'_> {
         let due = self
             .view
             .early((name, bucket), track.reached, budget.left())?;
-        let are_all = due.len() < budget.left();
+        let mut are_all = due.len() < budget.left();
         for (end, revision) in due {
             (track.reached, track.early) = ((end.0, revision), end.0);
             if end > self.confirmed {
@@ -174,8 +183,12 @@ impl Batch<'_> {
             let hash = self.view.engine.index.hash(&found.record.key);
             self.memtable
                 .remove(hash, &found.record.key, &placed, ended);
+            budget.spend(&found.record);
             self.ended(found.record, name, ended, true);
-            budget.ends -= 1;
+            if budget.bytes == 0 {
+                are_all = false;
+                break;
+            }
         }
         if are_all {
             track.reached = (self.confirmed.0.saturating_add(1), 0);
@@ -257,8 +270,8 @@ impl Batch<'_> {
                     versions.push(revision);
                     // The state has it, so no entry of the index needs to change.
                     self.state.swept.set_mark(name, revision);
+                    budget.spend(&record);
                     self.ended(record, name, ended, true);
-                    budget.ends -= 1;
                 }
             }
             budget.steps -= 1;
@@ -270,7 +283,7 @@ impl Batch<'_> {
 /// The next result of a sweep.
 enum Found {
     Ended,
-    Expired(crate::Record),
+    Expired(Record),
     Lives(UnixMillis),
 }
 

@@ -16,16 +16,16 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::{At, Index, ObjectSelector, UnixMillis};
 
-const NOW: i64 = 1_700_000_000_000;
-const MINUTE: i64 = 60_000;
-const SIZES: Sizes = Sizes {
+pub(super) const NOW: i64 = 1_700_000_000_000;
+pub(super) const MINUTE: i64 = 60_000;
+pub(super) const SIZES: Sizes = Sizes {
     files: 2,
     cache: 1 << 20,
     memtable: 1 << 20,
     segment: 64 << 10,
 };
 
-fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> {
+pub(super) fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> {
     let options = EmbeddedOptions {
         clock: Arc::new(clock.clone()),
         expire_by_itself: false,
@@ -35,7 +35,7 @@ fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> 
     EmbeddedStore::open(folder, options)
 }
 
-fn living(value: &str, minutes: i64) -> NewRecord {
+pub(super) fn living(value: &str, minutes: i64) -> NewRecord {
     NewRecord::new(value.to_owned()).expires_at(UnixMillis(NOW + minutes * MINUTE))
 }
 

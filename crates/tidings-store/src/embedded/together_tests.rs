@@ -1,7 +1,8 @@
 //! Several writes in one commit: all or none.
 
+use super::faults::Random;
 use super::*;
-use crate::{Change, UnixMillis};
+use crate::{COMMIT_LEN_MAX, Change, UnixMillis};
 
 fn put(key: &'static str, value: &'static str) -> Write {
     Write::put(key, NewRecord::new(value))
@@ -89,4 +90,52 @@ async fn one_that_cannot_be_done_keeps_the_others_from_being_done() {
         "{error}"
     );
     assert_eq!(store.write_all(Vec::new()).await.unwrap(), [0; 0]);
+}
+
+/// A commit is one frame of the log, and a frame above some length could not be read back.
+#[tokio::test]
+async fn records_that_are_too_much_for_one_commit_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = EmbeddedOptions {
+        free_space_min: 0,
+        ..EmbeddedOptions::default()
+    };
+    let store = EmbeddedStore::open(folder.path(), options.clone()).unwrap();
+    let created = store.create("a".into(), NewRecord::new("1")).await;
+    let before = (contents(&store).await, created.unwrap());
+    let mut random = Random(1);
+    let noise: Vec<u8> = (0..1 << 17)
+        .flat_map(|_| random.next().to_le_bytes())
+        .collect();
+    let noise = Bytes::from(noise);
+    let puts = |count: usize| {
+        let put = |number: usize| {
+            let record = NewRecord::new(noise.clone());
+            Write::put(format!("n/{number:02}"), record)
+        };
+        (0..count).map(put).collect::<Vec<_>>()
+    };
+    let error = store.write_all(puts(70)).await.unwrap_err();
+    let is_expected = matches!(
+        error,
+        WriteError::TooLarge {
+            what: "the commit",
+            max: COMMIT_LEN_MAX,
+            ..
+        }
+    );
+    assert!(is_expected, "{error}");
+    assert_eq!((contents(&store).await, store.revision()), before);
+
+    // Several together, each of which may be as long.
+    let (one, other) = (puts(31), puts(31));
+    let (one, other) = futures::join!(store.write_all(one), store.write_all(other));
+    one.unwrap();
+    other.unwrap();
+    store.close().await;
+    let store = EmbeddedStore::open(folder.path(), options).unwrap();
+    let contents = contents(&store).await;
+    assert_eq!(contents.len(), 32);
+    assert!(contents.iter().skip(1).all(|(_, value)| *value == noise));
+    store.close().await;
 }

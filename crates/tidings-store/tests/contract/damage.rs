@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, TestRunner};
 use tempfile::TempDir;
 use tidings_store::clock::{Clock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
-use tidings_store::{Fault, ListRequest, NewRecord, Store, UnixMillis, WriteError};
+use tidings_store::{Fault, ListRequest, NewRecord, Store, UnixMillis, Write, WriteError};
 use tidings_testing::copy_folder;
 
 use crate::support::{about, show};
@@ -164,6 +164,43 @@ fn a_full_disk_refuses_creates_only() {
     });
     add(folder.path(), &["c"]);
     assert_eq!(records(folder.path()).unwrap(), expected(&["b", "c"]));
+}
+
+/// A trim of an archive deletes and notes that it did, in one commit: a full disk must not prevent
+/// what gives space back.
+#[test]
+fn a_full_disk_takes_deletions_with_notes_about_them() {
+    let folder = store_with(&["a", "b", "c"]);
+    let mut options = EmbeddedOptions::default();
+    options.free_space_min = u64::MAX;
+    let store = EmbeddedStore::open(folder.path(), options).unwrap();
+    let mut state = 1_u32;
+    let noise = (0..100_000).map(|_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    });
+    let noise: Vec<u8> = noise.collect();
+    let note = || Write::put("note", NewRecord::new("2 deleted"));
+    let large = Write::put("large", NewRecord::new(noise));
+    let cases = [
+        (vec![Write::delete("a")], true),
+        (vec![Write::delete("b"), note()], true),
+        (vec![note()], false),
+        (vec![Write::delete("c"), large], false),
+    ];
+    block_on(async {
+        for (number, (writes, is_done)) in cases.into_iter().enumerate() {
+            let written = store.write_all(writes).await;
+            match written {
+                Ok(_) => assert!(is_done, "{number}"),
+                Err(WriteError::Fault(Fault::NoSpace)) => assert!(!is_done, "{number}"),
+                Err(error) => panic!("{number}: {error}"),
+            }
+        }
+        store.close().await;
+    });
+    let expected = ["c=value of c", "note=2 deleted"];
+    assert_eq!(records(folder.path()).unwrap(), expected);
 }
 
 /// The only segment of the log, and its bytes.

@@ -1,0 +1,154 @@
+//! What one commit, page or merge may take, tested from inside.
+
+use lsm_tree::AbstractTree;
+
+use super::read::View;
+use super::tests::{MINUTE, NOW, SIZES, living, open};
+use super::*;
+use crate::clock::ManualClock;
+use crate::{Index, UnixMillis};
+
+/// What a failed merge wrote would stay until the store is opened again.
+#[test]
+fn without_room_on_the_disk_no_tables_are_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
+    let engine = Engine::open(folder.path(), SIZES, &codec).unwrap();
+    let names = &engine.index.names;
+    for number in 0..8_u8 {
+        let mut table = names.ingestion().unwrap();
+        table.write(&b"a"[..], [number]).unwrap();
+        table.finish().unwrap();
+    }
+    let before = names.l0_run_count();
+    assert!(names.is_crowded());
+    let full = folder.path().join("index");
+    faults::fill(&full);
+    names.merge(engine.index.watermark()).unwrap();
+    names.merge_all(engine.index.watermark()).unwrap();
+    assert_eq!(names.l0_run_count(), before);
+    faults::empty(&full);
+    names.merge(engine.index.watermark()).unwrap();
+    assert!(!names.is_crowded());
+}
+
+/// A clock that is ahead hides records whose ends are not written yet: to read them all for one
+/// page would take too long.
+#[tokio::test]
+async fn pages_of_the_newest_pass_over_a_bounded_number_of_expired_records() {
+    const EXPIRED: usize = read::PASSED_OVER_MAX + 100;
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    let create = |number: usize| {
+        let index = Index {
+            last_seen: UnixMillis(NOW + number.cast_signed() as i64),
+            ..Index::default()
+        };
+        // The one that lives was seen before all others.
+        let minutes = if number == 0 { 600 } else { 1 };
+        let record = living("1", minutes).index(index);
+        store.create(format!("shop/{number}").into(), record)
+    };
+    for created in futures::future::join_all((0..=EXPIRED).map(create)).await {
+        created.unwrap();
+    }
+    clock.advance(10 * MINUTE);
+    let mut request = NewestRequest {
+        limit: 1,
+        ..NewestRequest::default()
+    };
+    let page = store.newest(request.clone()).await.unwrap();
+    assert_eq!((page.found(), page.more), (0, true));
+    assert!(page.place.is_some());
+    request.after = page.place;
+    let page = store.newest(request).await.unwrap();
+    assert_eq!((page.found(), page.more), (1, false));
+    assert_eq!(&page.records[0].key[..], b"shop/0");
+    store.close().await;
+}
+
+/// The values of what a commit ends are in memory until it is done.
+#[tokio::test]
+async fn large_values_end_in_several_commits() {
+    const RECORDS: usize = 32;
+    const LEN: usize = 1 << 20;
+    const LIFE: i64 = 14 * 24 * 60 * MINUTE;
+    let number = |store: &EmbeddedStore| {
+        let number = |view: &View<'_>| Ok::<_, Fault>(view.engine.published().number);
+        store.shared.read(number).unwrap()
+    };
+    for case in ["in order", "early", "deleted"] {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = ManualClock::at(UnixMillis(NOW));
+        let store = open(folder.path(), &clock).unwrap();
+        let create = async |key: String, life: i64| {
+            let record = NewRecord::new(vec![0_u8; LEN]).expires_at(UnixMillis(NOW + life));
+            store.create(key.into(), record).await.unwrap();
+        };
+        if case == "early" {
+            create("lasts".into(), LIFE).await;
+        }
+        for key in 0..RECORDS {
+            create(format!("{key}"), LIFE - 10_000).await;
+        }
+        let before = number(&store);
+        if case == "deleted" {
+            let deletes = (0..RECORDS).map(|key| store.delete(format!("{key}").into(), None));
+            for deleted in futures::future::join_all(deletes).await {
+                deleted.unwrap();
+            }
+        } else {
+            clock.advance(LIFE - 5_000);
+            assert_eq!(store.expire().await.unwrap(), RECORDS as u64, "{case}");
+        }
+        let commits = number(&store) - before;
+        assert!(
+            commits >= (RECORDS * LEN / batch::LOADED_MAX) as u64,
+            "{case}: {commits}"
+        );
+        let left = store.stats().await.unwrap().records;
+        assert_eq!(left, u64::from(case == "early"), "{case}");
+        store.close().await;
+    }
+}
+
+/// Expiries are written to the bucket that the commit writes to anyway, which may be over as well.
+#[tokio::test]
+async fn a_bucket_is_kept_as_long_as_the_history_needs_expiries_of_others_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    // Every commit flushes what the previous one did, so a bucket is dropped as soon as possible.
+    let options = EmbeddedOptions {
+        clock: Arc::new(clock.clone()),
+        expire_by_itself: false,
+        free_space_min: 0,
+        index_memory_bytes: 0,
+        ..EmbeddedOptions::default()
+    };
+    let store = EmbeddedStore::open(folder.path(), options.clone()).unwrap();
+    let longer = (0..100).map(|key| Write::put(format!("longer/{key}"), living("1", 60)));
+    store.write_all(longer.collect()).await.unwrap();
+    let short = store.create("short".into(), living("1", 2)).await.unwrap();
+    clock.advance(90 * MINUTE);
+    assert_eq!(store.expire().await.unwrap(), 101);
+    let last = store.revision();
+    for key in ["b", "c", "d"] {
+        store.create(key.into(), living("1", 600)).await.unwrap();
+    }
+    // In the middle of the expiries.
+    let after = short + 12;
+    store.compact(after).await.unwrap();
+    store.close().await;
+
+    let store = EmbeddedStore::open(folder.path(), options).unwrap();
+    let mut watch = store.watch(Bytes::new(), after).await.unwrap();
+    let mut deleted = Vec::new();
+    while watch.revision() < store.revision() {
+        let changes = watch.next().await.unwrap();
+        let ends = changes.iter().filter(|change| change.record().is_none());
+        deleted.extend(ends.map(|change| change.revision()));
+    }
+    assert_eq!(deleted, (after + 1..=last).collect::<Vec<_>>());
+    store.close().await;
+}
