@@ -9,7 +9,7 @@ use bytes::Bytes;
 use kube::Client;
 use tidings_store::clock::Clock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
-use tidings_store::{NewRecord, ReadError, Store, UnixMillis, WriteError};
+use tidings_store::{Fault, NewRecord, ReadError, Store, UnixMillis, WriteError};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
@@ -48,6 +48,9 @@ pub struct ClusterOptions {
     pub rules: String,
     /// Maximum bytes of the cluster on disk. Beyond it, the events last seen longest ago are
     /// deleted. Default: no limit.
+    ///
+    /// So that their space is released, segments of the store have at most a 32nd of it, or 4 MiB
+    /// if that is more, also if [`store`](Self::store) says otherwise.
     pub quota: Option<u64>,
     /// Whether an event that ends at the source is deleted here, too. Default: no.
     pub mirror_deletions: bool,
@@ -129,6 +132,8 @@ pub struct Following {
     pub forgotten: u64,
     /// Events that were too large to be kept.
     pub too_large: u64,
+    /// Events that could not be read.
+    pub unreadable: u64,
     /// Records that were damaged, and replaced.
     pub damaged: u64,
     /// Events that were deleted to keep the quota.
@@ -234,31 +239,40 @@ struct Retaining {
 
 impl Retaining {
     async fn run(self) {
+        // Side by side: on a full disk no rules are applied until the quota has made room.
+        tokio::join!(self.apply_rules(), self.keep_quota());
+    }
+
+    async fn apply_rules(&self) {
         let cluster = &self.name;
         while let Err(error) = retention::apply(&self.keeper, &self.rules).await {
             tracing::warn!(cluster, %error, "changed rules are not applied yet");
-            tokio::time::sleep(LOOK).await;
+            let wait = match error {
+                // What is over was deleted. There is more room when its space is released.
+                KeepError::Write(WriteError::Fault(Fault::NoSpace)) => self.pause.max(LOOK),
+                _ => LOOK,
+            };
+            tokio::time::sleep(wait).await;
         }
+    }
+
+    async fn keep_quota(&self) {
+        let cluster = &self.name;
         let Some(quota) = self.quota else {
             return;
         };
+        let mut kept = retention::Quota::new(quota);
         loop {
-            let wait = match retention::trim(&self.keeper, quota).await {
-                Ok(true) => {
-                    tracing::info!(
-                        cluster,
-                        quota,
-                        "the oldest events are deleted: the quota is reached"
-                    );
-                    self.pause
-                }
-                Ok(false) => LOOK,
-                Err(error) => {
-                    tracing::warn!(cluster, %error, "the quota is not kept yet");
-                    LOOK
-                }
-            };
-            tokio::time::sleep(wait).await;
+            match kept.keep(&self.keeper).await {
+                Ok(true) => tracing::info!(
+                    cluster,
+                    quota,
+                    "the oldest events are deleted: the quota is reached"
+                ),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(cluster, %error, "the quota is not kept yet"),
+            }
+            tokio::time::sleep(LOOK).await;
         }
     }
 }
@@ -326,7 +340,12 @@ impl Cluster {
     /// Those of the store.
     pub async fn open_kept(folder: &Path, options: ClusterOptions) -> Result<Self, ClusterError> {
         let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
-        let store = open_store(folder, options.store).await?;
+        let mut stored = options.store;
+        if let Some(quota) = options.quota {
+            let segment_bytes = retention::segment_bytes_max(quota);
+            stored.segment_bytes = stored.segment_bytes.min(segment_bytes);
+        }
+        let store = open_store(folder, stored).await?;
         let identity = identity(&store).await?;
         let mirrors = options.mirror_deletions;
         let mut keeper = Keeper::new(store, clock, options.keep_for, mirrors);
@@ -363,11 +382,13 @@ impl Cluster {
     pub fn follow(&mut self, client: &Client, options: ClusterOptions) {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         for selection in options.selections {
-            let shown = Arc::new(Progress::new(self.keeper.clock.steady()));
+            let namespace = selection.namespace.clone().unwrap_or_default();
+            let now = self.keeper.clock.steady();
+            let shown = Arc::new(Progress::new(namespace.clone(), now));
             self.progress.push(Arc::clone(&shown));
             let shell = Shell {
                 name: options.name.clone(),
-                namespace: selection.namespace.clone().unwrap_or_default(),
+                namespace,
                 rules: Rules {
                     page: options.page.max(1),
                     retry: (millis(options.retry.0), millis(options.retry.1)),
@@ -567,6 +588,14 @@ impl Past {
         }))
     }
 
+    /// Whether the position of a namespace, or of the whole cluster if it is empty, says how far
+    /// the cluster is followed now: one that is not followed any more stays where it was. If
+    /// nothing is followed, all of them do.
+    pub fn is_current(&self, namespace: &str) -> bool {
+        let mut followed = self.progress.iter();
+        self.progress.is_empty() || followed.any(|progress| progress.namespace == namespace)
+    }
+
     /// The state of following: of the selection in the worst state.
     pub fn following(&self) -> Following {
         let now = self.keeper.clock.steady();
@@ -588,6 +617,7 @@ impl Past {
             ends: count(&counters.ends),
             forgotten: count(&counters.forgotten),
             too_large: count(&counters.too_large),
+            unreadable: count(&counters.unreadable),
             damaged: count(&counters.damaged),
             over_quota: count(&counters.over_quota),
         }
@@ -599,5 +629,5 @@ fn decode(value: &Bytes) -> Result<Record, ReadError> {
 }
 
 fn damaged(error: crate::version::record::Damaged) -> ReadError {
-    tidings_store::Fault::Corrupt(error.to_string()).into()
+    Fault::Corrupt(error.to_string()).into()
 }

@@ -51,8 +51,8 @@
 //! - Another cluster at the same address is refused if the uid of the namespace `kube-system` can
 //!   be read in both.
 //! - Only one process can open a folder. Two archives of a cluster need two folders.
-//! - An event longer than half of [`VALUE_LEN_MAX`](tidings_store::VALUE_LEN_MAX) is not kept; it
-//!   is counted and reported as a gap.
+//! - An event longer than half of [`VALUE_LEN_MAX`](tidings_store::VALUE_LEN_MAX), or one that
+//!   cannot be read, is not kept; it is counted and reported as a gap.
 //!
 //! `tidings-server` serves an archive over HTTP; the program is `tidings archive`.
 

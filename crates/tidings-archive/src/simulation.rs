@@ -130,6 +130,8 @@ struct Run {
     went_back: bool,
     /// The list that is being read.
     listing: Option<Source>,
+    /// The watch has died, which the archive has not noticed.
+    is_dead: bool,
     /// When the archive was begun.
     since: Option<i64>,
     /// Its version.
@@ -154,6 +156,10 @@ impl Run {
         } else {
             self.random.u64(..6)
         };
+        if !self.went_back {
+            // Other objects are written, too.
+            self.source.version += self.random.u64(..3);
+        }
         for _ in 0..writes {
             let at = self.now();
             self.source.write(&mut self.random, at);
@@ -242,8 +248,10 @@ impl Run {
             Step::Ask => {
                 let answer = Answer {
                     identity: Some(self.source.identity.into()),
+                    asked: now,
                     version: self.source.version,
                 };
+                self.is_dead = false;
                 let commit = follower.answered(now, answer);
                 let is_noticed = follower.state().0 != State::OtherCluster && commit.is_none();
                 self.went_back &= !is_noticed;
@@ -271,6 +279,7 @@ impl Run {
                         version: listed.version,
                         token: token.map(|(name, _)| (*name).clone()),
                         oldest: None,
+                        has_unnamed: false,
                     };
                     let events = page.iter().take(limit as usize);
                     let events = events
@@ -281,7 +290,15 @@ impl Run {
                 }
             }
             Step::Watch { after } => {
-                if after < self.source.compacted {
+                if self.is_dead {
+                    // The source answers on other connections.
+                    if self.random.u8(..4) == 0 {
+                        follower.closed();
+                        return;
+                    }
+                    let asked = (now, self.source.version);
+                    (Vec::new(), follower.silent(now, asked))
+                } else if after < self.source.compacted {
                     (Vec::new(), follower.failed(now, Failure::Expired))
                 } else if self.went_back || self.random.u8(..8) == 0 {
                     // A source that goes back ends its watches.
@@ -289,13 +306,16 @@ impl Run {
                     return;
                 } else {
                     follower.alive();
+                    // From now on it sends nothing any more.
+                    self.is_dead = !calm && self.random.u8(..16) == 0;
                     let behind = self.source.history.iter();
                     let behind = behind.filter(|written| written.version > after);
                     let sent: Vec<_> = behind.take(self.random.usize(1..8)).cloned().collect();
-                    let Some(last) = sent.last() else {
-                        return;
+                    let asked = (now, self.source.version);
+                    let commit = match sent.last() {
+                        Some(last) => follower.watched(now, Some(last.at), last.version),
+                        None => follower.silent(now, asked),
                     };
-                    let commit = follower.watched(last.at.min(now), last.version);
                     (sent.iter().map(observation).collect(), commit)
                 }
             }
@@ -311,6 +331,7 @@ impl Run {
             gap: commit.gap.as_ref(),
             listed_at: commit.listed_at,
             unswept: commit.unswept.as_ref(),
+            ..With::default()
         };
         let kept = keeper.keep(&events, "", &mut commit.position, with).await;
         kept.unwrap();
@@ -373,6 +394,7 @@ async fn run(seed: u64) {
         backup: None,
         went_back: false,
         listing: None,
+        is_dead: false,
         since: None,
         reached: None,
     };

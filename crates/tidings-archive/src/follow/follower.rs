@@ -18,6 +18,11 @@
 //! of their events is kept. Observed events are committed together with the position after them;
 //! the machine continues from that position only when the commit is done. A gap is reported when
 //! the list that ends it is complete, and only if the source has forgotten the versions in between.
+//!
+//! kube-apiserver sends no bookmarks in a watch of events, and its version grows with every object
+//! of the cluster. So what it says before a watch is also how far a watch that says nothing has
+//! come: otherwise the position of a quiet cluster would be forgotten there although nothing was
+//! missed. A watch that stays silent is replaced after some minutes for that.
 
 use crate::follow::backoff::Backoff;
 use crate::keep::position::{Cause, Gap, Position, Unswept};
@@ -45,6 +50,9 @@ pub(crate) struct Rules {
 /// If a source forgets what follows a list within this time, it is listed again with increasing
 /// delays: every list would be read in vain.
 const SETTLED: i64 = 60_000;
+
+/// The longest delay that a source may ask for: it remembers changes for minutes only.
+const RETRY_AFTER_MAX: i64 = 60_000;
 
 /// No known source keeps an event for longer, unless its list has an older one.
 const LIFE_MIN: i64 = 25 * 3_600_000;
@@ -87,7 +95,7 @@ pub(crate) enum Failure {
     /// Anything else: unreachable, busy, or not understood.
     Other {
         why: String,
-        /// The delay that the source asks for, in milliseconds.
+        /// The delay that the source asks for, in milliseconds; a minute at most is granted.
         retry_after: Option<i64>,
     },
 }
@@ -156,6 +164,8 @@ impl Commit {
 pub(crate) struct Answer {
     /// The uid of its namespace `kube-system`, where it may be read.
     pub(crate) identity: Option<String>,
+    /// When it was asked for, in milliseconds since 1970: the version has what was written before.
+    pub(crate) asked: i64,
     /// Its current version.
     pub(crate) version: u64,
 }
@@ -169,6 +179,9 @@ pub(crate) struct Page {
     pub(crate) token: Option<String>,
     /// When the oldest of its events was last seen.
     pub(crate) oldest: Option<i64>,
+    /// Whether it has an event whose name cannot be read: an event that is not in the list may be
+    /// that one.
+    pub(crate) has_unnamed: bool,
 }
 
 /// The first page of a list: the state of the whole list is from between these times.
@@ -181,6 +194,17 @@ struct Begun {
     version: u64,
     /// When the oldest of its events was last seen.
     oldest: i64,
+    /// Whether one of its pages has an event whose name cannot be read.
+    has_unnamed: bool,
+}
+
+/// What the source said of itself beside the current watch, and when it was asked.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    at: i64,
+    version: u64,
+    /// It was asked before the watch was opened, which has sent nothing since.
+    is_before_all: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -214,6 +238,8 @@ pub(crate) struct Follower {
     unwritten: bool,
     /// Part of the current list may have been read before.
     repeats: bool,
+    /// `None` once the watch has sent everything that was written before.
+    asked: Option<Asked>,
     /// The first failure since the source was last followed.
     trouble: Option<Cause>,
     /// When the latest list was complete.
@@ -243,6 +269,7 @@ impl Follower {
             state: State::Starting,
             why: None,
             went_back: false,
+            asked: None,
             listed_at: None,
             unwritten: false,
             retry: Backoff::new(rules.retry.0, rules.retry.1),
@@ -289,6 +316,11 @@ impl Follower {
 
     /// The source answered with its identity and version. The result must be committed.
     pub(crate) fn answered(&mut self, now: i64, answer: Answer) -> Option<Commit> {
+        self.asked = Some(Asked {
+            at: answer.asked,
+            version: answer.version,
+            is_before_all: true,
+        });
         let Some(position) = &self.position else {
             let mut position = Position {
                 identity: answer.identity,
@@ -318,6 +350,20 @@ impl Follower {
             return None;
         }
         let mut position = position.clone();
+        position.complete_until = position.complete_until.min(now);
+        // What other selectors select was not followed: it is covered from its first list on. Until
+        // that is complete, the former selectors are in the position, so that no list on the way is
+        // looked through for ends: it does not show all events that were kept.
+        let is_other = position.selection != self.rules.selection;
+        if is_other {
+            position = Position {
+                version: None,
+                cause: None,
+                since: now,
+                complete_until: now,
+                ..position
+            };
+        }
         let learned = position.identity.is_none() && answer.identity.is_some();
         position.identity = position.identity.or(answer.identity);
         self.went_back |= answer.version < position.latest;
@@ -326,11 +372,11 @@ impl Follower {
         }
         match position.version {
             Some(_) => self.phase = Phase::Watching,
-            // The list was incomplete.
+            // The list was incomplete, or is the first with these selectors.
             None => self.list(),
         }
         // After a failed commit, one is tried before anything is read again.
-        (learned || self.unwritten).then(|| Commit::of(position))
+        (is_other || learned || self.unwritten).then(|| Commit::of(position))
     }
 
     /// The source went back to an earlier state: a new epoch begins.
@@ -374,8 +420,10 @@ impl Follower {
             answered,
             version: page.version,
             oldest: asked,
+            has_unnamed: false,
         });
         begun.oldest = begun.oldest.min(page.oldest.unwrap_or(asked));
+        begun.has_unnamed |= page.has_unnamed;
         let looks_for_ends = position.selection == self.rules.selection
             && (position.cause.is_some() || self.repeats);
         let listed_at = looks_for_ends.then_some(begun.asked);
@@ -399,7 +447,8 @@ impl Follower {
             )
         });
         let life = (2 * (begun.asked - begun.oldest)).max(LIFE_MIN);
-        let unswept = listed_at.map(|listed_at| Unswept {
+        let looked_for = listed_at.filter(|_| !begun.has_unnamed);
+        let unswept = looked_for.map(|listed_at| Unswept {
             listed_at,
             version: begun.version,
             not_before: position.complete_until.min(listed_at),
@@ -443,24 +492,85 @@ impl Follower {
         self.trouble = None;
     }
 
-    /// Changes up to a version arrived in the watch, written at `at` at the latest. The result must
-    /// be committed with them.
-    pub(crate) fn watched(&mut self, written_until: i64, version: u64) -> Option<Commit> {
+    /// Whether a watch that has sent this version has sent everything that the source had when it
+    /// was last asked: what it sends from then on was written just now.
+    pub(crate) fn is_level(&self, version: u64) -> bool {
+        self.asked.is_none_or(|asked| version >= asked.version)
+    }
+
+    /// Changes up to a version arrived in the watch, the last of them written at `written` at the
+    /// latest, if that is known. The result must be committed with them.
+    pub(crate) fn watched(
+        &mut self,
+        now: i64,
+        written: Option<i64>,
+        version: u64,
+    ) -> Option<Commit> {
         if !matches!(self.phase, Phase::Watching) {
             return None;
         }
         let position = self.position.clone()?;
         self.alive();
-        let until = written_until.saturating_sub(self.rules.slack);
-        Some(Commit::of(Position {
-            version: position.version.max(Some(version)),
-            latest: position.latest.max(version),
-            complete_until: until.max(position.complete_until),
-            ..position
-        }))
+        let mut complete = written;
+        if let Some(asked) = self.asked {
+            // A watch sends versions in their order.
+            self.asked = if self.is_level(version) {
+                complete = complete.max(Some(asked.at));
+                None
+            } else {
+                Some(Asked {
+                    is_before_all: false,
+                    ..asked
+                })
+            };
+        }
+        Some(self.reached(position, now, complete, version))
     }
 
-    /// The source closed the watch, as it does from time to time.
+    /// The watch has sent nothing for a while, although the source answers: with this version, for
+    /// which it was asked at this time. The result must be committed.
+    ///
+    /// A source sends at once what was written before the watch was opened. If it has sent nothing
+    /// since then, there is nothing up to the version that it had before. That is assumed of a
+    /// connection on which the answer to the request has just come; one that was open for longer
+    /// may have died meanwhile, so that later silences of the same watch say nothing, nor do those
+    /// of one that has sent only a part. What comes after a silence does: versions come in order.
+    pub(crate) fn silent(&mut self, now: i64, (at, version): (i64, u64)) -> Option<Commit> {
+        if !matches!(self.phase, Phase::Watching) {
+            return None;
+        }
+        let position = self.position.clone()?;
+        self.alive();
+        let before_all = self.asked.take_if(|asked| asked.is_before_all);
+        self.asked.get_or_insert(Asked {
+            at,
+            version,
+            is_before_all: false,
+        });
+        let asked = before_all?;
+        Some(self.reached(position, now, Some(asked.at), asked.version))
+    }
+
+    /// Everything up to a version is kept, and so is what was written up to a time, if that is
+    /// known.
+    fn reached(&self, position: Position, now: i64, complete: Option<i64>, version: u64) -> Commit {
+        let before = position.complete_until;
+        let complete = complete.map(|at| at.min(now).saturating_sub(self.rules.slack));
+        let complete_until = match complete {
+            // A clock was ahead when that was noted.
+            Some(complete) if before > now => complete,
+            Some(complete) => complete.max(before),
+            None => before.min(now),
+        };
+        Commit::of(Position {
+            version: position.version.max(Some(version)),
+            latest: position.latest.max(version),
+            complete_until,
+            ..position
+        })
+    }
+
+    /// The source closed the watch, as it does from time to time, or it is to be opened anew.
     pub(crate) fn closed(&mut self) {
         self.phase = Phase::Asking;
     }
@@ -487,6 +597,7 @@ impl Follower {
                 ));
             }
             Failure::Other { why, retry_after } => {
+                let retry_after = retry_after.map(|asked| asked.min(RETRY_AFTER_MAX));
                 self.wait(now, State::Unreachable, Cause::Unreachable, retry_after);
                 self.why = Some(why);
             }
@@ -517,6 +628,7 @@ impl Follower {
         Some(Commit::of(Position {
             version: None,
             cause: Some(cause),
+            complete_until: position.complete_until.min(now),
             ..position
         }))
     }

@@ -39,8 +39,13 @@ fn reached() -> Position {
 }
 
 fn answer(version: u64) -> Answer {
+    answer_at(NOW, version)
+}
+
+fn answer_at(asked: i64, version: u64) -> Answer {
     Answer {
         identity: Some("one".into()),
+        asked,
         version,
     }
 }
@@ -58,6 +63,7 @@ fn list(follower: &mut Follower, now: i64, version: u64) -> Option<Gap> {
         version,
         token: None,
         oldest: None,
+        has_unnamed: false,
     };
     let listed = follower.listed((now, now), page);
     commit(follower, listed)
@@ -130,7 +136,7 @@ fn what_was_forgotten_is_a_gap_that_says_why() {
                 follower.closed();
                 let another = Answer {
                     identity: Some("another".into()),
-                    version: 7,
+                    ..answer(7)
                 };
                 assert_eq!(follower.answered(NOW, another), None);
             }),
@@ -177,6 +183,7 @@ fn an_archive_that_was_absent_for_too_long_says_so_however_often_it_is_killed() 
             version: 900,
             token: Some("next".into()),
             oldest: None,
+            has_unnamed: false,
         };
         let listed = follower.listed((NOW, NOW), page);
         assert_eq!(commit(&mut follower, listed), None);
@@ -193,7 +200,7 @@ fn another_cluster_is_asked_again_now_and_then_and_nothing_of_it_is_kept() {
     let mut follower = follower(Some(reached()));
     let another = Answer {
         identity: Some("another".into()),
-        version: 7,
+        ..answer(7)
     };
     for round in 0..3 {
         let now = NOW + round * 60 * SECOND;
@@ -238,7 +245,7 @@ fn a_source_that_went_back_is_read_anew_in_another_epoch() {
 }
 
 #[test]
-fn a_page_that_is_too_large_is_read_in_halves_and_a_wait_is_at_least_what_is_asked_for() {
+fn a_page_that_is_too_large_is_read_in_halves() {
     let mut follower = follower(None);
     let answered = follower.answered(NOW, answer(5));
     commit(&mut follower, answered);
@@ -249,17 +256,21 @@ fn a_page_that_is_too_large_is_read_in_halves_and_a_wait_is_at_least_what_is_ask
         let answered = follower.answered(NOW, answer(5));
         commit(&mut follower, answered);
     }
-    let busy = Failure::Other {
-        why: "busy".into(),
-        retry_after: Some(77 * SECOND),
-    };
-    follower.failed(NOW, busy);
-    assert_eq!(
-        follower.step(),
-        Step::Wait {
-            until: NOW + 77 * SECOND
-        }
-    );
+}
+
+/// What is written while the source is not asked is forgotten there within minutes.
+#[test]
+fn a_wait_is_at_least_what_is_asked_for_but_never_longer_than_a_minute() {
+    for (asked, granted) in [(47, 47), (60, 60), (3600, 60), (i64::MAX / SECOND, 60)] {
+        let mut follower = follower(Some(reached()));
+        let busy = Failure::Other {
+            why: "busy".into(),
+            retry_after: Some(asked * SECOND),
+        };
+        follower.failed(NOW, busy);
+        let until = NOW + granted * SECOND;
+        assert_eq!(follower.step(), Step::Wait { until }, "{asked} s");
+    }
 }
 
 /// A version that is written and replaced between the request of a list and its answer is in no
@@ -272,6 +283,7 @@ fn what_is_replaced_while_a_list_is_on_its_way_is_before_the_beginning_or_in_the
                 version: 500,
                 token: token.map(str::to_owned),
                 oldest: None,
+                has_unnamed: false,
             };
             let asked = at + (seconds - 20) * SECOND;
             let listed = follower.listed((asked, at + seconds * SECOND), page);
@@ -340,7 +352,7 @@ fn what_cannot_be_written_stays_wrong_until_something_is() {
     let mut follower = follower(Some(reached()));
     assert_eq!(follower.answered(NOW, answer(5000)), None);
     follower.opened();
-    let watched = follower.watched(NOW, 101);
+    let watched = follower.watched(NOW, Some(NOW), 101);
     assert!(watched.is_some());
     let mut now = NOW;
     for _ in 0..3 {
@@ -371,13 +383,18 @@ fn ends_are_looked_for_behind_a_gap_among_the_same_events() {
             ..reached()
         };
         let mut follower = follower(Some(position));
-        assert_eq!(follower.answered(NOW, answer(5000)), None);
-        let expired = follower.failed(NOW, Failure::Expired);
-        commit(&mut follower, expired);
+        let answered = follower.answered(NOW, answer(5000));
+        assert_eq!(answered.is_none(), looks);
+        commit(&mut follower, answered);
+        if looks {
+            let expired = follower.failed(NOW, Failure::Expired);
+            commit(&mut follower, expired);
+        }
         let page = |token: Option<&str>| Page {
             version: 4000,
             token: token.map(str::to_owned),
             oldest: Some(NOW - 50 * 3600 * SECOND),
+            has_unnamed: false,
         };
         let first = follower.listed((NOW, NOW + 1), page(Some("more")));
         let first = first.unwrap();
@@ -398,6 +415,75 @@ fn ends_are_looked_for_behind_a_gap_among_the_same_events() {
     }
 }
 
+/// An event that is not in the list may be the one without a name.
+#[test]
+fn no_ends_are_looked_for_behind_a_list_with_an_event_whose_name_cannot_be_read() {
+    for at in 0..3 {
+        let mut follower = follower(Some(reached()));
+        follower.answered(NOW, answer(5000));
+        let expired = follower.failed(NOW, Failure::Expired);
+        commit(&mut follower, expired);
+        for number in 0..3 {
+            let page = Page {
+                version: 5000,
+                token: (number < 2).then(|| "more".to_owned()),
+                oldest: None,
+                has_unnamed: number == at,
+            };
+            let listed = follower.listed((NOW, NOW), page).unwrap();
+            assert_eq!(listed.unswept, None, "page {at} has it");
+            assert_eq!(listed.gap.is_some(), number == 2);
+            follower.committed(listed.position);
+        }
+    }
+}
+
+#[test]
+fn what_other_selectors_select_is_listed_and_covered_from_then_on() {
+    let before = Position {
+        selection: "fields type=Warning labels ".into(),
+        ..reached()
+    };
+    let mut position = Some(before);
+    // The archive is killed in the middle of the list, twice.
+    for at in [NOW, NOW + 60 * SECOND, NOW + 120 * SECOND] {
+        let mut follower = follower(position.take());
+        let begun = follower.answered(at, answer_at(at, 5000));
+        assert_eq!(commit(&mut follower, begun), None);
+        let begun = follower.position().unwrap();
+        assert_eq!((begun.since, begun.complete_until), (at, at));
+        let first = Step::List {
+            token: None,
+            limit: 500,
+        };
+        assert_eq!(follower.step(), first);
+        let page = |token: Option<&str>| Page {
+            version: 5000,
+            token: token.map(str::to_owned),
+            oldest: None,
+            has_unnamed: false,
+        };
+        let listed = follower.listed((at, at + SECOND), page(Some("more")));
+        let listed = listed.unwrap();
+        assert_eq!((listed.listed_at, &listed.unswept), (None, &None));
+        follower.committed(listed.position);
+        position = follower.position().cloned();
+        if at == NOW + 120 * SECOND {
+            let listed = follower.listed((at + SECOND, at + 2 * SECOND), page(None));
+            let listed = listed.unwrap();
+            assert_eq!(
+                (listed.gap, listed.listed_at, listed.unswept),
+                (None, None, None)
+            );
+            assert_eq!(listed.position.since, at + SECOND);
+            assert_eq!(listed.position.selection, "");
+            follower.committed(listed.position);
+            assert_eq!(follower.answered(at + 2 * SECOND, answer(5000)), None);
+            assert_eq!(follower.step(), Step::Watch { after: 5000 });
+        }
+    }
+}
+
 #[test]
 fn no_ends_are_looked_for_behind_the_first_list() {
     let mut follower = follower(None);
@@ -407,6 +493,7 @@ fn no_ends_are_looked_for_behind_the_first_list() {
         version: 5000,
         token: None,
         oldest: None,
+        has_unnamed: false,
     };
     let listed = follower.listed((NOW, NOW), page).unwrap();
     assert_eq!((listed.listed_at, listed.unswept), (None, None));
@@ -446,7 +533,7 @@ fn a_source_that_forgets_what_it_has_just_listed_is_asked_less_and_less() {
         watch(&mut follower, now, 200 + 2 * turn);
         // A bookmark, or an event, before each of them changes nothing.
         if turn % 2 == 1 {
-            let watched = follower.watched(now, 201 + 2 * turn);
+            let watched = follower.watched(now, Some(now), 201 + 2 * turn);
             commit(&mut follower, watched);
         }
         let Step::Wait { until } = forget(&mut follower, now) else {
@@ -460,4 +547,139 @@ fn a_source_that_forgets_what_it_has_just_listed_is_asked_less_and_less() {
     // Once a list has lasted for a while, the delays begin anew.
     watch(&mut follower, now, 300);
     assert_eq!(forget(&mut follower, now + 60 * SECOND), first);
+}
+
+/// Opens a watch, and returns the version after which it begins.
+fn open(follower: &mut Follower, asked: i64, version: u64) -> u64 {
+    let answered = follower.answered(asked + 10, answer_at(asked, version));
+    assert_eq!(answered, None);
+    follower.opened();
+    let Step::Watch { after } = follower.step() else {
+        panic!("{:?}", follower.step());
+    };
+    after
+}
+
+/// The source's version grows with all objects of the cluster, and what was ten minutes ago is
+/// forgotten.
+#[test]
+fn a_quiet_cluster_is_followed_for_days_without_a_gap() {
+    let mut follower = follower(Some(reached()));
+    let version_at = |at: i64| (100 + (at - NOW).max(0) / 100).cast_unsigned();
+    let mut now = NOW;
+    while now < NOW + 48 * 3600 * SECOND {
+        let after = open(&mut follower, now, version_at(now));
+        let compacted = version_at(now - 300 * SECOND);
+        assert!(
+            after >= compacted,
+            "{after} is forgotten after {} ms",
+            now - NOW
+        );
+        let asked = now;
+        for silence in 1..=4 {
+            now += 30 * SECOND;
+            let silent = follower.silent(now, (now, version_at(now)));
+            assert_eq!(silent.is_some(), silence == 1);
+            assert_eq!(commit(&mut follower, silent), None);
+            let position = follower.position().unwrap();
+            assert_eq!(position.version, Some(version_at(asked)));
+            assert_eq!(position.complete_until, asked - rules().slack);
+        }
+        follower.closed();
+    }
+}
+
+/// Answers on other connections say nothing about a watch that has died.
+#[test]
+fn what_a_dead_watch_does_not_send_lies_in_the_gap() {
+    // It dies after it was silent, in the middle of what it had to send, or behind all of that.
+    let cases: [(Happens, i64); 3] = [
+        (
+            Box::new(|follower| {
+                let silent = follower.silent(NOW + 30 * SECOND, (NOW + 30 * SECOND, 350));
+                commit(follower, silent);
+            }),
+            NOW,
+        ),
+        (
+            Box::new(|follower| {
+                let written = Some(NOW - 20 * SECOND);
+                let watched = follower.watched(NOW + SECOND, written, 200);
+                commit(follower, watched);
+            }),
+            NOW - 20 * SECOND,
+        ),
+        (
+            Box::new(|follower| {
+                let watched = follower.watched(NOW + SECOND, Some(NOW - SECOND), 300);
+                commit(follower, watched);
+            }),
+            NOW,
+        ),
+    ];
+    for (happens, complete) in cases {
+        let mut follower = follower(Some(reached()));
+        assert_eq!(open(&mut follower, NOW, 300), 100);
+        happens(&mut follower);
+        let mut now = NOW + 30 * SECOND;
+        for version in [400, 500, 600] {
+            now += 30 * SECOND;
+            let silent = follower.silent(now, (now, version));
+            assert_eq!(silent, None);
+        }
+        follower.closed();
+        open(&mut follower, now, 600);
+        let expired = follower.failed(now, Failure::Expired);
+        commit(&mut follower, expired);
+        let gap = list(&mut follower, now, 601).unwrap();
+        assert_eq!(gap.from, complete - rules().slack);
+    }
+}
+
+/// Versions come in their order, so that a bookmark says that everything before it has come.
+#[test]
+fn what_comes_after_a_silence_shows_that_nothing_is_missing_up_to_then() {
+    let mut follower = follower(Some(reached()));
+    open(&mut follower, NOW, 300);
+    for (seconds, version) in [(30, 400), (90, 500)] {
+        let asked = NOW + seconds * SECOND;
+        let silent = follower.silent(asked, (asked, version));
+        commit(&mut follower, silent);
+        assert!(!follower.is_level(version - 1) && follower.is_level(version));
+        let bookmark = follower.watched(asked + 30 * SECOND, None, version);
+        commit(&mut follower, bookmark);
+        let position = follower.position().unwrap();
+        assert_eq!(position.complete_until, asked - rules().slack);
+        assert_eq!(position.version, Some(version));
+    }
+}
+
+#[test]
+fn a_clock_that_was_ahead_does_not_shorten_later_gaps() {
+    let ahead = Position {
+        complete_until: NOW + 3600 * SECOND,
+        ..reached()
+    };
+    let written = NOW - 5 * SECOND;
+    for (known, from) in [(Some(written), written - rules().slack), (None, NOW)] {
+        let mut follower = follower(Some(ahead.clone()));
+        open(&mut follower, NOW - 10, 300);
+        let watched = follower.watched(NOW, known, 200);
+        commit(&mut follower, watched);
+        assert_eq!(follower.position().unwrap().complete_until, from);
+        let later = NOW + 7200 * SECOND;
+        follower.closed();
+        open(&mut follower, later, 900);
+        let expired = follower.failed(later, Failure::Expired);
+        commit(&mut follower, expired);
+        let gap = list(&mut follower, later, 901).unwrap();
+        assert_eq!((gap.from, gap.to), (from, later));
+    }
+    // No time is later than the present.
+    let mut follower = follower(Some(reached()));
+    open(&mut follower, NOW, 300);
+    let watched = follower.watched(NOW, Some(NOW + 3600 * SECOND), 301);
+    commit(&mut follower, watched);
+    let position = follower.position().unwrap();
+    assert_eq!(position.complete_until, NOW - rules().slack);
 }

@@ -26,8 +26,8 @@ pub struct Coverage {
     pub gaps: Vec<Gap>,
     /// Number of events, including expired ones until their space is released.
     pub events: u64,
-    /// About when the oldest event was last seen, in milliseconds since 1970, if there is one: not
-    /// later, and at most an hour earlier.
+    /// The hour in which the oldest event was last seen, in milliseconds since 1970, if there is
+    /// one.
     pub kept_since: Option<i64>,
     /// Bytes on disk.
     pub disk_bytes: u64,
@@ -165,8 +165,11 @@ async fn events(keeper: &Keeper) -> Result<(u64, Option<i64>), ReadError> {
     }
 }
 
-/// About when the oldest event that is kept was last seen; none was before `counted`. Each look
-/// halves what is not known. All together they pass over the events whose time is over once.
+/// The hour in which the oldest event that is kept was last seen; none was before `counted`, which
+/// is a whole hour. Each look halves what is not known. All together they pass over the events
+/// whose time is over once.
+///
+/// Only whole hours are looked at, so that the answer does not depend on when it is asked for.
 async fn oldest(keeper: &Keeper, counted: i64) -> Result<Option<i64>, ReadError> {
     let is_kept = async |until: Option<i64>| {
         let request = NewestRequest {
@@ -181,18 +184,20 @@ async fn oldest(keeper: &Keeper, counted: i64) -> Result<Option<i64>, ReadError>
     if !is_kept(None).await? {
         return Ok(None);
     }
-    let (mut none, mut some) = (counted, keeper.clock.now().0.max(counted));
-    if !is_kept(Some(some)).await? {
+    let hours = (keeper.clock.now().0.max(counted) - counted) / HOUR_MILLIS + 1;
+    let hour = |number: i64| counted.saturating_add(number.saturating_mul(HOUR_MILLIS));
+    let (mut none, mut some) = (0, hours);
+    if !is_kept(Some(hour(some))).await? {
         // What there is says that it will be.
-        return Ok(Some(some));
+        return Ok(Some(hour(some)));
     }
-    while some.saturating_sub(none) > HOUR_MILLIS {
+    while some - none > 1 {
         let middle = none + (some - none) / 2;
-        if is_kept(Some(middle)).await? {
+        if is_kept(Some(hour(middle))).await? {
             some = middle;
         } else {
             none = middle;
         }
     }
-    Ok(Some(none))
+    Ok(Some(hour(none)))
 }

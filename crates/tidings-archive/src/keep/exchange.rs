@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidings_api::codec::{self, Api};
 
+use super::keys;
 use super::position::{Cause, Gap, Position};
 use super::retention::Trimmed;
 use crate::version::record::{Gone, Version};
@@ -200,8 +201,9 @@ pub(crate) fn read(line: &[u8]) -> Result<Said, String> {
                 epoch,
                 observed_at: observed_at.as_millisecond(),
             };
+            let uid = metadata.map_or("", |metadata| metadata.uid());
             Ok(Said::Version {
-                key: super::keys::event(&namespace, &name),
+                key: key(&namespace, &name, uid)?,
                 event: Box::new(event),
                 version,
             })
@@ -214,7 +216,7 @@ pub(crate) fn read(line: &[u8]) -> Result<Said, String> {
             observed_at,
             not_before,
         } => Ok(Said::End {
-            key: super::keys::event(&namespace, &name),
+            key: key(&namespace, &name, &uid)?,
             uid,
             gone: Gone {
                 number: number(&resource_version)?,
@@ -228,12 +230,28 @@ pub(crate) fn read(line: &[u8]) -> Result<Said, String> {
             uid,
             until,
         } => Ok(Said::Deleted {
-            key: super::keys::event(&namespace, &name),
+            key: key(&namespace, &name, &uid)?,
             uid,
             until: until.as_millisecond(),
         }),
         Line::Complete {} => Ok(Said::Complete),
     }
+}
+
+/// The key of an event, whose names must be such that it can have been kept.
+fn key(namespace: &str, name: &str, uid: &str) -> Result<Bytes, String> {
+    if !keys::is_step(namespace) || !keys::is_step(name) {
+        return Err("the event's name cannot be part of a path".into());
+    }
+    if !keys::is_uid(uid) {
+        return Err("the event's uid is not one".into());
+    }
+    // The name of an elder one may end with a dot and its uid.
+    let is_long = namespace.len() + name.len() > keys::NAMES_LEN_MAX + 1;
+    if is_long || uid.len() > keys::NAMES_LEN_MAX {
+        return Err("the event's names are too long".into());
+    }
+    Ok(keys::event(namespace, name))
 }
 
 /// Appends a version of the event that is kept under a key.

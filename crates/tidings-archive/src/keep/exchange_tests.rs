@@ -229,6 +229,20 @@ async fn what_is_followed_or_anothers_is_not_mixed() {
     let added = to.import(&later).await.unwrap();
     assert_eq!(added.versions, 2);
     assert!(to.export().await.lines().skip(1).eq(later.lines().skip(1)));
+    // After it the former one adds nothing, also if only a part of the later one is there.
+    let part = place(1000);
+    part.import(&lines).await.unwrap();
+    let cut = part.import(&later[..later.len() / 2]).await.unwrap();
+    assert!(!cut.is_whole);
+    for place in [&to, &part] {
+        let before = place.all().await;
+        let error = place.import(&lines).await.unwrap_err();
+        assert!(error.to_string().contains("from a later export"), "{error}");
+        assert_eq!(place.all().await, before);
+    }
+    assert!(part.import(&later).await.unwrap().is_whole);
+    let whole = part.export().await;
+    assert!(whole.lines().skip(1).eq(later.lines().skip(1)));
     // Unless it was followed since.
     let mut position = to.keeper.position("").await.unwrap().unwrap();
     position.latest += 1;
@@ -318,9 +332,40 @@ async fn what_is_no_export_is_refused_by_its_line() {
         ),
         (wrong(3, "{}"), 4, "missing field `kind`"),
         (wrong(3, "{\"kind\":\"Version\"}"), 4, "missing field"),
+        // Names with which it would be under other keys.
+        (
+            lines.replacen("\"shop\"", "\"\\u0000position\"", 1),
+            2,
+            "cannot be part of a path",
+        ),
+        (lines.replacen("\"uid-many\"", "\"uid/many\"", 1), 2, "uid"),
+        (
+            lines.replacen("\"many\"", &format!("\"{}\"", "m".repeat(2000)), 1),
+            2,
+            "too long",
+        ),
     ] {
         let error = to.import(&text).await.unwrap_err().to_string();
         let place = format!("line {line}: ");
         assert!(error.starts_with(&place) && error.contains(why), "{error}");
     }
+}
+
+#[tokio::test]
+async fn lines_that_are_too_many_for_one_commit_are_kept_in_several() {
+    let from = filled().await;
+    let lines = from.export().await;
+    let number = 4_200;
+    let deleted = (0..number).map(|at| {
+        format!(
+            r#"{{"kind":"Deleted","namespace":"shop","name":"one","uid":"uid-{at}","until":"2030-01-01T00:00:00Z"}}"#
+        )
+    });
+    let mut all = vec![lines.lines().next().unwrap().to_owned()];
+    all.extend(deleted);
+    all.push(r#"{"kind":"Complete"}"#.to_owned());
+    let all = all.join("\n") + "\n";
+    let to = place(1000);
+    let imported = to.import(&all).await.unwrap();
+    assert_eq!((imported.deleted, imported.is_whole), (number, true));
 }

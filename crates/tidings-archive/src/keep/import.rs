@@ -8,6 +8,7 @@
 use std::io::{BufRead, Read};
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
 use serde::{Deserialize, Serialize};
 use tidings_api::codec;
@@ -19,8 +20,9 @@ use tidings_store::{
 use super::coverage::Coverage;
 use super::exchange::{self, FORM, Head, Said};
 use super::gaps;
+use super::index::index;
 use super::journal::Item;
-use super::keeper::{Batch, KeepError, Keeper, Tries, index};
+use super::keeper::{Batch, KeepError, Keeper, Tries};
 use super::keys;
 use super::own::{json, parse};
 use super::position::{Gap, Position};
@@ -31,6 +33,8 @@ const LINE_LEN_MAX: u64 = 8 * VALUE_LEN_MAX as u64;
 /// Lines that are committed together: the usual number, at the end of an event, and the maximum.
 const BATCH: usize = 500;
 const BATCH_MAX: usize = 5000;
+/// Bytes of lines that are held until they are committed.
+const BATCH_BYTES: usize = 16 << 20;
 
 /// The outcome of an import, by kind of line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,12 +104,23 @@ impl From<KeepError> for ImportError {
 }
 
 /// The export that was imported into a store, and the positions at that time.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Mark {
     store: String,
     exported_at: String,
+    /// When the latest one was made, if it is another one, which was not imported completely.
+    #[serde(default)]
+    begun: Option<Timestamp>,
     positions: Vec<(String, Position)>,
+}
+
+impl Mark {
+    /// When the latest export was made of which something may be here.
+    fn latest(&self) -> Option<Timestamp> {
+        let exported_at = self.exported_at.parse::<Timestamp>();
+        exported_at.ok().max(self.begun)
+    }
 }
 
 /// Lines, one after another.
@@ -166,6 +181,7 @@ pub(crate) async fn import(
     let mark = begin(keeper, &head).await?;
     let mut imported = Imported::default();
     let mut batch = Vec::new();
+    let mut bytes = 0;
     loop {
         let said = match lines.next()? {
             Some(line) => exchange::read(line).map_err(|why| lines.wrong(why))?,
@@ -178,11 +194,14 @@ pub(crate) async fn import(
         let is_next = batch
             .last()
             .is_none_or(|last| key_of(last) != key_of(&said));
-        if batch.len() >= BATCH_MAX || batch.len() >= BATCH && is_next {
+        let is_full = batch.len() >= BATCH_MAX || bytes >= BATCH_BYTES;
+        if is_full || batch.len() >= BATCH && is_next {
             keep(keeper, &batch, &mut imported).await?;
             batch.clear();
+            bytes = 0;
             told(&imported);
         }
+        bytes += lines.line.len();
         batch.push(said);
     }
     keep(keeper, &batch, &mut imported).await?;
@@ -207,11 +226,25 @@ async fn begin(keeper: &Keeper, head: &Head) -> Result<Mark, ImportError> {
         if mark.store != head.store {
             return taken("from the export of another archive");
         }
+        // An event that has another name since would be doubled, and the position set back.
+        if mark.latest() > Some(head.exported_at) {
+            return taken("from a later export of the same archive");
+        }
         if mark.exported_at != exported_at && mark.positions != positions {
             return taken("as it was followed since the former import");
         }
+        if mark.latest() < Some(head.exported_at) {
+            // Before anything of it is here: the import may be cut off.
+            let begun = Mark {
+                begun: Some(head.exported_at),
+                ..mark.clone()
+            };
+            let write = Write::put(key, NewRecord::new(json(&begun)));
+            keeper.store.write_all(vec![write]).await?;
+        }
         return Ok(Mark {
             exported_at,
+            begun: None,
             ..mark
         });
     }
@@ -222,6 +255,7 @@ async fn begin(keeper: &Keeper, head: &Head) -> Result<Mark, ImportError> {
     let mark = Mark {
         store: head.store.clone(),
         exported_at,
+        begun: None,
         positions,
     };
     let write = Write::put(key, NewRecord::new(json(&mark)));
@@ -265,13 +299,34 @@ fn key_of(said: &Said) -> Option<&Bytes> {
 }
 
 /// Commits some lines.
-async fn keep(keeper: &Keeper, said: &[Said], imported: &mut Imported) -> Result<(), ImportError> {
+async fn keep(
+    keeper: &Keeper,
+    mut said: &[Said],
+    imported: &mut Imported,
+) -> Result<(), ImportError> {
+    while !said.is_empty() {
+        said = keep_some(keeper, said, imported).await?;
+    }
+    Ok(())
+}
+
+/// Commits as many lines as one commit has room for, at least one. Returns the others.
+async fn keep_some<'a>(
+    keeper: &Keeper,
+    all: &'a [Said],
+    imported: &mut Imported,
+) -> Result<&'a [Said], ImportError> {
     let mut tries = Tries::default();
     loop {
         let mut batch = Batch::default();
         let mut counts = *imported;
         let mut marks = Vec::new();
-        for said in said {
+        let mut left = all;
+        while !batch.is_full()
+            && marks.len() < BATCH
+            && let Some((said, others)) = left.split_first()
+        {
+            left = others;
             match said {
                 Said::Version {
                     key,
@@ -308,7 +363,7 @@ async fn keep(keeper: &Keeper, said: &[Said], imported: &mut Imported) -> Result
         counts.versions = counts.versions.saturating_sub(over);
         if keeper.commit(&batch, writes, &mut tries).await? {
             *imported = counts;
-            return Ok(());
+            return Ok(left);
         }
     }
 }
@@ -343,6 +398,7 @@ async fn observe(
     if bytes.len() > VALUE_LEN_MAX / 2 {
         return Ok(|counts| &mut counts.too_large);
     }
+    batch.bytes += bytes.len();
     let uid = Bytes::from(uid);
     let holder = keeper.slot(key, batch).await?.record.as_ref();
     if holder.is_some_and(|holder| holder.uid != uid) {

@@ -2,6 +2,7 @@
 //!
 //! Invariants: a version is identified by the event's uid, the source's epoch and its
 //! resourceVersion, and observing it again changes nothing; a commit has all of a batch or nothing;
+//! observations that are too many for one commit take several, of which the last has the position;
 //! an event that a user deleted is not kept again.
 
 use std::collections::{HashMap, HashSet};
@@ -11,17 +12,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use k8s_pb::api::core::v1::{Event, ObjectReference};
+use k8s_pb::api::core::v1::Event;
 use tidings_api::codec;
 use tidings_store::clock::Clock;
 use tidings_store::embedded::EmbeddedStore;
 use tidings_store::{
-    Expected, Index, ListRequest, NewRecord, ReadError, Revision, Store, UnixMillis, VALUE_LEN_MAX,
-    WRITES_MAX, Write, WriteError,
+    COMMIT_LEN_MAX, Expected, Index, NewRecord, ReadError, Revision, Store, UnixMillis,
+    VALUE_LEN_MAX, WRITES_MAX, Write, WriteError,
 };
 use tokio::sync::Notify;
 
 use super::gaps;
+use super::index::index;
 use super::journal::{Item, Journal};
 use super::keys;
 use super::own::{json, parse};
@@ -31,10 +33,12 @@ use crate::version::record::{Gone, Record, Version};
 
 /// Maximum attempts to commit a batch while others write.
 const TRIES: u32 = 16;
+/// Records and chunks, and bytes of them, with which a batch is full. There is room for what one
+/// more observation changes, which is a few records, and for what is committed with a batch.
+const BATCH_RECORDS: usize = WRITES_MAX / 2;
+const BATCH_BYTES: usize = COMMIT_LEN_MAX / 4;
 /// Minimum time for which a deleted event is not fetched again.
 const FORGOTTEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Longest text in an index, in bytes.
-const INDEX_TEXT_MAX: usize = 512;
 
 /// How long an event is kept after it was last observed.
 pub type KeepFor = Arc<dyn Fn(&Event) -> Duration + Send + Sync>;
@@ -48,6 +52,17 @@ pub(crate) struct Observation {
     pub(crate) version: u64,
     /// Whether this is its end at the source: it expired or was deleted.
     pub(crate) is_gone: bool,
+}
+
+/// An event of a source that cannot be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unreadable {
+    /// Its names; all are empty if they are not known.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// Why it cannot be read.
+    pub(crate) why: String,
 }
 
 /// Why a batch was not kept.
@@ -69,6 +84,7 @@ pub(crate) struct Counters {
     pub(crate) ends: AtomicU64,
     pub(crate) forgotten: AtomicU64,
     pub(crate) too_large: AtomicU64,
+    pub(crate) unreadable: AtomicU64,
     pub(crate) damaged: AtomicU64,
     pub(crate) over_quota: AtomicU64,
 }
@@ -102,6 +118,11 @@ pub(crate) struct With<'a> {
     /// have ended.
     pub(crate) listed_at: Option<i64>,
     pub(crate) unswept: Option<&'a Unswept>,
+    /// Events among them that cannot be read.
+    pub(crate) unreadable: &'a [Unreadable],
+    /// The time up to which nothing was missing before them: versions among them that are not kept
+    /// were written after it.
+    pub(crate) complete_until: Option<i64>,
 }
 
 /// How often a batch may still be made anew.
@@ -130,9 +151,13 @@ pub(super) struct Batch {
     slots: HashMap<Bytes, Slot>,
     /// Chunks, with their expiry.
     chunks: Vec<(Bytes, Record, UnixMillis)>,
+    /// Bytes of everything that was read and observed: it writes no more than that.
+    pub(super) bytes: usize,
     /// Prefixes of the chunks to delete: those of deleted events.
-    without_chunks: HashSet<Bytes>,
+    pub(super) without_chunks: HashSet<Bytes>,
     listed_at: Option<i64>,
+    /// The time up to which nothing was missing before it.
+    complete_until: Option<i64>,
     /// The namespace that is followed; empty for the whole cluster.
     followed: String,
     sealed_before: Option<Arc<SealedBefore>>,
@@ -145,6 +170,8 @@ pub(super) struct Batch {
     damaged: u64,
     /// When events that are too large were observed.
     too_large: Vec<i64>,
+    /// The same of events that cannot be read.
+    unreadable: Vec<i64>,
 }
 
 impl Keeper {
@@ -190,7 +217,8 @@ impl Keeper {
     /// new versions.
     ///
     /// # Errors
-    /// Nothing was committed.
+    /// The position was not committed. The first of very many observations may have been: they are
+    /// kept once, though they are observed again.
     pub(crate) async fn keep(
         &self,
         observations: &[Observation],
@@ -200,38 +228,86 @@ impl Keeper {
     ) -> Result<(), KeepError> {
         let unswept = self.unswept_with(namespace, with.unswept).await?;
         let mut tries = Tries::default();
+        let mut rest = (observations, with.unreadable);
+        // Of the commits before: new versions, and what the last one has to say of the others.
+        let mut kept = 0;
+        let (mut too_large, mut unreadable) = (Vec::new(), Vec::new());
         loop {
             let mut batch = Batch {
                 listed_at: with.listed_at,
+                complete_until: with.complete_until,
                 followed: namespace.to_owned(),
                 sealed_before: self.sealed_before(),
+                too_large: too_large.clone(),
+                unreadable: unreadable.clone(),
                 ..Batch::default()
             };
-            for observation in observations {
-                self.observe(observation, position.epoch, &mut batch)
-                    .await?;
-            }
-            let after = Position {
-                versions: position.versions + batch.versions,
-                ..position.clone()
-            };
+            let after = self.fill(rest, position.epoch, &mut batch).await?;
+            let is_last = after.0.is_empty() && after.1.is_empty();
+            let stored = self.position(namespace).await?;
+            let counted = stored.as_ref().map_or(0, |stored| stored.versions);
+            let versions = counted.max(position.versions + kept) + batch.versions;
             let (mut writes, _) = batch.writes(self.clock.now());
-            let gaps = batch.gaps(namespace, with.gap);
-            writes.extend(gaps::write(&*self.store, &gaps).await?);
-            let position_after = NewRecord::new(json(&after));
-            writes.push(Write::put(keys::position(namespace), position_after));
-            if let Some(unswept) = &unswept {
-                let record = NewRecord::new(json(unswept));
-                writes.push(Write::put(keys::unswept(namespace), record));
+            let mut untold = (Vec::new(), Vec::new());
+            let reached = if is_last {
+                let gaps = batch.gaps(namespace, with.gap);
+                writes.extend(gaps::write(&*self.store, &gaps).await?);
+                if let Some(unswept) = &unswept {
+                    let record = NewRecord::new(json(unswept));
+                    writes.push(Write::put(keys::unswept(namespace), record));
+                }
+                Some(position.clone())
+            } else {
+                untold.0 = std::mem::take(&mut batch.too_large);
+                untold.1 = std::mem::take(&mut batch.unreadable);
+                stored
+            };
+            if let Some(reached) = reached {
+                let reached = Position {
+                    versions,
+                    ..reached
+                };
+                let record = NewRecord::new(json(&reached));
+                writes.push(Write::put(keys::position(namespace), record));
             }
-            if self.commit(&batch, writes, &mut tries).await? {
+            if !self.commit(&batch, writes, &mut tries).await? {
+                continue;
+            }
+            if is_last {
                 if unswept.is_some() {
                     self.unswept.notify_one();
                 }
-                *position = after;
+                position.versions = versions;
                 return Ok(());
             }
+            rest = after;
+            kept += batch.versions;
+            (too_large, unreadable) = untold;
+            tries = Tries::default();
         }
+    }
+
+    /// Adds observations to a batch, and events that cannot be read, until it is full. Returns the
+    /// others.
+    async fn fill<'a>(
+        &self,
+        (mut observations, mut unreadable): (&'a [Observation], &'a [Unreadable]),
+        epoch: u64,
+        batch: &mut Batch,
+    ) -> Result<(&'a [Observation], &'a [Unreadable]), ReadError> {
+        while !batch.is_full()
+            && let Some((observation, others)) = observations.split_first()
+        {
+            self.observe(observation, epoch, batch).await?;
+            observations = others;
+        }
+        while !batch.is_full()
+            && let Some((left_out, others)) = unreadable.split_first()
+        {
+            self.leave_out(left_out, batch).await?;
+            unreadable = others;
+        }
+        Ok((observations, unreadable))
     }
 
     /// Commits what a batch changes, with whatever else is to be written, and counts it. `false`:
@@ -279,6 +355,7 @@ impl Keeper {
         Counters::add(&counters.forgotten, batch.forgotten);
         Counters::add(&counters.damaged, batch.damaged);
         Counters::add(&counters.too_large, batch.too_large.len() as u64);
+        Counters::add(&counters.unreadable, batch.unreadable.len() as u64);
     }
 
     /// Ends that remain to be found, including those of former gaps.
@@ -339,8 +416,12 @@ impl Keeper {
         let bytes = codec::encode_stored(&mut event);
         if bytes.len() > VALUE_LEN_MAX / 2 {
             batch.too_large.push(now);
-            return Ok(());
+            if observation.is_gone {
+                return Ok(());
+            }
+            return self.note_listed([&namespace, &name, &uid], batch).await;
         }
+        batch.bytes += bytes.len();
         if is_taken && key == keys::event(&namespace, &name) {
             if self.is_forgotten(&id, batch).await? {
                 return Ok(());
@@ -354,11 +435,18 @@ impl Keeper {
                 return Ok(());
             }
             let mut record = Record::new(bytes, uid_bytes, version);
+            let mut expires_at = expires_at;
             if observation.is_gone {
                 if self.mirror_deletions {
                     return Ok(());
                 }
                 record.gone = Some(gone(version));
+                expires_at = self.end_of(&event, counts_from(&record, &event));
+                if expires_at.0 <= now {
+                    // It was kept for its time.
+                    batch.seen_before += 1;
+                    return Ok(());
+                }
                 batch.ends += 1;
             }
             batch.versions += 1;
@@ -412,6 +500,41 @@ impl Keeper {
         Ok(())
     }
 
+    /// Counts an event that cannot be read.
+    async fn leave_out(&self, unreadable: &Unreadable, batch: &mut Batch) -> Result<(), ReadError> {
+        batch.unreadable.push(self.clock.now().0);
+        let names: [&str; 3] = [&unreadable.namespace, &unreadable.name, &unreadable.uid];
+        let len: usize = names.iter().map(|name| name.len()).sum();
+        // No event with longer names is kept.
+        if unreadable.name.is_empty() || len > keys::NAMES_LEN_MAX {
+            return Ok(());
+        }
+        self.note_listed(names, batch).await
+    }
+
+    /// An event whose version in a list is not kept exists nevertheless: it has not ended.
+    async fn note_listed(
+        &self,
+        [namespace, name, uid]: [&str; 3],
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        let Some(listed_at) = batch.listed_at else {
+            return Ok(());
+        };
+        let names = [
+            name.to_owned(),
+            keys::elder_name(name, uid),
+            keys::elder_name_in_full(name, uid),
+        ];
+        for name in names {
+            let slot = self.slot(&keys::event(namespace, &name), batch).await?;
+            if slot.note_listed(uid.as_bytes(), listed_at) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
     /// Makes room for an event whose name another one has.
     pub(super) async fn move_elder(
         &self,
@@ -442,7 +565,9 @@ impl Keeper {
         let expires_at = expires_at.unwrap_or_else(|| self.end(&event));
         // Its chunks are under its uid, independent of its name.
         let id = keys::id(&uid, &keys::event(namespace, name));
-        let Ok((record, chunk)) = record.renamed(codec::encode_stored(&mut event)) else {
+        let renamed = codec::encode_stored(&mut event);
+        batch.bytes += renamed.len();
+        let Ok((record, chunk)) = record.renamed(renamed) else {
             batch.damaged += 1;
             return Ok(());
         };
@@ -494,6 +619,7 @@ impl Keeper {
                 tracing::error!(%key, "a record is damaged, and is replaced");
                 batch.damaged += 1;
             }
+            batch.bytes += found.as_ref().map_or(0, |found| found.value.len());
             let slot = Slot {
                 found: found.as_ref().map(|found| found.revision),
                 record,
@@ -541,41 +667,18 @@ impl Keeper {
     }
 }
 
-impl Keeper {
-    /// Deletes the older versions of the events that a batch deletes: first, so that none remains
-    /// without its event.
-    async fn delete_chunks_of(&self, batch: &Batch) -> Result<(), KeepError> {
-        for chunks in &batch.without_chunks {
-            self.delete_below(chunks).await?;
-        }
-        Ok(())
-    }
-
-    /// Deletes the older versions of an event. Returns their bytes.
-    pub(crate) async fn delete_chunks(&self, id: &[u8]) -> Result<u64, KeepError> {
-        self.delete_below(&keys::chunks(id)).await
-    }
-
-    pub(super) async fn delete_below(&self, prefix: &Bytes) -> Result<u64, KeepError> {
-        let mut bytes = 0;
-        loop {
-            let chunks = ListRequest::prefix(prefix.clone()).limit(WRITES_MAX);
-            let chunks = self.store.list(chunks).await?.records;
-            if chunks.is_empty() {
-                return Ok(bytes);
-            }
-            bytes += chunks
-                .iter()
-                .map(|chunk| chunk.value.len() as u64)
-                .sum::<u64>();
-            let deletes = chunks.into_iter().map(|chunk| Write::delete(chunk.key));
-            match self.store.write_all(deletes.collect()).await {
-                // One of them expired.
-                Ok(_) | Err(WriteError::NotFound) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
+/// From when the time of a record counts: when its newest version was observed. If that is the end
+/// of an event of which nothing else was kept, when the event last happened.
+pub(super) fn counts_from(record: &Record, event: &Event) -> UnixMillis {
+    let Version {
+        number,
+        observed_at,
+        ..
+    } = record.version;
+    let is_end = record.versions == 1 && record.gone.is_some_and(|gone| gone.number == number);
+    let seen = codec::last_seen(event).filter(|_| is_end);
+    let seen = seen.map_or(observed_at, Timestamp::as_millisecond);
+    UnixMillis(seen.min(observed_at))
 }
 
 /// A moment plus a duration of at least one millisecond.
@@ -600,6 +703,26 @@ impl Slot {
         self.index = index;
         self.expires_at = Some(expires_at);
         self.is_changed = true;
+    }
+
+    /// Notes that a list has the event. Returns whether it is this one.
+    fn note_listed(&mut self, uid: &[u8], listed_at: i64) -> bool {
+        let Some(record) = &mut self.record else {
+            return false;
+        };
+        if record.uid != uid {
+            return false;
+        }
+        if !self.is_changed {
+            let Ok(event) = codec::decode_stored(&record.event, 0) else {
+                return false;
+            };
+            self.index = index(&event);
+        }
+        record.gone = None;
+        record.listed_at = listed_at;
+        self.is_changed = true;
+        true
     }
 
     /// Notes an end at the source. Returns whether there is such an event, and its end was not
@@ -700,6 +823,11 @@ impl Batch {
         is_ended
     }
 
+    /// Whether what is added next belongs to another commit.
+    pub(super) fn is_full(&self) -> bool {
+        self.slots.len() + self.chunks.len() >= BATCH_RECORDS || self.bytes >= BATCH_BYTES
+    }
+
     /// Adds a chunk of an event.
     pub(super) fn chunk(&mut self, id: &[u8], chunk: Record, expires_at: UnixMillis) {
         let at = keys::chunk(id, chunk.chunks);
@@ -741,39 +869,27 @@ impl Batch {
         (writes, over)
     }
 
-    /// The gaps to note: the given one, and that of versions that were too large.
+    /// The gaps to note: the given one, and those of versions that are not kept.
     fn gaps(&self, namespace: &str, gap: Option<&Gap>) -> Vec<Gap> {
         let mut gaps: Vec<Gap> = gap.cloned().into_iter().collect();
-        if let (Some(from), Some(to)) = (self.too_large.first(), self.too_large.last()) {
-            // Another gap may begin at the same moment.
-            let from = gap.map_or(*from, |gap| (*from).max(gap.from + 1));
+        let not_kept = [
+            (&self.too_large, Cause::TooLarge),
+            (&self.unreadable, Cause::Unreadable),
+        ];
+        // Another gap may begin at the same moment: each has a beginning of its own.
+        for ((observed, cause), apart) in not_kept.into_iter().zip(1_i64..) {
+            let (Some(first), Some(last)) = (observed.first(), observed.last()) else {
+                continue;
+            };
+            // They may have been written long before they are observed.
+            let begins = |until: i64| (*first).min(until.saturating_add(apart));
+            let from = self.complete_until.map_or(*first, begins);
+            let from = gap.map_or(from, |gap| from.max(gap.from.saturating_add(apart)));
             gaps.push(Gap {
                 namespace: namespace.to_owned(),
-                ..Gap::new(from, (*to).max(from), Cause::TooLarge)
+                ..Gap::new(from, (*last).max(from), cause)
             });
         }
         gaps
-    }
-}
-
-/// The index entries of an event.
-pub(crate) fn index(event: &Event) -> Index {
-    let object = event.involved_object.as_ref();
-    let clip = |text: &str| {
-        let end = (0..=INDEX_TEXT_MAX.min(text.len())).rev();
-        let end = end.into_iter().find(|end| text.is_char_boundary(*end));
-        text[..end.unwrap_or(0)].to_owned()
-    };
-    let text = |of: fn(&ObjectReference) -> &str| clip(object.map(of).unwrap_or_default());
-    let last_seen = codec::last_seen(event).map_or(0, Timestamp::as_millisecond);
-    Index {
-        object_uid: text(ObjectReference::uid),
-        object_kind: text(ObjectReference::kind),
-        object_namespace: text(ObjectReference::namespace),
-        object_name: text(ObjectReference::name),
-        reason: clip(event.reason()),
-        event_type: clip(event.r#type()),
-        // Earlier times are those of the archive's own records, which are not found by time.
-        last_seen: UnixMillis(last_seen.max(keys::EARLIEST.0)),
     }
 }

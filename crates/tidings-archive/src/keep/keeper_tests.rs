@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_pb::api::core::v1::Event;
-use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tidings_store::clock::{ManualClock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{ListRequest, Store, UnixMillis};
 
-use super::keeper::{Keeper, Observation, With};
-use super::position::{Position, Unswept};
+use super::coverage::Coverage;
+use super::keeper::{Keeper, Observation, Unreadable, With};
+use super::position::{Cause, Position, Unswept};
 use super::{keys, sweep};
 use crate::version::record::Gone;
 
@@ -138,6 +139,7 @@ async fn ends_that_came_while_nothing_was_followed_are_found_by_the_next_list() 
             gap: None,
             listed_at: Some(listed_at),
             unswept: Some(&unswept),
+            ..With::default()
         };
         let again = named("renewed", "uid-other-renewed");
         let listed = [lives, again];
@@ -170,6 +172,81 @@ async fn ends_that_came_while_nothing_was_followed_are_found_by_the_next_list() 
     }
 }
 
+/// Versions that are not kept were written between what was seen last and now.
+#[tokio::test]
+async fn what_is_too_large_or_cannot_be_read_is_counted_and_lies_in_a_gap_and_lives() {
+    for mirrors in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (keeper, clock) = keeper(folder.path(), mirrors);
+        let mut position = Position::default();
+        let named = |name: &str| {
+            let mut observation = observation(7, false);
+            let metadata = observation.event.metadata.get_or_insert_default();
+            metadata.name = Some(name.into());
+            metadata.uid = Some(format!("uid-{name}"));
+            observation
+        };
+        let before = ["large", "unreadable", "ended"].map(named);
+        let kept = keeper.keep(&before, "", &mut position, With::default());
+        kept.await.unwrap();
+        let complete_until = keeper.clock.now().0;
+        clock.advance(5_000);
+        let listed_at = keeper.clock.now().0;
+        let mut large = named("large");
+        large.version = 8;
+        large.event.message = Some("m".repeat(tidings_store::VALUE_LEN_MAX / 2));
+        let named = Unreadable {
+            namespace: "shop".into(),
+            name: "unreadable".into(),
+            uid: "uid-unreadable".into(),
+            why: "its time is in the year 10000".into(),
+        };
+        let unreadable = [named, Unreadable::default()];
+        let unswept = Unswept {
+            listed_at,
+            version: 50,
+            not_before: complete_until,
+            since: 0,
+        };
+        let with = With {
+            listed_at: Some(listed_at),
+            unswept: Some(&unswept),
+            unreadable: &unreadable,
+            complete_until: Some(complete_until),
+            ..With::default()
+        };
+        let listed = [large];
+        let kept = keeper.keep(&listed, "", &mut position, with);
+        kept.await.unwrap();
+        assert_eq!(position.versions, 3);
+        let counters = &keeper.counters;
+        let counts = [&counters.too_large, &counters.unreadable];
+        let counts = counts.map(|counter| counter.load(std::sync::atomic::Ordering::Relaxed));
+        assert_eq!(counts, [1, 2]);
+        let gaps = Coverage::read(&keeper).await.unwrap().gaps;
+        let gaps: Vec<_> = gaps.iter().map(|it| (it.from, it.to, it.cause)).collect();
+        let expected = [
+            (complete_until + 1, listed_at, Cause::TooLarge),
+            (complete_until + 2, listed_at, Cause::Unreadable),
+        ];
+        assert_eq!(gaps, expected);
+        assert_eq!(sweep::sweep(&keeper).await.unwrap(), 1);
+        for (name, lives) in [("large", true), ("unreadable", true), ("ended", false)] {
+            let found = keeper
+                .store
+                .get(format!("shop/{name}").into())
+                .await
+                .unwrap();
+            let is_there = found.is_some_and(|found| {
+                let record = crate::version::record::Record::decode(&found.value).unwrap();
+                record.gone.is_none()
+            });
+            assert_eq!(is_there, lives, "{name}");
+        }
+        keeper.store.close().await;
+    }
+}
+
 #[tokio::test]
 async fn an_event_whose_names_are_too_long_for_keys_holds_nothing_up() {
     let folder = tempfile::tempdir().unwrap();
@@ -196,4 +273,95 @@ async fn an_event_whose_names_are_too_long_for_keys_holds_nothing_up() {
     kept.await.unwrap();
     assert_eq!(position.versions, 3);
     keeper.store.close().await;
+}
+
+#[tokio::test]
+async fn the_end_of_an_event_whose_time_is_over_does_not_bring_it_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (keeper, clock) = keeper(folder.path(), false);
+    let mut position = Position::default();
+    let seen = |name: &str, version: u64, is_gone: bool, seconds: i64| {
+        let mut observation = observation(version, is_gone);
+        let metadata = observation.event.metadata.get_or_insert_default();
+        metadata.name = Some(name.into());
+        metadata.uid = Some(format!("uid-{name}"));
+        observation.event.last_timestamp = Some(Time {
+            seconds: Some(seconds),
+            nanos: None,
+        });
+        observation
+    };
+    let seconds = keeper.clock.now().0 / 1000;
+    let (hour, minute) = (3_600_000, 60_000);
+    // What happens at which time, and what is kept then.
+    for (after, observed, expected) in [
+        (
+            0,
+            Some(seen("known", 1, false, seconds)),
+            &["shop/known"][..],
+        ),
+        (2 * hour, Some(seen("known", 2, true, seconds)), &[]),
+        // One that was not known is kept for the rest of its time.
+        (
+            0,
+            Some(seen("other", 3, true, seconds + 5400)),
+            &["shop/other"],
+        ),
+        (29 * minute, None, &["shop/other"]),
+        (minute, None, &[]),
+        // Whatever its own clock says.
+        (
+            0,
+            Some(seen("late", 4, true, seconds + 90_000)),
+            &["shop/late"],
+        ),
+        (hour, None, &[]),
+    ] {
+        clock.advance(after);
+        keeper.store.expire().await.unwrap();
+        let kept = keeper.keep(observed.as_slice(), "", &mut position, With::default());
+        kept.await.unwrap();
+        assert_eq!(left(&keeper).await, expected, "{observed:?}");
+    }
+    assert_eq!(position.versions, 3);
+    keeper.store.close().await;
+}
+
+/// More records than one commit may have, and more bytes.
+#[tokio::test]
+async fn what_is_too_much_for_one_commit_is_kept_in_several() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let large: String = (0..760_000).map(|_| random.alphanumeric()).collect();
+    for (number, message) in [(5_000, "small"), (75, large.as_str())] {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let folder = folder.unwrap();
+        let mut options = EmbeddedOptions::default();
+        options.free_space_min = 0;
+        let store = Arc::new(EmbeddedStore::open(folder.path(), options).unwrap());
+        let keep_for = Arc::new(|_: &Event| Duration::from_secs(3600));
+        let keeper = Keeper::new(store, Arc::new(SystemClock), keep_for, false);
+        let many = (1..=number).map(|version| {
+            let mut observation = observation(version, false);
+            let metadata = observation.event.metadata.get_or_insert_default();
+            metadata.name = Some(format!("web.{version}"));
+            metadata.uid = Some(format!("uid-{version}"));
+            observation.event.message = Some(message.to_owned());
+            observation
+        });
+        let many: Vec<_> = many.collect();
+        let mut position = Position {
+            version: Some(number),
+            ..Position::default()
+        };
+        // Again, as after an end of the process between two of them.
+        for _ in 0..2 {
+            let kept = keeper.keep(&many, "", &mut position, With::default());
+            kept.await.unwrap();
+            assert_eq!(position.versions, number);
+            assert_eq!(keeper.position("").await.unwrap(), Some(position.clone()));
+            let records = keeper.store.stats().await.unwrap().records;
+            assert_eq!(records, number + 1);
+        }
+        keeper.store.close().await;
+    }
 }

@@ -24,6 +24,17 @@ pub(crate) fn is_own(key: &[u8]) -> bool {
     key.first() == Some(&0)
 }
 
+/// Whether a text can be a namespace or a name, which are segments of paths and parts of keys
+/// (`IsValidPathSegmentName`).
+pub(crate) fn is_step(text: &str) -> bool {
+    !matches!(text, "" | "." | "..") && !text.contains(['/', '%', '\0'])
+}
+
+/// Whether a text can be a uid, which is a part of keys; empty if the event has none.
+pub(crate) fn is_uid(text: &str) -> bool {
+    !text.contains(['/', '\0'])
+}
+
 /// The key of an event.
 pub(crate) fn event(namespace: &str, name: &str) -> Bytes {
     format!("{namespace}/{name}").into()

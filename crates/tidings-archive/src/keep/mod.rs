@@ -1,6 +1,7 @@
 //! What is kept of one cluster, in its own store: events under their keys, and the archive's own
 //! records.
 
+mod chunks;
 pub(crate) mod continued;
 pub(crate) mod coverage;
 pub(crate) mod exchange;
@@ -9,6 +10,7 @@ mod exchange_tests;
 pub(crate) mod export;
 pub(crate) mod gaps;
 pub(crate) mod import;
+mod index;
 pub(crate) mod journal;
 pub(crate) mod keeper;
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub struct Position {
     pub epoch: u64,
     /// The uid of the source's namespace `kube-system`, if known.
     pub identity: Option<String>,
-    /// When the first list was begun, in milliseconds since 1970.
+    /// When the first list with these selectors was begun, in milliseconds since 1970.
     pub since: i64,
     /// The time up to which nothing is missing, in milliseconds since 1970.
     pub complete_until: i64,
@@ -64,6 +64,8 @@ pub enum Cause {
     Storage,
     /// An event is too large to be kept.
     TooLarge,
+    /// An event cannot be read.
+    Unreadable,
 }
 
 impl Cause {
@@ -78,6 +80,7 @@ impl Cause {
             Self::Forbidden => "forbidden",
             Self::Storage => "storage",
             Self::TooLarge => "too-large",
+            Self::Unreadable => "unreadable",
         }
     }
 }

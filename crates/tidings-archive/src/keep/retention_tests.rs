@@ -4,15 +4,21 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use tidings_store::{ListRequest, NewestRequest, Store, UnixMillis};
+use tidings_store::{
+    Fault, ListRequest, NewRecord, NewestRequest, Store, UnixMillis, Write, WriteError,
+};
 
 use super::coverage::Coverage;
-use super::keeper::{KeepFor, Keeper, Observation, With};
+use super::journal::Journal;
+use super::keeper::{KeepError, KeepFor, Keeper, Observation, With};
 use super::position::Position;
+use super::retention::{Quota, Unreleased};
+use super::unsealed::Unsealed;
 use super::{keys, retention};
 
 const START: i64 = 1_700_000_000_000;
@@ -24,22 +30,45 @@ struct Kept {
     clock: ManualClock,
     position: Position,
     version: u64,
+    /// The length of messages, which can hardly be compressed.
+    message_len: usize,
+    random: fastrand::Rng,
+}
+
+fn options(clock: &ManualClock) -> EmbeddedOptions {
+    let mut options = EmbeddedOptions::default();
+    options.clock = Arc::new(clock.clone());
+    options.expire_by_itself = false;
+    options.free_space_min = 0;
+    options
 }
 
 impl Kept {
     fn open(folder: &Path, keep_for: KeepFor) -> Self {
         let clock = ManualClock::at(UnixMillis(START));
-        let mut options = EmbeddedOptions::default();
-        options.clock = Arc::new(clock.clone());
-        options.expire_by_itself = false;
-        options.free_space_min = 0;
+        let options = options(&clock);
+        Self::open_with(folder, keep_for, clock, options)
+    }
+
+    fn open_with(
+        folder: &Path,
+        keep_for: KeepFor,
+        clock: ManualClock,
+        options: EmbeddedOptions,
+    ) -> Self {
         let store = Arc::new(EmbeddedStore::open(folder, options).unwrap());
         Self {
             keeper: Keeper::new(store, Arc::new(clock.clone()), keep_for, false),
             clock,
             position: Position::default(),
             version: 1,
+            message_len: 0,
+            random: fastrand::Rng::with_seed(1),
         }
+    }
+
+    async fn disk_bytes(&self) -> u64 {
+        self.keeper.store.stats().await.unwrap().disk_bytes
     }
 
     /// Events of one moment, half of them warnings.
@@ -48,6 +77,8 @@ impl Kept {
         let observations = (0..number).map(|at| {
             self.version += 1;
             let version = self.version;
+            let message = (0..self.message_len).map(|_| self.random.alphanumeric());
+            let message: String = message.collect();
             let event = Event {
                 metadata: Some(ObjectMeta {
                     name: Some(format!("web.{version}")),
@@ -55,6 +86,7 @@ impl Kept {
                     uid: Some(format!("uid-{version}")),
                     ..ObjectMeta::default()
                 }),
+                message: Some(message).filter(|message| !message.is_empty()),
                 r#type: Some(if at % 2 == 0 { "Warning" } else { "Normal" }.into()),
                 last_timestamp: Some(Time {
                     seconds: Some(seconds),
@@ -135,6 +167,20 @@ async fn each_event_is_kept_as_long_as_the_rules_say_and_changed_rules_act_on_wh
 }
 
 #[tokio::test]
+async fn the_hour_since_which_events_are_kept_does_not_depend_on_when_it_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
+    kept.observe(2).await;
+    let hour = START - START % HOUR;
+    for minutes in [0, 1, 45, 16, 1, 60, 7 * 60, 24 * 60] {
+        kept.clock.advance(minutes * 60_000);
+        let coverage = Coverage::read(&kept.keeper).await.unwrap();
+        assert_eq!(coverage.kept_since, Some(hour), "{minutes}");
+    }
+    kept.keeper.store.close().await;
+}
+
+#[tokio::test]
 async fn beyond_its_quota_a_cluster_loses_its_oldest_events_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
@@ -142,10 +188,12 @@ async fn beyond_its_quota_a_cluster_loses_its_oldest_events_and_says_so() {
         kept.observe(50).await;
         kept.clock.advance(HOUR);
     }
-    let disk_bytes = kept.keeper.store.stats().await.unwrap().disk_bytes;
-    assert!(!retention::trim(&kept.keeper, disk_bytes).await.unwrap());
+    let disk_bytes = kept.disk_bytes().await;
+    let mut quota = Quota::new(disk_bytes);
+    assert!(!quota.keep(&kept.keeper).await.unwrap());
     assert_eq!(kept.events().await.len(), 1000);
-    assert!(retention::trim(&kept.keeper, disk_bytes / 2).await.unwrap());
+    let mut quota = Quota::new(disk_bytes / 2);
+    assert!(quota.keep(&kept.keeper).await.unwrap());
     let events = kept.events().await;
     let trimmed = Coverage::read(&kept.keeper).await.unwrap().trimmed;
     assert_eq!(trimmed.events, 1000 - events.len() as u64);
@@ -195,7 +243,9 @@ async fn the_quota_takes_no_event_that_is_observed_again_just_then() {
         .records
         .len();
     assert!(before > 0);
-    let deleted = retention::delete(&kept.keeper, &old, START).await.unwrap();
+    let none = Unreleased::default();
+    let deleted = retention::delete(&kept.keeper, &old, START, none).await;
+    let deleted = deleted.unwrap();
     assert_eq!(deleted, None);
     assert_eq!(kept.events().await.len(), 3);
     let after = kept
@@ -215,9 +265,143 @@ async fn the_quota_takes_no_event_that_is_observed_again_just_then() {
         now.iter()
             .any(|record| record.key.ends_with(name.as_bytes()))
     );
-    let deleted = retention::delete(&kept.keeper, &now, START).await.unwrap();
-    assert!(deleted.is_some());
+    let deleted = retention::delete(&kept.keeper, &now, START, none).await;
+    assert!(deleted.unwrap().is_some());
     assert_eq!(kept.events().await.len(), 0);
     assert_eq!(kept.keeper.store.list(chunks()).await.unwrap().records, []);
     kept.keeper.store.close().await;
+}
+
+/// Space is released some time after events were deleted, if ever: until then, and in the next
+/// process, too, no more events are deleted for it.
+#[tokio::test]
+async fn a_small_quota_takes_about_what_is_too_much() {
+    const QUOTA: u64 = 20 << 20;
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let folder = folder.unwrap();
+    for segment_bytes in [
+        retention::segment_bytes_max(QUOTA),
+        EmbeddedOptions::default().segment_bytes,
+    ] {
+        let folder = folder.path().join(segment_bytes.to_string());
+        let clock = ManualClock::at(UnixMillis(START));
+        let mut options = options(&clock);
+        options.segment_bytes = segment_bytes;
+        let mut kept = Kept::open_with(&folder, Arc::new(|_: &Event| DAY * 30), clock, options);
+        kept.message_len = 8_000;
+        while kept.disk_bytes().await < QUOTA / 10 * 11 {
+            kept.observe(50).await;
+            kept.clock.advance(HOUR);
+        }
+        let before = kept.events().await.len();
+        let mut quota = Quota::new(QUOTA);
+        for round in 0..12 {
+            if round % 3 == 2 {
+                quota = Quota::new(QUOTA);
+            }
+            let is_over = quota.keep(&kept.keeper).await.unwrap();
+            assert!(is_over || round > 0);
+            kept.clock.advance(HOUR / 3);
+            kept.keeper.store.expire().await.unwrap();
+        }
+        let after = kept.events().await.len();
+        let expected = before / 10 * 7..before;
+        assert!(expected.contains(&after), "{after} of {before}");
+        kept.keeper.store.close().await;
+    }
+}
+
+#[test]
+fn segments_are_a_part_of_the_quota_but_not_too_short() {
+    for (quota, expected) in [(0, 4 << 20), (20 << 20, 4 << 20), (32 << 30, 1 << 30)] {
+        assert_eq!(retention::segment_bytes_max(quota), expected, "{quota}");
+    }
+}
+
+#[tokio::test]
+async fn on_a_full_disk_nothing_is_kept_and_whatever_makes_room_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let warnings = Arc::new(Mutex::new(30));
+    let mut kept = Kept::open(folder.path(), days(Arc::clone(&warnings)));
+    kept.keeper.journal = Journal::open(&kept.keeper, true).await.unwrap();
+    retention::apply(&kept.keeper, "30d").await.unwrap();
+    for _ in 0..20 {
+        kept.observe(50).await;
+        kept.clock.advance(HOUR);
+    }
+    kept.keeper.store.close().await;
+    let mut options = options(&kept.clock);
+    options.free_space_min = u64::MAX;
+    let rules = days(Arc::clone(&warnings));
+    let mut full = Kept::open_with(folder.path(), rules, kept.clock.clone(), options);
+    full.keeper.journal = Journal::open(&full.keeper, false).await.unwrap();
+    let mut position = kept.position.clone();
+    let refused = |error: KeepError| {
+        let is_full = matches!(error, KeepError::Write(WriteError::Fault(Fault::NoSpace)));
+        assert!(is_full, "{error}");
+    };
+    let none = full.keeper.keep(&[], "", &mut position, With::default());
+    refused(none.await.unwrap_err());
+    // An event is deleted, and then those that were last seen longest ago.
+    let events = ListRequest::default().after(keys::BEFORE_EVENTS);
+    let newest = full.keeper.store.list(events).await.unwrap().records;
+    let key = newest.last().unwrap().key.clone();
+    full.keeper.forget(key, None).await.unwrap();
+    assert_eq!(full.events().await.len(), 999);
+    let mut quota = Quota::new(full.disk_bytes().await / 2);
+    assert!(quota.keep(&full.keeper).await.unwrap());
+    let left = full.events().await.len();
+    // The journal takes space, too.
+    assert!((100..=600).contains(&left), "{left}");
+    // Rules end what is over by them, and say that they are not applied.
+    *warnings.lock().unwrap() = 0;
+    refused(retention::apply(&full.keeper, "0d").await.unwrap_err());
+    let events = full.events().await;
+    assert!(events.iter().all(|event| event.r#type() == "Normal"));
+    assert!(events.len() < left && !events.is_empty());
+    let rules = Bytes::from_static(keys::RETENTION);
+    assert_eq!(full.keeper.store.get(rules).await.unwrap(), None);
+    // What is sealed is taken out of the journal.
+    let unsealed = Unsealed {
+        keeper: Arc::new(full.keeper),
+    };
+    assert_eq!(unsealed.waiting(), Some(1000));
+    unsealed.sealed(u64::MAX).await.unwrap();
+    assert_eq!(unsealed.waiting(), Some(0));
+    unsealed.keeper.store.close().await;
+}
+
+/// An end at the source, say, does not change when an event expires.
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_are_applied_to_what_is_written_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let days = Arc::new(Mutex::new(30));
+    let meanwhile = Arc::new(Mutex::new(None::<(Arc<EmbeddedStore>, Write)>));
+    let (by_days, written) = (Arc::clone(&days), Arc::clone(&meanwhile));
+    let keep_for = move |_: &Event| {
+        if let Some((store, write)) = written.lock().unwrap().take() {
+            let write = store.write_all(vec![write]);
+            let handle = tokio::runtime::Handle::current();
+            tokio::task::block_in_place(|| handle.block_on(write)).unwrap();
+        }
+        DAY * *by_days.lock().unwrap()
+    };
+    let mut kept = Kept::open(folder.path(), Arc::new(keep_for));
+    kept.observe(3).await;
+    let store = Arc::clone(&kept.keeper.store);
+    let events = || store.list(ListRequest::default().after(keys::BEFORE_EVENTS));
+    let found = events().await.unwrap().records;
+    let record = NewRecord {
+        expires_at: found[1].expires_at,
+        ..NewRecord::new(found[1].value.clone())
+    };
+    let write = Write::put(found[1].key.clone(), record);
+    *meanwhile.lock().unwrap() = Some((Arc::clone(&store), write));
+    *days.lock().unwrap() = 3;
+    retention::apply(&kept.keeper, "3d").await.unwrap();
+    assert!(meanwhile.lock().unwrap().is_none());
+    let ends = events().await.unwrap().records;
+    let ends: Vec<_> = ends.iter().map(|record| record.expires_at).collect();
+    assert_eq!(ends, [Some(UnixMillis(START + 3 * 24 * HOUR)); 3]);
+    store.close().await;
 }

@@ -68,23 +68,29 @@ async fn sweep_one(keeper: &Keeper, namespace: &[u8], unswept: &Unswept) -> Resu
     }
 }
 
-/// Notes the ends of those events that have ended.
-async fn end(keeper: &Keeper, keys: &[Bytes], unswept: &Unswept) -> Result<u64, KeepError> {
-    let mut tries = Tries::default();
-    loop {
+/// Notes the ends of those events that have ended, in as many commits as they need.
+async fn end(keeper: &Keeper, mut keys: &[Bytes], unswept: &Unswept) -> Result<u64, KeepError> {
+    let (mut tries, mut all) = (Tries::default(), 0);
+    while !keys.is_empty() {
         let mut batch = Batch::default();
-        let mut ends = 0;
-        for key in keys {
+        let (mut left, mut ends) = (keys, 0);
+        while !batch.is_full()
+            && let Some((key, others)) = left.split_first()
+        {
+            left = others;
             // Its current record: it may have been observed meanwhile.
             keeper.slot(key, &mut batch).await?;
             ends += u64::from(batch.sweep(key, unswept, keeper.mirror_deletions));
         }
-        if ends == 0 {
-            return Ok(0);
+        if ends > 0 {
+            let (writes, _) = batch.writes(keeper.clock.now());
+            if !keeper.commit(&batch, writes, &mut tries).await? {
+                continue;
+            }
         }
-        let (writes, _) = batch.writes(keeper.clock.now());
-        if keeper.commit(&batch, writes, &mut tries).await? {
-            return Ok(ends);
-        }
+        keys = left;
+        all += ends;
+        tries = Tries::default();
     }
+    Ok(all)
 }

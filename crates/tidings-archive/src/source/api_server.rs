@@ -12,10 +12,10 @@ use kube::client::Body;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use tidings_api::codec::Api;
+use tokio::time::{Instant, timeout_at};
 
-use super::wire::{self, Frame};
+use super::wire::{self, Events, Frame};
 use crate::follow::follower::{Answer, Failure, Page};
-use crate::keep::keeper::Observation;
 
 /// Maximum bytes of a list's page, for each cluster. A longer page is requested again with half as
 /// many events; one event is far shorter.
@@ -28,6 +28,8 @@ const UID_LEN_MAX: usize = 128;
 const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Maximum frames, and about the maximum bytes, that are returned at once.
 const BATCH_FRAMES_MAX: usize = 512;
+/// Bytes of frames that are worth a commit: about a hundred events.
+const GATHERED_BYTES_MAX: usize = 64 << 10;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -77,7 +79,7 @@ struct Uid {
 pub(crate) struct ApiServer {
     client: Client,
     selection: Selection,
-    /// Whether events.k8s.io/v1 is not served.
+    /// Whether events.k8s.io/v1 is not served, or not with the fields that are selected.
     is_core: AtomicBool,
 }
 
@@ -110,12 +112,14 @@ impl ApiServer {
             }
             None => format!("{root}/events"),
         };
+        let fields = self.selection.field_selector.as_deref();
+        let fields = fields.map(|fields| named_in(self.api(), fields));
         let selectors = [
-            ("fieldSelector", &self.selection.field_selector),
-            ("labelSelector", &self.selection.label_selector),
+            ("fieldSelector", fields.as_deref()),
+            ("labelSelector", self.selection.label_selector.as_deref()),
         ];
         let selectors = selectors.into_iter();
-        let selectors = selectors.filter_map(|(name, value)| Some((name, value.as_deref()?)));
+        let selectors = selectors.filter_map(|(name, value)| Some((name, value?)));
         for (at, (name, value)) in parameters.iter().copied().chain(selectors).enumerate() {
             path.push(if at == 0 { '?' } else { '&' });
             path.push_str(name);
@@ -147,11 +151,12 @@ impl ApiServer {
         Err(wire::read_failure(status.as_u16(), retry_after, &body))
     }
 
-    /// The source's identity and current version.
-    pub(crate) async fn ask(&self) -> Result<Answer, Failure> {
+    /// The source's identity and current version; `asked` is the time.
+    pub(crate) async fn ask(&self, asked: i64) -> Result<Answer, Failure> {
         let version = self.version().await?;
         Ok(Answer {
             identity: self.identity().await?,
+            asked,
             version,
         })
     }
@@ -160,6 +165,14 @@ impl ApiServer {
     pub(crate) async fn version(&self) -> Result<u64, Failure> {
         let (page, _) = self.list(None, 1).await?;
         Ok(page.version)
+    }
+
+    /// Whether an answer says that events.k8s.io/v1 is not served, or not with these fields: only
+    /// core/v1 has `source`, and older servers select by hardly any there. A continue token may be
+    /// what is wrong, too.
+    fn is_without(&self, why: &str, token: Option<&str>) -> bool {
+        let may_be_fields = self.selection.field_selector.is_some() && token.is_none();
+        why.ends_with("(404)") || may_be_fields && why.ends_with("(400)")
     }
 
     /// The uid of `kube-system`, or `None` if it may not be read.
@@ -182,17 +195,19 @@ impl ApiServer {
         &self,
         token: Option<&str>,
         limit: u32,
-    ) -> Result<(Page, Vec<Observation>), Failure> {
+    ) -> Result<(Page, Events), Failure> {
         let limit = limit.to_string();
         let mut parameters = vec![("limit", limit.as_str())];
         parameters.extend(token.map(|token| ("continue", token)));
         let api = self.api();
         let response = match self.get(&self.path(&parameters), PROTOBUF).await {
             Ok(response) => response,
-            Err(Failure::Other { why, .. }) if api == Api::Events && why.ends_with("(404)") => {
+            Err(Failure::Other { why, .. })
+                if api == Api::Events && self.is_without(&why, token) =>
+            {
                 self.is_core.store(true, Ordering::Relaxed);
                 return Err(Failure::Other {
-                    why: "the source does not serve events.k8s.io/v1; core/v1 is next".into(),
+                    why: format!("events.k8s.io/v1 is not served so; core/v1 is next: {why}"),
                     retry_after: None,
                 });
             }
@@ -217,8 +232,48 @@ impl ApiServer {
             body: response.into_body(),
             buffer: BytesMut::new(),
             is_over: false,
+            failure: None,
         })
     }
+}
+
+/// The beginnings of fields that have other names in core/v1 and in events.k8s.io/v1.
+const NAMES: [(&str, &str); 2] = [
+    ("involvedObject.", "regarding."),
+    ("reportingComponent", "reportingController"),
+];
+
+/// A field selector with the names that fields have in a version, where it has those of the other.
+fn named_in(api: Api, selector: &str) -> String {
+    let term = |term: &str| -> String {
+        let name = term.trim_start();
+        let renamed = NAMES.into_iter().find_map(|(core, events)| {
+            let (other, own) = match api {
+                Api::Core => (events, core),
+                Api::Events => (core, events),
+            };
+            let rest = name.strip_prefix(other)?;
+            Some(format!("{own}{rest}"))
+        });
+        renamed.unwrap_or_else(|| term.to_owned())
+    };
+    let terms: Vec<_> = terms(selector).into_iter().map(term).collect();
+    terms.join(",")
+}
+
+/// The terms of a field selector: a comma in a value is behind a backslash.
+fn terms(selector: &str) -> Vec<&str> {
+    let mut terms = Vec::new();
+    let (mut start, mut is_escaped) = (0, false);
+    for (at, byte) in selector.bytes().enumerate() {
+        if byte == b',' && !is_escaped {
+            terms.push(&selector[start..at]);
+            start = at + 1;
+        }
+        is_escaped = byte == b'\\' && !is_escaped;
+    }
+    terms.push(&selector[start..]);
+    terms
 }
 
 fn other(error: &(dyn std::error::Error + 'static)) -> Failure {
@@ -257,13 +312,27 @@ pub(crate) struct Watching {
     api: Api,
     body: Body,
     buffer: BytesMut,
+    /// Nothing more comes.
     is_over: bool,
+    /// Why, if the source did not close it. What came before is given out first.
+    failure: Option<Failure>,
 }
 
 impl Watching {
     /// Waits for frames, and returns those that have arrived, at least one; `None` when the source
-    /// closed the watch. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Frame>>, Failure> {
+    /// closed the watch. An error comes after the frames before it. Until `gathered`, more are
+    /// waited for, unless these are many. Cancel-safe.
+    pub(crate) async fn next(
+        &mut self,
+        gathered: Option<Instant>,
+    ) -> Result<Option<Vec<Frame>>, Failure> {
+        while let Some(gathered) = gathered
+            && !self.is_over
+            && self.buffer.len() < GATHERED_BYTES_MAX
+            && let Ok(frame) = timeout_at(gathered, self.body.frame()).await
+        {
+            self.take(frame);
+        }
         loop {
             // Takes all frames that have arrived, up to the maximum. Over HTTP/1.1 kube-apiserver
             // sends each event as a chunk, and the next chunk is available only after the
@@ -272,7 +341,7 @@ impl Watching {
             while !self.is_over && self.buffer.len() < BATCH_BYTES_MAX {
                 match self.body.frame().now_or_never() {
                     Some(frame) => {
-                        self.take(frame)?;
+                        self.take(frame);
                         has_turned = false;
                     }
                     None if has_turned => break,
@@ -284,7 +353,7 @@ impl Watching {
             }
             let mut frames = Vec::new();
             while frames.len() < BATCH_FRAMES_MAX
-                && let Some(frame) = wire::take_frame(self.api, &mut self.buffer)?
+                && let Some(frame) = self.take_frame()
             {
                 frames.push(frame);
             }
@@ -292,27 +361,43 @@ impl Watching {
                 return Ok(Some(frames));
             }
             if self.is_over {
-                return Ok(None);
+                return self.failure.take().map_or(Ok(None), Err);
             }
             let frame = self.body.frame().await;
-            self.take(frame)?;
+            self.take(frame);
         }
     }
 
-    fn take(
-        &mut self,
-        frame: Option<Result<http_body::Frame<Bytes>, kube::Error>>,
-    ) -> Result<(), Failure> {
+    /// Whether a part of a frame has arrived.
+    pub(crate) fn has_part(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
+    /// A frame that has arrived.
+    fn take_frame(&mut self) -> Option<Frame> {
+        wire::take_frame(self.api, &mut self.buffer).unwrap_or_else(|failure| {
+            // Where the next one begins is not known.
+            self.buffer.clear();
+            self.break_off(failure);
+            None
+        })
+    }
+
+    fn take(&mut self, frame: Option<Result<http_body::Frame<Bytes>, kube::Error>>) {
         match frame {
             None => self.is_over = true,
-            Some(frame) => {
-                let frame = frame.map_err(|error| other(&error))?;
+            Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     self.buffer.extend_from_slice(&data);
                 }
             }
+            Some(Err(error)) => self.break_off(other(&error)),
         }
-        Ok(())
+    }
+
+    fn break_off(&mut self, failure: Failure) {
+        self.is_over = true;
+        self.failure = Some(failure);
     }
 }
 
@@ -324,6 +409,89 @@ mod tests {
 
     use super::*;
     use tidings_api::codec::protobuf::{envelop, watch_frame};
+
+    /// What was sent before the source broke off is kept, and is not asked for again.
+    #[tokio::test]
+    async fn frames_that_came_before_an_error_are_given_out_before_it() {
+        let bookmark = |number: u64| {
+            let event = wire::AnyObject {
+                metadata: Some(wire::ObjectMeta {
+                    resource_version: number.to_string(),
+                    ..wire::ObjectMeta::default()
+                }),
+            };
+            watch_frame("BOOKMARK", &envelop("v1", "Event", &event))
+        };
+        let unknown = watch_frame(
+            "UNKNOWN",
+            &envelop("v1", "Event", &wire::AnyObject::default()),
+        );
+        let too_long = u32::MAX.to_be_bytes().to_vec();
+        for broken in [unknown, too_long] {
+            let sent = [bookmark(1), bookmark(2), broken, bookmark(3)].concat();
+            let mut watching = Watching {
+                api: Api::Core,
+                body: Body::from(sent),
+                buffer: BytesMut::new(),
+                is_over: false,
+                failure: None,
+            };
+            let frames = watching.next(None).await.unwrap().unwrap();
+            let numbers = frames.iter().map(|frame| match frame {
+                Frame::Bookmark(number) => *number,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(numbers.collect::<Vec<_>>(), [1, 2]);
+            assert!(watching.next(None).await.is_err());
+            assert!(watching.next(None).await.unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn fields_are_selected_by_the_names_that_they_have_in_the_version() {
+        for (core, events) in [
+            ("type=Warning", "type=Warning"),
+            ("involvedObject.kind=Pod", "regarding.kind=Pod"),
+            (
+                "type=Warning,involvedObject.name=web,reportingComponent!=kubelet",
+                "type=Warning,regarding.name=web,reportingController!=kubelet",
+            ),
+            (
+                r"reason=a\\,involvedObject.kind=Pod,reason!=b\,x",
+                r"reason=a\\,regarding.kind=Pod,reason!=b\,x",
+            ),
+        ] {
+            for selector in [core, events] {
+                assert_eq!(named_in(Api::Core, selector), core);
+                assert_eq!(named_in(Api::Events, selector), events);
+            }
+        }
+        // A comma behind a backslash belongs to the value.
+        for api in [Api::Core, Api::Events] {
+            let value = r"reason=a\,involvedObject.kind\,regarding.kind";
+            assert_eq!(named_in(api, value), value);
+        }
+    }
+
+    #[tokio::test]
+    async fn core_v1_is_asked_for_fields_that_only_it_has() {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let selection = Selection {
+            field_selector: Some("involvedObject.kind=Pod,source=kubelet".into()),
+            ..Selection::default()
+        };
+        let source = ApiServer::new(Client::try_from(config).unwrap(), selection);
+        let fields = "?fieldSelector=regarding.kind%3DPod%2Csource%3Dkubelet";
+        let expected = format!("/apis/events.k8s.io/v1/events{fields}");
+        assert_eq!(source.path(&[]), expected);
+        let unknown = "field label not supported: source (400)";
+        assert!(source.is_without(unknown, None));
+        assert!(!source.is_without(unknown, Some("token")));
+        assert!(!source.is_without("no (403)", None));
+        source.is_core.store(true, Ordering::Relaxed);
+        let fields = "?fieldSelector=involvedObject.kind%3DPod%2Csource%3Dkubelet";
+        assert_eq!(source.path(&[]), format!("/api/v1/events{fields}"));
+    }
 
     /// Events that arrive together are committed together: a commit for each would be too slow to
     /// catch up.
@@ -361,7 +529,7 @@ mod tests {
         let _open = server.join().unwrap();
         let (mut came, mut times) = (0, 0);
         while came < SENT {
-            came += watching.next().await.unwrap().unwrap().len();
+            came += watching.next(None).await.unwrap().unwrap().len();
             times += 1;
         }
         assert!(times <= SENT / 8, "{SENT} events in {times} parts");

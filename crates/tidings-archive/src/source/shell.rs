@@ -11,9 +11,9 @@ use tidings_core::wire::Moment;
 use tokio::time::timeout;
 
 use super::api_server::{ApiServer, Watching};
-use super::wire::Frame;
+use super::wire::{Events, Frame};
 use crate::follow::follower::{Commit, Failure, Follower, Rules, State, Step};
-use crate::keep::keeper::{Keeper, Observation, With};
+use crate::keep::keeper::{Keeper, With};
 
 /// Timeout of the source's identity and version, and of opening a watch.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -31,22 +31,33 @@ const WATCH_SHORT: Duration = Duration::from_secs(1);
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 /// The same for a source that sends bookmarks.
 const SILENCE_BETWEEN_BOOKMARKS: Duration = Duration::from_secs(150);
+/// A watch that is silent for a random time between these, in seconds, is opened anew if the source
+/// sends no bookmarks: only the beginning of a watch shows that nothing is missing, and a source
+/// remembers the position for five minutes by default.
+const QUIET_MIN: u64 = 90;
+const QUIET_MAX: u64 = 150;
+/// Time after a commit until which few events wait for more: those that follow each other closely
+/// are kept by one commit, which costs more than they do. After a silence, one is kept at once.
+const BETWEEN_COMMITS: Duration = Duration::from_millis(10);
 
 /// The state and counters of following, for health and metrics.
 #[derive(Debug)]
 pub(crate) struct Progress {
     /// When everything of the source was last known to be kept, in milliseconds of the steady
     /// clock. Answers of the source are not progress while commits fail, or if it is another
-    /// cluster.
+    /// cluster. While a watch is silent, they are, until it is replaced.
     heard: AtomicI64,
     state: Mutex<(State, Option<String>)>,
+    /// The followed namespace; empty for the whole cluster.
+    pub(crate) namespace: String,
 }
 
 impl Progress {
-    pub(crate) fn new(now: Duration) -> Self {
+    pub(crate) fn new(namespace: String, now: Duration) -> Self {
         Self {
             heard: AtomicI64::new(millis(now)),
             state: Mutex::new((State::Starting, None)),
+            namespace,
         }
     }
 
@@ -113,10 +124,10 @@ impl Shell {
                     // The clock may have been set meanwhile.
                     follower.waited(self.now().max(until));
                 }
-                Step::Ask => match in_time(ANSWER, self.source.ask()).await {
+                Step::Ask => match in_time(ANSWER, self.source.ask(self.now())).await {
                     Ok(answer) => {
                         let commit = follower.answered(self.now(), answer);
-                        self.commit(&mut follower, &[], commit).await;
+                        self.commit(&mut follower, &Events::default(), commit).await;
                     }
                     Err(failure) => self.failed(&mut follower, failure).await,
                 },
@@ -147,12 +158,14 @@ impl Shell {
         let clock = Arc::clone(&self.keeper.clock);
         let opened = clock.steady();
         let mut spoke = opened;
+        let quiet = Duration::from_secs(self.random.u64(QUIET_MIN..=QUIET_MAX));
         let mut sends_bookmarks = false;
+        let mut gathered = None;
         follower.opened();
         let (state, why) = follower.state();
         self.show(state, why);
         loop {
-            let next = timeout(SILENCE, watching.next()).await;
+            let next = timeout(SILENCE, watching.next(gathered)).await;
             let now = clock.steady();
             if now.saturating_sub(opened) > time + SLACK {
                 let why = "the source has not ended a watch that was to end";
@@ -176,7 +189,8 @@ impl Shell {
                     return self.failed(follower, failure).await;
                 }
                 Err(_) => {
-                    if sends_bookmarks && now.saturating_sub(spoke) > SILENCE_BETWEEN_BOOKMARKS {
+                    let silent = now.saturating_sub(spoke);
+                    if sends_bookmarks && silent > SILENCE_BETWEEN_BOOKMARKS {
                         let why = "the source sends no bookmarks any more";
                         return self.failed(follower, failure(why)).await;
                     }
@@ -186,29 +200,42 @@ impl Shell {
                         Err(failure) => return self.failed(follower, failure).await,
                     };
                     let reached = follower.position().and_then(|position| position.version);
-                    if reached.is_some_and(|reached| version < reached) {
+                    let went_back = reached.is_some_and(|reached| version < reached);
+                    if went_back || !follower.is_level(version) {
                         return follower.closed();
                     }
-                    let commit = follower.watched(asked, reached.unwrap_or(0));
-                    if !self.commit(follower, &[], commit).await {
+                    let commit = if watching.has_part() {
+                        // It is not silent, but slow.
+                        follower.watched(self.now(), None, 0)
+                    } else {
+                        follower.silent(self.now(), (asked, version))
+                    };
+                    if !self.commit(follower, &Events::default(), commit).await {
                         return;
                     }
                     self.heard();
+                    if !sends_bookmarks && silent >= quiet {
+                        return follower.closed();
+                    }
                     continue;
                 }
             };
             spoke = now;
-            let mut events = Vec::with_capacity(frames.len());
-            let (mut version, mut error) = (0, None);
+            let mut events = Events::default();
+            let (mut version, mut error) = (None::<u64>, None);
             for frame in frames {
                 match frame {
                     Frame::Event(observation) => {
-                        version = version.max(observation.version);
-                        events.push(*observation);
+                        version = version.max(Some(observation.version));
+                        events.read.push(*observation);
+                    }
+                    Frame::Unreadable(unreadable, number) => {
+                        version = version.max(number);
+                        events.unreadable.push(*unreadable);
                     }
                     Frame::Bookmark(number) => {
                         sends_bookmarks = true;
-                        version = version.max(number);
+                        version = version.max(Some(number));
                     }
                     Frame::Error(failure) => {
                         error = Some(failure);
@@ -216,10 +243,13 @@ impl Shell {
                     }
                 }
             }
-            if version > 0 {
-                let written = events.last().and_then(|last| written_until(&last.event));
-                let written = written.map_or(0, |written| written.min(self.now()));
-                let commit = follower.watched(written, version);
+            if version.is_some() || !events.unreadable.is_empty() {
+                // One whose version cannot be read is passed with the next that has one.
+                let version = version.unwrap_or(0);
+                let is_level = follower.is_level(version);
+                let last = events.read.last();
+                let written = last.and_then(|last| written_until(&last.event, is_level));
+                let commit = follower.watched(self.now(), written, version);
                 if !self.commit(follower, &events, commit).await {
                     return;
                 }
@@ -228,20 +258,21 @@ impl Shell {
             if let Some(failure) = error {
                 return self.failed(follower, failure).await;
             }
+            gathered = Some(tokio::time::sleep(BETWEEN_COMMITS).deadline());
         }
     }
 
     async fn failed(&self, follower: &mut Follower, failure: Failure) {
         tracing::debug!(cluster = self.name, ?failure, "following was interrupted");
         let commit = follower.failed(self.now(), failure);
-        self.commit(follower, &[], commit).await;
+        self.commit(follower, &Events::default(), commit).await;
     }
 
     /// Commits the follower's result with these events. Returns whether it succeeded.
     async fn commit(
         &self,
         follower: &mut Follower,
-        events: &[Observation],
+        events: &Events,
         commit: Option<Commit>,
     ) -> bool {
         let Some(Commit {
@@ -253,14 +284,17 @@ impl Shell {
         else {
             return true;
         };
+        let before = follower.position();
         let with = With {
             gap: gap.as_ref(),
             listed_at,
             unswept: unswept.as_ref(),
+            unreadable: &events.unreadable,
+            complete_until: before.map(|before| before.complete_until),
         };
         let kept = self
             .keeper
-            .keep(events, &self.namespace, &mut position, with);
+            .keep(&events.read, &self.namespace, &mut position, with);
         match kept.await {
             Ok(()) => {
                 if let Some(gap) = gap {
@@ -270,6 +304,16 @@ impl Shell {
                     tracing::warn!(
                         cluster = self.name, cause, %from, %to,
                         "versions of events may be missing"
+                    );
+                }
+                if let Some(unreadable) = events.unreadable.first() {
+                    tracing::warn!(
+                        cluster = self.name,
+                        events = events.unreadable.len(),
+                        namespace = unreadable.namespace,
+                        name = unreadable.name,
+                        why = unreadable.why,
+                        "events cannot be read, and are not kept"
                     );
                 }
                 follower.committed(position);
@@ -328,14 +372,58 @@ async fn in_time<T>(
 }
 
 /// The latest of an event's times: it was written by then at the latest.
-fn written_until(event: &Event) -> Option<i64> {
+///
+/// The time at which it happened is that of its author, whose clock may be ahead. It matters little
+/// for what was written just now, as no time is later than that. Otherwise only the source's own
+/// times count, which may be earlier: a source does not note when a count is increased.
+fn written_until(event: &Event, is_level: bool) -> Option<i64> {
     let metadata = event.metadata.as_ref();
     let managed = metadata
         .into_iter()
         .flat_map(|metadata| &metadata.managed_fields);
     let managed = managed.filter_map(|entry| codec::time(entry.time));
     let created = metadata.and_then(|metadata| codec::time(metadata.creation_timestamp));
-    let times = managed.chain(created).map(Moment::timestamp);
-    let times = times.chain(codec::last_seen(event));
-    times.map(Timestamp::as_millisecond).max()
+    let own = managed.chain(created).map(Moment::timestamp).max();
+    let seen = codec::last_seen(event).filter(|_| is_level || own.is_none());
+    own.max(seen).map(Timestamp::as_millisecond)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
+
+    use super::*;
+
+    #[test]
+    fn the_time_of_an_author_counts_only_for_what_was_written_just_now() {
+        let time = |seconds: i64| Time {
+            seconds: Some(seconds),
+            nanos: None,
+        };
+        let event = |created: Option<i64>, managed: Option<i64>| Event {
+            metadata: Some(ObjectMeta {
+                creation_timestamp: created.map(time),
+                managed_fields: managed
+                    .into_iter()
+                    .map(|at| ManagedFieldsEntry {
+                        time: Some(time(at)),
+                        ..ManagedFieldsEntry::default()
+                    })
+                    .collect(),
+                ..ObjectMeta::default()
+            }),
+            // An hour ahead.
+            last_timestamp: Some(time(5_000)),
+            ..Event::default()
+        };
+        for (created, managed, expected) in [
+            (Some(1_000), Some(1_400), 1_400),
+            (Some(1_000), None, 1_000),
+            (None, None, 5_000),
+        ] {
+            let event = event(created, managed);
+            assert_eq!(written_until(&event, false), Some(expected * 1000));
+            assert_eq!(written_until(&event, true), Some(5_000_000));
+        }
+    }
 }

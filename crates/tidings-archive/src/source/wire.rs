@@ -3,15 +3,20 @@
 //! A source may send anything. The decoded form takes memory in proportion to its bytes, which are
 //! bounded, and to the elements of lists and maps, for which two bytes each suffice: elements are
 //! counted before anything is decoded.
+//!
+//! An event that cannot be decoded costs only itself: it is given out as what is known of it, and
+//! whatever comes with it and after it is read.
 
 use bytes::{Buf, Bytes, BytesMut};
 use jiff::Timestamp;
 use prost::Message;
 use tidings_api::codec::{self, Api, protobuf};
 use tidings_core::validate::bounded_text;
+use tidings_core::wire::put_varint;
 
 use crate::follow::follower::{Failure, Page};
-use crate::keep::keeper::Observation;
+use crate::keep::keeper::{Observation, Unreadable};
+use crate::keep::keys::{is_step, is_uid};
 use crate::version::delta::take_field;
 
 /// Longest frame of a watch that is accepted: an event is below etcd's limit of 1.5 MiB.
@@ -100,9 +105,18 @@ struct Status {
 #[derive(Clone, Debug)]
 pub(crate) enum Frame {
     Event(Box<Observation>),
+    /// An event that cannot be read, and its version if that can.
+    Unreadable(Box<Unreadable>, Option<u64>),
     /// A bookmark: there are no other changes up to this version.
     Bookmark(u64),
     Error(Failure),
+}
+
+/// The events of an answer, each in the order in which they came.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Events {
+    pub(crate) read: Vec<Observation>,
+    pub(crate) unreadable: Vec<Unreadable>,
 }
 
 fn unreadable(what: &str, why: impl std::fmt::Display) -> Failure {
@@ -115,15 +129,16 @@ fn unreadable(what: &str, why: impl std::fmt::Display) -> Failure {
     }
 }
 
-fn version(text: &str) -> Result<u64, Failure> {
+fn version(text: &str) -> Result<u64, String> {
     text.parse()
-        .map_err(|_| unreadable("a resourceVersion", format!("{text:?} is no number")))
+        .map_err(|_| format!("its resourceVersion {text:?} is no number"))
 }
 
 /// A page of a list.
-pub(crate) fn read_list(api: Api, body: &Bytes) -> Result<(Page, Vec<Observation>), Failure> {
+pub(crate) fn read_list(api: Api, body: &Bytes) -> Result<(Page, Events), Failure> {
     let list = protobuf::open(body).map_err(|why| unreadable("a list", why))?;
-    if count(&list.raw, ITEMS)? > ITEMS_MAX {
+    let items = count(&list.raw, ITEMS).map_err(|why| unreadable("a list", why))?;
+    if items > ITEMS_MAX {
         return Err(Failure::TooLarge);
     }
     let list = EventList::decode(list.raw).map_err(|why| unreadable("a list", why))?;
@@ -131,23 +146,35 @@ pub(crate) fn read_list(api: Api, body: &Bytes) -> Result<(Page, Vec<Observation
     if metadata.token.len() > TOKEN_MAX {
         return Err(unreadable("a list", "its continue token is too long"));
     }
+    let mut events = Events::default();
+    let mut items = Vec::with_capacity(list.items.len());
     let mut elements = 0;
-    for item in &list.items {
-        elements += elements_of(item)?;
+    for item in list.items {
+        match elements_of(&item) {
+            Ok(found) => {
+                elements += found;
+                items.push(item);
+            }
+            Err(why) => events.unreadable.push(known_of(&item, why).0),
+        }
     }
     if elements > ELEMENTS_MAX {
         return Err(Failure::TooLarge);
     }
-    let events = list
-        .items
-        .into_iter()
-        .map(|item| observation(api, item, false));
-    let events = events.collect::<Result<Vec<_>, _>>()?;
-    let seen = events.iter().map(|found| codec::last_seen(&found.event));
+    for item in items {
+        match observation(api, &item, false) {
+            Ok(observed) => events.read.push(observed),
+            Err(why) => events.unreadable.push(known_of(&item, why).0),
+        }
+    }
+    let seen = events.read.iter();
+    let seen = seen.map(|found| codec::last_seen(&found.event));
+    let version = version(&metadata.resource_version);
     let page = Page {
-        version: version(&metadata.resource_version)?,
+        version: version.map_err(|why| unreadable("a list", why))?,
         token: Some(metadata.token).filter(|token| !token.is_empty()),
         oldest: seen.flatten().map(Timestamp::as_millisecond).min(),
+        has_unnamed: events.unreadable.iter().any(|it| it.name.is_empty()),
     };
     Ok((page, events))
 }
@@ -157,13 +184,13 @@ const ITEMS: u64 = 2 << 3 | 2;
 const METADATA: u64 = 1 << 3 | 2;
 
 /// The values of the fields with this tag.
-fn values(mut message: &[u8], wanted: u64) -> impl Iterator<Item = Result<&[u8], Failure>> {
+fn values(mut message: &[u8], wanted: u64) -> impl Iterator<Item = Result<&[u8], String>> {
     std::iter::from_fn(move || {
         while !message.is_empty() {
             match take_field(&mut message) {
                 None => {
                     message = &[];
-                    return Some(Err(unreadable("a message", "a field is not whole")));
+                    return Some(Err(NOT_WHOLE.to_owned()));
                 }
                 Some((tag, value)) if tag == wanted => return Some(Ok(value)),
                 Some(_) => {}
@@ -173,36 +200,44 @@ fn values(mut message: &[u8], wanted: u64) -> impl Iterator<Item = Result<&[u8],
     })
 }
 
-fn count(message: &[u8], wanted: u64) -> Result<usize, Failure> {
+fn count(message: &[u8], wanted: u64) -> Result<usize, String> {
     values(message, wanted).try_fold(0, |count, value| value.map(|_| count + 1))
 }
 
+const NOT_WHOLE: &str = "a field is not whole";
+
 /// The number of fields in an event's metadata, at least that of the elements in its lists and
-/// maps.
-fn elements_of(event: &[u8]) -> Result<usize, Failure> {
+/// maps. An event that has too many by itself is not decoded.
+fn elements_of(event: &[u8]) -> Result<usize, String> {
     let mut elements = 0;
     for metadata in values(event, METADATA) {
         let mut metadata = metadata?;
         while !metadata.is_empty() {
-            let field = take_field(&mut metadata);
-            field.ok_or_else(|| unreadable("an event", "a field is not whole"))?;
+            take_field(&mut metadata).ok_or(NOT_WHOLE)?;
             elements += 1;
         }
+    }
+    if elements > ELEMENTS_MAX {
+        return Err("it has too many elements".into());
     }
     Ok(elements)
 }
 
-fn observation(api: Api, raw: Bytes, is_gone: bool) -> Result<Observation, Failure> {
-    let event = codec::read_protobuf_event(api, raw).map_err(|why| unreadable("an event", why))?;
+fn observation(api: Api, raw: &Bytes, is_gone: bool) -> Result<Observation, String> {
+    let read = codec::read_protobuf_event(api, raw.clone());
+    let event = read.or_else(|why| match repaired(api, raw) {
+        Some(repaired) => codec::read_protobuf_event(api, repaired),
+        None => Err(why),
+    })?;
     let metadata = event.metadata.clone().unwrap_or_default();
     if ![metadata.namespace(), metadata.name()]
         .into_iter()
         .all(is_step)
     {
-        return Err(unreadable("an event", "its name cannot be part of a path"));
+        return Err("its name cannot be part of a path".into());
     }
-    if metadata.uid().contains(['/', '\0']) {
-        return Err(unreadable("an event", "its uid is none"));
+    if !is_uid(metadata.uid()) {
+        return Err("its uid is none".into());
     }
     Ok(Observation {
         version: version(metadata.resource_version())?,
@@ -211,10 +246,63 @@ fn observation(api: Api, raw: Bytes, is_gone: bool) -> Result<Observation, Failu
     })
 }
 
-/// Whether a text can be a namespace or a name, which are segments of paths and parts of keys
-/// (`IsValidPathSegmentName`).
-fn is_step(text: &str) -> bool {
-    !matches!(text, "" | "." | "..") && !text.contains(['/', '%', '\0'])
+/// The numbers of the fields of an event that are texts, except for those of the objects in it,
+/// which are names.
+fn texts(api: Api) -> [u64; 6] {
+    match api {
+        // reason, message, type, action, reportingComponent, reportingInstance
+        Api::Core => [3, 4, 9, 12, 14, 15],
+        // reportingController, reportingInstance, action, reason, note, type
+        Api::Events => [4, 5, 6, 7, 10, 11],
+    }
+}
+
+/// An event with U+FFFD where its texts are not UTF-8, as API servers write it in JSON; `None` if
+/// they are. Go does not check the texts of a protobuf message, so that a message that was cut to a
+/// number of bytes may end within a character. It becomes three times as long at most.
+fn repaired(api: Api, event: &[u8]) -> Option<Bytes> {
+    let texts = texts(api);
+    let mut repaired = Vec::with_capacity(event.len());
+    let mut is_changed = false;
+    let mut rest = event;
+    while !rest.is_empty() {
+        let field = rest;
+        let (tag, value) = take_field(&mut rest)?;
+        let is_text = tag & 7 == 2 && texts.contains(&(tag >> 3));
+        if is_text && std::str::from_utf8(value).is_err() {
+            let text = String::from_utf8_lossy(value);
+            put_varint(tag, &mut repaired);
+            put_varint(text.len() as u64, &mut repaired);
+            repaired.extend_from_slice(text.as_bytes());
+            is_changed = true;
+        } else {
+            repaired.extend_from_slice(&field[..field.len() - rest.len()]);
+        }
+    }
+    is_changed.then(|| repaired.into())
+}
+
+/// What is known of an event that cannot be read, and its version. Only events with names of which
+/// paths can be made are kept, so other names are left empty.
+fn known_of(event: &[u8], why: String) -> (Unreadable, Option<u64>) {
+    let metadata = values(event, METADATA).flatten().last();
+    let metadata = metadata.unwrap_or_default();
+    let text = |number: u64| {
+        let value = values(metadata, number << 3 | 2).flatten().last();
+        let text = value.and_then(|value| std::str::from_utf8(value).ok());
+        text.unwrap_or_default()
+    };
+    let mut known = Unreadable {
+        why: bounded_text(why, WHY_BYTES_MAX),
+        ..Unreadable::default()
+    };
+    let (name, namespace, uid) = (text(1), text(3), text(5));
+    if is_step(name) && is_step(namespace) && is_uid(uid) {
+        namespace.clone_into(&mut known.namespace);
+        name.clone_into(&mut known.name);
+        uid.clone_into(&mut known.uid);
+    }
+    (known, version(text(6)).ok())
 }
 
 /// Takes a complete frame from the beginning of a watch's bytes.
@@ -233,27 +321,23 @@ pub(crate) fn take_frame(api: Api, buffer: &mut BytesMut) -> Result<Option<Frame
     let bytes = buffer.split_to(len).freeze();
     let event = WatchEvent::decode(bytes).map_err(|why| unreadable("a watch event", why))?;
     let object = event.object.unwrap_or_default().raw;
-    let object = protobuf::open(&object).map_err(|why| unreadable("a watch event", why))?;
-    let observation = |is_gone| {
-        if elements_of(&object.raw)? > ELEMENTS_MAX {
-            return Err(unreadable("an event", "it has too many elements"));
-        }
-        let observed = observation(api, object.raw.clone(), is_gone)?;
-        Ok(Frame::Event(Box::new(observed)))
-    };
+    let object = protobuf::open(&object).map(|object| object.raw);
     let frame = match event.kind.as_str() {
-        "ADDED" | "MODIFIED" => observation(false)?,
-        "DELETED" => observation(true)?,
+        "ADDED" | "MODIFIED" => event_frame(api, object, false),
+        "DELETED" => event_frame(api, object, true),
         "BOOKMARK" => {
-            let object =
-                AnyObject::decode(object.raw).map_err(|why| unreadable("a bookmark", why))?;
-            Frame::Bookmark(version(
-                &object.metadata.unwrap_or_default().resource_version,
-            )?)
+            let is_unreadable = |why: String| unreadable("a bookmark", why);
+            let object = AnyObject::decode(object.map_err(is_unreadable)?)
+                .map_err(|why| is_unreadable(why.to_string()))?;
+            let metadata = object.metadata.unwrap_or_default();
+            Frame::Bookmark(version(&metadata.resource_version).map_err(is_unreadable)?)
         }
-        "ERROR" => Frame::Error(failure(
-            Status::decode(object.raw).map_err(|why| unreadable("a Status", why))?,
-        )),
+        "ERROR" => {
+            let is_unreadable = |why: String| unreadable("a Status", why);
+            let status = Status::decode(object.map_err(is_unreadable)?)
+                .map_err(|why| is_unreadable(why.to_string()))?;
+            Frame::Error(failure(status))
+        }
         other => {
             return Err(unreadable(
                 "a watch event",
@@ -262,6 +346,21 @@ pub(crate) fn take_frame(api: Api, buffer: &mut BytesMut) -> Result<Option<Frame
         }
     };
     Ok(Some(frame))
+}
+
+fn event_frame(api: Api, object: Result<Bytes, String>, is_gone: bool) -> Frame {
+    let read = object.map_err(|why| (Bytes::new(), why));
+    let read = read.and_then(|raw| {
+        let observed = elements_of(&raw).and_then(|_| observation(api, &raw, is_gone));
+        observed.map_err(|why| (raw, why))
+    });
+    match read {
+        Ok(observed) => Frame::Event(Box::new(observed)),
+        Err((raw, why)) => {
+            let (known, version) = known_of(&raw, why);
+            Frame::Unreadable(Box::new(known), version)
+        }
+    }
 }
 
 /// The message of an error answer, whose body may be anything.
@@ -383,7 +482,13 @@ mod tests {
             Ok(Some(Frame::Event(_)))
         ));
         let mut frames = frame("ADDED", &with_elements(ELEMENTS_MAX - 3));
-        assert!(take_frame(Api::Core, &mut frames).is_err());
+        assert!(matches!(
+            take_frame(Api::Core, &mut frames),
+            Ok(Some(Frame::Unreadable(_, Some(7))))
+        ));
+        let one = list([with_elements(ELEMENTS_MAX - 3), event("web.1")], "");
+        let (_, found) = read_list(Api::Core, &one).unwrap();
+        assert_eq!((found.read.len(), found.unreadable.len()), (1, 1));
 
         let half = || with_elements(ELEMENTS_MAX / 2 - 4);
         assert!(read_list(Api::Core, &list([half(), half()], "")).is_ok());
@@ -392,7 +497,7 @@ mod tests {
 
         let many = |count| list(std::iter::repeat_n(event("web.1"), count), "");
         assert_eq!(
-            read_list(Api::Core, &many(ITEMS_MAX)).unwrap().1.len(),
+            read_list(Api::Core, &many(ITEMS_MAX)).unwrap().1.read.len(),
             ITEMS_MAX
         );
         assert_eq!(
@@ -412,18 +517,145 @@ mod tests {
             ("a%2fb", false),
             ("\0position", false),
         ] {
-            let read = read_list(Api::Core, &list([event(name)], ""));
-            assert_eq!(read.is_ok(), expected, "{name:?}");
+            let (page, found) = read_list(Api::Core, &list([event(name)], "")).unwrap();
+            assert_eq!(found.read.len(), usize::from(expected), "{name:?}");
+            assert_eq!(found.unreadable.len(), usize::from(!expected), "{name:?}");
+            assert_eq!(page.has_unnamed, !expected, "{name:?}");
             let mut frames = frame("MODIFIED", &event(name));
-            assert_eq!(
-                take_frame(Api::Core, &mut frames).is_ok(),
-                expected,
-                "{name:?}"
-            );
+            let is_read = match take_frame(Api::Core, &mut frames).unwrap().unwrap() {
+                Frame::Event(_) => true,
+                Frame::Unreadable(known, Some(7)) => {
+                    assert_eq!((&*known.namespace, &*known.name), ("", ""));
+                    false
+                }
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(is_read, expected, "{name:?}");
         }
         let mut other = event("web.1");
         other.metadata.as_mut().unwrap().namespace = Some("\0position".into());
-        assert!(read_list(Api::Core, &list([other], "")).is_err());
+        let (_, found) = read_list(Api::Core, &list([other], "")).unwrap();
+        assert_eq!((found.read.len(), found.unreadable.len()), (0, 1));
+    }
+
+    /// The event with other bytes for its message, which was `MESSAGE`.
+    fn with_message(api: Api, event: &Event, message: &[u8]) -> Bytes {
+        let envelope = codec::protobuf_event(api, event.clone()).into();
+        let raw = protobuf::open(&envelope).unwrap().raw;
+        let at = raw.windows(MESSAGE.len()).position(|it| it == MESSAGE);
+        let at = at.unwrap();
+        let behind = at + MESSAGE.len();
+        [&raw[..at], message, &raw[behind..]].concat().into()
+    }
+
+    const MESSAGE: &[u8] = b"probe failed: xxxx";
+
+    fn numbered(name: &str, number: u64) -> Event {
+        let mut event = event(name);
+        let metadata = event.metadata.as_mut().unwrap();
+        metadata.resource_version = Some(number.to_string());
+        event.message = Some(String::from_utf8(MESSAGE.to_vec()).unwrap());
+        event
+    }
+
+    fn list_of(items: Vec<Bytes>) -> Bytes {
+        let list = EventList {
+            metadata: Some(ListMeta {
+                resource_version: "9".into(),
+                token: String::new(),
+            }),
+            items,
+        };
+        protobuf::envelop("v1", "EventList", &list).into()
+    }
+
+    fn watched(items: &[Bytes]) -> BytesMut {
+        let mut sent = BytesMut::new();
+        for item in items {
+            let object = protobuf::envelop_bytes("v1", "Event", item);
+            sent.extend_from_slice(&protobuf::watch_frame("ADDED", &object));
+        }
+        sent
+    }
+
+    /// A probe's output is cut to a number of bytes, and Go does not check the texts of a protobuf
+    /// message.
+    #[test]
+    fn a_message_that_ends_within_a_character_is_kept() {
+        for api in [Api::Core, Api::Events] {
+            let cut = with_message(api, &numbered("web.2", 2), b"probe failed: \xffx\xc3\xc3");
+            let good = |number| with_message(api, &numbered("web.1", number), MESSAGE);
+            let items = vec![good(1), cut, good(3)];
+            let mut sent = watched(&items);
+            let (_, found) = read_list(api, &list_of(items)).unwrap();
+            assert_eq!(found.unreadable, []);
+            let listed = found.read.iter();
+            let listed: Vec<_> = listed.map(|it| (it.version, it.event.message())).collect();
+            let expected = [
+                (1, "probe failed: xxxx"),
+                (2, "probe failed: \u{fffd}x\u{fffd}\u{fffd}"),
+                (3, "probe failed: xxxx"),
+            ];
+            assert_eq!(listed, expected);
+            for (version, message) in expected {
+                let frame = take_frame(api, &mut sent).unwrap();
+                let Some(Frame::Event(observed)) = frame else {
+                    panic!("{frame:?}");
+                };
+                assert_eq!(
+                    (observed.version, observed.event.message()),
+                    (version, message)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_that_cannot_be_read_costs_only_itself() {
+        let late = {
+            let mut event = numbered("web.2", 2);
+            event.last_timestamp = Some(k8s_pb::apimachinery::pkg::apis::meta::v1::Time {
+                seconds: Some(i64::MAX),
+                nanos: None,
+            });
+            with_message(Api::Core, &event, MESSAGE)
+        };
+        let mut unnumbered = numbered("web.2", 2);
+        unnumbered.metadata.as_mut().unwrap().resource_version = Some("two".into());
+        let unnumbered = with_message(Api::Core, &unnumbered, MESSAGE);
+        // A length beyond the end, behind the metadata and instead of them.
+        let mut cut = with_message(Api::Core, &numbered("web.2", 2), MESSAGE).to_vec();
+        cut.extend_from_slice(b"\x1a\x7f");
+        let nothing = Bytes::from_static(b"\x0a\x7f");
+        let good = |number| with_message(Api::Core, &numbered("web.1", number), MESSAGE);
+        for (bad, name, number) in [
+            (late, "web.2", Some(2)),
+            (unnumbered, "web.2", None),
+            (cut.into(), "web.2", Some(2)),
+            (nothing, "", None),
+        ] {
+            let items = vec![good(1), bad, good(3)];
+            let mut sent = watched(&items);
+            let (page, found) = read_list(Api::Core, &list_of(items)).unwrap();
+            let read: Vec<_> = found.read.iter().map(|it| it.version).collect();
+            assert_eq!(read, [1, 3], "{name}");
+            let [known] = &found.unreadable[..] else {
+                panic!("{found:?}");
+            };
+            assert_eq!(known.name, name);
+            assert!(!known.why.is_empty());
+            assert_eq!(page.has_unnamed, name.is_empty());
+
+            let mut frames = Vec::new();
+            while let Some(frame) = take_frame(Api::Core, &mut sent).unwrap() {
+                frames.push(match frame {
+                    Frame::Event(observed) => Ok(observed.version),
+                    Frame::Unreadable(known, version) => Err((known.name, version)),
+                    other => panic!("{other:?}"),
+                });
+            }
+            assert_eq!(frames, [Ok(1), Err((name.to_owned(), number)), Ok(3)]);
+        }
     }
 
     #[test]

@@ -65,8 +65,8 @@ Examples:
   tidings archive --data-dir ./archive &
   kubectl --kubeconfig ./archive/kubeconfig get events -A
 
-  # Two clusters, and describe with today's pod and last week's events
-  tidings archive --data-dir ./archive --context prod --context staging --pass-through
+  # Two clusters for their own users: kubectl describe shows today's pod and last week's events
+  tidings archive --data-dir ./archive --context prod --context staging --cluster-access --pass-through
 
   # Put what tidings export --versions wrote into an archive, and look at it
   tidings archive --data-dir ./archive --name prod --import prod.jsonl.gz
@@ -117,7 +117,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     retention_file: Option<PathBuf>,
     /// Maximum bytes that each cluster takes on disk, with an optional suffix Ki, Mi, Gi, k, M or
-    /// G. Beyond them the events last seen before all others are deleted [default: no limit]
+    /// G. Above it, the events with the oldest last-seen time are deleted [default: no limit]
     ///
     /// Space is given back some minutes after events were deleted.
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
@@ -136,6 +136,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value = "16Mi", value_parser = values::bytes)]
     memory: usize,
     /// Pass requests to read other things than events to the cluster, with the caller's own token
+    ///
+    /// Only a token about which that cluster itself was asked is passed on: give --cluster-access,
+    /// too.
     #[arg(long)]
     pass_through: bool,
     /// Let the users of a cluster read its events: unknown tokens and what no role allows are
@@ -234,10 +237,10 @@ pub(super) fn hint(error: &(dyn Error + 'static)) -> &'static str {
 }
 
 const DAMAGED: &str =
-    "docs/archive.md says what is in the folder; a copy of it can be put in its place";
+    "put back a copy of the folder, or, if it was sealed, begin a new one (docs/archive.md)";
 
 const NO_SPACE: &str =
-    "make room on the disk of --data-dir, or keep less: --event-ttl, --retention-file, --quota";
+    "make room on the disk of --data-dir; --forget removes a cluster that is not needed any more";
 
 fn is_no_space(error: &WriteError) -> bool {
     matches!(error, WriteError::Fault(Fault::NoSpace))

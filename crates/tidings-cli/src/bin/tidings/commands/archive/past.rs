@@ -100,11 +100,12 @@ async fn measure(past: &Past, measured: &Mutex<Measured>) {
     match past.counted().await {
         Ok(coverage) => {
             let followed = coverage.followed.iter();
-            // Of several namespaces, what holds for all.
-            let since = followed.clone().map(|(_, position)| position.since).max();
-            let until = followed
+            // Of several namespaces that are followed now, what holds for all.
+            let current = followed
                 .clone()
-                .map(|(_, position)| position.complete_until);
+                .filter(|(namespace, _)| past.is_current(namespace));
+            let since = current.clone().map(|(_, position)| position.since).max();
+            let until = current.map(|(_, position)| position.complete_until);
             *measured.lock().unwrap_or_else(PoisonError::into_inner) = Measured {
                 events: coverage.events,
                 versions: followed.map(|(_, position)| position.versions).sum(),

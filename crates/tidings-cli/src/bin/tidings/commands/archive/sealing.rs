@@ -19,10 +19,12 @@ pub(super) struct SealFlags {
     /// Seal everything that is observed into Parquet files there as well: s3://BUCKET/PREFIX,
     /// gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER
     ///
-    /// Credentials, region and endpoint come from the environment, as the cloud's own tools have
-    /// them (AWS_ACCESS_KEY_ID, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME and others), or
-    /// from the machine. docs/archive-format.md has the columns. What is in the data folder when
-    /// this is used first is sealed, too.
+    /// Credentials, region and endpoint come from variables of the environment (AWS_ACCESS_KEY_ID,
+    /// AWS_REGION, AWS_ENDPOINT, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME and others);
+    /// without these, credentials are those of the pod or machine. AWS_PROFILE and ~/.aws are not
+    /// read. docs/how-to/keep-an-archive-in-a-bucket.md has all of them, and the permissions;
+    /// docs/archive-format.md has the columns. What is in the data folder when this is used first
+    /// is sealed, too.
     #[arg(long, value_name = "URL")]
     objects: Option<String>,
     /// Continue an archive that another data folder began and that is lost: a new folder begins

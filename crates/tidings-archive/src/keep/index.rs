@@ -1,0 +1,33 @@
+//! By what events are found in the store.
+
+use jiff::Timestamp;
+use k8s_pb::api::core::v1::{Event, ObjectReference};
+use tidings_api::codec;
+use tidings_store::{Index, UnixMillis};
+
+use super::keys;
+
+/// Longest text in an index, in bytes.
+const INDEX_TEXT_MAX: usize = 512;
+
+/// The index entries of an event.
+pub(crate) fn index(event: &Event) -> Index {
+    let object = event.involved_object.as_ref();
+    let clip = |text: &str| {
+        let end = (0..=INDEX_TEXT_MAX.min(text.len())).rev();
+        let end = end.into_iter().find(|end| text.is_char_boundary(*end));
+        text[..end.unwrap_or(0)].to_owned()
+    };
+    let text = |of: fn(&ObjectReference) -> &str| clip(object.map(of).unwrap_or_default());
+    let last_seen = codec::last_seen(event).map_or(0, Timestamp::as_millisecond);
+    Index {
+        object_uid: text(ObjectReference::uid),
+        object_kind: text(ObjectReference::kind),
+        object_namespace: text(ObjectReference::namespace),
+        object_name: text(ObjectReference::name),
+        reason: clip(event.reason()),
+        event_type: clip(event.r#type()),
+        // Earlier times are those of the archive's own records, which are not found by time.
+        last_seen: UnixMillis(last_seen.max(keys::EARLIEST.0)),
+    }
+}
