@@ -13,21 +13,35 @@ use crate::unfinished::{self, Unfinished};
 /// and writing the next.
 const MANIFESTS_KEPT: usize = 100;
 
-/// Deletes files that a manifest has taken out before a time; how many.
+/// Files that cannot be deleted, after which no more are tried for now.
+const FAILED_MAX: usize = 10;
+
+/// Deletes files that a manifest has taken out before a time; how many, and why the first of those
+/// that are left could not be deleted. These stay in the manifest.
 pub(crate) async fn removed(
     folder: &Folder,
     manifest: &mut Manifest,
     before: Timestamp,
-) -> Result<u64, FolderError> {
-    let is_over = |removed: &&crate::manifest::Removed| removed.at <= before;
-    let over = manifest.removed.iter().filter(is_over);
-    let mut deleted = 0;
-    for file in over {
-        folder.delete(&folder.path(&file.path)).await?;
-        deleted += 1;
+) -> (u64, Option<FolderError>) {
+    let (mut deleted, mut failed) = (0, 0);
+    let mut failure = None;
+    let mut left = Vec::new();
+    for removed in std::mem::take(&mut manifest.removed) {
+        if removed.at > before || failed == FAILED_MAX {
+            left.push(removed);
+            continue;
+        }
+        match folder.delete(&folder.path(&removed.path)).await {
+            Ok(()) => deleted += 1,
+            Err(error) => {
+                failed += 1;
+                failure.get_or_insert(error);
+                left.push(removed);
+            }
+        }
     }
-    manifest.removed.retain(|removed| removed.at > before);
-    Ok(deleted)
+    manifest.removed = left;
+    (deleted, failure)
 }
 
 /// Objects that were written before a time, whether a manifest names them or not.

@@ -94,7 +94,8 @@ impl Folder {
 
     /// The path of a file of a manifest.
     pub(crate) fn path(&self, file: &str) -> Path {
-        Path::from(format!("{}/{file}", self.root))
+        let steps = file.split('/');
+        steps.fold(self.root.clone(), Path::join)
     }
 
     /// The manifest with the greatest number, if there is any.
@@ -263,5 +264,27 @@ async fn within<T>(operation: impl Future<Output = Result<T, Error>>) -> Result<
     match tokio::time::timeout(OPERATION_MAX, operation).await {
         Ok(done) => Ok(done?),
         Err(_) => Err(FolderError::Slow),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::local::LocalFileSystem;
+
+    use super::*;
+
+    #[test]
+    fn files_are_below_the_prefix_as_it_is() {
+        for prefix in ["a", "a~b", "my%20archive/x"] {
+            let folder = Folder {
+                store: Arc::new(LocalFileSystem::new()),
+                root: Path::parse(prefix).unwrap().join("prod"),
+                local: None,
+                known: AtomicU64::new(0),
+            };
+            let path = folder.path("events/1.parquet");
+            assert_eq!(path.as_ref(), format!("{prefix}/prod/events/1.parquet"));
+            assert!(path.prefix_matches(&folder.root));
+        }
     }
 }

@@ -215,7 +215,15 @@ impl Sealer {
             }
             self.unsealed.sealed(through).await?;
         }
-        sealed.deleted = self.clean(&manifest).await?;
+        match self.clean(&manifest).await {
+            Ok(deleted) => sealed.deleted = deleted,
+            Err(error @ SealError::Foreign { .. }) => return Err(error),
+            // Everything is sealed, whatever cannot be deleted.
+            Err(error) => {
+                let cluster = &*self.cluster;
+                tracing::warn!(cluster, %error, "not deleted yet; it is tried again");
+            }
+        }
         Ok(sealed)
     }
 
@@ -336,24 +344,25 @@ impl Sealer {
     async fn clean(&self, manifest: &Manifest) -> Result<u64, SealError> {
         let now = self.now();
         let mut next = manifest.next(random_id(), now);
-        let grace = signed(self.options.grace);
+        let ago = |time| now.checked_sub(signed(time)).unwrap_or(Timestamp::MIN);
+        let before = ago(self.options.grace);
         if let Some(keep_for) = self.options.keep_for {
-            let over = next
-                .files
-                .iter()
-                .filter(|file| file.to + signed(keep_for) <= now);
+            let over = next.files.iter().filter(|file| file.to <= ago(keep_for));
             let over: BTreeSet<_> = over.map(|file| file.path.clone()).collect();
             next.remove(&over, now);
         }
-        let mut deleted = clean::removed(&self.folder, &mut next, now - grace).await?;
+        let (mut deleted, failure) = clean::removed(&self.folder, &mut next, before).await;
         if next.files != manifest.files || next.removed != manifest.removed {
             self.folder.commit(&next).await?;
+        }
+        if let Some(failure) = failure {
+            return Err(failure.into());
         }
         // Nothing is left for so short that it has to be looked for more often.
         let at = u64::try_from(self.clock.steady().as_millis()).unwrap_or(u64::MAX);
         let pause = u64::try_from(self.options.grace.as_millis()).unwrap_or(u64::MAX) / 24;
         if at >= self.look_at.load(Ordering::Relaxed) {
-            let left = clean::Leavings::find(&self.folder, now - grace).await?;
+            let left = clean::Leavings::find(&self.folder, before).await?;
             // Read after they were found: what another store sealed meanwhile, if it took the place
             // of this one while this one was held up, is not among them or is named.
             let newest = self.newest().await?;

@@ -26,7 +26,7 @@ pub(crate) const GROUP_BYTES_MAX: usize = 4 << 20;
 const PAGE_ROWS_MAX: usize = 2048;
 /// Bytes from which on a page ends.
 const PAGE_BYTES_MAX: usize = 256 << 10;
-/// Of three values that are looked for in vain, how many a bloom filter does not refuse, in 100.
+/// Of values that are looked for in vain, the part that a bloom filter does not refuse.
 const BLOOM_FALSE: f64 = 0.01;
 /// How much zstd tries.
 const ZSTD_LEVEL: i32 = 6;

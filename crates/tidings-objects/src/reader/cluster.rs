@@ -74,7 +74,7 @@ pub(super) struct Sealed {
     newest: RwLock<Arc<View>>,
     /// The latest first.
     former: Mutex<VecDeque<Arc<View>>>,
-    /// Maximum bytes of what waits in these.
+    /// Maximum bytes of these: of their manifests, and of what waits.
     former_bytes_max: u64,
     /// Why the last look failed, if it did.
     failure: Mutex<Option<String>>,
@@ -231,6 +231,7 @@ impl Sealed {
 
     /// Keeps a view for a list that may continue.
     pub(super) fn remember(&self, view: Arc<View>) {
+        let newest = self.newest();
         let mut former = self.former.lock();
         former.retain(|known| known.revision() != view.revision());
         former.push_front(view);
@@ -238,7 +239,7 @@ impl Sealed {
         let mut bytes = 0;
         // One is kept, however large.
         let fit = former.iter().enumerate().take_while(|(number, view)| {
-            bytes += view.tail().bytes();
+            bytes += view.tail().bytes() + view.bytes_beside(&newest);
             *number == 0 || bytes <= self.former_bytes_max
         });
         let fit = fit.count();

@@ -17,7 +17,7 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use tokio::task::spawn_blocking;
 
 use super::fault::{Fault, caught};
-use super::fetch::{Fetch, Remote};
+use super::fetch::{Fetch, REQUEST_BYTES_MAX, Remote};
 use super::footer::Footer;
 use super::leaf::{self, Leaf};
 
@@ -132,6 +132,19 @@ pub(super) async fn read<const N: usize>(
             "it, or another file, cannot be decoded",
         ))
     })
+}
+
+/// Asks for the bytes of a column, so that they are held when its values are read; for none if they
+/// are many.
+pub(super) async fn ask_ahead(fetch: &Fetch, wants: &[Want], leaf: Leaf) -> Result<(), Fault> {
+    let ranges: Vec<_> = wants.iter().map(|want| ranges_of(want, leaf)).collect();
+    let bytes = ranges.iter().flatten().map(|range| range.end - range.start);
+    if bytes.sum::<u64>() > REQUEST_BYTES_MAX {
+        return Ok(());
+    }
+    let asked = wants.iter().zip(&ranges);
+    let asked = asked.map(|(want, ranges)| fetch.ranges(&want.file, ranges));
+    try_join_all(asked).await.map(drop)
 }
 
 /// Whether a column's filter knows one of these values; if there is none, it may.

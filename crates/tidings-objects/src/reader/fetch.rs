@@ -101,6 +101,8 @@ pub(super) struct Counters {
 pub(super) struct Shared {
     store: Arc<dyn ObjectStore>,
     pub(super) cache: Cache<Key, Held, Weigh>,
+    /// Row groups after which a page of the newest events ends.
+    pub(super) page_row_groups: usize,
     places: Semaphore,
     /// Of reads, each of which has a bounded number of rows in memory.
     pub(super) reads: Semaphore,
@@ -109,12 +111,17 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(store: Arc<dyn ObjectStore>, cache_bytes: u64) -> Self {
+    pub(super) fn new(
+        store: Arc<dyn ObjectStore>,
+        cache_bytes: u64,
+        page_row_groups: usize,
+    ) -> Self {
         // About as many entries as there are pages of a usual size.
         let entries = usize::try_from(cache_bytes / (16 << 10)).unwrap_or(usize::MAX);
         Self {
             store,
             cache: Cache::with_weighter(entries.max(16), cache_bytes, Weigh),
+            page_row_groups,
             places: Semaphore::new(REQUESTS_AT_ONCE),
             reads: Semaphore::new(READS_AT_ONCE),
             decodes: Semaphore::new(DECODES_AT_ONCE),

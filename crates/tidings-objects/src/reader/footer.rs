@@ -126,6 +126,20 @@ fn general(why: &str) -> ParquetError {
 
 /// Every page that may be read has rows, in order, and is in the file.
 fn check_pages(footer: &Footer, len: u64) -> Result<(), ParquetError> {
+    let groups = footer.meta.row_groups().iter();
+    for column in groups.flat_map(RowGroupMetaData::columns) {
+        let places = [
+            Some(column.data_page_offset()),
+            column.dictionary_page_offset(),
+        ];
+        let mut numbers = places
+            .into_iter()
+            .flatten()
+            .chain([column.compressed_size()]);
+        if numbers.any(i64::is_negative) {
+            return Err(general("a column is nowhere"));
+        }
+    }
     for (number, group) in footer.groups.iter().enumerate() {
         for leaf in leaf::ALL {
             let mut from = -1;
@@ -189,4 +203,56 @@ fn seen(group: &RowGroupMetaData) -> (i64, i64) {
         _ => HOUR_MILLIS,
     };
     (min, leaf::seen(Some(*max)))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_pb::api::core::v1::Event;
+
+    use super::*;
+    use crate::file::write::Writer;
+    use crate::reader::fault::caught;
+    use crate::row::{Row, Version};
+
+    /// The crate for the format takes negative numbers, and ends the program where they are used.
+    #[test]
+    fn columns_of_a_damaged_end_are_somewhere() {
+        let mut writer = Writer::new().unwrap();
+        for number in 0..3 {
+            let version = Version {
+                epoch: 0,
+                number,
+                observed_at: 1,
+                object: tidings_api::codec::encode_stored(&mut Event::default()),
+            };
+            let row = Row::new(&"prod".into(), version).unwrap();
+            writer.push(row).unwrap();
+        }
+        let bytes = writer.finish().unwrap();
+        let len = bytes.len() as u64;
+        let whole = Bytes::from(bytes.clone());
+        assert!(Footer::of(&whole, len, 3).is_ok());
+        let mut refused = 0;
+        let (rest, _) = bytes.split_last_chunk::<4>().unwrap();
+        let (rest, end) = rest.split_last_chunk::<4>().unwrap();
+        let end = u32::from_le_bytes(*end) as usize;
+        for at in rest.len() - end..rest.len() {
+            let mut damaged = bytes.clone();
+            // The sign of a number.
+            damaged[at] ^= 1;
+            let damaged = Bytes::from(damaged);
+            let path = object_store::path::Path::from("damaged");
+            match caught(&path, || Footer::of(&damaged, len, 3)) {
+                Ok(footer) => {
+                    let groups = footer.meta.row_groups().iter();
+                    for column in groups.flat_map(RowGroupMetaData::columns) {
+                        let (from, len) = column.byte_range();
+                        assert!(from.checked_add(len).is_some());
+                    }
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(refused > 100, "{refused}");
+    }
 }

@@ -19,12 +19,13 @@ pub(super) const VERSION: Leaf = Leaf(columns::VERSION);
 pub(super) const OBJECT_UID: Leaf = Leaf(9);
 pub(super) const REASON: Leaf = Leaf(10);
 pub(super) const TYPE: Leaf = Leaf(11);
+pub(super) const MESSAGE: Leaf = Leaf(16);
 pub(super) const LAST_SEEN: Leaf = Leaf(19);
 pub(super) const OBJECT: Leaf = Leaf(columns::OBJECT);
 
 /// All of these.
-pub(super) const ALL: [Leaf; 13] = [
-    NAMESPACE, KIND, NAME, OBSERVED, UID, EVENT, EPOCH, VERSION, OBJECT_UID, REASON, TYPE,
+pub(super) const ALL: [Leaf; 14] = [
+    NAMESPACE, KIND, NAME, OBSERVED, UID, EVENT, EPOCH, VERSION, OBJECT_UID, REASON, TYPE, MESSAGE,
     LAST_SEEN, OBJECT,
 ];
 
@@ -53,6 +54,7 @@ mod tests {
             "object_uid",
             "reason",
             "type",
+            "message",
             "last_seen",
             "object",
         ];

@@ -56,6 +56,9 @@ pub struct ReadOptions {
     /// in the newest state and, compressed, in former ones of lists that may continue. Default: 32
     /// MiB.
     pub waiting_bytes: u64,
+    /// Row groups after which a page of the newest events ends, however few were found, so that
+    /// what is rare, or is not there, is looked for in pages. Default: 32, about 260,000 versions.
+    pub page_row_groups: usize,
 }
 
 impl Default for ReadOptions {
@@ -63,6 +66,7 @@ impl Default for ReadOptions {
         Self {
             cache_bytes: 32 << 20,
             waiting_bytes: 32 << 20,
+            page_row_groups: 32,
         }
     }
 }
@@ -77,7 +81,8 @@ pub struct Reader {
 impl Reader {
     /// Of a place. Nothing is asked yet.
     pub fn new(place: Place, options: ReadOptions) -> Self {
-        let shared = Shared::new(Arc::clone(&place.store), options.cache_bytes);
+        let store = Arc::clone(&place.store);
+        let shared = Shared::new(store, options.cache_bytes, options.page_row_groups);
         Self {
             place,
             shared: Arc::new(shared),

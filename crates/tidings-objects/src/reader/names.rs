@@ -4,13 +4,14 @@
 //! the others have the beginning of their uid behind it, as in the archive that sealed them. What
 //! is sealed has one name or the other, depending on when that was.
 
-/// The order of the versions of an event, and of events of one name: when it was observed, in
-/// microseconds since 1970, and epoch and version at the source.
+/// The order of the versions of an event, and of events of one name: epoch and version at the
+/// source, as the archive's clock may have gone back between two of them; and when it was observed,
+/// in microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Order {
-    pub(super) observed: i64,
     pub(super) epoch: u64,
     pub(super) version: u64,
+    pub(super) observed: i64,
 }
 
 /// Bits of a revision that are the version at the source.
@@ -89,9 +90,9 @@ mod tests {
         let of = |epoch, version| {
             let observed = 0;
             Order {
-                observed,
                 epoch,
                 version,
+                observed,
             }
             .revision()
         };

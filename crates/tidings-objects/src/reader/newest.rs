@@ -4,13 +4,14 @@
 //! one. A version counts only if it is its event's newest, which is looked for in the rows about
 //! the same object of files that were written at the same time or later.
 //!
-//! Memory: [`VERSIONS_MAX`] versions; what is beyond is left to the next page.
+//! Memory: [`VERSIONS_MAX`] versions; what is beyond is left to the next page. So are row groups
+//! beyond a number, except those that may have events of the moment from which the page begins.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, try_join, try_join_all};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidings_store::{NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Place, Record, UnixMillis};
 
@@ -28,8 +29,13 @@ use crate::manifest::File;
 
 /// Versions that are held, by their time.
 const VERSIONS_MAX: usize = 16_384;
+/// An archive's clock goes back by less than this, in microseconds.
+const CLOCKS_DIFFER_MICROS: i64 = 10 * 60_000_000;
 /// Files that are opened, and row groups that are read, at once.
 const AT_ONCE: usize = 4;
+/// Maximum versions of an object, for each event that is wanted, whose events are asked for before
+/// it is known which versions are the newest.
+const AHEAD: usize = 8;
 /// Versions that are looked into at once.
 const EVENTS_AT_ONCE: usize = 128;
 
@@ -49,6 +55,26 @@ enum Unit {
 
 /// A version by its time.
 type Found = (Place, At);
+
+/// What a column has of the versions that are asked for.
+enum Wanted<'a> {
+    /// This value.
+    Is(&'a [u8]),
+    /// In lower case, all of these.
+    Has(&'a [String]),
+}
+
+impl Wanted<'_> {
+    fn accepts(&self, text: &[u8]) -> bool {
+        match self {
+            Self::Is(wanted) => text == *wanted,
+            Self::Has(wanted) => {
+                let text = String::from_utf8_lossy(text).to_lowercase();
+                wanted.iter().all(|wanted| text.contains(wanted))
+            }
+        }
+    }
+}
 
 /// What is asked for.
 struct Asked<'a> {
@@ -96,6 +122,8 @@ impl View {
         let mut latest = Latest::default();
         let mut bytes = 0;
         let mut reached = None;
+        let begun = units.keys().next_back().map(|(time, _)| *time);
+        let mut groups = 0;
         loop {
             let bound = units.keys().next_back().map(|(time, _)| *time);
             let is_certain = |found: &Found| bound.is_none_or(|bound| found.0.last_seen.0 > bound);
@@ -132,7 +160,26 @@ impl View {
                 latest.place = reached;
                 return Ok(latest);
             }
-            self.read_on(&asked, &mut units, &mut found).await?;
+            if groups >= self.fetch.shared.page_row_groups
+                && let Some(bound) = bound
+            {
+                // All that was last seen after it was looked at.
+                let after = Place {
+                    last_seen: UnixMillis(bound),
+                    revision: u64::MAX,
+                };
+                latest.place = if left_out > Some(after) {
+                    reached.or(left_out)
+                } else {
+                    Some(after)
+                };
+                return Ok(latest);
+            }
+            let read = self.read_on(&asked, &mut units, &mut found).await?;
+            // Those of the first moment have to be read for every page that begins there.
+            if bound < begun {
+                groups += read;
+            }
             if found.len() > VERSIONS_MAX {
                 let mut all = found.into_sorted_vec();
                 let rest = all.len() - VERSIONS_MAX;
@@ -152,7 +199,8 @@ impl View {
             return Ok(Some(Latest::default()));
         };
         let rows = object.parts.iter().map(|part| part.rows.len());
-        if rows.sum::<usize>() > VERSIONS_MAX {
+        let versions: usize = rows.sum();
+        if versions > VERSIONS_MAX {
             return Ok(None);
         }
         let wants = object.parts.iter().map(|part| {
@@ -180,7 +228,15 @@ impl View {
         // The newest version of each event, and whether it is asked for.
         let mut newest: HashMap<(String, String), (Order, Found, bool)> = HashMap::new();
         let mut youngest: HashMap<String, (Order, String)> = HashMap::new();
-        let read = columns::read(&self.fetch, wants, leaves).await?;
+        // Where there are few, they are in a page or two, most of which are to be shown.
+        let ahead = async {
+            if versions <= request.limit.saturating_mul(AHEAD) {
+                columns::ask_ahead(&self.fetch, &wants, leaf::OBJECT).await?;
+            }
+            Ok(())
+        };
+        let keys = columns::read(&self.fetch, wants.clone(), leaves);
+        let (read, ()) = try_join(keys, ahead).await?;
         for (part, values) in object.parts.iter().zip(&read) {
             let [uid, event, observed, epoch, version, seen, reason, kind] = values;
             for (number, row) in part.rows.clone().enumerate() {
@@ -265,13 +321,13 @@ impl View {
         units
     }
 
-    /// Opens the next files or reads the next row groups.
+    /// Opens the next files or reads the next row groups, of which it returns the number.
     async fn read_on(
         &self,
         asked: &Asked<'_>,
         units: &mut BTreeMap<(i64, Reverse<At>), Unit>,
         found: &mut BinaryHeap<Found>,
-    ) -> Result<(), Fault> {
+    ) -> Result<usize, Fault> {
         let (mut files, mut groups) = (Vec::new(), Vec::new());
         while files.len() < AT_ONCE
             && groups.len() < AT_ONCE
@@ -293,7 +349,7 @@ impl View {
             }
             Ok::<_, Fault>((file, footer, groups))
         });
-        for (file, footer, groups) in futures::future::try_join_all(opened).await? {
+        for (file, footer, groups) in try_join_all(opened).await? {
             for group in groups {
                 let times = footer.groups.get(group).map(|group| group.seen);
                 if let Some(time) = times.and_then(|times| asked.latest(times)) {
@@ -304,13 +360,14 @@ impl View {
                 }
             }
         }
+        let number = groups.len();
         let read = groups
             .into_iter()
             .map(|(file, footer, group)| self.versions_of(asked, file, footer, group));
-        for versions in futures::future::try_join_all(read).await? {
+        for versions in try_join_all(read).await? {
             found.extend(versions);
         }
-        Ok(())
+        Ok(number)
     }
 
     /// The versions in a row group that are asked for.
@@ -344,25 +401,32 @@ impl View {
         }
         let want = self.want(file, &footer, group, rows.clone())?;
         let request = asked.request;
-        let leaves = [leaf::LAST_SEEN, leaf::EPOCH, leaf::VERSION, leaf::OBSERVED];
-        let read = columns::read(&self.fetch, vec![want.clone()], leaves).await?;
-        // Only what is asked for is read.
-        let mut texts = Vec::new();
         let uid = match &request.object {
             Some(ObjectSelector::Uid(uid)) => Some(uid),
             _ => None,
         };
-        for (leaf, wanted) in [
-            (leaf::REASON, request.reason.as_ref()),
-            (leaf::TYPE, request.event_type.as_ref()),
-            (leaf::OBJECT_UID, uid),
-        ] {
-            if let Some(wanted) = wanted {
-                for [values] in columns::read(&self.fetch, vec![want.clone()], [leaf]).await? {
-                    texts.push((values, wanted.as_bytes()));
-                }
+        // Only what is asked for is read.
+        let is = |wanted| Option::map(wanted, String::as_bytes).map(Wanted::Is);
+        let has = (!request.texts.is_empty()).then_some(Wanted::Has(&request.texts));
+        let wanted = [
+            (leaf::REASON, is(request.reason.as_ref())),
+            (leaf::TYPE, is(request.event_type.as_ref())),
+            (leaf::OBJECT_UID, is(uid)),
+            (leaf::MESSAGE, has),
+        ];
+        let wanted = wanted.into_iter();
+        let wanted = wanted.filter_map(|(leaf, wanted)| Some((leaf, wanted?)));
+        let fetch = &self.fetch;
+        let texts = wanted.map(|(leaf, wanted)| {
+            let want = vec![want.clone()];
+            async move {
+                let read = columns::read(fetch, want, [leaf]).await?;
+                Ok::<_, Fault>((read.into_iter().next().map(|[values]| values), wanted))
             }
-        }
+        });
+        let leaves = [leaf::LAST_SEEN, leaf::EPOCH, leaf::VERSION, leaf::OBSERVED];
+        let numbers = columns::read(fetch, vec![want.clone()], leaves);
+        let (read, texts) = try_join(numbers, try_join_all(texts)).await?;
         let mut found = Vec::new();
         for [seen, epochs, versions, observed] in &read {
             for (number, row) in rows.iter().cloned().flatten().enumerate() {
@@ -375,10 +439,11 @@ impl View {
                     last_seen: UnixMillis(leaf::seen(seen.maybe(number))),
                     revision: order.revision(),
                 };
-                let mut texts = texts.iter();
-                if request.in_range(place)
-                    && texts.all(|(values, wanted)| values.text(number) == *wanted)
-                {
+                let is_wanted = |(values, wanted): &(Option<columns::Values>, Wanted<'_>)| {
+                    let text = values.as_ref().map_or(&b""[..], |it| it.text(number));
+                    wanted.accepts(text)
+                };
+                if request.in_range(place) && texts.iter().all(is_wanted) {
                     found.push((place, At { file, group, row }));
                 }
             }
@@ -429,7 +494,7 @@ impl View {
         let earliest = versions.iter().map(|version| version.order.observed).min();
         let mut looks: Vec<BoxFuture<'_, Result<NewerOf, Fault>>> = Vec::new();
         for (number, file) in self.files().enumerate() {
-            if Some(file.to.as_microsecond()) >= earliest {
+            if Some(until(file)) >= earliest {
                 looks.push(self.newer_in(number, file, versions, &known).boxed());
             }
         }
@@ -450,7 +515,7 @@ impl View {
         versions: &[Pick],
         known: &Known<'_>,
     ) -> Result<NewerOf, Fault> {
-        let to = file.to.as_microsecond();
+        let to = until(file);
         // Of each object, whether one of its versions may have a newer one here.
         let is_later = |numbers: &[usize]| {
             let mut orders = numbers
@@ -568,6 +633,14 @@ impl<'a> Known<'a> {
             }
         }
     }
+}
+
+/// Until when the file's versions were observed, in microseconds since 1970, by any clock: the one
+/// of the archive may have gone back.
+fn until(file: &File) -> i64 {
+    file.to
+        .as_microsecond()
+        .saturating_add(CLOCKS_DIFFER_MICROS)
 }
 
 /// When what a file has was last seen, in milliseconds since 1970, as far as its manifest says.

@@ -31,6 +31,8 @@ const END: u64 = 16 << 10;
 const END_OF_GROUP: u64 = 8 << 10;
 /// Maximum bytes of the end of a file.
 const END_MAX: u64 = 32 << 20;
+/// About the bytes that a file of a manifest takes, with what is known of it.
+const FILE_BYTES: u64 = 1_500;
 /// Rows of a row group, for a first guess of the length of the end.
 const GROUP_ROWS: u64 = GROUP_ROWS_MAX as u64;
 
@@ -122,6 +124,13 @@ impl View {
 
     pub(super) fn tail(&self) -> &Tail {
         &self.tail
+    }
+
+    /// About the bytes of its manifest, if that is not the other's, too.
+    pub(super) fn bytes_beside(&self, other: &Self) -> u64 {
+        let is_same = Arc::ptr_eq(&self.named, &other.named);
+        let files = if is_same { 0 } else { self.named.files.len() };
+        files as u64 * FILE_BYTES
     }
 
     /// Stands for what it shows: the same at every reader.

@@ -6,6 +6,7 @@ mod faults;
 mod killed;
 mod reading;
 mod sealing;
+mod sought;
 mod storage;
 mod turns;
 mod unsure;

@@ -30,9 +30,11 @@ use super::world::World;
 
 /// A storage that counts requests, and may not answer.
 #[derive(Debug)]
-struct Judged {
+pub(crate) struct Judged {
     inner: Arc<dyn ObjectStore>,
     is_down: AtomicBool,
+    /// Nothing can be deleted.
+    pub(crate) keeps: AtomicBool,
     requests: AtomicUsize,
 }
 
@@ -84,6 +86,15 @@ impl ObjectStore for Judged {
         &self,
         paths: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
+        if self.keeps.load(Ordering::Relaxed) {
+            let refused = |path: Result<Path>| {
+                Err(Error::PermissionDenied {
+                    path: path?.to_string(),
+                    source: "nothing is deleted".into(),
+                })
+            };
+            return paths.map(refused).boxed();
+        }
         self.inner.delete_stream(paths)
     }
 
@@ -116,12 +127,13 @@ impl ObjectStore for Judged {
 }
 
 /// A place and what counts the requests to it.
-fn judged(storage: &Storage) -> (Place, Arc<Judged>) {
+pub(crate) fn judged(storage: &Storage) -> (Place, Arc<Judged>) {
     let mut judged = None;
     let place = storage.place().through(|inner| {
         let new = Arc::new(Judged {
             inner,
             is_down: AtomicBool::new(false),
+            keeps: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
         });
         judged = Some(Arc::clone(&new));
@@ -130,7 +142,7 @@ fn judged(storage: &Storage) -> (Place, Arc<Judged>) {
     (place, judged.unwrap())
 }
 
-async fn read(place: &Place) -> SealedCluster {
+pub(crate) async fn read(place: &Place) -> SealedCluster {
     let reader = Reader::new(place.clone(), ReadOptions::default());
     assert_eq!(reader.clusters().await.unwrap(), ["prod"]);
     reader.open("prod").await.unwrap()
@@ -143,9 +155,9 @@ pub(crate) struct History {
     /// The uid and count of the event that has a name.
     events: BTreeMap<(usize, usize, usize, usize), (String, u64)>,
     version: u64,
-    time: i64,
+    pub(crate) time: i64,
     /// Letters of a message that are of no pattern.
-    noise: usize,
+    pub(crate) noise: usize,
 }
 
 /// When a history begins.
@@ -178,7 +190,7 @@ impl History {
         letters.chain("m".repeat(100).chars()).collect()
     }
 
-    fn next(&mut self) -> Value {
+    pub(crate) fn next(&mut self) -> Value {
         let slot = (
             self.random.usize(..NAMESPACES.len()),
             self.random.usize(..KINDS.len()),
@@ -232,7 +244,7 @@ impl History {
 /// Namespace and name of an event, and its bytes.
 pub(crate) type Shown = BTreeMap<(String, String), Bytes>;
 
-fn id(record: &Record) -> (String, String) {
+pub(crate) fn id(record: &Record) -> (String, String) {
     let event = codec::decode_stored(&record.value, record.revision).unwrap();
     let metadata = event.metadata.unwrap();
     (metadata.namespace.unwrap(), metadata.name.unwrap())
@@ -265,15 +277,25 @@ pub(crate) fn shown(records: &[Record]) -> Shown {
 
 /// All events last seen, by pages of a size.
 async fn latest(store: &dyn Store, request: &NewestRequest, limit: usize) -> Vec<(String, String)> {
+    let records = latest_records(store, request, limit).await.0;
+    records.iter().map(id).collect()
+}
+
+/// The same, and the number of pages.
+pub(crate) async fn latest_records(
+    store: &dyn Store,
+    request: &NewestRequest,
+    limit: usize,
+) -> (Vec<Record>, usize) {
     let mut request = request.clone();
     request.limit = limit;
     let mut all = Vec::new();
-    loop {
+    for pages in 1.. {
         let page = store.newest(request.clone()).await.unwrap();
         assert!(page.records.len() <= limit && page.behind.is_empty());
-        all.extend(page.records.iter().map(id));
+        all.extend(page.records);
         if !page.more {
-            return all;
+            return (all, pages);
         }
         assert!(
             page.place
@@ -284,6 +306,7 @@ async fn latest(store: &dyn Store, request: &NewestRequest, limit: usize) -> Vec
         );
         request.after = page.place;
     }
+    unreachable!("pages without end")
 }
 
 /// Asks both stores the same.

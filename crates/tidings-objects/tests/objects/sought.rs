@@ -1,0 +1,125 @@
+//! What is looked for among the newest versions; and an archive of which nothing can be deleted.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+use tidings_api::codec;
+use tidings_objects::{ReadOptions, Reader, SealOptions, newest};
+use tidings_store::{ListRequest, NewestRequest, Record};
+
+use super::reading::{History, id, judged, latest_records, listed, observe, read, seal};
+use super::storage::Storage;
+use super::world::World;
+
+/// What is rare, or is not there, is looked for in pages of a bounded number of row groups.
+#[tokio::test]
+async fn texts_are_looked_for_in_messages() {
+    for storage in Storage::each() {
+        let place = storage.place();
+        let mut world = World::new();
+        let mut history = History::new(11);
+        history.noise = 400;
+        // Seven files of one part, and seven of eight.
+        for _ in 0..63 {
+            observe(&mut world, &mut history, 8).await;
+            seal(&world, &place).await;
+        }
+        assert_eq!(newest(&place, "prod").await.unwrap().files.len(), 14);
+        let mut options = ReadOptions::default();
+        options.page_row_groups = 1;
+        let reader = Reader::new(place.clone(), options);
+        let sealed = reader.open("prod").await.unwrap();
+        let store = &*sealed.store();
+        let message = |record: &Record| {
+            let event = codec::decode_stored(&record.value, 0).unwrap();
+            event.message.unwrap().to_lowercase()
+        };
+        let all = latest_records(store, &NewestRequest::default(), 500)
+            .await
+            .0;
+        for (texts, are_some) in [
+            (vec!["nowhere"], false),
+            (vec!["ab"], true),
+            (vec!["a", "cd"], true),
+            (vec!["", "m"], true),
+        ] {
+            let asked = NewestRequest {
+                texts: texts.iter().map(|text| (*text).to_owned()).collect(),
+                ..NewestRequest::default()
+            };
+            let has = |it: &&Record| texts.iter().all(|text| message(it).contains(text));
+            let expected: Vec<_> = all.iter().filter(has).map(id).collect();
+            assert_eq!(!expected.is_empty(), are_some, "{texts:?}");
+            for limit in [3, 500] {
+                let (found, pages) = latest_records(store, &asked, limit).await;
+                let found: Vec<_> = found.iter().map(id).collect();
+                assert_eq!(found, expected, "{texts:?} {limit}");
+                assert!(pages > 1, "{texts:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_deleted_keeps_nothing_from_being_sealed() {
+    for storage in Storage::each() {
+        let (place, store) = judged(&storage);
+        let mut world = World::new();
+        let mut history = History::new(12);
+        let options = || {
+            let mut options = SealOptions::default();
+            options.keep_for = Some(Duration::from_secs(3600));
+            options.grace = Duration::ZERO;
+            options
+        };
+        observe(&mut world, &mut history, 5).await;
+        world.seal(&place, options()).await.unwrap();
+        history.time += 2 * 3_600_000;
+        observe(&mut world, &mut history, 5).await;
+        store.keeps.store(true, Ordering::Relaxed);
+        let sealed = world.seal(&place, options()).await.unwrap();
+        assert_eq!((sealed.versions, sealed.deleted), (5, 0));
+        // What is over is not part of the archive, and is still to be deleted.
+        let manifest = newest(&place, "prod").await.unwrap();
+        assert_eq!((manifest.files.len(), manifest.rows()), (1, 5));
+        assert!(!manifest.removed.is_empty());
+        store.keeps.store(false, Ordering::Relaxed);
+        let sealed = world.seal(&place, options()).await.unwrap();
+        assert!(sealed.deleted >= 1, "{sealed:?}");
+        assert!(newest(&place, "prod").await.unwrap().removed.is_empty());
+    }
+}
+
+/// Its own clock went back between two versions that an archive observed.
+#[tokio::test]
+async fn the_newest_version_is_the_sources() {
+    for storage in Storage::each() {
+        let place = storage.place();
+        let mut world = World::new();
+        let mut history = History::new(13);
+        let mut version = history.next();
+        for (number, seconds) in [(100, 5), (101, 3), (102, 4)] {
+            let time = Timestamp::from_millisecond(history.time + seconds * 1000).unwrap();
+            version["observedAt"] = json!(time.to_string());
+            version["event"]["metadata"]["resourceVersion"] = json!(number.to_string());
+            version["event"]["count"] = json!(number);
+            world.clock.advance(10_000);
+            world.import(std::slice::from_ref(&version)).await;
+            seal(&world, &place).await;
+        }
+        let sealed = read(&place).await;
+        let cold = sealed.store();
+        let (namespace, name) = (&version["namespace"], &version["name"]);
+        let key = format!("{}/{}", namespace.as_str().unwrap(), name.as_str().unwrap());
+        let found = cold.get(key.into()).await.unwrap().unwrap();
+        let newest = latest_records(&*cold, &NewestRequest::default(), 5).await.0;
+        let list = listed(&*cold, &ListRequest::default(), 5).await;
+        let count = |record: &Record| codec::decode_stored(&record.value, 0).unwrap().count;
+        for records in [vec![found], newest, list] {
+            let counts: Vec<_> = records.iter().map(count).collect();
+            assert_eq!(counts, [Some(102)]);
+        }
+    }
+}
