@@ -194,6 +194,23 @@ impl FieldSelector {
         self.object_by_name()
     }
 
+    /// The same, if nothing else has to be compared: all events about it are selected.
+    pub fn only_object(&self) -> Option<SelectedObject<'_>> {
+        let object = self.object()?;
+        let parts: &[&str] = match object {
+            SelectedObject::Uid(_) => &["uid"],
+            SelectedObject::Name { .. } => &["kind", "name", "namespace"],
+        };
+        let is_part = |field| {
+            parts
+                .iter()
+                .any(|part| EventField::of_object(part) == field)
+        };
+        let mut fields = self.fields.iter();
+        let is_whole = fields.all(|(field, wanted)| is_part(*field) && wanted.unequal.is_empty());
+        Some(object).filter(|_| is_whole && !self.nothing)
+    }
+
     /// The same by their name alone, for a store that does not find uids.
     pub fn object_by_name(&self) -> Option<SelectedObject<'_>> {
         let name = self.required(EventField::of_object("name"));
@@ -405,6 +422,23 @@ mod tests {
                 .object(),
             Some(SelectedObject::Uid("u1"))
         );
+        for (selector, is_only) in [
+            ("involvedObject.uid=u1", true),
+            ("involvedObject.name=web,involvedObject.uid=u1", false),
+            ("involvedObject.name=web", true),
+            ("involvedObject.name=web,involvedObject.kind=Pod", true),
+            ("involvedObject.name=web,reason=BackOff", false),
+            ("involvedObject.name=web,involvedObject.kind!=Pod", false),
+            ("involvedObject.name=web,involvedObject.name=db", false),
+            ("involvedObject.kind=Pod", false),
+            ("", false),
+        ] {
+            assert_eq!(
+                parse(selector).only_object().is_some(),
+                is_only,
+                "{selector}"
+            );
+        }
         for (selector, expected) in [
             ("involvedObject.name=web", named(None, None)),
             // kubectl events --for

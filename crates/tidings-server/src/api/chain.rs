@@ -264,7 +264,7 @@ async fn allowed(
             && passed::is_for_cluster(info)
         {
             // The followed cluster authorizes the caller itself.
-            let head = passed::head(&followed.name, info, &request);
+            let head = passed::head(followed, info, &request);
             let passed = passed::pass(server, (followed, way), info, head, began);
             match Box::pin(passed).await {
                 Ok(response) => return response,

@@ -243,6 +243,8 @@ pub(crate) struct Followed {
     pub(crate) past: Arc<dyn Past>,
     pub(crate) pass_through: Option<PassThrough>,
     pub(crate) is_sealed: bool,
+    /// Whether it is asked itself about tokens that the archive does not know.
+    pub(crate) reviews_tokens: bool,
     /// Identifies the cluster in shared caches. Never reused.
     pub(crate) number: u64,
 }

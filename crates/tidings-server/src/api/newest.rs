@@ -4,8 +4,9 @@
 //! from later pages.
 //!
 //! kube-apiserver ignores this parameter, like every unknown one. An answer in this order therefore
-//! has a header that says so; without the header it is an ordinary list. Lists with a selector are
-//! ordinary lists, because the events that do not match would have to be read.
+//! has a header that says so; without the header it is an ordinary list. Lists with a selector that
+//! selects by more than one object are ordinary lists, because the events that do not match would
+//! have to be read.
 //!
 //! The store finds all events at one revision and returns the first page of values. The rest are
 //! read by their keys, at that revision, while earlier ones are sent.
@@ -19,11 +20,11 @@ use futures::future::try_join_all;
 use http::{HeaderName, HeaderValue};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use tidings_store::{
-    ListRequest, NewestRequest, PAGE_BYTES_MAX, Place, Record, Revision, UnixMillis,
+    ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Place, Record, Revision, UnixMillis,
 };
 
 use super::call::Call;
-use super::store_request::key_prefix;
+use super::store_request::{indexed, key_prefix};
 use super::streamed::{self, Batches};
 use crate::api::server::ApiServer;
 use crate::http::list_options::{ListOptions, ResourceVersion};
@@ -33,6 +34,9 @@ use crate::http::status::Status;
 
 /// Marks an answer in this order.
 const HEADER: HeaderName = HeaderName::from_static("tidings-newest-first");
+/// The header of an answer whose list has another kind of resourceVersion than its events: that of
+/// a sealed archive.
+const SEALED: &str = "sealed";
 /// Maximum length of a list in this order: the keys of its events are held in memory. A longer list
 /// is sent in the usual order.
 const LIMIT_MAX: usize = 500;
@@ -43,9 +47,11 @@ const READS_AT_ONCE: usize = 4;
 const TOKEN: &str = "newest.";
 
 /// The events requested in this order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     limit: usize,
+    /// Only those about this object.
+    object: Option<ObjectSelector>,
     since: Option<UnixMillis>,
     until: Option<UnixMillis>,
     /// Events after this place.
@@ -58,8 +64,12 @@ pub(crate) struct Wanted {
 /// 400 for times that cannot be read.
 pub(crate) fn wanted(call: &Call, options: &ListOptions) -> Result<Option<Wanted>, Status> {
     let query = &call.info.query;
+    let selector = &options.selector;
+    let object = selector.fields.only_object().map(indexed);
+    let is_selected_by_index = object.is_some() || selector.fields.is_empty();
     let is_wanted = query.get(params::ORDER) == Some("newest")
-        && options.selector.is_empty()
+        && is_selected_by_index
+        && selector.labels.is_empty()
         && options.resource_version == ResourceVersion::Unset;
     let Some(limit) = options
         .limit
@@ -77,6 +87,7 @@ pub(crate) fn wanted(call: &Call, options: &ListOptions) -> Result<Option<Wanted
     };
     Ok(Some(Wanted {
         limit,
+        object,
         since: query.moment(params::SINCE)?,
         until: query.moment(params::UNTIL)?,
         after,
@@ -105,12 +116,14 @@ pub(crate) async fn list(
 ) -> Result<Response, Status> {
     let Wanted {
         limit,
+        object,
         since,
         until,
         after,
     } = wanted;
     let request = NewestRequest {
         prefix: key_prefix(&call.info.namespace).into(),
+        object,
         limit,
         since,
         until,
@@ -127,7 +140,8 @@ pub(crate) async fn list(
     };
     let mut response = streamed::answer(server, call, form, newest).await?;
     let headers = response.headers_mut();
-    headers.insert(HEADER, HeaderValue::from_static("true"));
+    let value = if server.is_sealed() { SEALED } else { "true" };
+    headers.insert(HEADER, HeaderValue::from_static(value));
     Ok(response)
 }
 

@@ -158,11 +158,11 @@ pub(super) async fn pass(
 /// # Errors
 /// Why the request is not passed on.
 pub(super) fn head(
-    cluster: &str,
+    followed: &Followed,
     info: &RequestInfo,
     request: &Request,
 ) -> Result<HeaderMap, Status> {
-    let refuse = |reason, why| Err(Status::not_passed_on(reason, cluster, why));
+    let refuse = |reason, why| Err(Status::not_passed_on(reason, &followed.name, why));
     // The cluster, or a proxy before it, could read this as another path than this server does.
     let is_unclear = |step: &str| {
         let decoded: Cow<'_, [u8]> = percent_decode_str(step).into();
@@ -182,7 +182,11 @@ pub(super) fn head(
         return refuse(FORBIDDEN, "impersonation is not passed on");
     }
     let token = match request.extensions().get() {
-        Some(KnownBy::ClusterToken(token)) => token.clone(),
+        Some(KnownBy::ClusterToken(token)) if followed.reviews_tokens => token.clone(),
+        // It would learn a token that is valid elsewhere.
+        Some(KnownBy::ClusterToken(_)) => {
+            return refuse(FORBIDDEN, "this token was recognized by another cluster");
+        }
         Some(KnownBy::Certificate) => {
             return refuse(FORBIDDEN, "a client certificate cannot be shown to it");
         }

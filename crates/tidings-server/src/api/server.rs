@@ -119,6 +119,7 @@ impl ApiServer {
             pass_through,
             is_sealed,
         } = cluster;
+        let reviews_tokens = security.authentication.is_some();
         Self {
             store,
             clock: Arc::clone(&self.clock),
@@ -146,6 +147,7 @@ impl ApiServer {
                 past,
                 pass_through,
                 is_sealed,
+                reviews_tokens,
                 number,
             }),
             identity: None,

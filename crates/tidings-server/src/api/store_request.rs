@@ -38,7 +38,7 @@ pub(crate) fn store_request_by_name(namespace: &str, selector: &Selector) -> Lis
 }
 
 /// The request to the store's index of objects.
-fn indexed(object: SelectedObject<'_>) -> ObjectSelector {
+pub(super) fn indexed(object: SelectedObject<'_>) -> ObjectSelector {
     match object {
         SelectedObject::Uid(uid) => ObjectSelector::Uid(uid.into()),
         SelectedObject::Name {

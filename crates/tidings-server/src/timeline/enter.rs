@@ -204,18 +204,20 @@ pub(super) async fn known(
     asked: Asked<'_>,
 ) -> Result<Known, Status> {
     let root = timeline.sources.root();
-    let mut refused = Status::unauthorized();
+    let mut of_server = Err(Status::unauthorized());
     if !matches!(asked, Asked::Cluster(_)) {
-        match access::identify(root, parts).await {
-            Ok((user, by)) => {
-                return Ok(Known {
-                    user,
-                    by,
-                    server: Arc::clone(root),
-                    cluster: None,
-                });
-            }
-            Err(status) => refused = status,
+        let found = access::identify(root, parts).await;
+        of_server = found.map(|(user, by)| Known {
+            user,
+            by,
+            server: Arc::clone(root),
+            cluster: None,
+        });
+        // Users of a cluster that is asked for the server may be those of the named one, which has
+        // to know them itself.
+        let is_of_cluster = |known: &Known| matches!(known.by, KnownBy::ClusterToken(_));
+        if of_server.as_ref().is_ok_and(|known| !is_of_cluster(known)) {
+            return of_server;
         }
     }
     let sources = timeline.sources.all();
@@ -228,15 +230,17 @@ pub(super) async fn known(
     };
     let other = source.filter(|it| !Arc::ptr_eq(&it.server.authenticator, &root.authenticator));
     let Some(source) = other else {
-        return Err(refused);
+        return of_server;
     };
-    let (user, by) = access::identify(&source.server, parts).await?;
-    Ok(Known {
-        user,
-        by,
-        server: Arc::clone(&source.server),
-        cluster: Some(source.name.clone()),
-    })
+    match access::identify(&source.server, parts).await {
+        Ok((user, by)) => Ok(Known {
+            user,
+            by,
+            server: Arc::clone(&source.server),
+            cluster: Some(source.name.clone()),
+        }),
+        Err(status) => of_server.map_err(|_| status),
+    }
 }
 
 /// What a user may see of what is asked for.

@@ -28,7 +28,7 @@ pub(crate) struct Filters {
     pub(crate) types: Vec<String>,
     pub(crate) sources: Vec<String>,
     /// In lower case.
-    texts: Vec<String>,
+    pub(crate) texts: Vec<String>,
 }
 
 impl Filters {

@@ -15,7 +15,9 @@ use foldhash::{HashMap, HashSet};
 use futures::{StreamExt, TryStreamExt, stream};
 use tidings_api::codec::stored::{Brief, StoredEvent};
 use tidings_api::codec::{decode_stored, encode_stored};
-use tidings_store::{BoxFuture, NewestRequest, ObjectSelector, Record, Store, UnixMillis};
+use tidings_store::{
+    BoxFuture, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Record, Store, UnixMillis,
+};
 
 use super::query::Filters;
 use super::rules::seen::Seen;
@@ -24,6 +26,8 @@ use crate::http::status::Status;
 
 /// Maximum of parts that are read apart from each other.
 const PARTS_MAX: usize = 32;
+/// Of a store that has no index by time: each part passes over all that is as old as the range.
+const PARTS_MAX_SEALED: usize = 8;
 /// Shortest part, in milliseconds.
 const PART_MIN: i64 = 60_000;
 /// Maximum of queries for one cluster: namespaces by objects or reasons.
@@ -35,8 +39,9 @@ const LOOKUPS_MAX: usize = 8;
 const NAMESPACES_APART: usize = 4;
 /// Events of a page of the store.
 const PAGE: usize = 1000;
-/// Events for which a page counts that has none: the store has passed over others.
-const EMPTY_PAGE: usize = 500;
+/// Events for which a page counts that has few or none, although it was not full: the store has
+/// passed over others.
+const SHORT_PAGE: usize = 500;
 /// Of the bound, this part is read of what was last seen after the range,
 const LATER: usize = 10;
 /// half of it soon after: within this time, in milliseconds.
@@ -244,10 +249,12 @@ impl Part {
         self.request.after = page.place;
         self.done = !page.more || page.place.is_none();
         let mut records = page.records;
+        let bytes: usize = records.iter().map(|record| record.value.len()).sum();
+        let is_full = records.len() >= self.request.limit || bytes >= PAGE_BYTES_MAX / 2;
         let read = match records.len() {
-            0 if self.done => 1,
-            0 => EMPTY_PAGE,
-            read => read,
+            read if self.done => read.max(1),
+            read if is_full => read,
+            read => read.max(SHORT_PAGE),
         };
         if let Some(namespaces) = &self.of {
             records.retain(|record| is_of(namespaces, &record.key));
@@ -285,7 +292,12 @@ impl Reading<'_> {
             requests: queries,
             of,
         } = Queries::of(visible, filters);
-        let number = parts_of((from, to), queries.len());
+        let parts_max = if visible.source.server.is_sealed() {
+            PARTS_MAX_SEALED
+        } else {
+            PARTS_MAX
+        };
+        let number = parts_of((from, to), queries.len(), parts_max);
         let spans = spans((from, to), number);
         let parts = spans.iter().flat_map(|(since, until)| {
             queries.iter().map(|query| {
@@ -382,10 +394,10 @@ impl Reading<'_> {
     }
 }
 
-/// In how many parts a range is read, for a number of queries.
-fn parts_of((from, to): (i64, i64), queries: usize) -> usize {
+/// In how many parts a range is read, for a number of queries, each of which has as many.
+fn parts_of((from, to): (i64, i64), queries: usize, parts_max: usize) -> usize {
     let longest = usize::try_from(to.saturating_sub(from) / PART_MIN).unwrap_or(usize::MAX);
-    longest.min(PARTS_MAX / queries.clamp(1, PARTS_MAX)).max(1)
+    longest.min(parts_max / queries.clamp(1, parts_max)).max(1)
 }
 
 /// A range in parts, the last first.
@@ -460,6 +472,7 @@ fn requests(prefixes: &[Bytes], filters: &Filters) -> Vec<NewestRequest> {
     let queries = chosen.iter().flat_map(|query| {
         prefixes.iter().map(|prefix| NewestRequest {
             prefix: prefix.clone(),
+            texts: filters.texts.clone(),
             ..query.clone()
         })
     });
@@ -473,7 +486,7 @@ mod tests {
     #[test]
     fn parts_are_the_whole_range() {
         for (range, queries) in [((0, 3_600_000), 1), ((5, 7), 1), ((-9, 10_000_001), 3)] {
-            let spans = spans(range, parts_of(range, queries));
+            let spans = spans(range, parts_of(range, queries, PARTS_MAX));
             assert!(spans.len() <= PARTS_MAX);
             assert_eq!(spans.first().map(|span| span.1), Some(range.1));
             assert_eq!(spans.last().map(|span| span.0), Some(range.0));
@@ -481,6 +494,8 @@ mod tests {
                 assert_eq!(later.0, earlier.1);
             }
         }
-        assert_eq!(parts_of((0, i64::MAX), 1000), 1);
+        assert_eq!(parts_of((0, i64::MAX), 1000, PARTS_MAX), 1);
+        let of_sealed = |queries| parts_of((0, i64::MAX), queries, PARTS_MAX_SEALED);
+        assert_eq!([of_sealed(1), of_sealed(3), of_sealed(9)], [8, 2, 1]);
     }
 }

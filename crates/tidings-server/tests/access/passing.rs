@@ -425,6 +425,44 @@ async fn nobody_elses_credentials_go_on() {
     archive.running.shutdown().await;
 }
 
+/// A token that the cluster named for all of the archive knows is not shown to another one.
+#[tokio::test]
+async fn a_token_of_one_cluster_does_not_go_on_to_another() {
+    let (home, edge) = (Cluster::start().await, Cluster::start().await);
+    let mut followed = cluster("edge", &["web.1"]).await;
+    followed.pass_through = Some(edge.way());
+    let archive = Archive::start_with(vec![followed], |options| {
+        options.security.authentication_cluster = Some(home.reviewer());
+    });
+    let archive = archive.await.unwrap();
+    let dev = archive.to_cluster("edge", &token("t-dev")).await;
+    let refused = dev.get(&format!("{PODS}/web")).await;
+    let why = "this token was recognized by another cluster";
+    assert_eq!(refused.code, 403, "{}", refused.body);
+    assert!(message(&refused.body).ends_with(why), "{}", refused.body);
+    assert_eq!(edge.asked().len(), 0);
+    archive.running.shutdown().await;
+}
+
+/// The cluster that is asked for all of the archive is one that is followed and asked itself.
+#[tokio::test]
+async fn the_timeline_of_a_cluster_is_shown_to_whom_it_knows() {
+    let home = Cluster::start().await;
+    let mut followed = cluster("home", &["web.1"]).await;
+    followed.security = ClusterSecurity::of_cluster(home.reviewer());
+    let clusters = vec![followed, cluster("edge", &["web.2"]).await];
+    let archive = Archive::start_with(clusters, |options| {
+        options.security.authentication_cluster = Some(home.reviewer());
+    });
+    let archive = archive.await.unwrap();
+    let dev = archive.to_root(&token("t-dev")).await;
+    let seen = dev.get("/timeline/api/events?cluster=home&from=0").await;
+    assert_eq!(seen.code, 200, "{}", seen.body);
+    let text = seen.body.to_string();
+    assert!(text.contains("web.1") && !text.contains("web.2"), "{text}");
+    archive.running.shutdown().await;
+}
+
 /// By the cluster's own permissions.
 #[tokio::test]
 async fn the_cluster_says_who_reads_its_kept_events() {

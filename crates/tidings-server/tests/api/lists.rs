@@ -423,6 +423,18 @@ async fn the_newest_first_where_it_is_asked_for() {
             "/api/v1/events?order=newest&limit=9&until=2026-03-04T05:07:00Z",
             Some(&["shop/a"]),
         ),
+        (
+            "/api/v1/events?order=newest&limit=2&fieldSelector=involvedObject.name%3Dweb",
+            Some(&["shop/b", "shop/c"]),
+        ),
+        (
+            "/apis/events.k8s.io/v1/events?order=newest&limit=2&fieldSelector=regarding.name%3Ddb",
+            Some(&[]),
+        ),
+        (
+            "/api/v1/events?order=newest&limit=2&fieldSelector=involvedObject.name%3Dweb&labelSelector=a%3Db",
+            None,
+        ),
         ("/api/v1/events?order=newest", None),
         ("/api/v1/events?order=newest&limit=501", None),
         ("/api/v1/events?order=newest&limit=5&since=yesterday", None),

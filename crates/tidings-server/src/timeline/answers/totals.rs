@@ -2,7 +2,8 @@
 //! reason: what was not read is counted all the same.
 
 use foldhash::{HashMap, HashSet};
-use tidings_store::{Count, CountsRequest, HOUR_MILLIS, NewestRequest, UnixMillis};
+use futures::{StreamExt, TryStreamExt, stream};
+use tidings_store::{Count, CountsRequest, HOUR_MILLIS, NewestRequest, Store, UnixMillis};
 
 use super::super::read;
 use super::super::rules::seen::Seen;
@@ -15,6 +16,10 @@ const PAGE: usize = 10_000;
 const PAGES_MAX: usize = 10;
 /// Maximum of reasons whose type is looked up.
 const LOOKUPS_MAX: usize = 100;
+/// Those that are looked up at once.
+const LOOKUPS_AT_ONCE: usize = 4;
+/// Pages in which each is looked for, of a store that has to look through others.
+const LOOKUP_PAGES_MAX: usize = 16;
 
 /// The counts of a range, in whole hours, if they count what is asked for: all namespaces, and
 /// whatever events there are but for their reasons.
@@ -65,11 +70,13 @@ pub(super) fn total(counts: &[Count], (from, to): (i64, i64)) -> u64 {
 }
 
 /// The type of each reason that is counted: that of its events which were read, or else of its
-/// latest event. A reason is of one type, as a rule.
+/// latest event that was last seen in the range or, if there is none, since it began. A reason has
+/// one type, as a rule.
 pub(super) async fn types(
     caller: &Caller,
     counts: &[Count],
     events: &[Seen<'_>],
+    (from, to): (i64, i64),
 ) -> Result<HashMap<String, String>, Status> {
     let mut types = HashMap::default();
     for event in events {
@@ -82,25 +89,50 @@ pub(super) async fn types(
     let unknown: HashSet<&str> = reasons
         .filter(|reason| !reason.is_empty() && !types.contains_key(*reason))
         .collect();
-    for reason in unknown.into_iter().take(LOOKUPS_MAX) {
-        for visible in &caller.clusters {
-            let request = NewestRequest {
-                reason: Some(reason.to_owned()),
-                limit: 1,
-                ..NewestRequest::default()
-            };
-            let page = visible.source.server.store.newest(request).await?;
-            let Some(record) = page.records.into_iter().next() else {
-                continue;
-            };
-            let record = read::plain(record)?;
-            if let Some(brief) = read::brief(&record) {
-                types.insert(reason.to_owned(), brief.event_type.to_owned());
-                break;
+    let looked_up = unknown
+        .into_iter()
+        .take(LOOKUPS_MAX)
+        .map(|reason| async move {
+            for until in [Some(UnixMillis(to)), None] {
+                for visible in &caller.clusters {
+                    let request = NewestRequest {
+                        reason: Some(reason.to_owned()),
+                        since: Some(UnixMillis(from)),
+                        until,
+                        ..NewestRequest::default()
+                    };
+                    let found = type_of_latest(&*visible.source.server.store, request).await?;
+                    if let Some(found) = found {
+                        return Ok(Some((reason.to_owned(), found)));
+                    }
+                }
             }
+            Ok::<_, Status>(None)
+        });
+    // A store that has no index by reason answers several in about the time of one.
+    let looked_up = stream::iter(looked_up).buffered(LOOKUPS_AT_ONCE);
+    let looked_up: Vec<_> = looked_up.try_collect().await?;
+    types.extend(looked_up.into_iter().flatten());
+    Ok(types)
+}
+
+/// The type of the latest event that is asked for, if it is in the first pages.
+async fn type_of_latest(
+    store: &dyn Store,
+    request: NewestRequest,
+) -> Result<Option<String>, Status> {
+    let mut part = read::Part::new(request, None);
+    for _ in 0..LOOKUP_PAGES_MAX {
+        let found = part.read(store, 1).await?;
+        if let Some(record) = found.records.into_iter().next() {
+            let record = read::plain(record)?;
+            return Ok(read::brief(&record).map(|brief| brief.event_type.to_owned()));
+        }
+        if part.done {
+            break;
         }
     }
-    Ok(types)
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ pub(in super::super) async fn view(
         let events = read.seen(&caller.filters, range)?;
         let (rates, total) = if let Some(counts) = counts {
             // Looks up what was not read.
-            let types = runtime.block_on(totals::types(&caller, &counts, &events))?;
+            let types = runtime.block_on(totals::types(&caller, &counts, &events, range))?;
             let counted = counted(&counts, &types, range, by_reason);
             let rates = rates(counted, range, step(range, HOUR));
             (rates, Some(totals::total(&counts, range)))
