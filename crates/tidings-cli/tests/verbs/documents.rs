@@ -17,12 +17,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "deploy/README.md",
     "docs/archive.md",
     "docs/tutorial.md",
     "docs/how-to/keep-a-clusters-events-for-a-quarter.md",
+    "docs/how-to/keep-an-archive-in-a-bucket.md",
     "docs/how-to/keep-events-off-the-clusters-etcd.md",
     "docs/how-to/look-at-a-support-bundle.md",
     "docs/how-to/record-from-a-controller.md",

@@ -190,6 +190,15 @@ async fn an_archive_on_object_storage_is_served_where_it_is() {
         (&["get", "namespaces"], 0, "shop"),
         (&["get", "--raw", "/readyz?verbose"], 0, "[+]store ok"),
         (
+            &[
+                "get",
+                "--raw",
+                "/timeline/api/events?cluster=prod&from=0&text=OF%20web-7",
+            ],
+            0,
+            "web-7.1",
+        ),
+        (
             &["get", "--raw", "/metrics"],
             0,
             "tidings_objects_requests_total",

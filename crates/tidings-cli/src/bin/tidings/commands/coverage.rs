@@ -8,7 +8,7 @@ use serde_json::Value;
 use tidings_cli::text::{Cell, Layout, Look, Screen};
 
 use super::archived;
-use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, finish};
+use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, finish, tell};
 use super::terminal::ColorFlag;
 
 /// Show from when to when an archive has the events of its clusters, and the gaps in which versions
@@ -47,9 +47,13 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn show(args: Args) -> Result<u8, CommandError> {
-    let mut found = Vec::new();
-    for cluster in clusters(&args.cluster).await? {
-        found.push(archived::coverage(&cluster).await?);
+    let mut all = Vec::new();
+    for (name, cluster) in clusters(&args.cluster).await? {
+        all.push((name, archived::coverage(&cluster).await));
+    }
+    let (found, notes) = readable(all)?;
+    for note in notes {
+        tell(&note);
     }
     let mut out = io::BufWriter::new(io::stdout());
     match args.output {
@@ -67,22 +71,53 @@ async fn show(args: Args) -> Result<u8, CommandError> {
     Ok(DONE)
 }
 
-/// The clusters that are meant: the one that is named, or all of the archive. A user who may not
-/// list them, since only one cluster knows the user, is shown that of the context.
-async fn clusters(flags: &ClusterFlags) -> Result<Vec<ClusterFlags>, CommandError> {
+/// The clusters that are meant: the one that is named, or all of the archive, which have names if
+/// they need not all be readable. A user who may not list them, since only one cluster knows the
+/// user, is shown that of the context.
+async fn clusters(
+    flags: &ClusterFlags,
+) -> Result<Vec<(Option<String>, ClusterFlags)>, CommandError> {
     if flags.names_cluster() && !flags.is_of_all() {
-        return Ok(vec![flags.clone()]);
+        return Ok(vec![(None, flags.clone())]);
     }
     match archived::clusters(flags).await {
-        Ok(all) => Ok(all.into_iter().map(|(_, flags)| flags).collect()),
-        Err(error)
-            if !flags.is_of_all()
-                && (error.is_forbidden() || matches!(error, CommandError::Unauthorized(_))) =>
-        {
-            Ok(vec![flags.clone()])
+        Ok(all) => {
+            let all = all.into_iter();
+            let named = all.map(|(name, one)| ((!flags.is_of_all()).then_some(name), one));
+            Ok(named.collect())
         }
+        Err(error) if !flags.is_of_all() && is_refusal(&error) => Ok(vec![(None, flags.clone())]),
         Err(error) => Err(error),
     }
+}
+
+fn is_refusal(error: &CommandError) -> bool {
+    error.is_forbidden() || matches!(error, CommandError::Unauthorized(_))
+}
+
+/// What was found, and notes about clusters that the user may not read: an archive may follow
+/// clusters that do not know each other's users.
+///
+/// # Errors
+/// Any other error, and a refusal if no cluster is readable or this one has to be.
+fn readable(
+    all: Vec<(Option<String>, Result<Value, CommandError>)>,
+) -> Result<(Vec<Value>, Vec<String>), CommandError> {
+    let (mut found, mut refused) = (Vec::new(), Vec::new());
+    for (name, coverage) in all {
+        match (name, coverage) {
+            (_, Ok(coverage)) => found.push(coverage),
+            (Some(name), Err(error)) if is_refusal(&error) => refused.push((name, error)),
+            (_, Err(error)) => return Err(error),
+        }
+    }
+    if found.is_empty() && !refused.is_empty() {
+        return Err(refused.swap_remove(0).1);
+    }
+    let notes = refused.iter();
+    let notes =
+        notes.map(|(name, error)| format!("cluster {name} is not shown: failed to {error}"));
+    Ok((found, notes.collect()))
 }
 
 fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
@@ -235,5 +270,30 @@ mod tests {
             ]
         );
         assert!(printed(coverage(json!([]))).contains("No gaps"));
+    }
+
+    #[test]
+    fn clusters_that_do_not_know_the_user_are_left_out_and_named() {
+        let status = |code| {
+            let status = kube::core::Status::failure("no", "Unauthorized").with_code(code);
+            kube::Error::Api(Box::new(status))
+        };
+        let refused = |code| Err(CommandError::request("read it", "events", status(code)));
+        let named = |name: &str| Some(name.to_owned());
+        let home = || (named("home"), Ok(json!({"cluster": "home"})));
+        for code in [401, 403] {
+            let (found, notes) = readable(vec![home(), (named("edge"), refused(code))]).unwrap();
+            assert_eq!(found.len(), 1);
+            assert_eq!(notes.len(), 1);
+            assert!(
+                notes[0].starts_with("cluster edge is not shown: failed to "),
+                "{notes:?}"
+            );
+            // If no other is readable, or it is asked for.
+            assert!(readable(vec![(named("edge"), refused(code))]).is_err());
+            assert!(readable(vec![home(), (None, refused(code))]).is_err());
+        }
+        assert!(readable(vec![home(), (named("edge"), refused(500))]).is_err());
+        assert!(readable(Vec::new()).unwrap().0.is_empty());
     }
 }

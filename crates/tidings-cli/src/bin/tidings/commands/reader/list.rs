@@ -3,11 +3,14 @@
 
 use std::collections::HashSet;
 
+use jiff::{SignedDuration, Timestamp};
 use tidings_cli::event::{Event, by_last_seen};
 
 use super::super::cluster::CommandError;
 use super::page::{Listed, PAGE, Page, Reader};
 
+/// What is sealed was seen no longer ago, as a rule.
+const SEALED_LATER: SignedDuration = SignedDuration::from_hours(1);
 /// A list that expires while it is read is begun again so often, without having brought anything
 /// new.
 const EXPIRED_MAX: u32 = 5;
@@ -68,6 +71,7 @@ impl Reader {
             return Ok(None);
         };
         let revision = first.revision.clone();
+        let begun = Begun::of(&first);
         let mut next = Some(first);
         while let Some(page) = next.take() {
             let wanted = page.events.into_iter();
@@ -80,8 +84,10 @@ impl Reader {
                 next = self.newest_from(&since, Some(&token)).await?;
             }
         }
-        self.add_seen_meanwhile(&since, &revision, &mut events)
-            .await?;
+        self.add_seen_meanwhile(&since, &begun, &mut events).await?;
+        if last.is_none() && events.len() > self.events_max {
+            return Err(Unlisted::TooMany);
+        }
         if let Some(last) = last {
             keep_last(&mut events, last);
         }
@@ -93,10 +99,9 @@ impl Reader {
     async fn add_seen_meanwhile(
         &self,
         since: &str,
-        revision: &str,
+        begun: &Begun,
         events: &mut Vec<Event>,
     ) -> Result<(), Unlisted> {
-        let revision = revision.parse::<u64>().ok();
         let mut known: HashSet<_> = events.iter().map(Event::key).collect();
         let mut next = None;
         loop {
@@ -105,7 +110,7 @@ impl Reader {
             };
             let mut is_new = false;
             for event in page.events {
-                let is_later = event.revision() > revision;
+                let is_later = begun.may_be_before(&event);
                 is_new |= is_later;
                 if is_later && self.filter.selects(&event) && known.insert(event.key()) {
                     events.push(event);
@@ -142,26 +147,37 @@ impl Reader {
     }
 
     /// The last few from a server that gives out those seen last first, if so few of them are
-    /// enough to find the last that are wanted.
+    /// enough to find the last that are wanted. A page may have fewer than it was asked for though
+    /// there are more: the server looked through others to find these.
     async fn newest(&self, last: usize) -> Result<Option<Listed>, Unlisted> {
         if last > PAGE {
             return Ok(None);
         }
         // A server that does not know the order is asked for no more than these few in vain.
         for limit in [last, PAGE] {
-            let page = self.newest_page(limit).await?;
+            let mut page = self.newest_page(limit, "").await?;
             if !page.is_newest_first {
                 return Ok(None);
             }
-            let is_all = page.events.len() < limit;
-            let oldest = page.events.last().and_then(Event::last_seen);
-            let reaches_back = self.filter.since.is_some_and(|since| oldest < Some(since));
-            let mut events = page.events;
-            events.retain(|event| self.filter.selects(event));
-            if is_all || reaches_back || events.len() >= last {
-                keep_last(&mut events, last);
-                let revision = page.revision;
-                return Ok(Some(Listed { events, revision }));
+            let revision = page.revision;
+            let mut events = Vec::new();
+            loop {
+                let is_short = page.events.len() < limit;
+                let is_before = |event: &Event| {
+                    let since = self.filter.since;
+                    since.is_some_and(|since| event.last_seen() < Some(since))
+                };
+                let reaches_back = page.events.last().is_some_and(is_before);
+                let wanted = page.events.into_iter();
+                events.extend(wanted.filter(|event| self.filter.selects(event)));
+                if page.next.is_none() || reaches_back || events.len() >= last {
+                    keep_last(&mut events, last);
+                    return Ok(Some(Listed { events, revision }));
+                }
+                let Some(token) = page.next.filter(|_| is_short) else {
+                    break;
+                };
+                page = self.newest_page(limit, &token).await?;
             }
         }
         Ok(None)
@@ -282,9 +298,39 @@ impl Reader {
     }
 
     /// A page of the events seen last, unfiltered, if the server knows that order.
-    async fn newest_page(&self, limit: usize) -> kube::Result<Page> {
-        self.answered(&[("limit", &limit.to_string()), ("order", "newest")])
-            .await
+    async fn newest_page(&self, limit: usize, token: &str) -> kube::Result<Page> {
+        self.answered(&[
+            ("limit", &limit.to_string()),
+            ("order", "newest"),
+            ("continue", token),
+        ])
+        .await
+    }
+}
+
+/// Where a list of those seen last began.
+struct Begun {
+    revision: Option<u64>,
+    /// Of sealed events: when the first of them was last seen.
+    newest: Option<Timestamp>,
+}
+
+impl Begun {
+    fn of(first: &Page) -> Self {
+        let newest = first.events.first().and_then(Event::last_seen);
+        Self {
+            revision: first.revision.parse().ok(),
+            newest: newest.filter(|_| first.is_sealed),
+        }
+    }
+
+    /// Whether an event may have come to a page before those that were read.
+    fn may_be_before(&self, event: &Event) -> bool {
+        match self.newest {
+            // It was sealed meanwhile, after it had waited for that.
+            Some(newest) => event.last_seen() >= newest.checked_sub(SEALED_LATER).ok(),
+            None => event.revision() > self.revision,
+        }
     }
 }
 

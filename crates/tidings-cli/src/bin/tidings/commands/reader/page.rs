@@ -39,6 +39,8 @@ pub(super) struct Page {
     /// How many events are behind the page, where the server says so.
     pub(super) remaining: Option<u64>,
     pub(super) is_newest_first: bool,
+    /// The events' revisions are of another kind than that of the list: they are sealed.
+    pub(super) is_sealed: bool,
 }
 
 /// What was read, in no order.
@@ -97,7 +99,7 @@ impl Reader {
             .send(request.map(kube::client::Body::from))
             .await?;
         let status = answer.status();
-        let is_newest_first = answer.headers().contains_key(NEWEST_FIRST);
+        let newest_first = answer.headers().get(NEWEST_FIRST).cloned();
         let body = answer.into_body().collect_bytes().await?;
         if !status.is_success() {
             return Err(kube::Error::Api(Box::new(refusal(status, &body))));
@@ -113,7 +115,8 @@ impl Reader {
             next: Some(list.metadata.r#continue).filter(|next| !next.is_empty()),
             revision: list.metadata.resource_version,
             remaining: list.metadata.remaining_item_count,
-            is_newest_first,
+            is_newest_first: newest_first.is_some(),
+            is_sealed: newest_first.is_some_and(|value| value == "sealed"),
         })
     }
 }

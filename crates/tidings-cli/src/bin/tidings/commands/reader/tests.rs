@@ -300,3 +300,72 @@ async fn what_passes_ends_no_watch_that_catches_up_either() {
     assert_eq!(asked[1..9], lists);
     assert_eq!(asked[9..], ["watch 9", "watch 10"]);
 }
+
+/// A reader of a server that gives out those seen last first, and answers so; the header says of
+/// which kind it is.
+fn newest_first(header: &'static str, pages: Vec<Value>) -> (Reader, Arc<Mutex<Vec<String>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let script = Mutex::new(VecDeque::from(pages));
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let query = request.uri().query().unwrap_or_default();
+        let mut pairs = form_urlencoded::parse(query.as_bytes());
+        let token = pairs.find_map(|(key, value)| (key == "continue").then(|| value.into_owned()));
+        log.lock().unwrap().push(token.unwrap_or_default());
+        let page = script.lock().unwrap().pop_front().unwrap();
+        std::future::ready(Ok::<_, std::io::Error>(
+            http::Response::builder()
+                .header("tidings-newest-first", header)
+                .body(Body::from(page.to_string().into_bytes()))
+                .unwrap(),
+        ))
+    });
+    (reader(service), asked)
+}
+
+/// A page of such a server, of events by name, version and the minute in which they were seen last.
+fn seen_last(revision: u64, events: &[(&str, u64, u32)], next: &str) -> Value {
+    let events = events.iter().map(|(name, version, minute)| {
+        let mut event = event(name, *version);
+        event["lastTimestamp"] = json!(format!("2026-03-04T05:{minute:02}:00Z"));
+        event
+    });
+    json!({
+        "metadata": {"resourceVersion": revision.to_string(), "continue": next},
+        "items": events.collect::<Vec<_>>(),
+    })
+}
+
+/// A server that looks through an archive ends a page where it found little.
+#[tokio::test]
+async fn a_short_page_is_not_the_last_one() {
+    let pages = vec![
+        seen_last(9, &[("a", 5, 30)], "more"),
+        seen_last(9, &[], "further"),
+        seen_last(9, &[("b", 4, 20), ("c", 3, 10)], ""),
+    ];
+    let (reader, asked) = newest_first("sealed", pages);
+    let listed = reader.list(Some(10)).await.unwrap();
+    let names: Vec<_> = listed.events.iter().map(Event::name).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!(*asked.lock().unwrap(), ["", "more", "further"]);
+}
+
+/// Its list is numbered by manifests, and its events by their sources.
+#[tokio::test]
+async fn what_was_sealed_again_while_pages_were_read_is_found() {
+    let revision = 1_u64 << 40;
+    for (header, expected) in [("sealed", vec!["a", "b", "c"]), ("true", vec!["a", "c"])] {
+        let pages = vec![
+            seen_last(revision, &[("a", 70, 30)], "more"),
+            seen_last(revision, &[("c", 50, 10)], ""),
+            seen_last(revision, &[("b", 71, 31), ("a", 70, 30)], ""),
+        ];
+        let (mut reader, _) = newest_first(header, pages);
+        reader.filter.since = Some("2026-03-04T05:00:00Z".parse().unwrap());
+        let listed = reader.list(None).await.unwrap();
+        let mut names: Vec<_> = listed.events.iter().map(Event::name).collect();
+        names.sort_unstable();
+        assert_eq!(names, expected, "{header}");
+    }
+}

@@ -39,19 +39,22 @@ pub(super) struct SealedFlags {
     /// Maximum memory of the cache of what was read
     #[arg(long, value_name = "BYTES", default_value = "32Mi", requires = "archive", value_parser = bytes)]
     archive_cache: usize,
-    /// Interval at which it is looked whether more was sealed
+    /// Interval of checks for new manifests
     #[arg(long, value_name = "DURATION", default_value = "15s", requires = "archive", value_parser = duration_of_seconds)]
     archive_refresh: Duration,
-    /// Show what is not sealed yet, too: the kubeconfig of the tidings archive that follows the
-    /// clusters and seals to there, with a context for each
+    /// Kubeconfig of the tidings archive that writes to this URL, with a context for each cluster;
+    /// its unsealed versions are shown, too
     ///
-    /// It is asked for the versions that wait. While it does not answer, what was known is shown.
-    /// Its token, or another one, has to be allowed to list the events of all namespaces.
+    /// That archive is asked for the versions that wait. While it does not answer, what was known
+    /// is shown. The kubeconfig's token has to be allowed to list the events of all namespaces.
     #[arg(long, value_name = "FILE", requires = "archive")]
     archive_waiting_from: Option<PathBuf>,
-    /// Interval at which it is asked
+    /// Interval of requests to that archive
     #[arg(long, value_name = "DURATION", default_value = "5s", requires = "archive_waiting_from", value_parser = duration_of_seconds)]
     archive_waiting_refresh: Duration,
+    /// Maximum memory for what waits, of each cluster; what is beyond it is shown when it is sealed
+    #[arg(long, value_name = "BYTES", default_value = "32Mi", requires = "archive_waiting_from", value_parser = bytes)]
+    archive_waiting_memory: usize,
 }
 
 /// What is served.
@@ -89,6 +92,7 @@ impl SealedFlags {
         let url = place.url().to_owned();
         let mut options = ReadOptions::default();
         options.cache_bytes = self.archive_cache as u64;
+        options.waiting_bytes = self.archive_waiting_memory as u64;
         let mut sealed = Sealed {
             reader: Reader::new(place, options),
             url,
