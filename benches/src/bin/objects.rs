@@ -46,6 +46,11 @@ enum Part {
         #[arg(long, default_value_t = 20)]
         rounds: u64,
     },
+    /// Make an archive of real events, and say how long it is
+    Real {
+        /// A folder of them, as JSON Lines
+        captures: PathBuf,
+    },
 }
 
 // One thread: the questions should take as little as possible of the measured machine.
@@ -77,5 +82,6 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
             };
             sealed::ask(&asked, extent).await
         }
+        Part::Real { captures } => sealed::real(&captures, arguments.events).await,
     }
 }

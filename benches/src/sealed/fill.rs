@@ -16,11 +16,11 @@ use crate::storing::Failure;
 
 /// Parts that are sealed in a day, and those of a file that was merged as often as can be.
 const SEALED_A_DAY: i64 = 72;
-const LEVEL_MAX: u32 = 3;
+pub(super) const LEVEL_MAX: u32 = 3;
 /// Parts that become one.
 const MERGED: i64 = 8;
 /// Time from an event to its version.
-const LATER: i64 = 200;
+pub(super) const LATER: i64 = 200;
 /// Clusters that are made at once.
 const AT_ONCE: usize = 2;
 

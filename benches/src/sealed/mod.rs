@@ -3,12 +3,15 @@
 //!
 //! - `fill`: an archive of clusters over days, made up from the number of events.
 //! - `ask`: questions to a reader that was just started, and the same again.
+//! - `real`: the bytes of real events.
 
 mod ask;
 mod fill;
+mod real;
 
 pub use ask::{Asked, ask};
 pub use fill::fill;
+pub use real::real;
 
 /// How large an archive is.
 #[derive(Clone, Copy, Debug)]

@@ -23,7 +23,7 @@ mod log;
 mod messages;
 mod mixed;
 pub(crate) mod process;
-mod real;
+pub(crate) mod real;
 
 pub use archive::{archive, fill};
 pub use embedded::{expiry, lists, reads, real_events, writes};

@@ -15,10 +15,19 @@ use super::events::{NewEvent, Numbers};
 use super::failure::Failure;
 
 /// What a folder of captures holds.
-pub(super) struct RealEvents {
+pub(crate) struct RealEvents {
     events: Vec<Event>,
     /// Lines that are no core/v1 event with a name and a namespace.
     pub(super) skipped: usize,
+}
+
+/// The uids of the objects that repeated events are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ObjectUids {
+    /// Another one for each event, so that no value is like another.
+    OfEachEvent,
+    /// One for all events about an object, and another one in each round.
+    OfEachObject,
 }
 
 impl RealEvents {
@@ -26,7 +35,7 @@ impl RealEvents {
     ///
     /// # Errors
     /// What could not be read, and that there was no event in it.
-    pub(super) fn read(folder: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(folder: &Path) -> Result<Self, Failure> {
         let mut files: Vec<_> = fs::read_dir(folder)?
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| path.extension().is_some_and(|it| it == "jsonl"))
@@ -50,21 +59,20 @@ impl RealEvents {
     }
 
     /// How many there are before they are repeated.
-    pub(super) fn distinct(&self) -> usize {
+    pub(crate) fn distinct(&self) -> usize {
         self.events.len()
     }
 
     /// An event by number. From the second round on its name, its uids and its times are its own,
-    /// so that no value is like another and only what real events have in common helps to compress
-    /// them.
-    pub(super) fn event(&self, number: u64) -> Result<NewEvent, Failure> {
+    /// so that only what real events have in common helps to compress them.
+    pub(crate) fn event(&self, number: u64, objects: ObjectUids) -> Result<NewEvent, Failure> {
         let (round, at) = (
             number / self.events.len() as u64,
             number as usize % self.events.len(),
         );
         let mut event = self.events.get(at).cloned().ok_or("no such event")?;
         if round > 0 {
-            renew(&mut event, number, round);
+            renew(&mut event, number, round, objects);
         }
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let object = &event.involved_object;
@@ -91,7 +99,7 @@ impl RealEvents {
     }
 }
 
-fn renew(event: &mut Event, number: u64, round: u64) {
+fn renew(event: &mut Event, number: u64, round: u64, objects: ObjectUids) {
     let mut numbers = Numbers(number);
     let suffix = format!("{:016x}", numbers.next());
     if let Some(name) = &mut event.metadata.name {
@@ -105,7 +113,13 @@ fn renew(event: &mut Event, number: u64, round: u64) {
     if let Some(uid) = &mut event.involved_object.uid
         && uid.len() == 36
     {
-        *uid = numbers.uid();
+        *uid = match objects {
+            ObjectUids::OfEachEvent => numbers.uid(),
+            ObjectUids::OfEachObject => {
+                let mix = |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte));
+                Numbers(uid.bytes().fold(round, mix)).uid()
+            }
+        };
     }
     if event.involved_object.resource_version.is_some() {
         event.involved_object.resource_version = Some(numbers.below(90_000_000).to_string());

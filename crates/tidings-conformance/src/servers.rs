@@ -218,7 +218,17 @@ impl ApiServer {
         Self::start_ours(program, "archive", &arguments, true).await
     }
 
-    /// The same as two clusters.
+    /// The same, and what it observes waits to be sealed.
+    pub(crate) async fn start_sealing(program: &Path, source: &Self) -> Result<Self, StartError> {
+        let kubeconfig = source.kubeconfig.display().to_string();
+        let objects = source.kubeconfig.with_file_name("objects");
+        let objects = format!("file://{}", objects.display());
+        let own = ["--kubeconfig", &kubeconfig, "--mirror-deletions"];
+        let sealing = ["--objects", &objects, "--seal-after", "24h"];
+        Self::start_ours(program, "archive", &[&own[..], &sealing].concat(), true).await
+    }
+
+    /// One that follows a source as two clusters.
     pub(crate) async fn start_archive_twice(
         program: &Path,
         source: &Self,

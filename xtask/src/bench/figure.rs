@@ -75,6 +75,14 @@ pub(super) fn build(root: &Path, package: &str, program: &str) -> Result<PathBuf
     Ok(folder.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
 }
 
+/// The folder of real events: the one that was named, or else the one beside the project; `None` if
+/// there is none.
+pub(super) fn real_events(root: &Path, named: Option<&Path>) -> Option<PathBuf> {
+    let beside = || Some(root.parent()?.join("shared/data/events"));
+    let folder = named.map(Path::to_owned).or_else(beside);
+    folder.filter(|folder| folder.is_dir())
+}
+
 /// Runs a program, and returns the JSON lines that it prints.
 pub(super) fn figures(command: &mut Command) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();

@@ -4,10 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::figure::{Built, figures};
+use super::figure::{Built, figures, real_events};
 use super::server::folder;
 use super::{objects_table, table};
 use crate::command::Result;
+
+/// How many events real ones are repeated to.
+const REAL_EVENTS: &str = "200000";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -32,6 +35,9 @@ pub(crate) struct Args {
     /// Folder where the archive is made and stays, or is from before [default: one that is removed]
     #[arg(long)]
     folder: Option<PathBuf>,
+    /// A folder of real events as JSON Lines [default: ../shared/data/events, where it is]
+    #[arg(long)]
+    real: Option<PathBuf>,
     #[command(flatten)]
     built: Built,
 }
@@ -73,6 +79,13 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
         &rounds,
     ];
     measured.extend(bench(&[&["ask", &folder], &words[..]].concat())?);
+    if let Some(captures) = real_events(root, args.real.as_deref()) {
+        let mut command = Command::new(&objects);
+        command
+            .args(["--events", REAL_EVENTS, "real"])
+            .arg(captures);
+        measured.extend(figures(&mut command)?);
+    }
     let tables = format!(
         "{}\n{} events of {} clusters and {} days; {} ms for each request; {} readers for each \
          question.\n\n{}",

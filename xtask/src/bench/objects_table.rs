@@ -47,6 +47,18 @@ pub(super) fn tables(figures: &[Figure]) -> String {
                     bytes,
                 );
             }
+            "real" => {
+                row(
+                    "bytes per real event, with rollups",
+                    "bytes_per_event",
+                    bytes,
+                );
+                row(
+                    "bytes of a real event in protobuf",
+                    "stored_bytes_per_event",
+                    bytes,
+                );
+            }
             "memory" => {
                 row(
                     "memory of a reader, when it has started",
@@ -85,12 +97,16 @@ mod tests {
             "requests_again": 0, "complete": 1});
         let memory = json!({"name": "memory", "started_bytes": 33_554_432, "bytes": 67_108_864,
             "peak_bytes": 69_206_016});
-        let tables = tables(&[filled, question, memory].map(Figure));
+        let real = json!({"name": "real", "bytes_per_event": 107.25,
+            "stored_bytes_per_event": 600});
+        let tables = tables(&[filled, question, memory, real].map(Figure));
         for row in [
             "| newest_50 | 120 ms | 200 ms | 3.2 ms | 9.0 ms | 13 | 15 | 0 | 100 % |",
             "| files | 600 |",
             "| bytes per event, with rollups | 98.2 B |",
             "| bytes of rollups per event | 2.5 B |",
+            "| bytes per real event, with rollups | 107.2 B |",
+            "| bytes of a real event in protobuf | 600.0 B |",
             "| memory of a reader, when it has started | 32 MiB |",
             "| after all questions about each cluster | 64 MiB |",
             "| at most | 66 MiB |",

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::figure::{Built, Figure, figures};
+use super::figure::{Built, Figure, figures, real_events};
 use super::rounds::{self, ROUNDS};
 use super::store_table::{self, LISTS, WRITERS};
 use super::table;
@@ -115,11 +115,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     if etcd.is_none() {
         skipped.extend(tools.missing.iter().filter(|line| line.contains("etcd")));
     }
-    let real = args
-        .real
-        .clone()
-        .or_else(|| Some(root.parent()?.join("shared/data/events")))
-        .filter(|folder| folder.is_dir());
+    let real = real_events(root, args.real.as_deref());
     let no_real =
         "real events: no folder of them is beside the project or given by --real".to_owned();
     if real.is_none() {

@@ -163,7 +163,7 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
         ),
         (
             "list of everything, events/s",
-            "reads",
+            "listed",
             "list_per_second",
             Unit::PerSecond,
         ),
@@ -272,7 +272,10 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
             Unit::Bytes,
         ),
     ] {
-        let etcd_name = if name == "reads" { &etcd_reads } else { name };
+        let etcd_name = match name {
+            "reads" | "listed" => &etcd_reads,
+            name => name,
+        };
         row(title, name, etcd_name, field, unit);
     }
     table
@@ -370,7 +373,7 @@ pub(super) fn archive(figures: &[Figure], events: u64) -> String {
         ),
         (
             "list of everything, events/s",
-            "reads",
+            "listed",
             "list_per_second",
             Unit::PerSecond,
         ),
@@ -409,9 +412,8 @@ mod tests {
             Figure(
                 json!({"peer": "log", "name": "writes_64", "creates_per_second": 100_000.0, "creates_p99_ms": 1.0}),
             ),
-            Figure(
-                json!({"peer": "embedded", "name": "reads", "reopen_seconds": 0.5, "list_per_second": 900.0}),
-            ),
+            Figure(json!({"peer": "embedded", "name": "reads", "reopen_seconds": 0.5})),
+            Figure(json!({"peer": "embedded", "name": "listed", "list_per_second": 900.0})),
             Figure(json!({"peer": "etcd", "name": "reads_256", "list_per_second": 300.0})),
         ];
         let table = table(&figures, 100, "etcd was given 10");

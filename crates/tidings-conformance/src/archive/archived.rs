@@ -103,6 +103,18 @@ pub(super) async fn coverage(caller: &mut Caller, cluster: &str) -> Result<Cover
     })
 }
 
+/// Versions that wait to be sealed, if any are sealed.
+pub(super) async fn waiting(
+    caller: &mut Caller,
+    cluster: &str,
+) -> Result<Option<u64>, ArchiveError> {
+    let reply = caller.get("/metrics").await?;
+    let text = String::from_utf8_lossy(&reply.text);
+    let of = format!("tidings_objects_waiting_versions{{cluster=\"{cluster}\"}} ");
+    let waiting = text.lines().find_map(|line| line.strip_prefix(&of));
+    Ok(waiting.and_then(|number| number.parse().ok()))
+}
+
 /// A cluster's metrics.
 pub(super) async fn health(caller: &mut Caller, cluster: &str) -> Result<Health, ArchiveError> {
     let reply = caller.get("/metrics").await?;

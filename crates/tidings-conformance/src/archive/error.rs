@@ -28,6 +28,8 @@ pub(crate) enum ArchiveError {
     },
     #[error("the archive is at version {at} and does not reach {wanted}")]
     NotLevel { at: u64, wanted: u64 },
+    #[error("{waiting:?} versions are not sealed")]
+    NotSealed { waiting: Option<u64> },
     #[error("there is no etcd: --etcd names none")]
     NoEtcd,
     #[error("there is no kube-apiserver: --kube-apiserver names none")]

@@ -1,6 +1,7 @@
 //! The cost of following: memory with a number of events at the source, the time of the first list,
-//! processor time per followed version, and the lag. A collector follows the same source
-//! afterwards, alone.
+//! processor time per followed version, the lag, and how fast versions are caught up with that were
+//! written while it was stopped. Afterwards another archive follows the same source, which seals
+//! what it observes into files, and then a collector, each alone.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use super::archived::CLUSTER;
 use super::clock;
 use super::collector::Collector;
 use super::error::ArchiveError;
+use super::faults::signal;
 use super::program::Program;
 use super::source::{Programs, Source};
 use super::stage::{Archive, Followed};
@@ -35,6 +37,9 @@ const FILLERS: u64 = 16;
 /// Time after the first list before memory counts.
 const REST: Duration = Duration::from_secs(5);
 
+/// Versions that are sealed wait at most this long.
+const SEAL_AFTER: &str = "2s";
+
 /// The cost of one of them.
 struct Figures {
     name: &'static str,
@@ -49,6 +54,8 @@ struct Figures {
     rate: f64,
     /// Time from the write of the last version until it was kept.
     behind: Option<Duration>,
+    /// Versions per second that it follows when it was behind, and nothing is written.
+    caught_up: Option<f64>,
 }
 
 /// Measures, and prints a table.
@@ -60,9 +67,9 @@ pub(super) async fn run(
 ) -> Result<(), ArchiveError> {
     writeln!(
         out,
-        "| live events | | first list | MiB at most, meanwhile | MiB, following | versions/s | µs each | behind |"
+        "| live events | | first list | MiB at most, meanwhile | MiB, following | versions/s | µs each | behind | caught up, versions/s |"
     )?;
-    writeln!(out, "|---:|---|---:|---:|---:|---:|---:|---:|")?;
+    writeln!(out, "|---:|---|---:|---:|---:|---:|---:|---:|---:|")?;
     for live in &plan.live {
         let folder = tempfile::tempdir()?;
         let source = Source::start_of(programs, folder.path(), &[]).await?;
@@ -77,21 +84,9 @@ pub(super) async fn run(
         let mut last = Writer::new(&source.client, "filled", random.fork());
         last.create().await;
 
-        let begun = clock::steady();
-        let mut archive = Archive::start(&programs.tidings, folder.path(), &[followed()]).await?;
-        archive.level(CLUSTER, last.ledger.latest()).await?;
-        let mut figures = Figures::begun("`tidings archive`", &archive.program)?;
-        figures.first = Some(begun.elapsed());
-        sleep(REST).await;
-        let before = Process::new(id(&archive.program)).spent()?;
-        let writers = Writers::named("archive", &source.client, plan.per_second, random);
-        sleep(plan.time).await;
-        let ledger = writers.end().await?;
-        let written = clock::steady();
-        archive.level(CLUSTER, ledger.latest()).await?;
-        figures.behind = Some(written.elapsed());
-        figures.end(&archive.program, &before, ledger.entries.len(), plan.time)?;
-        archive.program.kill().await?;
+        let filled = last.ledger.latest();
+        let plain = archived(&source, programs, followed(), filled, false, plan, random).await?;
+        let sealing = archived(&source, programs, followed(), filled, true, plan, random).await?;
 
         let mut collected = None;
         if let Some(program) = &plan.collector {
@@ -107,14 +102,72 @@ pub(super) async fn run(
             figures.end(&collector.program, &before, ledger.entries.len(), plan.time)?;
             collected = Some(figures);
         }
-        figures.write(*live, out)?;
+        plain.write(*live, out)?;
+        sealing.write(*live, out)?;
         if let Some(collected) = collected {
             collected.write(*live, out)?;
-            figures.beside(&collected, *live, out)?;
+            plain.beside(&collected, *live, out)?;
         }
         out.flush()?;
     }
     Ok(())
+}
+
+/// An archive of its own, which may seal into a folder what it observes. The source had an event
+/// of the version `filled` last.
+async fn archived(
+    source: &Source,
+    programs: &Programs,
+    followed: Followed<'_>,
+    filled: u64,
+    seals: bool,
+    plan: &Plan,
+    random: &mut fastrand::Rng,
+) -> Result<Figures, ArchiveError> {
+    let folder = tempfile::tempdir()?;
+    let url = format!("file://{}", folder.path().join("objects").display());
+    let (name, writers, more) = if seals {
+        let more = ["--objects", &url, "--seal-after", SEAL_AFTER];
+        let writers = ["sealing", "sealing-behind"];
+        ("`tidings archive --objects`", writers, more.to_vec())
+    } else {
+        let writers = ["archive", "archive-behind"];
+        ("`tidings archive`", writers, Vec::new())
+    };
+    let begun = clock::steady();
+    let followed = [followed];
+    let mut archive =
+        Archive::start_with(&programs.tidings, folder.path(), &followed, &more).await?;
+    archive.level(CLUSTER, filled).await?;
+    let first = begun.elapsed();
+    if seals {
+        archive.sealed(CLUSTER).await?;
+    }
+    let mut figures = Figures::begun(name, &archive.program)?;
+    figures.first = Some(first);
+    sleep(REST).await;
+    let before = Process::new(id(&archive.program)).spent()?;
+    let written = Writers::named(writers[0], &source.client, plan.per_second, random);
+    sleep(plan.time).await;
+    let ledger = written.end().await?;
+    let written = clock::steady();
+    archive.level(CLUSTER, ledger.latest()).await?;
+    figures.behind = Some(written.elapsed());
+    if seals {
+        archive.sealed(CLUSTER).await?;
+    }
+    figures.end(&archive.program, &before, ledger.entries.len(), plan.time)?;
+
+    signal(&archive.program, "-STOP").await?;
+    let written = Writers::named(writers[1], &source.client, plan.per_second, random);
+    sleep(plan.time).await;
+    let ledger = written.end().await?;
+    signal(&archive.program, "-CONT").await?;
+    let begun = clock::steady();
+    archive.level(CLUSTER, ledger.latest()).await?;
+    figures.caught_up = Some(ledger.entries.len() as f64 / begun.elapsed().as_secs_f64());
+    archive.program.kill().await?;
+    Ok(figures)
 }
 
 fn id(program: &Program) -> u32 {
@@ -131,6 +184,7 @@ impl Figures {
             processor: Duration::ZERO,
             rate: 0.0,
             behind: None,
+            caught_up: None,
         })
     }
 
@@ -156,14 +210,16 @@ impl Figures {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         writeln!(
             out,
-            "| {live} | {} | {} | {:.0} | {:.0} | {:.0} | {:.0} | {} |",
+            "| {live} | {} | {} | {:.0} | {:.0} | {:.0} | {:.0} | {} | {} |",
             self.name,
             seconds(self.first),
             mib(self.peak),
             mib(self.after),
             self.rate,
             self.processor.as_secs_f64() * 1e6,
-            seconds(self.behind)
+            seconds(self.behind),
+            self.caught_up
+                .map_or_else(|| "–".into(), |rate| format!("{rate:.0}"))
         )
     }
 
@@ -172,7 +228,7 @@ impl Figures {
         let ratio = |theirs: f64, ours: f64| theirs / ours.max(f64::EPSILON);
         writeln!(
             out,
-            "| {live} | collector ÷ archive | | {:.1} | {:.1} | | {:.1} | |",
+            "| {live} | collector ÷ archive | | {:.1} | {:.1} | | {:.1} | | |",
             ratio(other.peak as f64, self.peak as f64),
             ratio(other.after as f64, self.after as f64),
             ratio(other.processor.as_secs_f64(), self.processor.as_secs_f64()),

@@ -69,6 +69,16 @@ impl Archive {
         folder: &Path,
         followed: &[Followed<'_>],
     ) -> Result<Self, ArchiveError> {
+        Self::start_with(tidings, folder, followed, &[]).await
+    }
+
+    /// The same with more arguments.
+    pub(super) async fn start_with(
+        tidings: &Path,
+        folder: &Path,
+        followed: &[Followed<'_>],
+        more: &[&str],
+    ) -> Result<Self, ArchiveError> {
         let kubeconfig = folder.join("sources.yaml");
         std::fs::write(&kubeconfig, Followed::kubeconfig(followed))?;
         let tokens = folder.join("archive-tokens.csv");
@@ -86,7 +96,8 @@ impl Archive {
             &tokens.to_string_lossy(),
         ];
         let contexts = followed.iter().flat_map(|one| ["--context", one.name]);
-        let arguments = own.into_iter().chain(contexts).map(str::to_owned);
+        let arguments = own.iter().chain(more).copied().chain(contexts);
+        let arguments = arguments.map(str::to_owned);
         let mut program = Program::new(tidings, arguments.collect(), folder, "archive");
         program.start()?;
         let address = format!("127.0.0.1:{port}");
@@ -134,6 +145,22 @@ impl Archive {
             coverage.epoch >= epoch && coverage.version.is_some_and(|at| at >= version)
         };
         self.until(cluster, version, is_level).await
+    }
+
+    /// Waits until everything that was observed is sealed.
+    pub(super) async fn sealed(&mut self, cluster: &str) -> Result<(), ArchiveError> {
+        let until = clock::steady() + LEVEL;
+        loop {
+            let waiting = archived::waiting(&mut self.caller, cluster).await?;
+            if waiting == Some(0) {
+                return Ok(());
+            }
+            if clock::steady() > until {
+                return Err(ArchiveError::NotSealed { waiting });
+            }
+            self.program.check()?;
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
     }
 
     async fn until(

@@ -14,7 +14,7 @@ const fn archived(name: &'static str, largest: usize, make: fn(usize, &str) -> S
 }
 
 /// Paths of a followed cluster.
-const OF_CLUSTER: [&str; 8] = [
+const OF_CLUSTER: [&str; 9] = [
     "/api/v1/events",
     "/apis/events.k8s.io/v1/namespaces/shop/events/web/versions",
     "/apis",
@@ -23,6 +23,7 @@ const OF_CLUSTER: [&str; 8] = [
     "/export",
     "/openapi/v3",
     "/readyz",
+    "/waiting",
 ];
 
 fn of_cluster(method: &Method, query: &str) -> Vec<Ask> {
@@ -40,7 +41,7 @@ pub(super) const ARCHIVED: &[Kind] = &[
         "archive: long parameters of a cluster's paths",
         60_000,
         |n, _| {
-            let parameters = ["continue", "from", "since", "until"].map(|name| {
+            let parameters = ["continue", "from", "since", "to", "until"].map(|name| {
                 let query = format!("{name}={}", "1".repeat(n));
                 of_cluster(&Method::GET, &query)
             });
@@ -68,6 +69,27 @@ pub(super) const ARCHIVED: &[Kind] = &[
             );
             Script::from(asks).after(events)
         })
+    },
+    Kind {
+        // What waits from other rounds would count.
+        alone: true,
+        ..archived("archive: events that wait to be sealed", 800, |n, ns| {
+            let events = (0..n).map(|i| Ask::event(&format!("{ns}-{i}"), "", ""));
+            Script::from(Ask::get("/clusters/judge/waiting?from=0")).after(events)
+        })
+    },
+    Kind {
+        alone: true,
+        parts: &[16, 4, 1],
+        ..archived(
+            "archive: large events that wait to be sealed",
+            80,
+            |n, ns| {
+                let message = format!(",\"message\":\"{}\"", "m".repeat(600_000));
+                let events = (0..n).map(move |i| Ask::event(&format!("{ns}-{i}"), "", &message));
+                Script::from(Ask::get("/clusters/judge/waiting?from=0")).after(events)
+            },
+        )
     },
     archived("archive: a cluster with a long name", 60_000, |n, _| {
         Ask::get(format!("/clusters/{}/api", "a".repeat(n))).into()

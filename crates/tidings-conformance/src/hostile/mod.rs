@@ -201,7 +201,7 @@ impl<'a> Servers<'a> {
             let mut server = ApiServer::start_tidings(self.tidings, &[]).await?;
             let mut source = None;
             if self.kind.archive {
-                let archive = ApiServer::start_archive(self.tidings, &server).await?;
+                let archive = ApiServer::start_sealing(self.tidings, &server).await?;
                 source = Some(std::mem::replace(&mut server, archive));
             }
             let process = Process::new(server.process().ok_or(HostileError::Ended)?);

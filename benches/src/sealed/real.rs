@@ -1,0 +1,52 @@
+//! What real events take: captures from clusters, repeated under other names, uids and times, as
+//! files that were merged as often as can be.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use tidings_objects::{FilledVersion, Filler, Place};
+
+use super::fill::{LATER, LEVEL_MAX};
+use crate::Figure;
+use crate::storing::Failure;
+use crate::storing::real::{ObjectUids, RealEvents};
+
+/// Versions of a file, which is that of some days of a small cluster.
+const OF_FILE: usize = 40_000;
+
+/// Makes an archive of a number of events, and says how long it is.
+///
+/// # Errors
+/// There are no captures, or the archive cannot be written.
+pub async fn real(captures: &Path, events: u64) -> Result<(), Failure> {
+    let captured = RealEvents::read(captures)?;
+    let folder = tempfile::tempdir()?;
+    let place = Place::create(&format!("file://{}", folder.path().display()))?;
+    let all = (0..events).map(|number| captured.event(number, ObjectUids::OfEachObject));
+    let mut all = all.collect::<Result<Vec<_>, _>>()?;
+    all.sort_by_key(|event| event.index.last_seen);
+    let mut filler = Filler::new(&place, "real");
+    let mut version = 0;
+    for some in all.chunks(OF_FILE) {
+        let versions = some.iter().map(|event| {
+            version += 1;
+            FilledVersion {
+                version,
+                observed_at: event.index.last_seen.0 + LATER,
+                event: event.value.clone(),
+            }
+        });
+        filler.add(LEVEL_MAX, versions.collect()).await?;
+    }
+    let end = all.last().map_or(0, |event| event.index.last_seen.0);
+    let manifest = filler.finish(Timestamp::from_millisecond(end)?).await?;
+    let stored: usize = all.iter().map(|event| event.value.len()).sum();
+    let share = |bytes: u64| bytes as f64 / all.len().max(1) as f64;
+    Figure::new("real")
+        .with("distinct", captured.distinct() as f64)
+        .with("events", all.len() as f64)
+        .with("stored_bytes_per_event", share(stored as u64))
+        .with("bytes_per_event", share(manifest.bytes()))
+        .print();
+    Ok(())
+}
