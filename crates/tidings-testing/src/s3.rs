@@ -3,9 +3,14 @@
 //! s3s-fs looks whether there is an object of that name, and writes it then. So of two requests
 //! that create one at once both would succeed. Here one is answered after the other, which makes
 //! `If-None-Match: *` what it is at S3.
+//!
+//! For every range of a file that s3s-fs has not written itself it reads the whole file, for its
+//! checksum. A server that is far away, by which readers are measured, answers ranges by itself.
 
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -37,11 +42,20 @@ pub struct S3Server {
 impl S3Server {
     /// Starts one over a folder. An object `KEY` is the file `events/KEY` in it.
     pub fn start(folder: &Path) -> Self {
-        Self::start_far(folder, Duration::ZERO)
+        Self::start_with(folder, None)
     }
 
-    /// The same, as far away as a delay of each answer says.
+    /// The same, as far away as a delay of each answer says; ranges of files cost no more than that
+    /// and their bytes.
     pub fn start_far(folder: &Path, delay: Duration) -> Self {
+        let far = Far {
+            folder: folder.to_owned(),
+            delay,
+        };
+        Self::start_with(folder, Some(Arc::new(far)))
+    }
+
+    fn start_with(folder: &Path, far: Option<Arc<Far>>) -> Self {
         std::fs::create_dir_all(folder.join(BUCKET)).unwrap();
         let mut builder = S3ServiceBuilder::new(FileSystem::new(folder).unwrap());
         builder.set_auth(SimpleAuth::from_single(KEY, SECRET));
@@ -58,7 +72,7 @@ impl S3Server {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
                 tell.send(listener.local_addr().unwrap()).unwrap();
                 tokio::select! {
-                    () = serve(listener, service, delay) => {}
+                    () = serve(listener, service, far) => {}
                     // Dropped is told, too.
                     _ = ended => {}
                 }
@@ -94,16 +108,50 @@ impl Drop for S3Server {
     }
 }
 
-async fn serve(listener: TcpListener, s3: S3Service, delay: Duration) {
+/// What a server that is far away does itself.
+struct Far {
+    folder: PathBuf,
+    delay: Duration,
+}
+
+impl Far {
+    /// The answer to a request for a range of a file; `None` for other requests.
+    fn range(&self, request: &hyper::Request<Incoming>) -> Option<hyper::Response<s3s::Body>> {
+        if request.method() != Method::GET || request.uri().query().is_some() {
+            return None;
+        }
+        let range = request.headers().get(hyper::header::RANGE)?.to_str().ok()?;
+        let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
+        let (from, to): (u64, u64) = (from.parse().ok()?, to.parse().ok()?);
+        let key = request.uri().path().strip_prefix('/')?;
+        let file = File::open(self.folder.join(key)).ok()?;
+        let len = file.metadata().ok()?.len();
+        let to = to.saturating_add(1).min(len);
+        let mut bytes = vec![0; usize::try_from(to.checked_sub(from)?).ok()?];
+        file.read_exact_at(&mut bytes, from).ok()?;
+        let answer = hyper::Response::builder()
+            .status(206)
+            .header("content-length", bytes.len())
+            .header("content-range", format!("bytes {from}-{}/{len}", to - 1))
+            .header("etag", format!("\"{len}\""))
+            .header("last-modified", "Thu, 01 Jan 2026 00:00:00 GMT");
+        answer.body(bytes.into()).ok()
+    }
+}
+
+async fn serve(listener: TcpListener, s3: S3Service, far: Option<Arc<Far>>) {
     let creating = Arc::new(Mutex::new(()));
     loop {
         let (socket, _) = listener.accept().await.unwrap();
-        let (s3, creating) = (s3.clone(), Arc::clone(&creating));
+        let (s3, creating, far) = (s3.clone(), Arc::clone(&creating), far.clone());
         let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let (s3, creating) = (s3.clone(), Arc::clone(&creating));
+            let (s3, creating, far) = (s3.clone(), Arc::clone(&creating), far.clone());
             async move {
-                if !delay.is_zero() {
-                    tokio::time::sleep(delay).await;
+                if let Some(far) = far {
+                    tokio::time::sleep(far.delay).await;
+                    if let Some(answer) = far.range(&request) {
+                        return Ok(answer);
+                    }
                 }
                 let _one = match *request.method() {
                     Method::PUT => Some(creating.lock().await),

@@ -17,7 +17,7 @@ use tidings_store::{NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Place, Record
 
 use super::columns::{self, Rows};
 use super::fault::Fault;
-use super::footer::Footer;
+use super::footer::{Footer, Group};
 use super::leaf;
 use super::names::{self, Order};
 use super::objects::Objects;
@@ -36,7 +36,10 @@ const AT_ONCE: usize = 4;
 /// Maximum versions of an object, for each event that is wanted, whose events are asked for before
 /// it is known which versions are the newest.
 const AHEAD: usize = 8;
-/// Versions that are looked into at once.
+/// Versions for which it is looked at once whether there are newer ones: each look passes over the
+/// filters of all newer files.
+const LOOKED_AT_ONCE: usize = 1024;
+/// Events whose bytes are read at once.
 const EVENTS_AT_ONCE: usize = 128;
 
 /// A page.
@@ -138,18 +141,26 @@ impl View {
                     return Ok(latest);
                 }
                 let mut some = Vec::new();
-                while some.len() < wanted.min(EVENTS_AT_ONCE)
+                while some.len() < wanted.min(LOOKED_AT_ONCE)
                     && let Some(top) = found.peek().filter(|top| is_certain(top))
                     && left_out.is_none_or(|left_out| top.0 > left_out)
                 {
                     some.push(*top);
                     found.pop();
                 }
-                reached = some.last().map(|(place, _)| *place);
-                for record in self.looked_into(&some, &asked).await? {
-                    bytes += record.value.len();
-                    latest.records.push(record);
+                for newest in self.looked_into(&some).await?.chunks(EVENTS_AT_ONCE) {
+                    if bytes >= PAGE_BYTES_MAX {
+                        latest.place = reached;
+                        return Ok(latest);
+                    }
+                    let picks: Vec<Pick> = newest.iter().map(|(_, pick)| pick.clone()).collect();
+                    for record in self.records(&picks, &asked.selection).await? {
+                        bytes += record.value.len();
+                        latest.records.push(record);
+                    }
+                    reached = newest.last().map(|(place, _)| *place);
                 }
+                reached = some.last().map(|(place, _)| *place);
             }
             if bound.is_none() {
                 latest.place = left_out.and(reached.or(left_out));
@@ -451,8 +462,8 @@ impl View {
         Ok(found)
     }
 
-    /// The records of those of some versions that are the newest of their events, in order.
-    async fn looked_into(&self, some: &[Found], asked: &Asked<'_>) -> Result<Vec<Record>, Fault> {
+    /// Those of some versions that are the newest of their events, in order.
+    async fn looked_into(&self, some: &[Found]) -> Result<Vec<(Place, Pick)>, Fault> {
         let ats: Vec<At> = some.iter().map(|(_, at)| *at).collect();
         let mut versions: Vec<Option<Pick>> = vec![None; ats.len()];
         for (values, places) in self.rows(&ats, leaf::KEYS).await? {
@@ -473,19 +484,22 @@ impl View {
                 });
             }
         }
-        let versions: Vec<Pick> = versions.into_iter().flatten().collect();
+        let places = some.iter().map(|(place, _)| *place);
+        let versions = places.zip(versions);
+        let versions = versions.filter_map(|(place, pick)| Some((place, pick?)));
+        let (places, versions): (Vec<Place>, Vec<Pick>) = versions.unzip();
         let mut picks = Vec::with_capacity(versions.len());
         let found = self.newer(&versions).await?;
-        for (mut pick, newer) in versions.into_iter().zip(found) {
+        for ((place, mut pick), newer) in places.into_iter().zip(versions).zip(found) {
             if newer.of_event {
                 continue;
             }
             if newer.of_name {
                 pick.shown = names::elder(&pick.position.base, &pick.position.uid);
             }
-            picks.push(pick);
+            picks.push((place, pick));
         }
-        self.records(&picks, &asked.selection).await
+        Ok(picks)
     }
 
     /// What there is that is newer than each of these versions, about the same object.
@@ -534,11 +548,21 @@ impl View {
         }
         let footer = self.footer(number).await?;
         let mut found = Vec::new();
-        for (group, it) in footer.groups.iter().enumerate() {
+        let within = |group: &Group| {
             let places = places.iter();
             let places =
-                places.filter(|(place, _)| !it.is_before(**place) && !it.is_behind(**place));
-            let places: Vec<_> = places.collect();
+                places.filter(|(place, _)| !group.is_before(**place) && !group.is_behind(**place));
+            places.collect::<Vec<_>>()
+        };
+        // All filters at once, before they are looked at one after the other.
+        let groups = footer.groups.iter().enumerate();
+        let groups = groups.filter(|(_, group)| !within(group).is_empty());
+        let filters = groups
+            .flat_map(|(group, _)| [leaf::UID, leaf::EVENT].map(|leaf| footer.filter(group, leaf)));
+        let filters: Vec<_> = filters.flatten().collect();
+        self.fetch.ranges(self.file(number)?, &filters).await?;
+        for (group, it) in footer.groups.iter().enumerate() {
+            let places = within(it);
             let numbers = places.iter().flat_map(|(_, numbers)| numbers.iter());
             let positions = numbers.map(|number| &versions[*number].position);
             let (uids, bases): (Vec<&str>, Vec<&str>) = positions
