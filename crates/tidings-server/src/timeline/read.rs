@@ -46,8 +46,10 @@ const SHORT_PAGE: usize = 500;
 const LATER: usize = 10;
 /// half of it soon after: within this time, in milliseconds.
 const SOON: i64 = 6 * 3_600_000;
-/// Pages that are read at once.
+/// Pages that are read at once; of a sealed archive, one after the other: all of them look into the
+/// same parts of files, which are in the cache after the first.
 const AT_ONCE: usize = 4;
+const AT_ONCE_SEALED: usize = 1;
 /// Maximum bytes of events for one answer.
 const BYTES_MAX: usize = 64 << 20;
 
@@ -179,6 +181,11 @@ pub(super) async fn range(
         };
         let mut reading = Reading {
             store: &*visible.source.server.store,
+            at_once: if server.is_sealed() {
+                AT_ONCE_SEALED
+            } else {
+                AT_ONCE
+            },
             bytes: bytes / (clusters.len() - number),
             records: Vec::new(),
         };
@@ -274,6 +281,8 @@ fn is_of(namespaces: &[String], key: &[u8]) -> bool {
 /// The reading of one cluster.
 struct Reading<'a> {
     store: &'a dyn Store,
+    /// How many pages are read at once.
+    at_once: usize,
     /// How many bytes may still be read.
     bytes: usize,
     records: Vec<Record>,
@@ -373,7 +382,7 @@ impl Reading<'_> {
             for part in parts.iter_mut().filter(|part| !part.done) {
                 pages.push(Box::pin(part.read(store, share)));
             }
-            let mut pages = stream::iter(pages).buffered(AT_ONCE);
+            let mut pages = stream::iter(pages).buffered(self.at_once);
             while let Some(Found { records, read }) = pages.try_next().await? {
                 left = left.saturating_sub(read.min(share));
                 let bytes: usize = records.iter().map(|record| record.value.len()).sum();
