@@ -135,6 +135,7 @@ impl Default for Tries {
 }
 
 /// A record that a batch changes.
+#[derive(Default)]
 pub(super) struct Slot {
     /// The stored revision.
     found: Option<Revision>,
@@ -143,6 +144,8 @@ pub(super) struct Slot {
     index: Index,
     expires_at: Option<UnixMillis>,
     is_changed: bool,
+    /// Of an event that is deleted here, too: the version of its end.
+    ended_by: u64,
 }
 
 /// A batch in the making.
@@ -479,6 +482,7 @@ impl Keeper {
         if observation.is_gone {
             if self.mirror_deletions {
                 slot.is_changed = true;
+                slot.ended_by = version.number;
                 batch.without_chunks.insert(keys::chunks(&id));
             } else {
                 let expires_at = slot.expires_at.unwrap_or(expires_at);
@@ -623,14 +627,13 @@ impl Keeper {
             let slot = Slot {
                 found: found.as_ref().map(|found| found.revision),
                 record,
-                index: Index::default(),
                 expires_at: found.and_then(|found| found.expires_at),
-                is_changed: false,
+                ..Slot::default()
             };
             batch.slots.insert(key.clone(), slot);
         }
         // It was inserted above.
-        Ok(batch.slots.entry(key.clone()).or_insert_with(Slot::empty))
+        Ok(batch.slots.entry(key.clone()).or_default())
     }
 
     /// Deletes all versions of an event, and prevents that it is fetched again. Returns the stored
@@ -688,16 +691,6 @@ fn later(moment: UnixMillis, time: Duration) -> UnixMillis {
 }
 
 impl Slot {
-    fn empty() -> Self {
-        Self {
-            found: None,
-            record: None,
-            index: Index::default(),
-            expires_at: None,
-            is_changed: false,
-        }
-    }
-
     pub(super) fn change(&mut self, record: Record, index: Index, expires_at: UnixMillis) {
         self.record = Some(record);
         self.index = index;
@@ -765,6 +758,14 @@ impl Slot {
             return None;
         }
         Some(keys::chunks(&keys::id(&String::from_utf8_lossy(&uid), key)))
+    }
+
+    /// The version at the source that its change is from.
+    fn number(&self) -> u64 {
+        self.record.as_ref().map_or(self.ended_by, |record| {
+            let gone = record.gone.map_or(0, |gone| gone.number);
+            record.version.number.max(gone)
+        })
     }
 
     /// The writes for the store.
@@ -845,7 +846,11 @@ impl Batch {
     pub(super) fn writes(&self, now: UnixMillis) -> (Vec<Write>, u64) {
         let mut writes = Vec::with_capacity(self.slots.len() + self.chunks.len() + 2);
         let mut over = 0;
-        for (key, slot) in self.slots.iter().filter(|(_, slot)| slot.is_changed) {
+        let changed = self.slots.iter().filter(|(_, slot)| slot.is_changed);
+        let mut changed: Vec<_> = changed.collect();
+        // Watchers see them in the order of the source.
+        changed.sort_by_key(|(_, slot)| slot.number());
+        for (key, slot) in changed {
             if let Some(record) = &slot.record
                 && slot.expires_at.is_some_and(|end| end <= now)
             {

@@ -60,6 +60,51 @@ async fn versions_that_are_observed_again_are_kept_once() {
     keeper.store.close().await;
 }
 
+/// Watchers of the archive see what one commit keeps as those of the source did.
+#[tokio::test]
+async fn what_is_kept_together_is_in_the_order_of_the_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let (keeper, _) = keeper(folder.path(), true);
+    let mut position = Position::default();
+    let of = |version: u64, is_gone: bool| {
+        let mut observed = observation(version, is_gone);
+        let metadata = observed.event.metadata.get_or_insert_default();
+        let number = if is_gone { version - 100 } else { version };
+        metadata.name = Some(format!("web.{}", number * 37 % 64));
+        metadata.uid = Some(format!("uid-{number}"));
+        observed
+    };
+    let created: Vec<_> = (1..=60).map(|version| of(version, false)).collect();
+    let changed = [of(150, true), of(190, false), of(103, true)];
+    let mut watch = keeper.store.watch("shop/".into(), 0).await.unwrap();
+    for observed in [&created[..], &changed] {
+        let kept = keeper.keep(observed, "", &mut position, With::default());
+        kept.await.unwrap();
+    }
+    let mut seen = Vec::new();
+    while seen.len() < 63 {
+        let changes = watch.next().await.unwrap();
+        seen.extend(changes.iter().map(|change| change.record().is_none()));
+    }
+    let expected: Vec<bool> = std::iter::repeat_n(false, 60)
+        .chain([true, true, false])
+        .collect();
+    assert_eq!(seen, expected);
+    let records = keeper
+        .store
+        .list(ListRequest::prefix("shop/"))
+        .await
+        .unwrap();
+    let mut records = records.records;
+    records.sort_by_key(|record| record.revision);
+    let versions = records.iter().map(|record| {
+        let record = crate::version::record::Record::decode(&record.value).unwrap();
+        record.version.number
+    });
+    assert!(versions.is_sorted());
+    keeper.store.close().await;
+}
+
 fn keeper(folder: &std::path::Path, mirrors: bool) -> (Keeper, ManualClock) {
     let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
     let mut options = EmbeddedOptions::default();

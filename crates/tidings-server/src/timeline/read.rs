@@ -249,7 +249,7 @@ impl Part {
     }
 
     /// The next page, of at most `limit` events, and about
-    /// [`PAGE_BYTES_MAX`](tidings_store::PAGE_BYTES_MAX) bytes.
+    /// [`PAGE_BYTES_MAX`] bytes.
     pub(super) async fn read(&mut self, store: &dyn Store, limit: usize) -> Result<Found, Status> {
         self.request.limit = limit.clamp(1, PAGE);
         let page = store.newest(self.request.clone()).await?;
