@@ -4,6 +4,8 @@
 //! Invariant: an event never changes after it was made. What correlation adds (a count, the name of
 //! the first occurrence, a combined message) lives beside it, in [`Occurrence`](crate::Occurrence).
 
+mod wire_size;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -205,11 +207,9 @@ impl Extras {
 
     fn heap_size(&self) -> usize {
         let map_size = |map: &Option<Arc<BTreeMap<String, String>>>| {
-            map.iter()
-                .flat_map(|map| map.iter())
-                .map(|(key, value)| key.len() + value.len() + 64)
-                .sum::<usize>()
+            map.as_ref().map_or(0, |map| wire_size::map_size(map))
         };
+        let whole = |wire: &v1::Event| size_of::<v1::Event>() + wire_size::heap_size(wire);
         size_of::<Self>()
             + self
                 .namespace
@@ -218,7 +218,7 @@ impl Extras {
             + self.related.as_ref().map_or(0, Reference::heap_size)
             + map_size(&self.annotations)
             + map_size(&self.labels)
-            + self.wire.as_ref().map_or(0, |_| size_of::<v1::Event>())
+            + self.wire.as_deref().map_or(0, whole)
     }
 }
 
@@ -435,10 +435,17 @@ impl Event {
             .extras
             .as_ref()
             .is_some_and(|extras| extras.wire.is_some());
+        // Of other events it is their recorder's, and shared.
+        let source = if is_wire {
+            fields.source.heap_size()
+        } else {
+            0
+        };
         fields.size = size_of::<Fields>()
             + fields.name.heap_size()
+            + source
             + fields.regarding.heap_size()
-            + fields.text.heap_size() * if is_wire { 2 } else { 1 }
+            + fields.text.heap_size()
             + fields
                 .extras
                 .as_ref()

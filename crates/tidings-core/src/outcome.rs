@@ -19,7 +19,7 @@ macro_rules! drop_causes {
 
         impl DropCause {
             /// Every cause, in the order of declaration.
-            pub const ALL: [Self; [$($label),+].len()] = [$(Self::$cause),+];
+            pub const ALL: &'static [Self] = &[$(Self::$cause),+];
 
             /// A stable name in snake_case, for metric labels and log fields.
             pub const fn as_str(self) -> &'static str {
@@ -127,8 +127,8 @@ impl DropCounts {
     /// The causes that occurred, with their counts, in the order of [`DropCause::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (DropCause, u64)> + '_ {
         DropCause::ALL
-            .into_iter()
-            .map(|cause| (cause, self.get(cause)))
+            .iter()
+            .map(|cause| (*cause, self.get(*cause)))
             .filter(|(_, count)| *count > 0)
     }
 }
@@ -169,7 +169,7 @@ mod tests {
     fn every_cause_is_listed_once_under_its_own_label_and_counted_apart() {
         let mut labels = HashSet::new();
         let mut counts = DropCounts::default();
-        for (index, cause) in DropCause::ALL.into_iter().enumerate() {
+        for (index, cause) in DropCause::ALL.iter().copied().enumerate() {
             assert_eq!(cause as usize, index, "{cause} stands in its place");
             assert!(labels.insert(cause.as_str()), "{cause} is named twice");
             assert!(

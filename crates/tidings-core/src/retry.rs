@@ -116,6 +116,7 @@ impl WriteError {
 
 /// What to do about a failed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RetryClass {
     /// Another try may succeed, but not before the time the server asked for.
     Transient {
@@ -133,6 +134,7 @@ pub enum RetryClass {
 
 /// How long to wait before a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Backoff {
     /// `first`, then twice as long each time, up to `max`; each wait is between half of that and
     /// all of it, at random.
@@ -177,10 +179,29 @@ impl Backoff {
             }
         }
     }
+
+    /// The wait to begin with where waits are not spread at random.
+    pub(crate) fn shortest(&self) -> Duration {
+        match *self {
+            Self::Exponential { first, .. } => first,
+            Self::Constant(wait) => wait,
+            Self::Between { least, .. } => least,
+        }
+    }
+
+    /// The longest of all waits.
+    pub(crate) fn longest(&self) -> Duration {
+        match *self {
+            Self::Exponential { max, .. } => max,
+            Self::Constant(wait) => wait,
+            Self::Between { most, .. } => most,
+        }
+    }
 }
 
 /// What is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StatusErrors {
     /// What the table at [`RetryPolicy`] says.
     ByMeaning,
@@ -223,13 +244,15 @@ pub struct RetryPolicy {
     /// Default 30, which is two to four minutes.
     pub tries_max: u32,
     /// Whether an event is given up although every other may fare no better. Default true. If
-    /// false, only such failures count as tries as are the event's own: not that the server is out
-    /// of reach (no answer, 429 of a busy server, 502, 503, 504), and any other only if another
-    /// event was written since this one last failed. A server that answers 500 or 401 to everything
+    /// false, only such failures count as tries as are the event's own: those since the last of
+    /// which another event was written. A server that is away, or answers 500 or 401 to everything,
     /// for an hour then costs no event, and a limit on the rate that all events share does not
-    /// either; one on the events about a few objects does. Where events that wait lie on disk
-    /// ([`SinkOptions::spill`] of the `tidings` crate, which sets this) they can as well wait for
-    /// the end of that.
+    /// either; one on the events about a few objects does, and so does a namespace whose writes
+    /// hang. While events that failed take more than half of
+    /// [`pending_events_max`](crate::DeliveryOptions::pending_events_max) or
+    /// [`pending_bytes_max`](crate::DeliveryOptions::pending_bytes_max), two failures of its own
+    /// are enough for each. Where events that wait lie on disk ([`SinkOptions::spill`] of the
+    /// `tidings` crate, which sets this) they can as well wait for the end of that.
     ///
     /// [`SinkOptions::spill`]: https://docs.rs/tidings
     pub give_up_out_of_reach: bool,

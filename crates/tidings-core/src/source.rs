@@ -93,6 +93,10 @@ impl EventSource {
         ])))
     }
 
+    pub(crate) fn heap_size(&self) -> usize {
+        size_of::<Packed<4>>() + self.0.heap_size()
+    }
+
     pub(crate) fn prefix_eq(&self, other: &Self, count: usize) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0.prefix_eq(&other.0, count)
     }

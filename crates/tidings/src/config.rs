@@ -11,6 +11,7 @@ use crate::spill::{SpillError, SpillOptions};
 
 /// What happens to an event when a watcher's queue is full. client-go's `FullChannelBehavior`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WhenFull {
     /// Only that watcher misses it, which is counted. client-go's `DropIfChannelFull`.
     #[default]
@@ -247,8 +248,10 @@ impl SinkOptions {
     /// Also keeps events on disk, from when the sink takes them until their outcome is known. Then
     /// no event is lost if the process is killed, and an outage may last longer than memory allows:
     /// events beyond half of [`pending_events_max`](DeliveryOptions::pending_events_max) wait on
-    /// disk, and are read back in order. No event is given up while the server is out of reach.
-    /// Events of an earlier process are delivered first, and count as offered again.
+    /// disk, and are read back in order. No event is given up while the server is out of reach, but
+    /// one is that fails again and again while others are written
+    /// ([`RetryPolicy::give_up_out_of_reach`](crate::RetryPolicy::give_up_out_of_reach)). Events of
+    /// an earlier process are delivered first, and count as offered again.
     ///
     /// The folder belongs to one sink. If it cannot be used when the sink is started,
     /// [`Broadcaster::start_recording_to_sink_with`](crate::Broadcaster::start_recording_to_sink_with)

@@ -202,7 +202,8 @@ impl SinkTask {
         let mut check = (!self.is_asking()).then(|| self.check(&sink));
         let mut now = self.clock.monotonic();
         loop {
-            if let Some(spill) = &mut self.spill {
+            // Near the end, what an earlier process left is left to the next one.
+            if let Some(spill) = self.spill.as_mut().filter(|_| self.end == End::NotYet) {
                 spill.handle_timeout(now).await;
                 self.progress.recovered(spill.take_recovered());
                 self.book_lost();
@@ -325,7 +326,10 @@ impl SinkTask {
         let times = [
             self.delivery.poll_timeout(),
             self.rules.poll_timeout(self.room, &self.delivery),
-            self.spill.as_ref().and_then(Spill::poll_timeout),
+            self.spill
+                .as_ref()
+                .filter(|_| self.end == End::NotYet)
+                .and_then(Spill::poll_timeout),
         ];
         let timeout = times.into_iter().flatten().min();
         let asking = self.is_asking();
@@ -398,11 +402,9 @@ impl SinkTask {
         };
         spill.append_held().await;
         let pending = self.delivery.pending();
-        let (events, bytes) = (self.room.events, self.room.bytes);
-        let has_room = pending <= events / 2 && self.delivery.pending_bytes() <= bytes / 2;
-        if spill.may_read() && self.batch.is_empty() && has_room {
-            // An event takes more bytes in memory than on disk.
-            let read = spill.read(now, events - pending, bytes / 4).await;
+        let (room, bytes) = self.room.to_read(&self.delivery);
+        if spill.may_read() && self.batch.is_empty() && room > 0 {
+            let read = spill.read(now, room, bytes).await;
             self.batch = read.into_iter().map(placed).collect();
             let more = spill.is_behind();
             self.book_lost();

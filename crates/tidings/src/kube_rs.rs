@@ -103,6 +103,8 @@ impl Reporter {
 
 /// Maximum recorders dropped without a shutdown that still write their published events.
 const LEFT_MAX: usize = 4_096;
+/// All of these are looked at again after this part of their number was dropped beyond the bound.
+const LOOK_AFTER_PART: usize = 4;
 /// Maximum events of all these: as many as one recorder's queue and delivery together may have.
 const LEFT_EVENTS_MAX: u64 = 65_536;
 
@@ -158,6 +160,11 @@ struct Left {
     recorders: VecDeque<(Broadcaster, u64)>,
     /// The sum of these.
     events: u64,
+    /// How many more are dropped beyond the bounds before all are looked at again.
+    rest: usize,
+    /// Reports made of one of them.
+    #[cfg(test)]
+    looks: usize,
     recorders_max: usize,
     events_max: u64,
 }
@@ -167,6 +174,9 @@ impl Left {
         Self {
             recorders: VecDeque::new(),
             events: 0,
+            rest: 0,
+            #[cfg(test)]
+            looks: 0,
             recorders_max,
             events_max,
         }
@@ -179,20 +189,39 @@ impl Left {
         if self.has_room() {
             return Vec::new();
         }
-        // Most have written their events since.
-        self.recorders.retain_mut(|(broadcaster, pending)| {
-            *pending = broadcaster.report().pending;
-            *pending > 0 && !broadcaster.is_ended()
-        });
-        self.events = self.recorders.iter().map(|(_, pending)| pending).sum();
+        if self.rest > 0 {
+            self.rest -= 1;
+        } else {
+            self.forget_done();
+            self.rest = self.recorders.len() / LOOK_AFTER_PART;
+        }
         let mut given_up = Vec::new();
         while !self.has_room()
             && let Some((first, pending)) = self.recorders.pop_front()
         {
             self.events -= pending;
-            given_up.push(first);
+            #[cfg(test)]
+            {
+                self.looks += 1;
+            }
+            if still_writes(&first) > 0 {
+                given_up.push(first);
+            }
         }
         given_up
+    }
+
+    /// Forgets those that have written their events since: often that is most of them.
+    fn forget_done(&mut self) {
+        #[cfg(test)]
+        {
+            self.looks += self.recorders.len();
+        }
+        self.recorders.retain_mut(|(broadcaster, pending)| {
+            *pending = still_writes(broadcaster);
+            *pending > 0
+        });
+        self.events = self.recorders.iter().map(|(_, pending)| pending).sum();
     }
 
     fn has_room(&self) -> bool {
@@ -200,6 +229,14 @@ impl Left {
         self.recorders.len() <= self.recorders_max
             && (self.events <= self.events_max || self.recorders.len() == 1)
     }
+}
+
+/// The number of events that it has and will write.
+fn still_writes(broadcaster: &Broadcaster) -> u64 {
+    if broadcaster.is_ended() {
+        return 0;
+    }
+    broadcaster.report().pending
 }
 
 impl Recorder {
@@ -386,5 +423,23 @@ mod tests {
         assert_eq!(push(4).await.1, none);
         assert_eq!(push(1).await.1, [1]);
         assert_eq!(push(4).await.1, [3]);
+    }
+
+    /// A drop is no place to look at thousands of others, however many there were.
+    #[tokio::test]
+    async fn what_is_left_is_not_looked_at_for_each_that_is_dropped() {
+        const LEFT: usize = 32;
+        let mut left = Left::new(LEFT, u64::MAX);
+        let sink = MemorySink::new();
+        let _held = sink.hold();
+        let mut recorders = Vec::new();
+        for number in 0..4 * LEFT {
+            let recorder = Recorder::writing_to(sink.clone(), &"example.com/test".into());
+            publish(&recorder, number).await;
+            let given_up = left.push(recorder.broadcaster.clone(), 1);
+            assert_eq!(given_up.len(), usize::from(number >= LEFT));
+            recorders.push(recorder);
+        }
+        assert!(left.looks < 8 * 4 * LEFT, "{} looks", left.looks);
     }
 }

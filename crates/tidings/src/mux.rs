@@ -65,6 +65,7 @@ struct Slot {
     id: u64,
     queue: Queue,
     events_max: usize,
+    bytes_max: usize,
     /// The first event that it gets.
     from: u64,
     /// Gets no more events; queued ones can still be read.
@@ -145,7 +146,8 @@ impl Mux {
     /// Registers a watcher. It gets `prefix` first, whatever its length, then all events accepted
     /// from now on.
     ///
-    /// client-go's `WatchWithPrefix`: the queue is made longer where the prefix needs it.
+    /// client-go's `WatchWithPrefix`: the queue is made longer where the prefix needs it, and
+    /// larger by the bytes of the prefix.
     pub(crate) fn watch(
         self: &Arc<Self>,
         prefix: Vec<Event>,
@@ -184,11 +186,13 @@ impl Mux {
         });
         add(&counts.offered, prefix.len() as u64);
         let from = state.next_sequence;
+        let bytes: usize = prefix.iter().map(Event::size).sum();
         state.slots.push(Slot {
             id,
             events_max: self.options.events_max.max(prefix.len() + 1),
+            bytes_max: self.options.bytes_max.saturating_add(bytes),
             queue: Queue {
-                bytes: prefix.iter().map(Event::size).sum(),
+                bytes,
                 events: prefix.into(),
             },
             from,
@@ -208,7 +212,7 @@ impl Mux {
     /// Detaches a watcher: it gets the events accepted before, and none after. Idempotent.
     pub(crate) fn stop(&self, id: u64) {
         let mut after = After::default();
-        self.state().stop(id, &self.options, &mut after);
+        self.state().stop(id, &mut after);
         after.unlocked();
     }
 
@@ -281,8 +285,7 @@ impl State {
             return Published::Stopped;
         }
         if options.when_full == WhenFull::Wait
-            && !(self.incoming.events.is_empty()
-                && self.all_have_room(&event, self.next_sequence, options))
+            && !(self.incoming.events.is_empty() && self.all_have_room(&event, self.next_sequence))
         {
             let size = event.size();
             if !self
@@ -315,7 +318,7 @@ impl State {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.offer_to_gone(after);
-        let (missed_by, sinks) = self.hand_over(event, sequence, Some(options), after);
+        let (missed_by, sinks) = self.hand_over(event, sequence, true, after);
         Published::Accepted { missed_by, sinks }
     }
 
@@ -328,14 +331,14 @@ impl State {
         }
     }
 
-    /// Appends `event` to every queue it belongs in, within the bounds unless `bounds` is `None`;
-    /// returns how many watchers missed it, and how many of those that write took it, if there are
+    /// Appends `event` to every queue it belongs in, within the bounds if it is `bounded`; returns
+    /// how many watchers missed it, and how many of those that write took it, if there are
     /// any.
     fn hand_over(
         &mut self,
         event: Event,
         sequence: u64,
-        bounds: Option<&QueueOptions>,
+        bounded: bool,
         after: &mut After,
     ) -> (usize, Option<usize>) {
         let size = event.size();
@@ -358,11 +361,7 @@ impl State {
             if slot.writes {
                 sinks = sinks.or(Some(0));
             }
-            if bounds.is_some_and(|options| {
-                !slot
-                    .queue
-                    .has_room(size, slot.events_max, options.bytes_max)
-            }) {
+            if bounded && !slot.has_room(size) {
                 add(&slot.counts.missed, 1);
                 missed_by += 1;
                 after.dropped.push(event);
@@ -397,32 +396,27 @@ impl State {
     }
 
     /// Hands over what waits in `incoming`, as far as every watcher has room.
-    fn advance(&mut self, options: &QueueOptions, after: &mut After) {
+    fn advance(&mut self, after: &mut After) {
         loop {
             let sequence = self.next_sequence - self.incoming.events.len() as u64;
             match self.incoming.events.front() {
-                Some(event) if self.all_have_room(event, sequence, options) => {}
+                Some(event) if self.all_have_room(event, sequence) => {}
                 _ => return,
             }
             let Some(event) = self.incoming.pop() else {
                 return;
             };
-            self.hand_over(event, sequence, Some(options), after);
+            self.hand_over(event, sequence, true, after);
         }
     }
 
-    fn all_have_room(&self, event: &Event, sequence: u64, options: &QueueOptions) -> bool {
+    fn all_have_room(&self, event: &Event, sequence: u64) -> bool {
         let size = event.size();
-        self.slots.iter().all(|slot| {
-            slot.stopped
-                || sequence < slot.from
-                || slot
-                    .queue
-                    .has_room(size, slot.events_max, options.bytes_max)
-        })
+        let mut slots = self.slots.iter();
+        slots.all(|slot| slot.stopped || sequence < slot.from || slot.has_room(size))
     }
 
-    fn stop(&mut self, id: u64, options: &QueueOptions, after: &mut After) {
+    fn stop(&mut self, id: u64, after: &mut After) {
         let first = self.next_sequence - self.incoming.events.len() as u64;
         let Some(index) = self
             .slots
@@ -444,7 +438,7 @@ impl State {
         }
         slot.stopped = true;
         after.wakers.extend(slot.waker.take());
-        self.advance(options, after);
+        self.advance(after);
     }
 
     fn shutdown(&mut self, after: &mut After) {
@@ -452,7 +446,7 @@ impl State {
         // Past the bounds, so that a watcher that does not read keeps nothing from the others.
         while let Some(event) = self.incoming.pop() {
             let sequence = self.next_sequence - self.incoming.events.len() as u64 - 1;
-            self.hand_over(event, sequence, None, after);
+            self.hand_over(event, sequence, false, after);
         }
         for slot in &mut self.slots {
             slot.stopped = true;
@@ -462,6 +456,10 @@ impl State {
 }
 
 impl Slot {
+    fn has_room(&self, size: usize) -> bool {
+        self.queue.has_room(size, self.events_max, self.bytes_max)
+    }
+
     /// No caller waits for a handler or a reader, however long it keeps an event.
     fn push(&mut self, event: Event, after: &mut After) {
         let is_awaited = event.context().is_some_and(|context| context.is_awaited());
@@ -586,7 +584,7 @@ impl Receiver {
                     } else {
                         batch.append(&mut slot.queue.events);
                     }
-                    state.advance(&self.mux.options, &mut after);
+                    state.advance(&mut after);
                     Poll::Ready(true)
                 }
                 Some(slot) if !slot.stopped => {
@@ -613,7 +611,7 @@ impl Drop for Receiver {
             if let Some(slot) = slot.as_ref().filter(|slot| slot.has_task && !slot.stopped) {
                 state.orphan(slot);
             }
-            state.advance(&self.mux.options, &mut after);
+            state.advance(&mut after);
             slot
         };
         // Events are freed outside the lock.

@@ -168,6 +168,18 @@ fn a_prefix_comes_first_whatever_its_length() {
     );
     assert_eq!(read(&mut watcher), ["a", "b", "c", "live"]);
     assert_eq!(watcher.counts().offered(), 5);
+
+    // Its bytes take no room from what follows.
+    let mux = Mux::new(QueueOptions {
+        bytes_max: event("live").size(),
+        ..options(10, WhenFull::Drop)
+    });
+    let prefix = event(&"x".repeat(10_000));
+    let mut watcher = mux.watch(vec![prefix]).unwrap();
+    assert_eq!(mux.publish(event("live")), ACCEPTED);
+    mux.publish(event("more"));
+    assert_eq!(watcher.counts().missed(), 1);
+    assert_eq!(read(&mut watcher).len(), 2);
 }
 
 #[test]

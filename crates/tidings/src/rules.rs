@@ -15,7 +15,8 @@ use crate::intake::name_stamps;
 const EARLY_WRITES: usize = 64;
 
 /// The amount that may be in memory before the rest waits in its series, on disk, or in the queue:
-/// half of what the delivery holds.
+/// half of what the delivery holds of events that were not tried yet, and three quarters of all, so
+/// that events that fail alone do not keep new ones from being tried.
 #[derive(Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) events: usize,
@@ -26,7 +27,19 @@ pub(crate) struct Room {
 
 impl Room {
     pub(crate) fn is_left_by(self, delivery: &Delivery<Occurrence>) -> bool {
-        delivery.pending() < self.events && delivery.pending_bytes() < self.bytes
+        let (events, bytes) = self.left_by(delivery);
+        events > 0 && bytes > 0
+    }
+
+    /// How many events may be read from disk, and how many bytes there: none before there is room
+    /// for several. An event takes more bytes in memory than on disk.
+    pub(crate) fn to_read(self, delivery: &Delivery<Occurrence>) -> (usize, usize) {
+        let (events, bytes) = untried(delivery);
+        if events > self.events / 2 || bytes > self.bytes / 2 || !self.is_left_by(delivery) {
+            return (0, 0);
+        }
+        let (events, bytes) = self.left_by(delivery);
+        (events, (bytes / 2).min(self.bytes / 4))
     }
 
     /// Whether there is room for the writes of all these events. A write keeps its event, the first
@@ -36,8 +49,32 @@ impl Room {
         let bytes = sizes.fold(delivery.pending_bytes(), |sum, size| {
             sum.saturating_add(3 * size + size_of::<Occurrence>())
         });
-        delivery.pending() + events.len() <= self.events && bytes <= self.bytes_max
+        events.len() <= self.left_by(delivery).0 && bytes <= self.bytes_max
     }
+
+    /// The events and the bytes for which there is room.
+    fn left_by(self, delivery: &Delivery<Occurrence>) -> (usize, usize) {
+        let left = |half: usize, untried: usize, all: usize| {
+            let all_max = half.saturating_add(half / 2);
+            half.saturating_sub(untried)
+                .min(all_max.saturating_sub(all))
+        };
+        let (events, bytes) = untried(delivery);
+        (
+            left(self.events, events, delivery.pending()),
+            left(self.bytes, bytes, delivery.pending_bytes()),
+        )
+    }
+}
+
+/// The pending events that have not failed, and their bytes.
+fn untried(delivery: &Delivery<Occurrence>) -> (usize, usize) {
+    (
+        delivery.pending().saturating_sub(delivery.failed()),
+        delivery
+            .pending_bytes()
+            .saturating_sub(delivery.failed_bytes()),
+    )
 }
 
 /// The correlator or the series.
@@ -135,7 +172,7 @@ impl Rules {
             && room.is_left_by(delivery)
         {
             let busy_from = room.events.min(EARLY_WRITES);
-            series.write_early(now, busy_from.saturating_sub(delivery.pending()));
+            series.write_early(now, busy_from.saturating_sub(untried(delivery).0));
             offer(series, delivery);
         }
     }

@@ -21,6 +21,8 @@ struct Counted {
     /// The first one: the stored event has its name.
     first: Event,
     first_timestamp: Option<Timestamp>,
+    /// The latest of all: an event may be recorded later than one that happened after it.
+    last_timestamp: Option<Timestamp>,
     count: i32,
     /// Occurrences that were handed out and not lost: if any, the API server has the event or will
     /// have it.
@@ -70,6 +72,7 @@ impl Counter {
             counted.count = counted.count.saturating_add(times);
             counted.metadata_changed |= event.annotations() != counted.first.annotations()
                 || event.labels() != counted.first.labels();
+            counted.last_timestamp = counted.last_timestamp.max(event.last_timestamp());
             if !passes {
                 return None;
             }
@@ -81,6 +84,8 @@ impl Counter {
             counted.handed += 1;
             return Some(Occurrence {
                 key: CountKey(key),
+                // Of an event without a time, none is written.
+                last_timestamp: event.last_timestamp().and(counted.last_timestamp),
                 event,
                 first: counted.first.clone(),
                 first_timestamp: counted.first_timestamp,
@@ -100,6 +105,7 @@ impl Counter {
         let counted = Counted {
             first: event.clone(),
             first_timestamp: event.first_timestamp(),
+            last_timestamp: event.last_timestamp(),
             count: times,
             handed: u64::from(passes),
             metadata_changed: false,
@@ -109,6 +115,7 @@ impl Counter {
             key: CountKey(key),
             first: event.clone(),
             first_timestamp: event.first_timestamp(),
+            last_timestamp: event.last_timestamp(),
             count: times,
             kind: OccurrenceKind::Create,
             aggregate,
@@ -145,6 +152,7 @@ impl Counter {
         }
         passes.then_some(Occurrence {
             key: CountKey(key),
+            last_timestamp: event.last_timestamp(),
             event,
             first,
             first_timestamp,
@@ -174,6 +182,7 @@ impl Counter {
         count: i32,
     ) {
         let counted = Counted {
+            last_timestamp: first.last_timestamp(),
             first,
             first_timestamp,
             count,

@@ -36,6 +36,7 @@ pub struct Occurrence {
     /// The first of its kind: the stored event has its name.
     pub(super) first: Event,
     pub(super) first_timestamp: Option<Timestamp>,
+    pub(super) last_timestamp: Option<Timestamp>,
     pub(super) count: i32,
     pub(super) kind: OccurrenceKind,
     pub(super) aggregate: bool,
@@ -121,12 +122,11 @@ impl Occurrence {
         self.first_timestamp
     }
 
-    /// When it was last seen.
+    /// When it was last seen. An event of an earlier time that is recorded later does not set it
+    /// back, unless with
+    /// [`CorrelatorOptions::client_go`](super::CorrelatorOptions::client_go).
     pub fn last_timestamp(&self) -> Option<Timestamp> {
-        match self.series {
-            Some(last) => Some(last),
-            None => self.event.last_timestamp(),
-        }
+        self.last_timestamp
     }
 
     /// The API group through which it is to be written.
@@ -226,6 +226,7 @@ impl Occurrence {
         wire.metadata.name = Some(self.name().into_owned());
         wire.metadata.resource_version = None;
         wire.first_timestamp = self.first_timestamp.map(Time);
+        wire.last_timestamp = self.last_timestamp.map(Time);
         wire.count = (self.count != 0).then_some(self.count);
         // A repeat that brings none is still created with those of the first.
         if matches!(self.patch, PatchForm::Count | PatchForm::CountAndMetadata) {

@@ -120,6 +120,8 @@ pub struct Series {
     last_due: u64,
     /// Of client-go's rules: the next passes over all entries, from the first call on.
     passes: Option<Passes>,
+    /// The pass that is not over.
+    passing: Option<Passing>,
     writes: VecDeque<Occurrence>,
     behind: u64,
 }
@@ -129,6 +131,15 @@ pub struct Series {
 struct Passes {
     refresh: Monotonic,
     finish: Monotonic,
+}
+
+/// One of them, or both at once.
+struct Passing {
+    began: Monotonic,
+    refreshes: bool,
+    finishes: bool,
+    /// Entries to look at.
+    left: std::vec::IntoIter<Key>,
 }
 
 impl Series {
@@ -149,6 +160,7 @@ impl Series {
             due_behind: BTreeSet::new(),
             last_due: 0,
             passes: None,
+            passing: None,
             writes: VecDeque::new(),
             behind: 0,
             options,
@@ -156,6 +168,8 @@ impl Series {
     }
 
     /// Takes an event. One with a waiting caller is written at once.
+    ///
+    /// What is due is left to [`Series::handle_timeout`], except the end of the event's own series.
     pub fn handle_event(&mut self, now: Now, event: &Event) {
         let (event, context) = event.split_context();
         let event = &*event;
@@ -167,7 +181,8 @@ impl Series {
         };
         let key = self.keys.key(event, projection);
         if self.options.client_go {
-            self.pass(now.monotonic);
+            self.begin_pass(now.monotonic);
+            self.end_by_pass(now.monotonic, &key);
         } else {
             self.end_if_idle(now.monotonic, &key);
         }
@@ -244,11 +259,9 @@ impl Series {
 
     /// Does what is due, until there are `writes_max` writes more; [`Series::poll_timeout`] is in
     /// the past if that was not all. Harmless when called early.
-    ///
-    /// client-go's passes are made whole, whatever the bound.
     pub fn handle_timeout(&mut self, now: Monotonic, writes_max: usize) {
         if self.options.client_go {
-            return self.pass(now);
+            return self.pass(now, writes_max);
         }
         let full = self.writes.len().saturating_add(writes_max);
         while self.writes.len() < full
@@ -272,21 +285,10 @@ impl Series {
     }
 
     /// Writes up to `writes_max` counts that are behind before their time, those first whose time
-    /// comes first.
+    /// comes first, or by client-go's rules those that are behind for longest.
     pub fn write_early(&mut self, now: Monotonic, writes_max: usize) {
-        if self.behind == 0 {
-            return;
-        }
-        let keys: Vec<Key> = if self.options.client_go {
-            // By its rules nothing is due by itself.
-            let mut keys = self.open.keys();
-            keys.retain(|key| self.open.peek(key).is_some_and(|open| open.behind > 0));
-            keys.truncate(writes_max);
-            keys
-        } else {
-            let due = self.due_behind.iter().take(writes_max);
-            due.filter_map(|due| self.due.get(due).cloned()).collect()
-        };
+        let due = self.due_behind.iter().take(writes_max);
+        let keys: Vec<Key> = due.filter_map(|due| self.due.get(due).cloned()).collect();
         for key in keys {
             self.write(now, &key);
             self.schedule(&key);
@@ -301,7 +303,9 @@ impl Series {
     /// When to call [`Series::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Monotonic> {
         if self.options.client_go {
-            return self.passes.map(|passes| passes.refresh.min(passes.finish));
+            let passing = self.passing.as_ref().map(|passing| passing.began);
+            let passes = self.passes.map(|passes| passes.refresh.min(passes.finish));
+            return passing.or(passes);
         }
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
@@ -349,11 +353,9 @@ impl Series {
         }
     }
 
-    /// Notes when the entry under `key` needs attention next.
+    /// Notes when the entry under `key` needs attention next. By client-go's rules it needs none by
+    /// itself, and one that is behind is noted with the time since which it is.
     fn schedule(&mut self, key: &Key) {
-        if self.options.client_go {
-            return;
-        }
         let Some(open) = self.open.peek(key) else {
             return;
         };
@@ -362,10 +364,11 @@ impl Series {
             self.due_behind.remove(&due);
         }
         let end = open.last_seen.saturating_add(self.options.idle);
-        let at = if open.behind > 0 {
-            open.not_before.min(end)
-        } else {
-            end
+        let at = match (self.options.client_go, open.behind > 0) {
+            (true, false) => return,
+            (true, true) => open.last_seen,
+            (false, true) => open.not_before.min(end),
+            (false, false) => end,
         };
         self.last_due += 1;
         let due = (at, self.last_due);
@@ -402,32 +405,34 @@ impl Series {
         }
     }
 
-    /// client-go's passes, as far as they are due.
-    fn pass(&mut self, now: Monotonic) {
-        let after = |interval| now.saturating_add(interval);
-        let Some(mut passes) = self.passes else {
-            self.passes = Some(Passes {
-                refresh: after(self.options.heartbeat),
-                finish: after(self.options.idle),
-            });
-            return;
-        };
-        let (refreshes, finishes) = (now >= passes.refresh, now >= passes.finish);
-        if !refreshes && !finishes {
-            return;
-        }
-        for key in self.open.keys() {
-            let Some(open) = self.open.peek(&key) else {
-                continue;
+    /// client-go's passes, as far as they are due, until there are `writes_max` writes more.
+    fn pass(&mut self, now: Monotonic, writes_max: usize) {
+        self.begin_pass(now);
+        let full = self.writes.len().saturating_add(writes_max);
+        while self.writes.len() < full
+            && let Some(passing) = &mut self.passing
+        {
+            let refreshes = passing.refreshes;
+            let Some(key) = passing.left.next() else {
+                self.passing = None;
+                return;
             };
-            let (series, last_seen) = (open.count > 1, open.last_seen);
-            let ends = finishes && now.nanos_since(last_seen) > nanos(self.options.idle);
-            if series && (ends || refreshes) {
-                self.write(now, &key);
+            if !self.end_by_pass(now, &key) && refreshes {
+                self.refresh(now, &key);
             }
-            if ends {
-                self.open.remove(&key);
-            }
+        }
+    }
+
+    /// Begins a pass if one is due, and the one before is over.
+    fn begin_pass(&mut self, now: Monotonic) {
+        let after = |interval| now.saturating_add(interval);
+        let passes = self.passes.get_or_insert(Passes {
+            refresh: after(self.options.heartbeat),
+            finish: after(self.options.idle),
+        });
+        let (refreshes, finishes) = (now >= passes.refresh, now >= passes.finish);
+        if self.passing.is_some() || !(refreshes || finishes) {
+            return;
         }
         if refreshes {
             passes.refresh = after(self.options.heartbeat);
@@ -435,7 +440,37 @@ impl Series {
         if finishes {
             passes.finish = after(self.options.idle);
         }
-        self.passes = Some(passes);
+        self.passing = Some(Passing {
+            began: now,
+            refreshes,
+            finishes,
+            left: self.open.keys().into_iter(),
+        });
+    }
+
+    /// Ends the series under `key` if the pass finds it quiet; returns whether it did.
+    fn end_by_pass(&mut self, now: Monotonic, key: &Key) -> bool {
+        let idle = nanos(self.options.idle);
+        let finishing = self.passing.as_ref().filter(|passing| passing.finishes);
+        let ends = finishing
+            .zip(self.open.peek(key))
+            .is_some_and(|(passing, open)| passing.began.nanos_since(open.last_seen) > idle);
+        if ends {
+            self.refresh(now, key);
+            if let Some(mut open) = self.open.remove(key) {
+                self.forget(key, &mut open);
+            }
+        }
+        ends
+    }
+
+    /// Writes the series under `key`, whether there is something new or not. A single event is
+    /// none.
+    fn refresh(&mut self, now: Monotonic, key: &Key) {
+        if self.open.peek(key).is_some_and(|open| open.count > 1) {
+            self.write(now, key);
+            self.schedule(key);
+        }
     }
 }
 
@@ -452,6 +487,7 @@ impl Open {
             event: self.latest.clone().unwrap_or_else(|| self.first.clone()),
             first: self.first.clone(),
             first_timestamp: self.first.first_timestamp(),
+            last_timestamp: Some(self.last),
             count: self.count,
             kind,
             aggregate: false,

@@ -136,8 +136,10 @@ impl<T: Deliverable> Entry<T> {
 /// The state of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Its head can be written.
+    /// Its head can be written, and has not failed.
     Ready,
+    /// Its head failed, and can be written again.
+    Again,
     /// Its head was refused under a shared rate limit, and is tried again in turn.
     Refused,
     /// Its head is being written, under this number.
@@ -163,7 +165,8 @@ pub(super) struct Lane<T: Deliverable> {
     pub(super) head: Entry<T>,
     pub(super) rest: VecDeque<Entry<T>>,
     pub(super) state: State,
-    /// Consecutive failures, which decide the length of the next wait.
+    /// Consecutive failures, which decide the length of the next wait; above 0 in the states
+    /// `Again`, `Refused` and `Waiting`.
     pub(super) failures: u32,
     /// The stretch without answers in which this lane last failed (see `Pause`).
     pub(super) failed_in: u64,
@@ -185,7 +188,7 @@ impl<T: Deliverable> Lane<T> {
     pub(super) fn last_waiting(&mut self) -> Option<&mut Entry<T>> {
         match self.state {
             State::InFlight(_) => self.rest.back_mut(),
-            State::Ready | State::Refused | State::Waiting { .. } => {
+            State::Ready | State::Again | State::Refused | State::Waiting { .. } => {
                 Some(self.rest.back_mut().unwrap_or(&mut self.head))
             }
         }

@@ -12,16 +12,21 @@
 //!        └────────(the gap is a 64th of the first)────────┘  one admitted: half the gap
 //! ```
 //!
-//! Invariant: the gap is never longer than the longest wait of the back-off.
+//! Invariant: the gap is never longer than the longest wait of the back-off, or `GAP_MIN` where
+//! that is longer.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::Monotonic;
 
-/// The limit is over when the gap is this part of the first: it was halved six times more often
-/// than doubled.
+/// The limit is over when the gap is this part of the shortest wait: where that is the first gap,
+/// it was halved six times more often than doubled.
 const ENDS_AT: u32 = 64;
+
+/// The shortest first gap: with a back-off that need not wait at all, requests would follow each
+/// other as fast as they are refused.
+const GAP_MIN: Duration = Duration::from_millis(250);
 
 /// Maximum number of objects that are distinguished.
 const OBJECTS_MAX: usize = 64;
@@ -124,7 +129,8 @@ impl Limit {
             && self.objects.front().is_some_and(since)
     }
 
-    /// An event about `object` was refused for its rate. The gap is between `first` and `longest`.
+    /// An event about `object` was refused for its rate. The gap is between `first` and `longest`,
+    /// but begins with `GAP_MIN` at least.
     pub(super) fn refused(
         &mut self,
         now: Monotonic,
@@ -132,6 +138,9 @@ impl Limit {
         first: Duration,
         longest: Duration,
     ) {
+        let least = first / ENDS_AT;
+        let first = first.max(GAP_MIN);
+        let longest = longest.max(first);
         self.refusals += 1;
         if let Some(paced) = &mut self.paced {
             paced.refusals += 1;
@@ -151,7 +160,7 @@ impl Limit {
                 until: now.saturating_add(first),
                 write: None,
                 gap: first,
-                least: first / ENDS_AT,
+                least,
                 refusals: 0,
             });
         }

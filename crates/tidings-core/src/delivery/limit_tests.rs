@@ -4,12 +4,17 @@ use std::time::Duration;
 
 use super::tests::{Bench, create, status};
 use super::*;
-use crate::RetryPolicy;
+use crate::{Backoff, RetryPolicy};
 
 fn bench(give_up_out_of_reach: bool) -> Bench {
+    waiting(give_up_out_of_reach, RetryPolicy::default().backoff)
+}
+
+fn waiting(give_up_out_of_reach: bool, backoff: Backoff) -> Bench {
     Bench::new(DeliveryOptions {
         retry: RetryPolicy {
             give_up_out_of_reach,
+            backoff,
             ..RetryPolicy::default()
         },
         ..DeliveryOptions::default()
@@ -99,23 +104,38 @@ fn a_backlog_in_memory_trickles_out() {
     assert!(stats.delivered > 900, "{stats:?}");
 }
 
-/// A limit that is over is felt no more.
+/// A limit that is over is felt no more. While it lasts, requests are as far apart as the longest
+/// wait of the back-off, whatever its kind.
 #[test]
 fn the_end_of_a_shared_limit_is_noticed() {
-    let mut bench = bench(false);
-    for key in 0..1000 {
-        bench.offer(create(key));
+    let between = |least, most| Backoff::Between { least, most };
+    let second = Duration::from_secs(1);
+    for (backoff, expected) in [
+        (RetryPolicy::default().backoff, 300..800),
+        (Backoff::Constant(10 * second), 300..400),
+        (between(Duration::ZERO, second), 3000..3700),
+        (between(second, 10 * second), 300..400),
+        // A gap remains where there is no wait at all.
+        (Backoff::Constant(Duration::ZERO), 10_000..15_000),
+    ] {
+        let mut bench = waiting(false, backoff);
+        for key in 0..1000 {
+            bench.offer(create(key));
+        }
+        let mut closed = Bucket::new(Duration::from_secs(1_000_000), 0);
+        let hour = Duration::from_secs(3600);
+        let writes = run(&mut bench, &mut closed, hour);
+        assert!(
+            expected.contains(&writes),
+            "{backoff:?}: {writes} writes in an hour"
+        );
+        assert_eq!(bench.settled, []);
+        let mut open = Bucket::new(Duration::ZERO, 10);
+        run(&mut bench, &mut open, Duration::MAX);
+        let end = Monotonic::ZERO.saturating_add(hour + Duration::from_secs(60));
+        assert!(bench.now < end, "{backoff:?}");
+        assert_eq!(bench.delivery.stats().delivered, 1000);
     }
-    let mut closed = Bucket::new(Duration::from_secs(1_000_000), 0);
-    let hour = Duration::from_secs(3600);
-    let writes = run(&mut bench, &mut closed, hour);
-    assert!((300..800).contains(&writes), "{writes} writes in an hour");
-    assert_eq!(bench.settled, []);
-    let mut open = Bucket::new(Duration::ZERO, 10);
-    run(&mut bench, &mut open, Duration::MAX);
-    let end = Monotonic::ZERO.saturating_add(hour + Duration::from_secs(60));
-    assert!(bench.now < end);
-    assert_eq!(bench.delivery.stats().delivered, 1000);
 }
 
 /// Objects with limits of their own among others: none of the others waits long.

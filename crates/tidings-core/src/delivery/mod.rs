@@ -12,7 +12,9 @@
 //!
 //! Events of one key share a lane. At most one write of a lane is in flight, in the order in which
 //! events were offered, so no later count is sent before the outcome of an earlier one is known or
-//! given up. Lanes take turns; a lane that waits for a retry does not delay others.
+//! given up. Lanes take turns; a lane that waits for a retry does not delay others. Events that
+//! failed take turns of their own and have at most half of the workers: writes that hang until
+//! their timeout leave the other half to events that were not tried yet.
 //!
 //! A write without an answer may still be executed, even after a later one. This cannot be
 //! prevented here; the sink makes the server refuse it (ADR 8).
@@ -26,6 +28,8 @@
 //! [`DeliveryOptions::workers`] writes in flight; no more events and bytes held than
 //! [`DeliveryOptions`] says.
 
+#[cfg(test)]
+mod hanging_tests;
 mod lane;
 mod limit;
 #[cfg(test)]
@@ -59,10 +63,15 @@ pub use self::types::{Deliverable, DeliveryStats, Handled, Settled, Write, Write
 /// failed try.
 const TURNS_MAX: u8 = 4;
 
+/// How many failures of its own are enough to give an event up while events that failed fill half
+/// of the room, and none is given up for what all meet: one may be a coincidence.
+const TRIES_IF_CROWDED: u32 = 2;
+
 /// Delivers events to one sink: decides the next write, and reports the outcome of each event.
 ///
 /// Events of one key go out one after the other, in the order they were offered; different keys go
-/// out side by side, up to [`DeliveryOptions::workers`], and one that fails holds up no other.
+/// out side by side, up to [`DeliveryOptions::workers`]. An event that failed holds up no other: a
+/// new one waits for others that were not tried yet, and for one probe while writing pauses.
 /// offered = delivered + aggregated + dropped + pending, at any time.
 ///
 /// After each call that takes an input, take every [`Delivery::poll_settled`], then every
@@ -96,8 +105,10 @@ pub struct Delivery<T: Deliverable> {
     random: fastrand::Rng,
     lanes: Slab<Lane<T>>,
     by_key: HashMap<T::Key, usize, FixedState>,
-    /// Lanes in `State::Ready`, in turn.
+    /// Lanes in `State::Ready`, in turn: their heads have not failed.
     ready: VecDeque<usize>,
+    /// Lanes in `State::Again`, in turn.
+    again: VecDeque<usize>,
     /// Lanes in `State::Refused`, in turn. None while writes are not spaced out.
     refused: VecDeque<usize>,
     /// Lanes in `State::Waiting`, by when their wait ends.
@@ -109,6 +120,9 @@ pub struct Delivery<T: Deliverable> {
     last_number: u64,
     held_events: usize,
     held_bytes: usize,
+    /// Of these, the heads of lanes that failed.
+    failed_events: usize,
+    failed_bytes: usize,
     settled: VecDeque<Settled<T>>,
     stats: DeliveryStats,
     draining: bool,
@@ -129,12 +143,15 @@ impl<T: Deliverable> Delivery<T> {
             lanes: Slab::new(),
             by_key: HashMap::with_hasher(FixedState::with_seed(seed)),
             ready: VecDeque::new(),
+            again: VecDeque::new(),
             refused: VecDeque::new(),
             waiting: BTreeSet::new(),
             in_flight: Vec::new(),
             last_number: 0,
             held_events: 0,
             held_bytes: 0,
+            failed_events: 0,
+            failed_bytes: 0,
             settled: VecDeque::new(),
             stats: DeliveryStats::default(),
             draining: false,
@@ -185,13 +202,7 @@ impl<T: Deliverable> Delivery<T> {
         if self.in_flight.len() >= self.options.workers || !may_start {
             return None;
         }
-        // Refused events take every other turn, so that they do not delay the others.
-        let id = if self.stats.writes.is_multiple_of(2) {
-            self.ready.pop_front().or_else(|| self.refused.pop_front())
-        } else {
-            self.refused.pop_front().or_else(|| self.ready.pop_front())
-        };
-        let id = id?;
+        let id = self.next_lane()?;
         let lane = self.lanes.get_mut(id)?;
         self.last_number += 1;
         let number = self.last_number;
@@ -273,10 +284,16 @@ impl<T: Deliverable> Delivery<T> {
         if self.in_flight.len() >= self.options.workers {
             return None;
         }
-        let lane = if self.ready.is_empty() && self.refused.is_empty() {
+        let now = Some(Monotonic::from_nanos(i64::MIN));
+        let lane = if !self.ready.is_empty() {
+            now
+        } else if !self.may_retry() {
+            // An answer comes first.
+            None
+        } else if self.again.is_empty() && self.refused.is_empty() {
             self.waiting.first().map(|(until, _)| *until)
         } else {
-            Some(Monotonic::from_nanos(i64::MIN))
+            now
         };
         self.limit.earliest(self.pause.earliest(lane?)?)
     }
@@ -308,11 +325,14 @@ impl<T: Deliverable> Delivery<T> {
         self.draining = true;
         self.by_key.clear();
         self.ready.clear();
+        self.again.clear();
         self.refused.clear();
         self.waiting.clear();
         self.in_flight.clear();
         self.held_events = 0;
         self.held_bytes = 0;
+        self.failed_events = 0;
+        self.failed_bytes = 0;
         let lanes = std::mem::take(&mut self.lanes);
         for (_, lane) in lanes {
             self.settle(lane.head.occurrence, Fate::Pending, None);
@@ -330,6 +350,16 @@ impl<T: Deliverable> Delivery<T> {
     /// The bytes of these events.
     pub fn pending_bytes(&self) -> usize {
         self.held_bytes
+    }
+
+    /// The number of pending events that failed before: they wait for another try, or are at it.
+    pub fn failed(&self) -> usize {
+        self.failed_events
+    }
+
+    /// The bytes of these events.
+    pub fn failed_bytes(&self) -> usize {
+        self.failed_bytes
     }
 
     /// The number of writes in flight.
@@ -367,7 +397,12 @@ impl<T: Deliverable> Delivery<T> {
         }
         self.held_bytes = bytes;
         let earlier = waiting.replace(later);
-        if self.lanes.get(id).is_some_and(|lane| lane.rest.is_empty()) {
+        if let Some(lane) = self.lanes.get(id)
+            && lane.rest.is_empty()
+        {
+            if lane.failures > 0 {
+                self.failed_bytes = self.failed_bytes.saturating_sub(earlier.size) + lane.head.size;
+            }
             self.name_by_head(id);
         }
         self.settle(earlier.occurrence, Fate::Aggregated, None);
@@ -391,10 +426,12 @@ impl<T: Deliverable> Delivery<T> {
         true
     }
 
-    /// Drops the event that would be written next; false if none waits.
+    /// Drops an event that would be written next, one that failed before others; false if none
+    /// waits.
     fn drop_oldest(&mut self) -> bool {
         let fate = Fate::Dropped(DropCause::QueueFull);
-        let next = self.ready.front().or(self.refused.front()).copied();
+        let next = self.again.front().or(self.ready.front());
+        let next = next.or(self.refused.front()).copied();
         let next = next.or_else(|| self.waiting.first().map(|(_, id)| *id));
         if let Some(entry) = next.and_then(|id| self.advance(id)) {
             self.let_go(entry, fate, None);
@@ -413,11 +450,41 @@ impl<T: Deliverable> Delivery<T> {
         false
     }
 
-    /// Moves the lanes whose wait is over to those that are ready.
+    /// The lane whose turn it is.
+    ///
+    /// Events that failed take every other turn, and within these those refused for their rate
+    /// every other one. A probe is an event that was not tried yet, if there is one: those that
+    /// failed may be the only ones that do.
+    fn next_lane(&mut self) -> Option<usize> {
+        let turn = self.stats.writes;
+        if (self.pause.is_open() || turn.is_multiple_of(2))
+            && let Some(id) = self.ready.pop_front()
+        {
+            return Some(id);
+        }
+        let failed = if !self.may_retry() {
+            None
+        } else if (turn / 2).is_multiple_of(2) {
+            self.refused.pop_front().or_else(|| self.again.pop_front())
+        } else {
+            self.again.pop_front().or_else(|| self.refused.pop_front())
+        };
+        failed.or_else(|| self.ready.pop_front())
+    }
+
+    /// Whether one more event that failed may be written: these have at most half of the workers,
+    /// also when nothing else is ready, as what is ready next should not wait for their timeouts.
+    fn may_retry(&self) -> bool {
+        let most = (self.options.workers / 2).max(1);
+        let has_failed = |id: &&usize| self.lanes.get(**id).is_some_and(|lane| lane.failures > 0);
+        self.in_flight.len() < most || self.in_flight.iter().filter(has_failed).count() < most
+    }
+
+    /// Moves the lanes whose wait is over to those that are tried again.
     fn wake(&mut self, now: Monotonic) {
         if !self.limit.is_paced() {
             for id in std::mem::take(&mut self.refused) {
-                self.make_ready(id);
+                self.try_again(id);
             }
         }
         while let Some((until, id)) = self.waiting.first().copied() {
@@ -425,14 +492,15 @@ impl<T: Deliverable> Delivery<T> {
                 break;
             }
             self.waiting.pop_first();
-            self.make_ready(id);
+            self.try_again(id);
         }
     }
 
-    fn make_ready(&mut self, id: usize) {
+    /// Puts a lane that failed behind the others that did.
+    fn try_again(&mut self, id: usize) {
         if let Some(lane) = self.lanes.get_mut(id) {
-            lane.state = State::Ready;
-            self.ready.push_back(id);
+            lane.state = State::Again;
+            self.again.push_back(id);
         }
     }
 
@@ -443,7 +511,7 @@ impl<T: Deliverable> Delivery<T> {
                 Some(State::Waiting { why, .. }) if !ends(why) => {
                     self.waiting.insert((until, id));
                 }
-                _ => self.make_ready(id),
+                _ => self.try_again(id),
             }
         }
     }
@@ -463,7 +531,7 @@ impl<T: Deliverable> Delivery<T> {
         let mut hasher = self.by_key.hasher().build_hasher();
         lane.head.occurrence.hash_regarding(&mut hasher);
         let backoff = self.options.retry.backoff;
-        let (first, longest) = (backoff.wait(1, 0), backoff.wait(u32::MAX, 0));
+        let (first, longest) = (backoff.shortest(), backoff.longest());
         self.limit.refused(now, hasher.finish(), first, longest);
     }
 
@@ -494,7 +562,7 @@ impl<T: Deliverable> Delivery<T> {
         let is_own = if error.is_rate_limited() {
             !self.limit.is_paced() && !self.limit.is_shared_since(refusals)
         } else {
-            !error.is_out_of_reach() && delivered > before
+            delivered > before
         };
         let counts = policy.give_up_out_of_reach || is_own;
         lane.head.note_failure(kind, &error, counts, is_own);
@@ -506,9 +574,21 @@ impl<T: Deliverable> Delivery<T> {
             let fate = Fate::Dropped(DropCause::RateLimited);
             return self.settle_head(id, fate, Some(error));
         }
-        if lane.head.tries >= policy.tries_max {
+        let is_crowded = !(policy.give_up_out_of_reach || error.is_rate_limited())
+            && (self.failed_events > self.options.pending_events_max / 2
+                || self.failed_bytes > self.options.pending_bytes_max / 2);
+        let tries_max = if is_crowded {
+            policy.tries_max.min(TRIES_IF_CROWDED)
+        } else {
+            policy.tries_max
+        };
+        if lane.head.tries >= tries_max {
             let fate = Fate::Dropped(DropCause::RetriesExhausted);
             return self.settle_head(id, fate, Some(error));
+        }
+        if lane.failures == 0 {
+            self.failed_events += 1;
+            self.failed_bytes += lane.head.size;
         }
         lane.failures = lane.failures.saturating_add(1);
         let failures = lane.failures;
@@ -518,7 +598,7 @@ impl<T: Deliverable> Delivery<T> {
             self.refused.push_back(id);
         } else if self.pause.is_open() && retry_after.is_none() {
             // The pause is the wait; the next event in turn is the probe.
-            self.make_ready(id);
+            self.try_again(id);
         } else {
             let random = self.random.u64(..);
             let until = now.saturating_add(policy.wait(failures, retry_after, random));
@@ -535,7 +615,8 @@ impl<T: Deliverable> Delivery<T> {
         Handled::Retried
     }
 
-    /// Replaces the head with the event behind it, if that one writes everything the head would.
+    /// Replaces the head, which failed, with the event behind it, if that one writes everything the
+    /// head would.
     fn merge_head(&mut self, id: usize) {
         if !self.options.coalesce {
             return;
@@ -552,6 +633,7 @@ impl<T: Deliverable> Delivery<T> {
         }
         if let Some(next) = lane.rest.pop_front() {
             let earlier = lane.head.replace(next);
+            self.failed_bytes = self.failed_bytes.saturating_sub(earlier.size) + lane.head.size;
             self.name_by_head(id);
             self.let_go(earlier, Fate::Aggregated, None);
         }
@@ -574,13 +656,17 @@ impl<T: Deliverable> Delivery<T> {
         if lane.head.turns > TURNS_MAX {
             return self.retry(now, id, kind, error, None);
         }
-        lane.state = State::Ready;
-        self.ready.push_front(id);
+        if lane.failures > 0 {
+            lane.state = State::Again;
+            self.again.push_front(id);
+        } else {
+            lane.state = State::Ready;
+            self.ready.push_front(id);
+        }
         Handled::Turned
     }
 
-    /// Settles the head of a lane that is not among `ready` and `waiting`. The event behind it
-    /// follows in turn.
+    /// Settles the head of a lane that was in flight. The event behind it follows in turn.
     fn settle_head(&mut self, id: usize, fate: Fate, error: Option<WriteError>) -> Handled {
         if fate == Fate::Delivered
             && let Some(lane) = self.lanes.get_mut(id)
@@ -596,6 +682,10 @@ impl<T: Deliverable> Delivery<T> {
     /// Removes the head of a lane, and the lane if it is then empty.
     fn advance(&mut self, id: usize) -> Option<Entry<T>> {
         let lane = self.lanes.get_mut(id)?;
+        if lane.failures > 0 {
+            self.failed_events = self.failed_events.saturating_sub(1);
+            self.failed_bytes = self.failed_bytes.saturating_sub(lane.head.size);
+        }
         if let Some(mut next) = lane.rest.pop_front() {
             if self.options.coalesce {
                 next.follow(&lane.head);
@@ -605,20 +695,18 @@ impl<T: Deliverable> Delivery<T> {
                 lane.state = State::Ready;
                 self.ready.push_back(id);
             }
+            if lane.failures > 0 {
+                self.failed_events += 1;
+                self.failed_bytes += next.size;
+            }
             let head = std::mem::replace(&mut lane.head, next);
             self.name_by_head(id);
             return Some(head);
         }
         match lane.state {
-            // Only the front is read.
-            State::Ready if self.ready.front() == Some(&id) => {
-                self.ready.pop_front();
-            }
-            State::Ready => self.ready.retain(|other| *other != id),
-            State::Refused if self.refused.front() == Some(&id) => {
-                self.refused.pop_front();
-            }
-            State::Refused => self.refused.retain(|other| *other != id),
+            State::Ready => take_out(&mut self.ready, id),
+            State::Again => take_out(&mut self.again, id),
+            State::Refused => take_out(&mut self.refused, id),
             State::Waiting { until, .. } => {
                 self.waiting.remove(&(until, id));
             }
@@ -658,5 +746,14 @@ impl<T: Deliverable> Delivery<T> {
             fate,
             error,
         });
+    }
+}
+
+/// Removes a lane from those in turn. Only the front is read if it is that one.
+fn take_out(lanes: &mut VecDeque<usize>, id: usize) {
+    if lanes.front() == Some(&id) {
+        lanes.pop_front();
+    } else {
+        lanes.retain(|other| *other != id);
     }
 }

@@ -6,6 +6,7 @@ use crate::{Backoff, RetryPolicy};
 
 /// Which event is dropped when the queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Overflow {
     /// The new event.
     #[default]
@@ -25,7 +26,8 @@ pub enum Overflow {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryOptions {
-    /// Maximum concurrent writes, 1 to 1024. Default 8.
+    /// Maximum concurrent writes, 1 to 1024. Default 8. At most half of them, but at least one, are
+    /// of events that failed before, so that writes without an answer leave room for new events.
     pub workers: usize,
     /// Maximum pending events, waiting or in flight, at least 1. Default 32,768.
     pub pending_events_max: usize,
@@ -44,6 +46,8 @@ pub struct DeliveryOptions {
     /// writing pauses. During a pause one probe is sent at a time, so that a server that is down
     /// costs few requests, however many events wait. 0 never pauses. Default 4.
     ///
+    /// A probe is an event that was not tried yet, if there is one.
+    ///
     /// Out of reach means no answer, 429 of a busy server, 502, 503 or 504. Any other answer ends
     /// the pause, also 500 or the 429 of EventRateLimit: an event that the server cannot write
     /// delays no others, and is itself retried as [`RetryPolicy::backoff`] says. Pauses are as long
@@ -52,8 +56,8 @@ pub struct DeliveryOptions {
     /// It is also the number of objects (at most 64) that show a shared rate limit: events about
     /// this many were refused for their rate, one after the other, with none admitted in between.
     /// Writes are then sent one at a time, with a gap after each: at first the shortest wait of the
-    /// back-off, doubled each time this many are refused in a row, up to the longest, and halved
-    /// for each that is admitted, until a 64th is left.
+    /// back-off, at least 250 ms, doubled each time this many are refused in a row, up to the
+    /// longest, and halved for each that is admitted, until a 64th of the shortest wait is left.
     pub pause_after_keys: u32,
 }
 

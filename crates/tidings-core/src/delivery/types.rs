@@ -120,6 +120,7 @@ pub struct Settled<T> {
 
 /// The consequence of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Handled {
     /// The event is settled.
     Settled,

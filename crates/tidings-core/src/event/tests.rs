@@ -32,12 +32,13 @@ fn an_event_weighs_what_it_keeps_in_memory() {
     // Beside themselves, names and values of annotations and labels take a node of a map.
     let maps = "a1bc23def4".len() + 3 * 64;
     let related = event.related().expect("one").heap_size();
-    let texts = size_of::<Packed<7>>() + "Noden".len() + 2 * "WarningRmA".len();
-    let wire = size_of::<Extras>() + "kube-system".len() + size_of::<v1::Event>();
-    assert_eq!(
-        event.size(),
-        size_of::<Fields>() + "web.1".len() + texts + related + maps + wire
-    );
+    let texts = "web.1kube-systemNodenWarningRmAchrcri".len();
+    let packed = size_of::<Packed<7>>() + size_of::<Packed<4>>();
+    let own = size_of::<Fields>() + size_of::<Extras>() + packed + texts + related + maps;
+    // The wire form has everything once more, and what only it has.
+    let finalizers = size_of::<String>() + "a.com/x".len();
+    let wire = size_of::<v1::Event>() + texts + "Podweb".len() + maps + finalizers;
+    assert_eq!(event.size(), own + wire);
     // Most have nothing but texts.
     let pod = Reference::new(ReferenceFields {
         kind: "Pod",
@@ -65,6 +66,29 @@ fn an_event_weighs_what_it_keeps_in_memory() {
     let (small, large) = (plain(""), plain(&"x".repeat(10_000)));
     assert!((least..least + 100).contains(&small), "{small}, {least}");
     assert!((least + 10_000..least + 10_100).contains(&large), "{large}");
+}
+
+/// The bounds are on what is in memory, and nothing that a wire event brings is free.
+#[test]
+fn what_only_the_wire_form_has_weighs_too() {
+    let large = "x".repeat(100_000);
+    let weight = |metadata: serde_json::Value| {
+        let wire = serde_json::from_value(json!({"metadata": metadata})).expect("an event");
+        Event::from_wire(wire).size()
+    };
+    let least = weight(json!({}));
+    for (metadata, times) in [
+        (json!({"annotations": {"a": large}}), 2),
+        (json!({"labels": {"a": large}}), 2),
+        (json!({"finalizers": [large]}), 1),
+        (json!({"ownerReferences": [{"name": large}]}), 1),
+        (json!({"managedFields": [{"manager": large}]}), 1),
+        (json!({"managedFields": [{"fieldsV1": {"f": [large]}}]}), 1),
+    ] {
+        let weight = weight(metadata) - least;
+        let texts = times * large.len();
+        assert!((texts..texts + 1000).contains(&weight), "{weight}, {times}");
+    }
 }
 
 /// All of the first, or what client-go keeps; nothing that only its wire form had.

@@ -17,7 +17,7 @@
 //!
 //! A limit on the rate of all events (EventRateLimit of kind Server, Namespace or User) is waited
 //! out like an outage. Events about single objects with limits of their own are given up after a
-//! few tries, and removed.
+//! few tries, and removed, and so are events that fail again and again while others are written.
 //!
 //! Delivery is at least once: an event that was written to the API server, but not marked as done
 //! when the program died, is written again at the next start. A create is recognised by its name; a

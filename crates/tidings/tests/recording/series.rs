@@ -161,6 +161,42 @@ async fn counts_wait_for_room_and_none_is_lost() {
     assert_eq!(counts, [Some(4); PODS as usize]);
 }
 
+/// One pass of client-go's ends more series than may be pending: none loses its last count.
+#[tokio::test]
+async fn the_counts_of_a_pass_wait_for_room() {
+    const PODS: u64 = 20;
+    let delivery = DeliveryOptions {
+        pending_events_max: 8,
+        ..DeliveryOptions::default()
+    };
+    let options = SinkOptions::default()
+        .events_v1(SeriesOptions::client_go())
+        .delivery(delivery);
+    let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default().sink(options));
+    let sink = MemorySink::new();
+    broadcaster.start_recording_to_sink(sink.clone());
+    for number in 0..PODS {
+        for time in 1..=2 {
+            recorder.event(&pod(&format!("web-{number}"), "u"), Warning, "BackOff", "m");
+            settled(&broadcaster, number * 2 + time).await;
+        }
+    }
+    for number in 0..PODS {
+        recorder.event(&pod(&format!("web-{number}"), "u"), Warning, "BackOff", "m");
+    }
+    // When this is written, which is at once, those before it have been taken.
+    recorder.event(&pod("barrier", "u"), Warning, "BackOff", "m");
+    settled(&broadcaster, PODS * 2 + 1).await;
+    assert_eq!(broadcaster.report().pending, PODS);
+    hand.advance(Duration::from_secs(361));
+    settled(&broadcaster, PODS * 3 + 1).await;
+    let report = broadcaster.report();
+    assert_eq!((report.dropped.total(), report.pending), (0, 0), "{report}");
+    let series = sink.events().into_iter().filter_map(|event| event.series);
+    let counts: Vec<_> = series.map(|series| series.count).collect();
+    assert_eq!(counts, [Some(3); PODS as usize]);
+}
+
 #[tokio::test]
 async fn client_go_s_preset_writes_eight_at_a_time_and_tries_twelve_times() {
     const PODS: usize = 20;

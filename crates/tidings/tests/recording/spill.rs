@@ -9,9 +9,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1;
 use tidings::EventType::Warning;
 use tidings::{
-    Backoff, Broadcaster, BroadcasterOptions, DeliveryOptions, EventApi, InvalidSinkOptions,
-    MemorySink, Occurrence, QueueOptions, Recorder, RetryPolicy, SeriesOptions, Sink, SinkAnswer,
-    SinkOptions, SpillError, SpillOptions, WhenFull, WriteError,
+    Backoff, Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, EventApi,
+    InvalidSinkOptions, MemorySink, Occurrence, QueueOptions, Recorder, Reference, ReferenceFields,
+    RetryPolicy, SeriesOptions, Sink, SinkAnswer, SinkOptions, SpillError, SpillOptions, WhenFull,
+    WriteError,
 };
 use tokio::sync::watch;
 
@@ -448,6 +449,121 @@ async fn a_spill_that_cannot_be_used_does_not_end_recording() {
     assert_adds_up(&report);
     assert_eq!((report.offered, report.delivered), (3, 3), "{report}");
     assert!(watch.is_ended());
+}
+
+/// What an earlier process left is left to the next one if the folder is free only near the end.
+#[tokio::test]
+async fn a_folder_that_is_free_near_the_end_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let first_sink = MemorySink::new();
+    let (first, recorder) = start(folder.path(), SinkOptions::default(), &first_sink);
+    let _held = first_sink.hold();
+    recorder.event(&pod("left", ""), Warning, "BackOff", 0);
+    while on_disk(folder.path(), "left") == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    let options = SinkOptions::default().spill(SpillOptions::new(folder.path()));
+    let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default().sink(options));
+    let sink = MemorySink::new();
+    // It is tried again at each step of the end: the start of the shutdown, the last event of the
+    // queue, the last counts. After these it waits.
+    let refused = || SinkAnswer::Fail(WriteError::transport("refused"));
+    sink.answer_next(std::iter::repeat_with(refused).take(4));
+    broadcaster.start_recording_to_sink(sink.clone());
+    recorder.event(&pod("web", ""), Warning, "BackOff", 1);
+    let tried = async |times: usize| {
+        let tried = async {
+            while sink.calls().len() < times {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(LONG, tried).await.unwrap();
+    };
+    tried(1).await;
+    let ending = tokio::spawn({
+        let broadcaster = broadcaster.clone();
+        async move { broadcaster.shutdown(LONG).await }
+    });
+    tried(4).await;
+    first.shutdown(Duration::ZERO).await;
+    // The folder would be tried again now, as the write is.
+    hand.advance(Duration::from_secs(5));
+    let report = tokio::time::timeout(LONG, ending).await.unwrap().unwrap();
+    assert_adds_up(&report);
+    assert_eq!((report.offered, report.delivered), (1, 1), "{report}");
+
+    let sink = MemorySink::new();
+    let (third, _) = start(folder.path(), SinkOptions::default(), &sink);
+    let report = third.shutdown(LONG).await;
+    assert_eq!((report.offered, report.delivered), (1, 1), "{report}");
+    assert_eq!(stored(&sink), [0]);
+}
+
+/// Has no answer for events of one namespace.
+struct Deaf(MemorySink);
+
+impl Sink for Deaf {
+    async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        if occurrence.namespace() == "bad" {
+            return Err(WriteError::timeout("silence"));
+        }
+        self.0.create(occurrence).await
+    }
+
+    async fn patch(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        self.0.patch(occurrence).await
+    }
+}
+
+/// More events fail than fit into memory, and others are written: those that fail are given up when
+/// they fill the memory, instead of keeping all others on disk.
+#[tokio::test]
+async fn events_that_fail_alone_keep_no_other_on_disk() {
+    const EVENTS: usize = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let delivery = DeliveryOptions {
+        pending_events_max: 64,
+        retry: RetryPolicy {
+            backoff: Backoff::Constant(Duration::from_millis(1)),
+            ..RetryPolicy::default()
+        },
+        ..DeliveryOptions::default()
+    };
+    let options = unfiltered()
+        .delivery(delivery)
+        .spill(SpillOptions::new(folder.path()));
+    let sink = MemorySink::new();
+    let broadcaster = Broadcaster::new();
+    broadcaster
+        .start_recording_to_sink_with(Deaf(sink.clone()), options)
+        .unwrap();
+    let recorder = broadcaster.recorder(source());
+    for number in 0..EVENTS {
+        for namespace in ["bad", "good"] {
+            let pod = Reference::new(ReferenceFields {
+                kind: "Pod",
+                namespace,
+                name: &format!("web-{number}"),
+                ..ReferenceFields::default()
+            });
+            recorder.event(&pod, Warning, "BackOff", number);
+        }
+    }
+    let written = async {
+        while sink.events().len() < EVENTS {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG, written)
+        .await
+        .expect("all that can be written are");
+    let report = broadcaster.shutdown(Duration::ZERO).await;
+    assert_adds_up(&report);
+    assert_eq!(report.delivered, EVENTS as u64, "{report}");
+    let given_up = report.dropped.get(DropCause::RetriesExhausted);
+    assert_eq!(report.dropped.total(), given_up, "{report}");
+    assert!(given_up >= 36, "no more fit into memory: {report}");
 }
 
 /// Not a separate test: the process that [`a_killed_process_loses_nothing_of_what_was_spilled`]

@@ -644,6 +644,51 @@ fn no_more_ends_at_once_than_are_asked_for() {
     assert_eq!(bench.writes(), []);
 }
 
+/// client-go's `finishSeries` continues where there was no room. Meanwhile an event begins its own
+/// series anew, as it does after the pass, and hands out nothing else.
+#[test]
+fn client_go_s_pass_waits_for_room() {
+    let mut bench = Bench::new(SeriesOptions::client_go());
+    for pod in ["a", "b", "c"] {
+        for _ in 0..3 {
+            bench.see(pod, 0);
+        }
+    }
+    let pass = |bench: &mut Bench, second: i64| {
+        bench.series.handle_timeout(at(second).monotonic, 1);
+        bench.writes()
+    };
+    assert_eq!(pass(&mut bench, 361), [(PATCH, 3, 1)]);
+    assert_eq!(bench.due(), Some(361), "that was not all");
+    assert_eq!(bench.see("a", 362), [(PATCH, 3, 1), (CREATE, 1, 1)]);
+    assert_eq!(bench.due(), Some(361), "nor was that");
+    assert_eq!(pass(&mut bench, 363), [(PATCH, 3, 1)]);
+    assert_eq!(bench.series.stats().behind, 0);
+    assert_eq!(pass(&mut bench, 364), []);
+    assert_eq!(bench.due(), Some(361 + 360));
+    assert_eq!(bench.series.stats().cache.entries, 1);
+}
+
+/// Those that are behind for longest, and none that is not.
+#[test]
+fn by_client_go_s_rules_too_counts_are_written_early() {
+    let mut bench = Bench::new(SeriesOptions::client_go());
+    for (pod, times) in [("a", 2), ("b", 3), ("c", 4), ("d", 1)] {
+        for _ in 0..times {
+            bench.see(pod, 0);
+        }
+    }
+    let early = |bench: &mut Bench, writes_max: usize| {
+        bench.series.write_early(at(1).monotonic, writes_max);
+        bench.writes()
+    };
+    assert_eq!(early(&mut bench, 0), []);
+    assert_eq!(early(&mut bench, 1), [(PATCH, 3, 1)]);
+    assert_eq!(early(&mut bench, 5), [(PATCH, 4, 2)]);
+    assert_eq!(bench.series.stats().behind, 0);
+    assert_eq!(early(&mut bench, 5), []);
+}
+
 /// client-go's `finishSeries` ends what was quiet for more than six minutes.
 #[test]
 fn client_go_keeps_a_series_that_was_quiet_for_just_six_minutes() {

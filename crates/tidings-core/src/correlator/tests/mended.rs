@@ -44,6 +44,31 @@ fn what_was_lost_is_created_with_its_count() {
     );
 }
 
+/// With client-go an event of the past, recorded later, sets the last time back, even before the
+/// first.
+#[test]
+fn the_last_time_does_not_go_back() {
+    for (options, last) in [
+        (CorrelatorOptions::client_go(), -9),
+        (CorrelatorOptions::default(), 10),
+    ] {
+        let mut bench = Bench::new(options);
+        bench.write(&SAID, 0);
+        bench.write(&SAID, 10);
+        let past = bench.event(&SAID, -9);
+        let Correlated::Write(write) = bench.correlator.correlate(Now::at(at(11)), &past) else {
+            unreachable!("a first budget is 25 events");
+        };
+        assert_eq!(write.last_timestamp(), Some(at(last)));
+        let stored = write.as_create().to_wire().last_timestamp;
+        assert_eq!(stored.map(|time| time.0), Some(at(last)));
+        let body = String::from_utf8(write.patch_body()).expect("JSON is text");
+        let expected = format!(r#""lastTimestamp":"{}""#, at(last));
+        assert!(body.contains(&expected), "{body}");
+        assert_eq!(write.first_timestamp(), Some(at(0)));
+    }
+}
+
 #[test]
 fn annotations_of_repeats_are_stored() {
     let said = |annotation| Said { annotation, ..SAID };

@@ -1,0 +1,150 @@
+//! Writes that hang until their timeout keep no new event waiting for long.
+
+use std::time::Duration;
+
+use super::tests::{Bench, create, status};
+use super::*;
+use crate::RetryPolicy;
+
+/// How many keys hang; those above are written at once.
+const HANGING: u32 = 200;
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest wait of the back-off.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// A delivery, and a server that does not answer some of its writes.
+struct World {
+    bench: Bench,
+    /// Those in flight, and when each is given up.
+    hanging: VecDeque<(Monotonic, WriteId)>,
+}
+
+impl World {
+    /// Starts what may start; returns whether something was delivered.
+    fn write(&mut self) -> bool {
+        let before = self.bench.delivery.stats().delivered;
+        while let Some(write) = self.bench.write() {
+            if write.occurrence.key < HANGING {
+                let until = self.bench.now.saturating_add(TIMEOUT);
+                self.hanging.push_back((until, write.id));
+            } else {
+                self.bench.answer(write.id, Ok(()));
+            }
+        }
+        self.bench.check_sums();
+        self.bench.delivery.stats().delivered > before
+    }
+
+    /// When something happens next.
+    fn next(&self) -> Option<Monotonic> {
+        let timeout = self.hanging.front().map(|(until, _)| *until);
+        let due = self.bench.delivery.poll_timeout();
+        timeout.into_iter().chain(due).min()
+    }
+
+    /// Moves the clock to that moment.
+    fn wait(&mut self) {
+        let next = self.next().expect("something to wait for");
+        self.bench.now = self.bench.now.max(next);
+        while let Some((until, id)) = self.hanging.front().copied()
+            && until <= self.bench.now
+        {
+            self.hanging.pop_front();
+            let silence = Err(WriteError::timeout("no answer within 30 s"));
+            self.bench.answer(id, silence);
+        }
+    }
+
+    /// How long a new event waits until it is written.
+    fn waited(&mut self, key: u32) -> Duration {
+        let start = self.bench.now;
+        self.bench.offer(create(key));
+        while !self.write() {
+            self.wait();
+        }
+        Duration::from_nanos(self.bench.now.nanos_since(start) as u64)
+    }
+}
+
+/// A new event waits for one probe and one pause at most, however many events wait for another try,
+/// and not at all while writing does not pause.
+#[test]
+fn events_that_hang_keep_no_new_one_waiting() {
+    let mut world = World {
+        bench: Bench::new(DeliveryOptions::default()),
+        hanging: VecDeque::new(),
+    };
+    for key in 0..HANGING {
+        world.bench.offer(create(key));
+    }
+    while world.bench.delivery.failed() < HANGING as usize || world.hanging.is_empty() {
+        world.wait();
+        world.write();
+    }
+    assert!(world.bench.delivery.is_paused(), "with a probe in flight");
+    let waited = world.waited(1000);
+    assert!(waited <= TIMEOUT + PAUSE, "{waited:?}");
+
+    // It was written, so all others are tried again: by half of the workers.
+    assert_eq!(world.bench.delivery.in_flight(), 4);
+    assert_eq!(world.waited(1001), Duration::ZERO);
+    for key in 1002..1100 {
+        let until = world.bench.now.saturating_add(Duration::from_secs(1));
+        while world.next().is_some_and(|next| next <= until) {
+            world.wait();
+            world.write();
+        }
+        world.bench.now = until;
+        let waited = world.waited(key);
+        assert!(waited <= TIMEOUT + PAUSE, "{key}: {waited:?}");
+    }
+    assert_eq!(world.bench.delivery.failed(), HANGING as usize);
+}
+
+/// Where all in memory have failed, nothing new would be tried any more. So those go that failed
+/// although others were written, and none that failed with all others.
+#[test]
+fn events_that_fail_alone_are_given_up_when_they_fill_the_room() {
+    const ROOM: usize = 64;
+    const WRITTEN: u32 = 1000;
+    for others_are_written in [true, false] {
+        let mut bench = Bench::new(DeliveryOptions {
+            pending_events_max: ROOM,
+            retry: RetryPolicy {
+                give_up_out_of_reach: false,
+                ..RetryPolicy::default()
+            },
+            ..DeliveryOptions::default()
+        });
+        for key in 1..ROOM as u32 {
+            bench.offer(create(key));
+        }
+        let hour = Monotonic::ZERO.saturating_add(Duration::from_secs(3600));
+        while bench.now < hour {
+            if others_are_written {
+                bench.offer(create(WRITTEN));
+            }
+            while let Some(write) = bench.write() {
+                let result = if write.occurrence.key == WRITTEN {
+                    Ok(())
+                } else {
+                    Err(status(504, "Timeout"))
+                };
+                bench.answer(write.id, result);
+            }
+            bench.check_sums();
+            let dropped = bench.dropped(DropCause::RetriesExhausted);
+            if dropped > 0 && bench.delivery.failed() <= ROOM / 2 {
+                break;
+            }
+            bench.wait();
+        }
+        let lost = if others_are_written { ROOM / 2 - 1 } else { 0 };
+        assert_eq!(
+            bench.dropped(DropCause::RetriesExhausted),
+            lost as u64,
+            "{others_are_written}"
+        );
+        assert_eq!(bench.delivery.failed(), ROOM - 1 - lost);
+    }
+}
