@@ -657,7 +657,7 @@ const OTHER: &[Kind] = &[
         let review = format!("{{\"spec\":{{\"resourceAttributes\":{{\"verb\":\"{verb}\"}}}}}}");
         review_of(review)
     }),
-    kind("a review, nested", 500_000, |n, _| {
+    kind("a review, nested", 7_000, |n, _| {
         review_of(nested("{\"spec\":", "1", "}", n))
     }),
 ];

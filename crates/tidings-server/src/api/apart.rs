@@ -22,7 +22,7 @@ use crate::api::server::ApiServer;
 use crate::http::status::Status;
 
 /// Longest body that is handled on a worker, in bytes: the slowest to parse takes 20 ms.
-const BODY_BYTES_MAX: usize = 64 * 1024;
+pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Answers a call, apart from others if its body is long.
 pub(super) async fn apart<A>(

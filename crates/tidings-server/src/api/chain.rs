@@ -32,15 +32,16 @@ use crate::api::server::ApiServer;
 use crate::audit::{self, AUDIT_ID};
 use crate::auth::{Identity, User};
 use crate::clock;
-use crate::flow::connections::Visitor;
+use crate::flow::connections::{HeadRoom, Visitor};
 use crate::http::compress;
 use crate::http::present::present_status;
+use crate::http::query::Query;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
 /// Maximum headers of a request; more are answered with 431. Over HTTP/1.1, hyper's own maximum is
 /// 100.
-const HEADERS_MAX: usize = 200;
+pub(crate) const HEADERS_MAX: usize = 200;
 /// Memory of a header in addition to its text.
 const HEADER_OVERHEAD: usize = 128;
 /// Memory of a query parameter in addition to its text.
@@ -59,13 +60,25 @@ pub(crate) fn around(
     router.layer(middleware::from_fn_with_state(Arc::clone(server), answer))
 }
 
-/// Refuses a request for which there is no server, without authentication.
-pub(crate) fn refuse(server: Arc<ApiServer>, mut request: Request, why: Status) -> Response {
+/// Refuses a request before its authentication, such as one for which there is no server.
+pub(crate) fn refuse(
+    server: Arc<ApiServer>,
+    mut request: Request,
+    why: impl IntoResponse,
+) -> Response {
     let info = RequestInfo::of(request.method(), request.uri(), request.headers());
     let info = Arc::new(info);
     let measured = Measured::begin(server, Arc::clone(&info), &request);
     let common = Common::of(info, &mut request);
     measured.follow(common.complete(why.into_response()))
+}
+
+/// Refuses a request before its authentication, because there is [no room](room_for_head) for its
+/// head.
+pub(crate) fn refuse_head(server: &Arc<ApiServer>, request: Request) -> Response {
+    let info = RequestInfo::of(request.method(), request.uri(), request.headers());
+    server.metrics.terminated(info.labels, 429);
+    refuse(Arc::clone(server), request, limits::too_many_requests())
 }
 
 /// Handles a request after routing, whether or not a route matched.
@@ -86,10 +99,23 @@ async fn answer(
     measured.follow(common.complete(response))
 }
 
+/// There is no room for a request's head.
+pub(crate) struct NoRoom;
+
+/// Reserves memory for a request's head while its credentials are checked, which may take as long
+/// as a cluster takes to answer. It is released when the result is dropped.
+pub(crate) fn room_for_head(head: &Parts, query: &Query) -> Result<Option<HeadRoom>, NoRoom> {
+    let Some(visitor) = head.extensions.get::<Arc<Visitor>>() else {
+        return Ok(None);
+    };
+    let room = visitor.room_for_head(head_bytes(head, query));
+    room.map(Some).ok_or(NoRoom)
+}
+
 /// Approximate memory of a request's head: its URI as sent and as parsed, and its headers.
-fn head_bytes(head: &Parts, info: &RequestInfo) -> usize {
+fn head_bytes(head: &Parts, query: &Query) -> usize {
     let uri = head.uri.path().len() + head.uri.query().map_or(0, str::len);
-    let read = uri + info.query.len() * PARAMETER_OVERHEAD;
+    let read = uri + query.len() * PARAMETER_OVERHEAD;
     let headers = head.headers.iter();
     let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + HEADER_OVERHEAD);
     headers.sum::<usize>() + uri + read
@@ -109,13 +135,9 @@ async fn authenticate_and_serve(
 ) -> Response {
     let began = clock::timer();
     let (mut parts, body) = request.into_parts();
-    let visitor = parts.extensions.get::<Arc<Visitor>>();
-    let room = match visitor.map(|visitor| visitor.room_for_head(head_bytes(&parts, &info))) {
-        Some(None) => {
-            server.metrics.terminated(info.labels, 429);
-            return limits::too_many_requests();
-        }
-        room => room.flatten(),
+    let Ok(room) = room_for_head(&parts, &info.query) else {
+        server.metrics.terminated(info.labels, 429);
+        return limits::too_many_requests();
     };
     let (identity, user) = match parts.extensions.get::<Entered>() {
         Some(Entered(user)) => {
@@ -411,7 +433,7 @@ mod tests {
         let head = |uri: String| {
             let (head, ()) = http::Request::get(uri).body(()).unwrap().into_parts();
             let info = RequestInfo::of(&head.method, &head.uri, &head.headers);
-            head_bytes(&head, &info)
+            head_bytes(&head, &info.query)
         };
         let (many, one) = (
             head(format!("/?{}", "a&".repeat(1000))),

@@ -32,6 +32,10 @@ const WAIT_DIVISOR: u32 = 4;
 /// Divisor of the processors that gives how many long bodies are read at once; one at least.
 const LONG_BODIES_DIVISOR: usize = 2;
 
+/// Maximum concurrent logins to the timeline, and of those that wait: each may hold a head and a
+/// body of someone who is not known yet.
+const LOGINS_MAX: usize = 100;
+
 /// The result of admission to a place in flight.
 pub(crate) enum Admitted {
     /// A watch, which has a place only until it has sent the existing events.
@@ -47,6 +51,8 @@ pub(crate) struct Limits {
     writes: Places,
     /// For reviews of oneself: a slow cluster must not delay other requests.
     reviews: Places,
+    /// For logins to the timeline: a stranger must not delay other requests.
+    logins: Places,
     /// For requests with a long body, which have one of the above, too.
     long_bodies: Places,
     /// For requests that are passed on to followed clusters, to all of them together; and for those
@@ -65,14 +71,21 @@ impl Limits {
             let count = match level {
                 Level::ReadOnly => options.max_requests_inflight,
                 Level::Mutating | Level::Reviews => options.max_mutating_requests_inflight,
+                Level::Logins => LOGINS_MAX,
                 Level::LongBodies => (processors / LONG_BODIES_DIVISOR).max(1),
             };
-            Places::new(level, count, options.max_requests_inqueue)
+            let waiting_max = if level == Level::Logins {
+                options.max_requests_inqueue.min(LOGINS_MAX)
+            } else {
+                options.max_requests_inqueue
+            };
+            Places::new(level, count, waiting_max)
         };
         Self {
             reads: places(Level::ReadOnly),
             writes: places(Level::Mutating),
             reviews: places(Level::Reviews),
+            logins: places(Level::Logins),
             long_bodies: places(Level::LongBodies),
             passed: semaphore(options.max_requests_inflight),
             passed_long: semaphore(options.max_connections),
@@ -84,7 +97,13 @@ impl Limits {
 
     /// Metrics of each level: its places, and the requests that waited.
     pub(crate) fn write(&self, text: &mut Text) {
-        let levels = [&self.reads, &self.writes, &self.reviews, &self.long_bodies];
+        let levels = [
+            &self.reads,
+            &self.writes,
+            &self.reviews,
+            &self.logins,
+            &self.long_bodies,
+        ];
         self.flow.write(&levels.map(Places::now), text);
     }
 
@@ -158,6 +177,8 @@ impl Limits {
             None
         } else if info.is_review() {
             Some(&self.reviews)
+        } else if info.is_login() {
+            Some(&self.logins)
         } else if matches!(info.method, Method::GET | Method::HEAD | Method::OPTIONS) {
             Some(&self.reads)
         } else {

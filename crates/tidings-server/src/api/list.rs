@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, StatusCode};
 use tidings_store::{At, ListRequest};
 
 use super::body::event_response;
@@ -30,6 +30,8 @@ use crate::http::status::Status;
 /// A client that asks for a Table in pages of at least this many rows, and for a page after the
 /// first, is kubectl, which reads the whole list.
 const KUBECTL_CHUNK: usize = 500;
+/// Says the order of a list of a sealed archive, which is by objects and not by names.
+const ORDER: HeaderName = HeaderName::from_static("tidings-order");
 
 /// GET of one event.
 pub(crate) async fn get(
@@ -142,5 +144,10 @@ async fn stream_list(
         options.limit = Some(limit.max(server.options.table_continuation_rows));
     }
     let pages = pages(&server, &call, &options)?;
-    streamed::answer(&server, &call, form, pages).await
+    let mut response = streamed::answer(&server, &call, form, pages).await?;
+    if server.is_sealed() {
+        let objects = HeaderValue::from_static("objects");
+        response.headers_mut().insert(ORDER, objects);
+    }
+    Ok(response)
 }

@@ -89,7 +89,7 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         ("/api/v1/namespaces/{namespace}", get(namespaces::get)),
         (
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-            post(|server, call| apart(server, call, review::access)),
+            post(review::access),
         ),
         (
             "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",

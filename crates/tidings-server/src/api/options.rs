@@ -60,9 +60,9 @@ pub struct ApiOptions {
     pub unauthenticated_connection_timeout: Duration,
     /// Maximum time of the TLS handshake. Default: ten seconds.
     pub tls_handshake_timeout: Duration,
-    /// Maximum time from the handshake to a client's first request, and for a client to take the
-    /// rest of an answer when the time of its request is over. Default: 32 seconds, as in
-    /// kube-apiserver.
+    /// Maximum time from the handshake to a client's first request, for the body of a login to the
+    /// timeline, and for a client to take the rest of an answer when the time of its request is
+    /// over. Default: 32 seconds, as in kube-apiserver.
     pub read_header_timeout: Duration,
     /// Minimum time after which a connection without a request or an answer ends; at most twice
     /// this. Default: 90 seconds, as in kube-apiserver.

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use serde_saphyr::DuplicateKeyPolicy;
 use tidings_core::validate::FieldError;
 
+use super::apart::BODY_BYTES_MAX;
 use super::call::Call;
 use crate::api::server::ApiServer;
 use crate::auth::attributes::{Attributes, ResourceAttributes};
@@ -138,11 +139,17 @@ fn answer(kind: &str, group: &str, spec: impl Serialize, status: &Value) -> Resp
 }
 
 /// POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews
+///
+/// A cluster may have to be asked, which must not happen on one of the few threads for long bodies.
+/// A question names one resource or path, so there is no need for a long one.
 pub(crate) async fn access(
     State(server): State<Arc<ApiServer>>,
     call: Call,
 ) -> Result<Response, Status> {
     const KIND: &str = "SelfSubjectAccessReview";
+    if call.body.len() > BODY_BYTES_MAX {
+        return Err(Status::body_too_large(BODY_BYTES_MAX));
+    }
     let spec: AccessSpec = read_spec(KIND, &call)?;
     let asked = match (&spec.resource_attributes, &spec.non_resource_attributes) {
         (Some(asked), None) => Attributes::Resource(asked.clone()),

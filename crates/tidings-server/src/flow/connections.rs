@@ -263,7 +263,8 @@ impl Drop for Place {
         let visitor = &self.0;
         {
             let mut taken = visitor.connections.taken.lock();
-            let placed = visitor.placed.load(Ordering::Relaxed);
+            // It is neither a client nor a stranger from now on, whatever its requests show.
+            let placed = visitor.placed.swap(false, Ordering::Relaxed);
             let was_leaving = !placed && taken.take(visitor.number).is_none();
             taken.authenticated -= usize::from(placed);
             taken.leaving -= usize::from(was_leaving);
@@ -515,6 +516,30 @@ mod tests {
         assert!(door.waits(A) && is_needed(&places[0]));
         drop(places);
         assert_eq!(door.connections.counts(), (0, 1));
+    }
+
+    /// Over HTTP/2, a request may be looked at after its connection has ended.
+    #[test]
+    fn a_request_that_outlives_its_connection_changes_no_count() {
+        for is_known in [false, true] {
+            let door = Door::new(4, 0);
+            let place = door.place(A);
+            let visitor = Arc::clone(place.visitor());
+            visitor.set_busy(true);
+            if is_known {
+                visitor.authenticate();
+            }
+            drop(place);
+            visitor.forget();
+            visitor.set_busy(false);
+            visitor.authenticate();
+            visitor.forget();
+            visitor.set_busy(true);
+            assert_eq!(door.connections.counts(), (0, 0), "{is_known}");
+            let taken = door.connections.taken.lock();
+            assert!(taken.strangers.is_empty() && taken.crowds.is_empty());
+            assert!(taken.leaving == 0 && taken.peers.is_empty());
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Places for requests in flight, and the queue of requests that wait for one.
 //!
-//! Reads, writes and reviews of oneself have separate places; those with a long body take a second
-//! one while they are answered. If all are taken, a request waits, first come, first served: in a
-//! queue of bounded length, for a bounded time, and only while its client is connected. While it
-//! waits, its body is not read.
+//! Reads, writes, reviews of oneself and logins have separate places; those with a long body take
+//! a second one while they are answered. If all are taken, a request waits, first come, first
+//! served: in a queue of bounded length, for a bounded time, and only while its client is
+//! connected. While it waits, its body is not read.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::place_counters::{FlowMetrics, LevelNow, Rejection};
 use crate::clock;
 
-/// The kinds of requests with separate places, named as kube-apiserver's `request_kind`, except for
-/// reviews.
+/// The kinds of requests with separate places, named as kube-apiserver's `request_kind`, which has
+/// the first two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     ReadOnly,
@@ -25,6 +25,9 @@ pub(crate) enum Level {
     /// Reviews of oneself: they may ask a cluster, which may take long and must not delay other
     /// requests.
     Reviews,
+    /// Logins to the timeline: anyone may begin one, send its body as slowly as is allowed, and
+    /// have a cluster asked. No other request may wait for that.
+    Logins,
     /// Requests with a long body, in addition to their place among the above.
     LongBodies,
 }
@@ -35,6 +38,7 @@ impl Level {
             Self::ReadOnly => "readOnly",
             Self::Mutating => "mutating",
             Self::Reviews => "reviews",
+            Self::Logins => "logins",
             Self::LongBodies => "longBodies",
         }
     }

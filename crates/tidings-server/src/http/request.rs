@@ -77,6 +77,8 @@ const VERSIONS: &str = "versions";
 const ABOUT_ALL_EVENTS: [&str; 5] = ["/clusters", "/counts", "/coverage", "/export", "/waiting"];
 /// The path of the timeline's changes as they happen.
 pub(crate) const TIMELINE_LIVE: &str = "/timeline/api/live";
+/// The path of the timeline's logins.
+pub(crate) const TIMELINE_LOGIN: &str = "/timeline/login";
 /// Resources other than events.
 const RESOURCES: [&str; 4] = [
     "namespaces",
@@ -279,6 +281,11 @@ impl RequestInfo {
             self.labels.group,
             "authorization.k8s.io" | "authentication.k8s.io"
         )
+    }
+
+    /// Whether it is a login to the timeline.
+    pub(crate) fn is_login(&self) -> bool {
+        self.uri.path() == TIMELINE_LOGIN
     }
 
     /// Whether it is for /metrics.

@@ -2,7 +2,8 @@
 //! worker thread of the runtime would answer nothing else meanwhile.
 //!
 //! A request that finds no thread free keeps its place in flight and waits, at most for the time
-//! that requests have.
+//! that requests have. On a thread nothing is waited for, as it is not told when its request is
+//! over: it only calculates.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;

@@ -1,5 +1,6 @@
 //! Who a request of the timeline is from, and what it may see: found out before the request has its
-//! place in flight, as a cluster may have to be asked.
+//! place in flight, as a cluster may have to be asked. Meanwhile its head has the bounds of all
+//! requests whose credentials are being checked.
 //!
 //! The page itself is for everyone. Everything below `/timeline/api` takes the credentials of any
 //! request of the server, or the cookie of a session, which stands for such credentials. These are
@@ -22,7 +23,7 @@ use super::sessions::Session;
 use super::state::{Entrance, Timeline};
 use super::visible::{Caller, Visible};
 use crate::api::access;
-use crate::api::chain::Entered;
+use crate::api::chain::{self, Entered};
 use crate::api::server::ApiServer;
 use crate::auth::User;
 use crate::auth::authenticator::KnownBy;
@@ -44,13 +45,22 @@ pub(super) async fn enter(
     request: Request,
     next: Next,
 ) -> Response {
+    if request.headers().len() > chain::HEADERS_MAX {
+        // This is the first thing that is refused there.
+        return next.run(request).await;
+    }
     let (mut parts, body) = request.into_parts();
+    let Ok(room) = chain::room_for_head(&parts, &Query::parse(parts.uri.query())) else {
+        let request = Request::from_parts(parts, body);
+        return chain::refuse_head(timeline.sources.root(), request);
+    };
     let host = doors::host(&parts).unwrap_or_default();
     let id = doors::session(&parts.headers, host);
     if let Some(id) = id.map(|id| doors::Id(id.to_owned())) {
         parts.extensions.insert(id);
     }
     let caller = entered(&timeline, &mut parts).await;
+    drop(room);
     if parts.uri.path() == TIMELINE_LIVE {
         parts.extensions.insert(Arc::new(Again {
             timeline: Arc::clone(&timeline),

@@ -1,4 +1,7 @@
 //! In and out: a login by token, or by a link that is good once, and a logout.
+//!
+//! A login is from someone who is not known yet. It has a place of its own kind, its body is short
+//! and has to come soon, and only then is anything asked about its token.
 
 use std::sync::Arc;
 
@@ -8,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
+use tokio::time::timeout;
 
 use super::doors;
 use super::enter::{Asked, known};
@@ -49,7 +53,9 @@ pub(super) async fn login(
     if let Entrance::Link { .. } = timeline.entrance {
         return Err(Status::open_the_link());
     }
-    let body = read_body(body, BODY_BYTES_MAX).await?;
+    let time = timeline.sources.root().options.read_header_timeout;
+    let body = timeout(time, read_body(body, BODY_BYTES_MAX)).await;
+    let body = body.map_err(|_| Status::timeout())??;
     let Login { token, cluster } = read(&parts, &body)?;
     let credentials = HeaderValue::try_from(format!("Bearer {}", token.trim()));
     let mut credentials = credentials.map_err(|_| Status::unauthorized())?;

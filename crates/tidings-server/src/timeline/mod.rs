@@ -36,6 +36,7 @@ use axum::routing::{any, get, post};
 use crate::api::chain;
 use crate::api::not_found::not_found;
 use crate::api::server::ApiServer;
+use crate::http::request::TIMELINE_LOGIN;
 use crate::http::status::Status;
 pub(crate) use state::{Entrance, PREFIX, Timeline};
 
@@ -52,7 +53,7 @@ pub(crate) fn router(timeline: Arc<Timeline>) -> Router {
         .route("/timeline", get(page::index))
         .route("/timeline/", get(page::index))
         .route("/timeline/assets/{*name}", get(page::asset))
-        .route("/timeline/login", post(logins::login))
+        .route(TIMELINE_LOGIN, post(logins::login))
         .route("/timeline/logout", post(logins::logout))
         .route("/timeline/enter", any(logins::enter))
         .route("/timeline/api/overview", get(answers::overview::overview))

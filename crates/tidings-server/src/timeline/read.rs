@@ -79,19 +79,38 @@ impl Read {
     pub(super) fn seen(
         &self,
         filters: &Filters,
-        (from, to): (i64, i64),
+        range: (i64, i64),
     ) -> Result<Vec<Seen<'_>>, Status> {
         let mut seen = Vec::with_capacity(self.events.len());
+        self.look(filters, range, |event| {
+            seen.push(event);
+            true
+        })?;
+        Ok(seen)
+    }
+
+    /// Looks at them one after the other, for as long as it is wanted.
+    ///
+    /// # Errors
+    /// 500 for a record that holds no event.
+    pub(super) fn look<'a>(
+        &'a self,
+        filters: &Filters,
+        (from, to): (i64, i64),
+        mut look: impl FnMut(Seen<'a>) -> bool,
+    ) -> Result<(), Status> {
         for event in &self.events {
             let Some(brief) = event.brief()? else {
                 continue;
             };
             if brief.first < to && brief.last >= from && filters.selects(&brief) {
                 let cluster = event.cluster;
-                seen.push(Seen { cluster, brief });
+                if !look(Seen { cluster, brief }) {
+                    break;
+                }
             }
         }
-        Ok(seen)
+        Ok(())
     }
 
     fn add(&mut self, cluster: usize, records: Vec<Record>) {

@@ -7,14 +7,14 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::routing::post;
 use axum::{Json, Router};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 use tidings_server::{ApiOptions, ReviewError, Reviewer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::connections::{HTTP2_PREFACE, PATIENCE, get, tls};
+use crate::connections::{HTTP2_PREFACE, PATIENCE, get, headed, tls};
 use crate::support::{Server, token};
 
 const EVENTS: &str = "/api/v1/namespaces/shop/events";
@@ -298,6 +298,38 @@ async fn a_cluster_that_takes_its_time_holds_up_nobody_else() {
         200
     );
     assert_eq!(cluster.access_reviews.load(Ordering::Relaxed), 2);
+    server.running.shutdown().await;
+}
+
+/// The timeline finds out who asks before anything else does.
+#[tokio::test]
+async fn heads_wait_for_a_cluster_at_the_timeline_within_the_bounds_of_all() {
+    const OVERVIEW: &str = "/timeline/api/overview";
+    const BYTES: usize = 1_000_000;
+    // As many as have room for one peer.
+    const HEADS: usize = 16;
+    let (server, cluster) = start_with(|options| options.header_bytes_max = usize::MAX).await;
+    cluster.silent.send_replace(true);
+    let asked = &server;
+    let ask = |number: usize| async move {
+        let token = format!("new-{number}");
+        headed(asked, "http/1.1", (OVERVIEW, &token), BYTES, 0).await
+    };
+    let held = join_all((0..HEADS).map(ask));
+    let others = async {
+        while cluster.open_tokens.load(Ordering::Relaxed) < HEADS {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(ask(HEADS).await, 429);
+        let many = headed(&server, "h2", (OVERVIEW, "new-many"), 1, 200);
+        assert_eq!(many.await, 431);
+        // The cluster was asked about neither.
+        assert_eq!(cluster.token_reviews.load(Ordering::Relaxed), HEADS);
+        cluster.silent.send_replace(false);
+    };
+    let answered = tokio::time::timeout(PATIENCE, async { futures::join!(held, others) });
+    let (codes, ()) = answered.await.expect("they wait for the cluster");
+    assert_eq!(codes, [401; HEADS]);
     server.running.shutdown().await;
 }
 

@@ -130,11 +130,17 @@ async fn bytes_that_trickle_are_silence() {
     server.running.shutdown().await;
 }
 
-/// The code of a request with a header of `bytes` bytes, and `others` short ones.
-async fn headed(server: &Server, protocol: &str, bytes: usize, others: usize) -> u16 {
+/// The code of a request with a token, a header of `bytes` bytes, and `others` short ones.
+pub(crate) async fn headed(
+    server: &Server,
+    protocol: &str,
+    (path, token): (&str, &str),
+    bytes: usize,
+    others: usize,
+) -> u16 {
     let stream = TokioIo::new(tls(server, protocol).await);
-    let mut request = hyper::Request::get("https://localhost/api")
-        .header("authorization", "Bearer t-admin")
+    let mut request = hyper::Request::get(format!("https://localhost{path}"))
+        .header("authorization", format!("Bearer {token}"))
         .header("x", "y".repeat(bytes));
     for number in 0..others {
         request = request.header(format!("x-{number}"), "y");
@@ -193,7 +199,7 @@ async fn the_head_of_a_request_is_bounded() {
         })
         .await;
         for &(protocol, bytes, others, code) in cases {
-            let found = headed(&server, protocol, bytes, others).await;
+            let found = headed(&server, protocol, ("/api", "t-admin"), bytes, others).await;
             let what = format!("{limit:?} {protocol}: {bytes} bytes and {others} more");
             assert_eq!(found, code, "{what}");
         }

@@ -74,6 +74,7 @@ async fn until(admin: &Caller, name: &str, expected: &str) {
 
 const IN_FLIGHT: &str = "apiserver_current_inflight_requests{request_kind=\"mutating\"}";
 const WAITING: &str = "apiserver_current_inqueue_requests{request_kind=\"mutating\"}";
+const LOGINS: &str = "apiserver_current_inflight_requests{request_kind=\"logins\"}";
 const CREATED: &str = "HTTP/1.1 201 Created";
 
 /// A connection for many requests, and its socket.
@@ -126,6 +127,31 @@ async fn of_256_writes_at_once_none_is_refused() {
     for answer in answers {
         assert_eq!(answer.await.unwrap().unwrap().status(), 201);
     }
+    server.running.shutdown().await;
+}
+
+/// A login is from someone who is not known yet, and its body may take its time.
+#[tokio::test]
+async fn logins_take_no_place_of_known_users() {
+    const LOGIN: &str = "POST /timeline/login HTTP/1.1\r\nhost: localhost\r\n\
+                         origin: https://localhost\r\ncontent-type: application/json\r\n\
+                         content-length: 10\r\n\r\n";
+    let server = Server::start(|options, _| {
+        options.api.max_mutating_requests_inflight = 2;
+        options.api.max_requests_inqueue = 0;
+    })
+    .await;
+    let admin = server.as_admin().await;
+    let mut logins = Vec::new();
+    for _ in 0..2 {
+        let mut login = tls(&server, "http/1.1").await;
+        login.write_all(LOGIN.as_bytes()).await.unwrap();
+        logins.push(login);
+    }
+    until(&admin, LOGINS, "2").await;
+    assert_eq!(finish(begin(&server, "a").await).await, CREATED);
+    drop(logins);
+    until(&admin, LOGINS, "0").await;
     server.running.shutdown().await;
 }
 

@@ -1,6 +1,7 @@
 //! A slow store: requests end at their deadlines, and abandoned writes are completed.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -9,20 +10,22 @@ use futures::{FutureExt, poll, stream};
 use http::Method;
 use serde_json::{Value, json};
 use tidings_server::clock::SystemClock;
-use tidings_server::{ApiOptions, AuditLog, AuditOptions};
+use tidings_server::{ApiOptions, AuditLog, AuditOptions, timeline};
 use tidings_store::clock::ManualClock;
 use tidings_store::{
     BoxFuture, Counts, CountsRequest, Deleted, ListRequest, NewRecord, NewestRequest, Page,
     ReadError, Record, Revision, Stats, Store, UnixMillis, Watch, WatchError, WriteError,
 };
 use tokio::sync::watch;
+use tower::ServiceExt;
 
 use crate::backend;
 use crate::support::{START, Server, event, request, timer};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 
-/// Lists and creates wait for a signal; everything else is like the underlying store.
+/// Lists, creates and what is asked by a reason wait for a signal; everything else is like the
+/// underlying store.
 struct Slow {
     store: Arc<dyn Store>,
     released: watch::Receiver<bool>,
@@ -78,7 +81,10 @@ impl Store for Slow {
     }
 
     fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
-        self.store.newest(request)
+        if request.reason.is_none() {
+            return self.store.newest(request);
+        }
+        Box::pin(self.released().then(move |()| self.store.newest(request)))
     }
 
     fn watch(
@@ -108,6 +114,10 @@ impl Store for Slow {
 
 /// A server over such a store, its signal, and the number of waiting requests.
 fn server() -> (Server, watch::Sender<bool>, watch::Receiver<usize>) {
+    server_with(ApiOptions::default())
+}
+
+fn server_with(options: ApiOptions) -> (Server, watch::Sender<bool>, watch::Receiver<usize>) {
     let clock = ManualClock::at(UnixMillis(START));
     let (release, released) = watch::channel(false);
     let (asked, seen) = watch::channel(0);
@@ -116,7 +126,7 @@ fn server() -> (Server, watch::Sender<bool>, watch::Receiver<usize>) {
         released,
         asked,
     };
-    let server = Server::over(Arc::new(store), clock, ApiOptions::default());
+    let server = Server::over(Arc::new(store), clock, options);
     (server, release, seen)
 }
 
@@ -258,4 +268,41 @@ async fn a_write_whose_body_breaks_off_is_none_and_is_written_down() {
     .await;
     let refused = (json!("update"), json!("a"), json!(400), json!("BadRequest"));
     assert_eq!(lines, [refused]);
+}
+
+/// What was not read for a picture is looked up by its reason.
+#[tokio::test]
+async fn pictures_that_look_something_up_keep_no_other_from_being_drawn() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let mut options = ApiOptions::default();
+    // Fewer than the parts of a range: nothing is read, and what there is is counted.
+    options.timeline.read_limit = 1;
+    let (server, release, mut asked) = server_with(options);
+    release.send_replace(true);
+    server.create("shop", "a").await;
+    release.send_replace(false);
+    let begun = *asked.borrow();
+    // One router, since it has the threads.
+    let router = timeline(Arc::clone(&server.api));
+    let view = |query: &str| {
+        let uri = format!("/timeline/api/view?{query}");
+        router.clone().oneshot(request(Method::GET, &uri, &[], ""))
+    };
+    // At least as many as there are threads.
+    let threads = thread::available_parallelism().unwrap().get();
+    let looking: Vec<_> = (0..threads).map(|_| tokio::spawn(view(""))).collect();
+    let all = asked.wait_for(|asked| *asked == begun + threads);
+    let all = tokio::time::timeout(PATIENCE, all).await;
+    assert!(
+        all.is_ok_and(|asked| asked.is_ok()),
+        "they wait for each other"
+    );
+    // Nothing is counted of what is looked for in events.
+    let drawn = tokio::time::timeout(PATIENCE, view("text=restarting")).await;
+    let drawn = drawn.expect("it waits for a store that it does not need");
+    assert_eq!(drawn.unwrap().status(), 200);
+    release.send_replace(true);
+    for looked in looking {
+        assert_eq!(looked.await.unwrap().unwrap().status(), 200);
+    }
 }

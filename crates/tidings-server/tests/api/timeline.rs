@@ -1,14 +1,18 @@
 //! The timeline's answers: pictures and pages, their bounds, sessions, and live changes.
 
+use std::convert::Infallible;
+
 use axum::Router;
 use axum::body::Body;
-use futures::StreamExt;
+use bytes::Bytes;
+use futures::{StreamExt, stream};
 use http::{Method, Request, header};
 use serde_json::{Value, json};
 use tidings_server::{ApiOptions, timeline};
 use tower::ServiceExt;
 
-use crate::support::{Answer, START, Server, event, events};
+use crate::backend;
+use crate::support::{Answer, START, Server, event, events, timer};
 
 const API: &str = "/timeline/api";
 const MINUTE: i64 = 60_000;
@@ -99,6 +103,9 @@ async fn a_picture_has_lanes_marks_and_rates() {
     );
     assert_eq!(found["complete"], true);
     assert_eq!((&found["read"], &found["total"]), (&json!(3), &json!(3)));
+    // A server's own events are followed by nothing.
+    let own = json!([{"cluster": "", "live": true, "state": null}]);
+    assert_eq!(found["following"], own);
     assert_eq!(found["marks"].as_array().unwrap().len(), 3);
     for mark in found["marks"].as_array().unwrap() {
         assert_eq!(mark[5], 1);
@@ -316,6 +323,68 @@ async fn an_event_is_shown_with_what_changed_before_it() {
 }
 
 #[tokio::test]
+async fn a_roll_out_is_found_behind_any_number_of_other_events() {
+    let server = Server::new();
+    let mut scaled = about("web", "scale", "ScalingReplicaSet", "Normal", -12 * MINUTE);
+    scaled["involvedObject"]["kind"] = "Deployment".into();
+    scaled["message"] = "Scaled up replica set web-5d4f8c7b9 from 0 to 3".into();
+    create(&server, &scaled).await;
+    for at in 0..1500 {
+        let after = -10 * MINUTE + at * 400;
+        let other = about("db-0", &format!("other{at}"), "Pulled", "Normal", after);
+        create(&server, &other).await;
+    }
+    let pod = "web-5d4f8c7b9-x7k2p";
+    create(&server, &about(pod, "backoff", "BackOff", "Warning", 0)).await;
+    let found = get(&server, "event?namespace=shop&name=backoff").await;
+    assert_eq!(
+        found["before"][0]["why"],
+        "its owner, a change of scale, 12 min before"
+    );
+    let sentence = found["sentence"].as_str().unwrap();
+    let cause = "began 12 min after scaled up replica set web-5d4f8c7b9";
+    assert!(sentence.contains(cause), "{sentence}");
+}
+
+#[tokio::test]
+async fn an_object_is_shown_as_it_was_in_the_range_whatever_came_later() {
+    let server = Server::new();
+    let created = |name: &str, after: i64| {
+        let mut event = about("report", name, "SuccessfulCreate", "Normal", after);
+        event["involvedObject"]["kind"] = "CronJob".into();
+        event["message"] = format!("Created job report-{name}").into();
+        event
+    };
+    for at in 0..3 {
+        let event = created(&format!("e{at}"), (at - 600) * MINUTE);
+        create(&server, &event).await;
+    }
+    for at in 0..500 {
+        let event = created(&format!("later{at}"), (at - 501) * MINUTE);
+        create(&server, &event).await;
+    }
+    // One that began in the range, and was seen again just now.
+    let mut again = created("again", -599 * MINUTE);
+    let now = jiff::Timestamp::from_millisecond(START).unwrap();
+    again["lastTimestamp"] = now.to_string().into();
+    create(&server, &again).await;
+    let range = format!("from={}&to={}", START - 601 * MINUTE, START - 590 * MINUTE);
+    let path = format!("object?kind=CronJob&namespace=shop&name=report&{range}");
+    let found = get(&server, &path).await;
+    let items = found["items"].as_array().unwrap().iter();
+    let names: Vec<_> = items.map(|item| item["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["again", "e2", "e1", "e0"]);
+    let job = json!({
+        "kind": "Job",
+        "namespace": "shop",
+        "name": "report-e1",
+        "relation": "owned",
+    });
+    let family = found["family"].as_array().unwrap();
+    assert!(family.contains(&job), "{family:?}");
+}
+
+#[tokio::test]
 async fn exports_are_read_by_others() {
     let server = Server::new();
     create(
@@ -416,6 +485,25 @@ async fn changes_are_sent_as_they_happen() {
     // They end with the server.
     server.api.stop();
     assert_eq!(read_until(&mut body, "event: never").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_whose_body_does_not_come_is_answered_all_the_same() {
+    if !backend::time_may_stop() {
+        return;
+    }
+    let server = Server::new();
+    let headers = [
+        ("host", "events.example"),
+        ("origin", "https://events.example"),
+    ];
+    let mut login = request(Method::POST, "/timeline/login", &headers, "");
+    *login.body_mut() = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+    let asked = timer();
+    let answer = send(&server, login).await;
+    assert_eq!(answer.code, 504);
+    let time = ApiOptions::default().read_header_timeout;
+    assert_eq!(asked.elapsed().as_secs(), time.as_secs());
 }
 
 #[tokio::test]

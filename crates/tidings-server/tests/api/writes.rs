@@ -776,3 +776,17 @@ async fn bodies_are_limited() {
         .expect(413);
     assert_eq!(status["message"], "Request entity too large: limit is 100");
 }
+
+/// A cluster may be asked for the answer, which would keep a thread for long bodies.
+#[tokio::test]
+async fn a_review_of_access_is_short() {
+    const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let server = Server::new();
+    for (len, code) in [(60 * 1024, 201), (70 * 1024, 413)] {
+        let review = json!({
+            "metadata": {"annotations": {"a": "x".repeat(len)}},
+            "spec": {"nonResourceAttributes": {"verb": "get", "path": "/api"}},
+        });
+        server.post(REVIEWS, &review).await.expect(code);
+    }
+}

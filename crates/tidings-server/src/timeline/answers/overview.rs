@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::response::Response;
 use futures::future::try_join_all;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tidings_store::{NewestRequest, ReadError, Store, UnixMillis};
 
@@ -13,6 +14,7 @@ use super::super::state::{Entrance, Timeline};
 use super::super::visible::{Caller, Visible};
 use super::bounds::{LANES_MAX, MARKS_MAX};
 use super::json::json;
+use crate::api::followed::Following;
 use crate::http::status::Status;
 
 /// Least that the time of the oldest event is known by, in milliseconds.
@@ -49,6 +51,46 @@ pub(in super::super) async fn overview(
     }))
 }
 
+/// How a cluster is followed now.
+#[derive(Serialize)]
+pub(super) struct Followed<'a> {
+    cluster: &'a str,
+    /// Whether what happens there appears here.
+    live: bool,
+    /// `None` for a server's own events.
+    state: Option<&'static str>,
+    /// What is wrong. It may name anything of the cluster, so it is said only where all of it is
+    /// shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+/// How each of the clusters that are shown is followed now.
+pub(super) fn following(caller: &Caller) -> Vec<Followed<'_>> {
+    let followed = caller.clusters.iter().map(|visible| {
+        let following = following_of(visible);
+        Followed {
+            cluster: &visible.source.name,
+            live: is_live(following.as_ref()),
+            state: following.as_ref().map(|it| it.state),
+            why: following
+                .and_then(|it| it.why)
+                .filter(|_| visible.namespaces.is_none()),
+        }
+    });
+    followed.collect()
+}
+
+/// `None` for a server's own events.
+fn following_of(visible: &Visible) -> Option<Following> {
+    let followed = visible.source.server.followed.as_ref();
+    followed.map(|followed| followed.past.following())
+}
+
+fn is_live(following: Option<&Following>) -> bool {
+    following.is_none_or(|following| following.why.is_none())
+}
+
 async fn cluster(visible: &Visible, now: i64) -> Result<Value, Status> {
     let server = &visible.source.server;
     let unread = |error: ReadError| Status::from_read(&error, None);
@@ -58,23 +100,19 @@ async fn cluster(visible: &Visible, now: i64) -> Result<Value, Status> {
         Some(to) => Some(looks.oldest(to).await?),
         None => None,
     };
-    let events = match visible.namespaces {
-        None => Some(server.store.stats().await.map_err(unread)?.records),
-        Some(_) => None,
-    };
-    let followed = server.followed.as_ref();
-    let events = match followed {
+    let following = following_of(visible);
+    let events = match (&visible.namespaces, &following) {
+        (Some(_), _) => None,
         // The store has other records, too.
-        Some(followed) => events.map(|_| followed.past.following().events),
-        None => events,
+        (None, Some(following)) => Some(following.events),
+        (None, None) => Some(server.store.stats().await.map_err(unread)?.records),
     };
-    let following = followed.map(|followed| followed.past.following());
     Ok(json!({
         "name": visible.source.name,
         "from": from,
         "to": to,
         "events": events,
-        "live": following.as_ref().is_none_or(|it| it.why.is_none()),
+        "live": is_live(following.as_ref()),
         "state": following.map(|it| it.state),
         "namespaces": visible.namespaces,
         "now": now,

@@ -3,10 +3,12 @@
 
 use foldhash::{HashMap, HashSet};
 use futures::{StreamExt, TryStreamExt, stream};
-use tidings_store::{Count, CountsRequest, HOUR_MILLIS, NewestRequest, Store, UnixMillis};
+use tidings_store::{
+    BoxFuture, Count, CountsRequest, HOUR_MILLIS, NewestRequest, Store, UnixMillis,
+};
 
-use super::super::read;
-use super::super::rules::seen::Seen;
+use super::super::query::Filters;
+use super::super::read::{self, Read};
 use super::super::visible::Caller;
 use crate::http::status::Status;
 
@@ -69,51 +71,76 @@ pub(super) fn total(counts: &[Count], (from, to): (i64, i64)) -> u64 {
     counts.iter().map(part).sum::<f64>().round() as u64
 }
 
-/// The type of each reason that is counted: that of its events which were read, or else of its
-/// latest event that was last seen in the range or, if there is none, since it began. A reason has
-/// one type, as a rule.
-pub(super) async fn types(
-    caller: &Caller,
+/// The type of each reason that is counted, by reason. A reason has one type, as a rule.
+pub(super) type Types = HashMap<String, String>;
+
+/// The types of what is counted, as far as its events were read.
+pub(super) fn types_read(
     counts: &[Count],
-    events: &[Seen<'_>],
-    (from, to): (i64, i64),
-) -> Result<HashMap<String, String>, Status> {
-    let mut types = HashMap::default();
-    for event in events {
+    read: &Read,
+    filters: &Filters,
+    range: (i64, i64),
+) -> Result<Types, Status> {
+    let mut types = Types::default();
+    let reasons = counts.iter().map(|count| count.reason.as_str());
+    let mut unknown: HashSet<&str> = reasons.collect();
+    read.look(filters, range, |event| {
         let brief = &event.brief;
-        if !types.contains_key(brief.reason) {
+        if unknown.remove(brief.reason) {
             types.insert(brief.reason.to_owned(), brief.event_type.to_owned());
         }
-    }
+        !unknown.is_empty()
+    })?;
+    Ok(types)
+}
+
+/// A reason with its type.
+type Typed = (String, String);
+
+/// Looks up the types that are not known: each is that of the latest event of its reason that was
+/// last seen in the range or, if there is none, since it began.
+pub(super) async fn look_up(
+    caller: &Caller,
+    counts: &[Count],
+    types: &mut Types,
+    range: (i64, i64),
+) -> Result<(), Status> {
     let reasons = counts.iter().map(|count| count.reason.as_str());
     let unknown: HashSet<&str> = reasons
         .filter(|reason| !reason.is_empty() && !types.contains_key(*reason))
         .collect();
-    let looked_up = unknown
-        .into_iter()
-        .take(LOOKUPS_MAX)
-        .map(|reason| async move {
-            for until in [Some(UnixMillis(to)), None] {
-                for visible in &caller.clusters {
-                    let request = NewestRequest {
-                        reason: Some(reason.to_owned()),
-                        since: Some(UnixMillis(from)),
-                        until,
-                        ..NewestRequest::default()
-                    };
-                    let found = type_of_latest(&*visible.source.server.store, request).await?;
-                    if let Some(found) = found {
-                        return Ok(Some((reason.to_owned(), found)));
-                    }
-                }
-            }
-            Ok::<_, Status>(None)
-        });
+    let mut looked_up: Vec<BoxFuture<'_, Result<Option<Typed>, Status>>> = Vec::new();
+    for reason in unknown.into_iter().take(LOOKUPS_MAX) {
+        looked_up.push(Box::pin(type_of(caller, reason.to_owned(), range)));
+    }
     // A store that has no index by reason answers several in about the time of one.
     let looked_up = stream::iter(looked_up).buffered(LOOKUPS_AT_ONCE);
     let looked_up: Vec<_> = looked_up.try_collect().await?;
     types.extend(looked_up.into_iter().flatten());
-    Ok(types)
+    Ok(())
+}
+
+/// A reason with its type, if that is found.
+async fn type_of(
+    caller: &Caller,
+    reason: String,
+    (from, to): (i64, i64),
+) -> Result<Option<Typed>, Status> {
+    for until in [Some(UnixMillis(to)), None] {
+        for visible in &caller.clusters {
+            let request = NewestRequest {
+                reason: Some(reason.clone()),
+                since: Some(UnixMillis(from)),
+                until,
+                ..NewestRequest::default()
+            };
+            let found = type_of_latest(&*visible.source.server.store, request).await?;
+            if let Some(found) = found {
+                return Ok(Some((reason, found)));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The type of the latest event that is asked for, if it is in the first pages.

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::response::Response;
-use foldhash::HashMap;
 use futures::future::try_join3;
 use serde::Serialize;
 use tidings_store::Count;
-use tokio::runtime::Handle;
 
 use super::super::gaps::Gap;
 use super::super::query::{number, range};
-use super::super::read;
+use super::super::read::{self, Read};
 use super::super::rules::lanes::{Lane, lanes};
 use super::super::rules::marks::{Mark, marks};
 use super::super::rules::rates::{Rates, rates, step};
@@ -21,7 +19,8 @@ use super::super::state::Timeline;
 use super::super::visible::Caller;
 use super::bounds::{LANES_MAX, MARKS_MAX};
 use super::json::json;
-use super::{live, totals};
+use super::totals::{self, Types};
+use super::{live, overview};
 use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
@@ -40,6 +39,7 @@ struct View<'a> {
     total: Option<u64>,
     rates: Rates,
     gaps: Vec<Gap>,
+    following: Vec<overview::Followed<'a>>,
     lanes: Vec<Drawn<'a>>,
     marks: Vec<Mark>,
     reasons: Vec<&'a str>,
@@ -104,13 +104,16 @@ pub(in super::super) async fn view(
         totals::hours(&caller, range),
     )
     .await?;
-    let counts = counts.filter(|_| !read.complete);
-    let runtime = Handle::current();
+    let (read, counts) = match counts.filter(|_| !read.complete) {
+        Some(counts) => {
+            let (read, counts) = typed(&timeline, &caller, read, counts, range).await?;
+            (read, Some(counts))
+        }
+        None => (read, None),
+    };
     let drawing = move || {
         let events = read.seen(&caller.filters, range)?;
-        let (rates, total) = if let Some(counts) = counts {
-            // Looks up what was not read.
-            let types = runtime.block_on(totals::types(&caller, &counts, &events, range))?;
+        let (rates, total) = if let Some((counts, types)) = counts {
             let counted = counted(&counts, &types, range, by_reason);
             let rates = rates(counted, range, step(range, HOUR));
             (rates, Some(totals::total(&counts, range)))
@@ -143,6 +146,7 @@ pub(in super::super) async fn view(
             total,
             rates,
             gaps,
+            following: overview::following(&caller),
             lanes: found.drawn.iter().map(|lane| draw(&caller, lane)).collect(),
             marks: drawn,
             reasons: marked.reasons,
@@ -157,10 +161,29 @@ pub(in super::super) async fn view(
     timeline.places.apart(drawing).await
 }
 
+/// Counts with their types. Those of events that were not read are looked up, without a thread: the
+/// stores may take their time, and the request may be over before they answer.
+async fn typed(
+    timeline: &Timeline,
+    caller: &Arc<Caller>,
+    read: Read,
+    counts: Vec<Count>,
+    range: (i64, i64),
+) -> Result<(Read, (Vec<Count>, Types)), Status> {
+    let of = Arc::clone(caller);
+    let known = move || {
+        let types = totals::types_read(&counts, &read, &of.filters, range)?;
+        Ok((read, counts, types))
+    };
+    let (read, counts, mut types) = timeline.places.apart(known).await?;
+    totals::look_up(caller, &counts, &mut types, range).await?;
+    Ok((read, (counts, types)))
+}
+
 /// What is counted by hours, by type or reason.
 fn counted<'a>(
     counts: &'a [Count],
-    types: &'a HashMap<String, String>,
+    types: &'a Types,
     range: (i64, i64),
     by_reason: bool,
 ) -> impl Iterator<Item = (&'a str, i64, u64)> {
