@@ -228,6 +228,16 @@ impl Browser {
         self.act(json!([self.mouse(&actions)]));
     }
 
+    /// Presses twice at a place, as a hand does.
+    pub fn double_click(&self, x: f64, y: f64) {
+        let down = json!({ "type": "pointerDown", "button": 0 });
+        let up = json!({ "type": "pointerUp", "button": 0 });
+        let pause = json!({ "type": "pause", "duration": 120 });
+        let there = json!({ "type": "pointerMove", "x": whole(x), "y": whole(y), "duration": 0 });
+        let actions = json!([there, down, up, pause, down, up]);
+        self.act(json!([self.mouse(&actions)]));
+    }
+
     /// Presses at the first point, moves over the others, and releases at the last.
     pub fn drag(&self, points: &[(f64, f64)], shift: bool) {
         let mut actions = Vec::new();

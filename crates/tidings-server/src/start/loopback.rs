@@ -53,7 +53,8 @@ impl RunningTimeline {
         self.address
     }
 
-    /// The link that lets in a browser, once. Who has it sees all events that are served here.
+    /// The link that lets in a browser, once, for as long as this is served. Who has it sees all
+    /// events that are served here.
     pub fn link(&self) -> String {
         format!("http://{}{PREFIX}/enter?code={}", self.address, self.code)
     }

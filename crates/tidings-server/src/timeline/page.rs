@@ -39,6 +39,7 @@ macro_rules! files {
 /// Every file of the folder `page`, but for the licences of what is not our own.
 const FILES: &[File] = files! {
     "api.js"
+    "commands.js"
     "dark.css"
     "dom.js"
     "filters.js"
@@ -48,6 +49,7 @@ const FILES: &[File] = files! {
     "index.html"
     "keys.js"
     "kinds.js"
+    "known.js"
     "labels.js"
     "lanes.js"
     "list.js"

@@ -1,6 +1,7 @@
 //! What the requests of a timeline share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderValue;
 
@@ -13,6 +14,10 @@ use crate::archive::Clusters;
 
 /// What all paths of the timeline begin with.
 pub(crate) const PREFIX: &str = "/timeline";
+
+/// How long the session of a link lasts: as long as the process that printed it. A browser could
+/// not come in again, as a link is good once. Browsers keep no cookie for longer.
+const LINK_TIME: Duration = Duration::from_secs(400 * 86_400);
 
 /// How browsers come in.
 pub(crate) enum Entrance {
@@ -56,12 +61,54 @@ impl Timeline {
 
     fn new(sources: Sources, entrance: Entrance) -> Self {
         let options = &sources.root().options.timeline;
+        let session_time = match entrance {
+            Entrance::Login => options.session_time,
+            Entrance::Link { .. } => LINK_TIME,
+        };
         Self {
-            sessions: Sessions::new(options.max_sessions, options.session_time),
+            sessions: Sessions::new(options.max_sessions, session_time),
             sources,
             entrance,
             gaps: Gaps::default(),
             places: Places::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidings_store::memory::MemoryStore;
+
+    use super::*;
+    use crate::api::options::ApiOptions;
+    use crate::auth::Authenticator;
+    use crate::clock::SystemClock;
+
+    const CREDENTIALS: HeaderValue = HeaderValue::from_static("Bearer s3cret");
+
+    #[test]
+    fn the_session_of_a_link_lasts_longer_than_that_of_a_login() {
+        let hour = 3_600_000;
+        let link = || Entrance::Link { hosts: Vec::new() };
+        for (entrance, now, expected) in [
+            (Entrance::Login, 11 * hour, true),
+            (Entrance::Login, 13 * hour, false),
+            (link(), 13 * hour, true),
+            (link(), 365 * 24 * hour, true),
+        ] {
+            let server = ApiServer::new(
+                Arc::new(MemoryStore::default()),
+                Arc::new(SystemClock),
+                Authenticator::new(Vec::new()),
+                ApiOptions::default(),
+            );
+            let timeline = Timeline::of_server(Arc::new(server), entrance);
+            let code = timeline.make_code(CREDENTIALS).unwrap();
+            let sessions = &timeline.sessions;
+            let credentials = sessions.redeem(&code).unwrap();
+            assert_eq!(sessions.redeem(&code), None);
+            let id = sessions.begin(credentials, None, "a:1", 0).unwrap();
+            assert_eq!(sessions.find(&id, "a:1", now).is_some(), expected, "{now}");
         }
     }
 }

@@ -123,7 +123,11 @@ pub(crate) async fn cluster(name: &str, events: &[&str]) -> FollowedCluster {
     cluster_with(name, events, None).await
 }
 
-async fn cluster_with(name: &str, events: &[&str], why: Option<&'static str>) -> FollowedCluster {
+pub(crate) async fn cluster_with(
+    name: &str,
+    events: &[&str],
+    why: Option<&'static str>,
+) -> FollowedCluster {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     // Written like the cluster's own API server.
     let source = ApiServer::new(

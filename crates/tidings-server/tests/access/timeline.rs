@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::clusters::{Archive, PATIENCE, cluster};
+use crate::clusters::{Archive, PATIENCE, cluster, cluster_with};
 use crate::support::{Caller, Credentials, Server, token};
 
 /// The page's requests, with a range that has everything.
@@ -202,6 +202,30 @@ async fn an_archive_shows_of_each_cluster_what_may_be_seen_there() {
     assert_eq!(below.get("/timeline").await.code, 404);
 }
 
+#[tokio::test]
+async fn what_is_wrong_with_a_cluster_is_told_to_those_who_see_all_of_it() {
+    let clusters = vec![
+        cluster("prod", &["a.1"]).await,
+        cluster_with("edge", &["b.1"], Some("it answers 403")).await,
+    ];
+    let archive = Archive::start(clusters).await;
+    let prod = json!({"cluster": "prod", "live": true, "state": "watching"});
+    let edge = json!({"cluster": "edge", "live": false, "state": "watching"});
+    let mut why = edge.clone();
+    why["why"] = "it answers 403".into();
+    for (who, query, expected) in [
+        ("t-admin", "", json!([prod, why])),
+        ("t-admin", "&cluster=prod", json!([prod])),
+        ("t-ann", "", json!([prod, edge])),
+        ("t-ann", "&cluster=edge", json!([edge])),
+    ] {
+        let caller = archive.to_root(&token(who)).await;
+        let path = format!("/timeline/api/view?from=0{query}");
+        let view = caller.get(&path).await.body;
+        assert_eq!(view["following"], expected, "{who} {query}");
+    }
+}
+
 /// Sends one request on its own connection, unchanged. Returns the whole answer.
 async fn raw(address: SocketAddr, head: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -266,6 +290,8 @@ async fn a_link_lets_in_one_browser_and_no_other_host() {
     let answer = raw(address, &format!("GET {path} HTTP/1.1\r\n{host}")).await;
     assert_eq!(code(&answer), "303", "{answer}");
     assert!(answer.contains("location: /timeline\r\n"), "{answer}");
+    // The browser keeps it for longer than a night.
+    assert!(answer.contains("; Max-Age=34560000; "), "{answer}");
     let (_, cookie) = answer.split_once("set-cookie: ").unwrap();
     let (cookie, _) = cookie.split_once(';').unwrap();
     assert_eq!(ask(format!("GET {path} HTTP/1.1\r\n{host}")).await, "403");
@@ -292,6 +318,9 @@ async fn a_link_lets_in_one_browser_and_no_other_host() {
         let head = format!("{overview}\r\n{headers}");
         assert_eq!(ask(head).await, expected, "{headers}");
     }
+    let head = format!("{overview}\r\n{host}\r\ncookie: {cookie}");
+    let answer = raw(address, &head).await;
+    assert!(answer.contains(r#""login":"code""#), "{answer}");
     // There is only the timeline, and no login by token.
     for path in [
         "/api/v1/events",

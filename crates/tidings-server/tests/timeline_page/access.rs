@@ -1,8 +1,10 @@
 //! Login and its messages, and accessibility of the page (axe-core).
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tidings_testing::browser::{Browser, DESKTOP};
-use tidings_testing::programs;
+use tidings_testing::{programs, serving};
+use tokio::runtime::Runtime;
 
 use crate::world::World;
 
@@ -39,6 +41,26 @@ fn a_token_is_asked_for_and_refusals_are_plain() {
     page.until("document.getElementById('login').open");
     page.open(&world.url(""));
     page.until("document.getElementById('login').open");
+}
+
+#[test]
+fn who_came_by_a_link_that_is_good_once_cannot_log_out() {
+    let Some(page) = Browser::start(DESKTOP) else {
+        return;
+    };
+    let runtime = Runtime::new().unwrap();
+    let data = TempDir::new().unwrap();
+    let server = runtime.block_on(serving::start(data.path(), 0));
+    let timeline = runtime.block_on(server.start_timeline()).unwrap();
+    page.open(&timeline.link());
+    page.until("document.documentElement.dataset.loaded");
+    assert!(
+        page.value("document.getElementById('logout').hidden")
+            .as_bool()
+            .unwrap()
+    );
+    runtime.block_on(timeline.shutdown());
+    runtime.block_on(server.shutdown());
 }
 
 #[test]

@@ -1,23 +1,25 @@
-//! The page of an archive: several clusters, their gaps, more than is read, and still pictures for
-//! those who want no motion.
+//! The page of an archive: several clusters, their gaps, those that are not followed, the versions
+//! of an event, more than is read, and still pictures for those who want no motion.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::FutureExt;
-use http::Request;
+use http::request::Builder;
+use http::{Request, StatusCode};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidings_server::clock::SystemClock;
 use tidings_server::{
-    ApiOptions, ApiServer, Authenticator, Exported, FollowedCluster, Following, Past,
-    RunningClusters, StartOptions, Token, User, Versions, router, start_clusters,
+    ApiOptions, ApiServer, Authenticator, Exported, FollowedCluster, Following, ObservedVersion,
+    Past, RunningClusters, StartOptions, Token, User, Versions, router, start_clusters,
 };
 use tidings_store::memory::MemoryStore;
-use tidings_store::{BoxFuture, ReadError, Store};
+use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
@@ -27,26 +29,49 @@ use tidings_testing::browser::{Browser, DESKTOP};
 const GAP: (i64, i64) = (40, 20);
 /// Events of each cluster.
 const EVENTS: i64 = 60;
+/// Versions of the event that repeats: more than are listed.
+const VERSIONS: i64 = 60;
 
 fn ago(minutes: i64) -> String {
     (Timestamp::now() - SignedDuration::from_mins(minutes)).to_string()
 }
 
-/// What an archive knows of a cluster, of which only the gaps are asked for here.
-struct Gaps(Value);
+/// Why a cluster is not followed, if it is not.
+type Why = Arc<Mutex<Option<String>>>;
 
-impl Past for Gaps {
+/// What an archive knows of a cluster.
+#[derive(Default)]
+struct Known {
+    gaps: Value,
+    why: Why,
+    /// The values of its event, the oldest first.
+    versions: Vec<Bytes>,
+}
+
+impl Past for Known {
     fn versions(
         &self,
         _: Bytes,
         _: Option<u64>,
-        _: usize,
+        limit: usize,
     ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>> {
-        async { Ok(None) }.boxed()
+        let newest_first = self.versions.iter().rev().take(limit);
+        let versions: Vec<_> = newest_first
+            .map(|value| ObservedVersion {
+                value: value.clone(),
+                source_version: "1".into(),
+                observed_at: UnixMillis(0),
+            })
+            .collect();
+        let found = (!versions.is_empty()).then(|| Versions {
+            versions,
+            ..Versions::default()
+        });
+        async move { Ok(found) }.boxed()
     }
 
     fn coverage(&self) -> BoxFuture<'_, Result<Value, ReadError>> {
-        let coverage = json!({ "gaps": self.0 });
+        let coverage = json!({ "gaps": self.gaps });
         async { Ok(coverage) }.boxed()
     }
 
@@ -55,12 +80,14 @@ impl Past for Gaps {
     }
 
     fn following(&self) -> Following {
-        Following::new("watching")
+        let mut following = Following::new("watching");
+        following.why.clone_from(&self.why.lock().unwrap());
+        following
     }
 }
 
-/// A cluster with an event a minute of a pod of its own, and these gaps.
-async fn cluster(name: &str, gaps: Value) -> FollowedCluster {
+/// The store of a source, and its API.
+fn source() -> (Arc<dyn Store>, Router) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let token = Token {
         token: "t".into(),
@@ -72,7 +99,21 @@ async fn cluster(name: &str, gaps: Value) -> FollowedCluster {
         Authenticator::new(vec![token]),
         ApiOptions::default(),
     );
-    let source = router(Arc::new(source));
+    (store, router(Arc::new(source)))
+}
+
+async fn send(source: &Router, request: Builder, content_type: &str, body: &Value) -> StatusCode {
+    let request = request
+        .header("authorization", "Bearer t")
+        .header("content-type", content_type)
+        .body(Body::from(body.to_string()));
+    let answer = source.clone().oneshot(request.unwrap()).await;
+    answer.unwrap().status()
+}
+
+/// A cluster with an event a minute of a pod of its own, and these gaps.
+async fn cluster(name: &str, gaps: Value, why: Why) -> FollowedCluster {
+    let (store, source) = source();
     for minute in 0..EVENTS {
         let body = json!({
             "metadata": {"name": format!("web-of-{name}.{minute}"), "namespace": "shop"},
@@ -81,17 +122,58 @@ async fn cluster(name: &str, gaps: Value) -> FollowedCluster {
             "type": "Normal", "reason": format!("Reason{minute}"), "message": "one of many",
             "firstTimestamp": ago(minute), "lastTimestamp": ago(minute), "count": 1,
         });
-        let request = Request::post("/api/v1/namespaces/shop/events")
-            .header("authorization", "Bearer t")
-            .header("content-type", "application/json")
-            .body(Body::from(body.to_string()));
-        let created = source.clone().oneshot(request.unwrap()).await;
-        assert_eq!(created.unwrap().status(), 201);
+        let request = Request::post("/api/v1/namespaces/shop/events");
+        let status = send(&source, request, "application/json", &body).await;
+        assert_eq!(status, 201);
     }
-    FollowedCluster::new(name, store, Arc::new(Gaps(gaps)))
+    let known = Known {
+        gaps,
+        why,
+        ..Known::default()
+    };
+    FollowedCluster::new(name, store, Arc::new(known))
 }
 
-/// An archive of two clusters, and a browser that is logged in to it.
+/// Two clusters. The first one has a gap, and is followed while nothing is the reason why not.
+async fn two(why: Why) -> Vec<FollowedCluster> {
+    let gap = json!([{"from": ago(GAP.0), "to": ago(GAP.1), "cause": "compacted",
+        "namespace": ""}]);
+    vec![
+        cluster("prod", gap, why).await,
+        cluster("edge", json!([]), Why::default()).await,
+    ]
+}
+
+/// A cluster with one event, which repeated once a minute.
+async fn repeating() -> Vec<FollowedCluster> {
+    let (store, source) = source();
+    let body = json!({
+        "metadata": {"name": "loop.1", "namespace": "shop"},
+        "involvedObject": {"kind": "Pod", "namespace": "shop", "name": "loop"},
+        "type": "Warning", "reason": "BackOff", "message": "again and again",
+        "firstTimestamp": ago(VERSIONS), "lastTimestamp": ago(VERSIONS), "count": 1,
+    });
+    let request = Request::post("/api/v1/namespaces/shop/events");
+    let status = send(&source, request, "application/json", &body).await;
+    assert_eq!(status, 201);
+    let mut versions = Vec::new();
+    for count in 1..=VERSIONS {
+        let patch = json!({ "count": count, "lastTimestamp": ago(VERSIONS - count) });
+        let request = Request::patch("/api/v1/namespaces/shop/events/loop.1");
+        let status = send(&source, request, "application/merge-patch+json", &patch).await;
+        assert_eq!(status, 200);
+        let record = store.get(Bytes::from_static(b"shop/loop.1")).await;
+        versions.push(record.unwrap().unwrap().value);
+    }
+    let known = Known {
+        gaps: json!([]),
+        versions,
+        ..Known::default()
+    };
+    vec![FollowedCluster::new("prod", store, Arc::new(known))]
+}
+
+/// An archive, and a browser that is logged in to it.
 struct Archive {
     browser: Browser,
     origin: String,
@@ -102,18 +184,19 @@ struct Archive {
 
 impl Archive {
     fn start(read_limit: usize) -> Option<Self> {
+        Self::of(two(Why::default()), read_limit)
+    }
+
+    fn of(clusters: impl Future<Output = Vec<FollowedCluster>>, read_limit: usize) -> Option<Self> {
         let browser = Browser::start(DESKTOP)?;
         let runtime = Runtime::new().unwrap();
         let folder = TempDir::new().unwrap();
-        let gap = json!([{"from": ago(GAP.0), "to": ago(GAP.1), "cause": "compacted",
-            "namespace": ""}]);
         let mut options = StartOptions::new(folder.path());
         options.secure_port = 0;
         options.api.timeline.read_limit = read_limit;
-        let running = runtime.block_on(async {
-            let clusters = vec![cluster("prod", gap).await, cluster("edge", json!([])).await];
-            start_clusters(options, clusters).await.unwrap()
-        });
+        let running = runtime
+            .block_on(async { start_clusters(options, clusters.await).await })
+            .unwrap();
         let kubeconfig = Kubeconfig::read_from(running.kubeconfig()).unwrap();
         let user = kubeconfig.auth_infos[0].auth_info.as_ref().unwrap();
         let token = serde_json::to_value(user).unwrap()["token"]
@@ -185,6 +268,60 @@ fn each_cluster_has_its_lanes_and_a_gap_is_told_where_it_is() {
     let page = archive.open("?last=1h&cluster=edge");
     page.until("document.querySelectorAll('.lane').length === 1");
     assert!(!page.text(foot).contains("gap"));
+}
+
+#[test]
+fn a_cluster_that_is_not_followed_is_not_shown_as_live() {
+    let why = Why::default();
+    *why.lock().unwrap() = Some("the source does not answer".to_owned());
+    let Some(archive) = Archive::of(two(Arc::clone(&why)), 20_000) else {
+        return;
+    };
+    let page = archive.open("?last=1h");
+    let live = "document.getElementById('live-text').innerText";
+    let notices = "document.getElementById('notices').innerText";
+    page.until(&format!("{live} === '1 of 2 not followed'"));
+    page.until(&format!(
+        "{notices}.includes('prod is not followed now: the source does not answer')"
+    ));
+
+    *why.lock().unwrap() = None;
+    page.run("document.dispatchEvent(new Event('visibilitychange'))");
+    page.until(&format!("{live} === 'Live'"));
+    page.until(&format!("!{notices}.includes('not followed')"));
+}
+
+#[test]
+fn the_versions_of_an_event_run_with_time() {
+    let Some(archive) = Archive::of(repeating(), 20_000) else {
+        return;
+    };
+    let page = archive.open("?last=6h&show=event:prod/shop/loop.1");
+    let rows = "document.querySelectorAll('#panel tbody tr')";
+    page.until(&format!("{rows}.length === 50"));
+    let counts = page.value(&format!(
+        "[0, 1, 49].map((at) => {rows}[at].querySelectorAll('.count')[0].textContent)"
+    ));
+    assert_eq!(counts, json!(["×60", "×59", "×11"]), "the newest first");
+    let after = page.text(&format!(
+        "{rows}[0].querySelectorAll('.count')[1].textContent"
+    ));
+    assert!(after.starts_with("+1 min"), "{after}");
+    assert!(
+        page.text("document.getElementById('panel').textContent")
+            .contains("10 older versions not listed.")
+    );
+    // Bars that begin on the ground of the chart.
+    let bars = page.number(
+        "(() => { const canvas = document.querySelector('#panel canvas');
+            const line = canvas.getContext('2d').getImageData(0, 45, canvas.width, 1).data;
+            let bars = 0;
+            for (let x = 1; x < canvas.width; x += 1) {
+                if (line[4 * x + 3] > 128 && line[4 * x - 1] <= 128) bars += 1;
+            }
+            return bars; })()",
+    );
+    assert!(bars >= 10.0, "{bars}");
 }
 
 #[test]

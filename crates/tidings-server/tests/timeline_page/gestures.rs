@@ -38,6 +38,21 @@ fn length(range: (f64, f64)) -> f64 {
     range.1 - range.0
 }
 
+/// Where the back-off of the story is, in a range of the last hour.
+fn back_off(world: &World) -> (f64, f64) {
+    let spot = world.browser.until(
+        "(() => {
+        const canvas = document.getElementById('marks').getBoundingClientRect();
+        const lane = [...document.querySelectorAll('.lane')].find((one) =>
+            one.title.includes('web-5c9f7d8b64-tz4wd')).getBoundingClientRect();
+        return [canvas.left, canvas.width, (lane.top + lane.bottom) / 2]; })()",
+    );
+    let (left, width) = (spot[0].as_f64().unwrap(), spot[1].as_f64().unwrap());
+    // Its middle: about 1490 s before now, in a range of an hour and a little.
+    let x = left + width * (1.0 - (1490.0 + 72.0) / 3672.0);
+    (x, spot[2].as_f64().unwrap())
+}
+
 #[test]
 fn wheel_drag_brush_and_keys_move_the_picture() {
     let Some(world) = World::start(DESKTOP) else {
@@ -261,17 +276,7 @@ fn filters_selection_and_address_belong_together() {
     page.until("document.getElementById('panel').hidden");
 
     // A mark under the pointer has a tip, and opens.
-    let spot = page.until(
-        "(() => {
-        const canvas = document.getElementById('marks').getBoundingClientRect();
-        const lane = [...document.querySelectorAll('.lane')].find((one) =>
-            one.title.includes('web-5c9f7d8b64-tz4wd')).getBoundingClientRect();
-        return [canvas.left, canvas.width, (lane.top + lane.bottom) / 2]; })()",
-    );
-    let (left, width) = (spot[0].as_f64().unwrap(), spot[1].as_f64().unwrap());
-    let y = spot[2].as_f64().unwrap();
-    // The middle of its back-off: about 1490 s before now, in a range of an hour and a little.
-    let x = left + width * (1.0 - (1490.0 + 72.0) / 3672.0);
+    let (x, y) = back_off(&world);
     page.hover(x, y);
     page.until(
         "!document.getElementById('tip').hidden
@@ -280,6 +285,62 @@ fn filters_selection_and_address_belong_together() {
     page.drag(&[(x, y)], false);
     world.address_until("q.show !== undefined");
     page.until("!document.getElementById('panel').hidden");
+}
+
+#[test]
+fn a_double_click_zooms_to_the_mark_that_was_pressed() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    world.enter("?last=1h");
+    let page = &world.browser;
+    let (x, y) = back_off(&world);
+    page.double_click(x, y);
+    let (from, to) = moved(&world, (0.0, 0.0));
+    let now = page.number("Date.now()");
+    let ago = |at: f64| (now - at) / 1000.0;
+    // All of the back-off or of the failed probes beside it, and little more.
+    assert!((1950.0..2300.0).contains(&ago(from)), "{}", ago(from));
+    assert!((700.0..1000.0).contains(&ago(to)), "{}", ago(to));
+    let is_closed = page.value("document.getElementById('panel').hidden");
+    assert_eq!(is_closed, json!(true));
+}
+
+#[test]
+fn an_open_object_follows_the_range() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    let pod = "Pod/web-5c9f7d8b64-tz4wd";
+    world.add(&(18_000, 18_000, 1, pod, "Normal", "Preempted", "long ago"));
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until("document.querySelectorAll('.lane').length > 5");
+    page.run(
+        "[...document.querySelectorAll('.lane')].find((lane) =>
+        lane.title.includes('web-5c9f7d8b64-tz4wd')).click()",
+    );
+    let items = "document.querySelectorAll('#panel ul.items li').length";
+    page.until(&format!("{items} > 3"));
+    let of_hour = page.number(items);
+    let since = "(Date.now() - Date.parse(/--since=(\\S+)/.exec(
+        document.querySelector('#panel code').textContent)[1])) / 3600000";
+    assert!(page.number(since) < 2.0);
+
+    page.run("document.querySelector('#panel .items button').focus()");
+    page.keys("4");
+    page.until(&format!("{items} === {of_hour} + 1"));
+    assert!(page.number(since) > 23.0);
+    // A reader in the panel stays there.
+    page.until("document.activeElement.matches('#panel .items button')");
+    page.keys("2");
+    page.until(&format!("{items} === {of_hour}"));
+    page.keys("l");
+    world.address_until("q.from && q.to");
+    page.keys("sss");
+    page.until(&format!("{since} > 1.5"));
 }
 
 #[test]

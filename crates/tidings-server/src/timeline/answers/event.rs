@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tidings_api::codec::Api;
 use tidings_api::codec::stored::{Brief, StoredEvent};
+use tidings_core::possible_owners;
 use tidings_store::{NewestRequest, Record, UnixMillis};
 
 use super::super::query::required;
@@ -18,6 +19,7 @@ use super::super::rules::seen::Seen;
 use super::super::rules::sentence;
 use super::super::state::Timeline;
 use super::super::visible::{Caller, Visible};
+use super::bounds::ITEMS_BYTES_MAX;
 use super::item::{Item, item};
 use super::object::{about, only};
 use crate::http::params;
@@ -31,7 +33,7 @@ const VERSIONS_MAX: usize = 500;
 const BEFORE: i64 = 2 * 3_600_000;
 /// Maximum of events of the namespace that are looked at for neighbours.
 const NEIGHBOURS_MAX: usize = 1000;
-/// Maximum of events of the object itself, and of its node.
+/// Maximum of events of the object itself, of its node, and of each of its owners.
 const OWN_MAX: usize = 200;
 
 #[derive(Serialize)]
@@ -133,8 +135,8 @@ fn raw(record: &Record) -> Value {
     read.unwrap_or_default()
 }
 
-/// The visible events that may have to do with an event: those of its object, of its node, and the
-/// others of its namespace just before it began.
+/// The visible events that may have to do with an event: those of its object, of its node, of its
+/// owners, and the others of its namespace just before it began.
 async fn neighbours(visible: &Visible, event: &Brief<'_>) -> Result<Vec<Record>, Status> {
     let store = &*visible.source.server.store;
     let range = (
@@ -150,6 +152,17 @@ async fn neighbours(visible: &Visible, event: &Brief<'_>) -> Result<Vec<Record>,
     let node = node(*event).or_else(|| found.iter().filter_map(brief).find_map(node));
     if let Some(node) = node {
         found.extend(about(visible, ("Node", "", &node), range, OWN_MAX).await?);
+    }
+    // A roll-out may be further back than the events of a busy namespace that are looked at.
+    let mut bytes = 0;
+    for (kind, name) in possible_owners(event.kind, event.object) {
+        if bytes >= ITEMS_BYTES_MAX {
+            break;
+        }
+        let owner = (kind, event.object_namespace, name);
+        let its = about(visible, owner, range, OWN_MAX).await?;
+        bytes += its.iter().map(|record| record.value.len()).sum::<usize>();
+        found.extend(its);
     }
     let mut part = read::Part::new(
         NewestRequest {

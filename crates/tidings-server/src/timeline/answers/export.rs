@@ -142,12 +142,11 @@ impl Form {
                 out.push(b'\n');
             }
             Self::Lines => {}
-            Self::Perfetto { first, .. } => {
+            Self::Perfetto { first, tracks } => {
                 if is_cut {
                     let comma = if *first { "\n" } else { ",\n" };
                     out.extend_from_slice(comma.as_bytes());
-                    let name = json!({"name": why, "ph": "i", "s": "g", "ts": 0, "pid": 0});
-                    out.extend_from_slice(name.to_string().as_bytes());
+                    out.extend_from_slice(tracks.note(&why).to_string().as_bytes());
                 }
                 out.extend_from_slice(TAIL.as_bytes());
             }

@@ -87,44 +87,92 @@ pub(super) fn only(caller: &Caller) -> Result<&Visible, Status> {
     }
 }
 
-/// The visible events about an object that were last seen in a range, or began in it: the latest.
+/// The visible events about an object that happened in a range, the last seen first: the latest of
+/// those last seen in it and, if there are fewer than the limit, of those seen again later.
 pub(super) async fn about(
     visible: &Visible,
-    (kind, namespace, name): (&str, &str, &str),
+    object: (&str, &str, &str),
     (from, to): (i64, i64),
     limit: usize,
 ) -> Result<Vec<Record>, Status> {
-    let mut part = read::Part::new(
-        NewestRequest {
-            object: Some(ObjectSelector::Name {
-                name: name.to_owned(),
-                kind: Some(kind.to_owned()),
-                namespace: Some(namespace.to_owned()),
-            }),
-            since: Some(UnixMillis(from)),
-            ..NewestRequest::default()
-        },
-        None,
-    );
-    let mut records = Vec::new();
-    let mut left = limit.saturating_mul(4);
-    let mut bytes = 0;
-    while !part.done && left > 0 && records.len() < limit && bytes < ITEMS_BYTES_MAX {
-        let page = part.read(&*visible.source.server.store, limit).await?;
-        left = left.saturating_sub(page.read.min(limit));
-        for record in page.records {
-            let shown = read::made_of(record, |brief| {
-                let is_shown = brief.first < to && visible.shows(brief.namespace);
-                is_shown.then_some(())
-            })?;
-            if let Some((record, ())) = shown {
-                bytes += record.value.len();
-                records.push(record);
-            }
+    let mut reading = Reading::of(visible, object, limit);
+    // First those that are all wanted: of an object with many later events, the later ones alone
+    // would use up the bound.
+    let within = reading.part(from, Some(to), limit).await?;
+    reading.before = to;
+    let mut found = reading.part(to, None, limit - within.len()).await?;
+    found.extend(within);
+    Ok(found)
+}
+
+/// The reading of events about one object, within a bound.
+struct Reading<'a> {
+    visible: &'a Visible,
+    /// Kind, namespace and name.
+    object: (&'a str, &'a str, &'a str),
+    /// Only events that began before this are wanted.
+    before: i64,
+    /// Events of a page.
+    page: usize,
+    /// How many events may still be read.
+    left: usize,
+    /// The bytes of those that were found.
+    bytes: usize,
+}
+
+impl<'a> Reading<'a> {
+    fn of(visible: &'a Visible, object: (&'a str, &'a str, &'a str), limit: usize) -> Self {
+        Self {
+            visible,
+            object,
+            before: i64::MAX,
+            page: limit,
+            left: limit.saturating_mul(4),
+            bytes: 0,
         }
     }
-    records.truncate(limit);
-    Ok(records)
+
+    /// The visible events that were last seen from a moment on and before another, the last seen
+    /// first: `max` at most.
+    async fn part(
+        &mut self,
+        since: i64,
+        until: Option<i64>,
+        max: usize,
+    ) -> Result<Vec<Record>, Status> {
+        let (kind, namespace, name) = self.object;
+        let mut part = read::Part::new(
+            NewestRequest {
+                object: Some(ObjectSelector::Name {
+                    name: name.to_owned(),
+                    kind: Some(kind.to_owned()),
+                    namespace: Some(namespace.to_owned()),
+                }),
+                since: Some(UnixMillis(since)),
+                until: until.map(UnixMillis),
+                ..NewestRequest::default()
+            },
+            None,
+        );
+        let (visible, before) = (self.visible, self.before);
+        let mut records = Vec::new();
+        while !part.done && self.left > 0 && records.len() < max && self.bytes < ITEMS_BYTES_MAX {
+            let page = part.read(&*visible.source.server.store, self.page).await?;
+            self.left = self.left.saturating_sub(page.read.min(self.page));
+            for record in page.records {
+                let shown = read::made_of(record, |brief| {
+                    let is_shown = brief.first < before && visible.shows(brief.namespace);
+                    is_shown.then_some(())
+                })?;
+                if let Some((record, ())) = shown {
+                    self.bytes += record.value.len();
+                    records.push(record);
+                }
+            }
+        }
+        records.truncate(max);
+        Ok(records)
+    }
 }
 
 fn member(kind: &str, namespace: &str, name: &str, relation: &'static str) -> Member {
@@ -143,7 +191,8 @@ async fn owners(
 ) -> Result<Vec<Member>, Status> {
     let mut owners = Vec::new();
     for (kind, name) in possible_owners(kind, name) {
-        let found = about(visible, (kind, namespace, name), (i64::MIN, i64::MAX), 1).await?;
+        let mut reading = Reading::of(visible, (kind, namespace, name), 1);
+        let found = reading.part(i64::MIN, None, 1).await?;
         if !found.is_empty() {
             owners.push(member(kind, namespace, name, "owner"));
         }

@@ -1,7 +1,10 @@
 //! Events in the JSON of Perfetto and other viewers of traces ("Trace Event Format"): a process for
-//! each namespace, a thread for each object, and a slice for each event.
+//! each namespace, threads for each object, and a slice for each event.
+//!
+//! A viewer leaves out a slice that overlaps another of its thread in part, so an object has more
+//! threads where its events overlap.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 use tidings_api::codec::stored::Brief;
@@ -11,11 +14,41 @@ pub(super) const HEAD: &str = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 /// What ends it.
 pub(super) const TAIL: &str = "\n]}\n";
 
+/// Shortest slice, in microseconds: one that is seen.
+const SLICE_MIN: i64 = 1000;
+
 /// Numbers of the processes and threads that were named.
 #[derive(Default)]
 pub(super) struct Tracks {
     processes: HashMap<(usize, String), usize>,
-    threads: HashMap<(usize, String, String), usize>,
+    objects: HashMap<(usize, String, String), Threads>,
+    /// How many threads all objects have.
+    threads: usize,
+    /// When the earliest slice begins, in microseconds.
+    earliest: Option<i64>,
+}
+
+/// The threads of one object: of each, when its earliest slice begins and ends, and its number.
+#[derive(Default)]
+struct Threads(BTreeSet<(i64, i64, usize)>);
+
+impl Threads {
+    /// The thread of a slice: one that has the same slice as its earliest, or has only later ones,
+    /// or else the `new` one. Where slices come in the order of their ends, the last first, these
+    /// are as few threads as can be.
+    fn place(&mut self, (begins, ends): (i64, i64), new: usize) -> usize {
+        let same = (begins, ends, 0)..=(begins, ends, usize::MAX);
+        if let Some((.., thread)) = self.0.range(same).next() {
+            return *thread;
+        }
+        let later = self.0.range((ends, i64::MIN, 0)..).next().copied();
+        if let Some(later) = &later {
+            self.0.remove(later);
+        }
+        let thread = later.map_or(new, |(.., thread)| thread);
+        self.0.insert((begins, ends, thread));
+        thread
+    }
 }
 
 impl Tracks {
@@ -36,23 +69,27 @@ impl Tracks {
             events.push(name_of("process_name", number, 0, &name));
             number
         });
-        let number = self.threads.len() + 1;
-        let object = format!("{}/{}", brief.kind, brief.object);
-        let key = (cluster.0, namespace.to_owned(), object);
-        let thread = if let Some(thread) = self.threads.get(&key) {
-            *thread
-        } else {
-            events.push(name_of("thread_name", process, number, &key.2));
-            self.threads.insert(key, number);
-            number
-        };
         let micros = |millis: i64| millis.saturating_mul(1000);
+        let begins = micros(brief.first);
+        let lasted = micros(brief.last.saturating_sub(brief.first));
+        let duration = lasted.max(SLICE_MIN);
+        let earliest = self.earliest.unwrap_or(begins);
+        self.earliest = Some(earliest.min(begins));
+        let object = format!("{}/{}", brief.kind, brief.object);
+        let key = (cluster.0, namespace.to_owned(), object.clone());
+        let new = self.threads + 1;
+        let threads = self.objects.entry(key).or_default();
+        let thread = threads.place((begins, begins.saturating_add(duration)), new);
+        if thread == new {
+            self.threads = new;
+            events.push(name_of("thread_name", process, thread, &object));
+        }
         events.push(json!({
             "name": brief.reason,
             "cat": brief.event_type,
             "ph": "X",
-            "ts": micros(brief.first),
-            "dur": micros(brief.last.saturating_sub(brief.first)).max(1000),
+            "ts": begins,
+            "dur": duration,
             "pid": process,
             "tid": thread,
             "args": {
@@ -64,8 +101,127 @@ impl Tracks {
         }));
         events
     }
+
+    /// Something about the whole trace. It is where the earliest slice begins: elsewhere, the trace
+    /// would reach that far.
+    pub(super) fn note(&self, text: &str) -> Value {
+        let at = self.earliest.unwrap_or_default();
+        json!({"name": text, "ph": "i", "s": "g", "ts": at, "pid": 0})
+    }
 }
 
 fn name_of(what: &str, process: usize, thread: usize, name: &str) -> Value {
     json!({"name": what, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+    use std::collections::HashSet;
+
+    use bytes::Bytes;
+    use k8s_pb::api::core::v1::{Event, ObjectReference};
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+    use tidings_api::codec::encode_stored;
+    use tidings_api::codec::stored::StoredEvent;
+
+    use super::*;
+
+    /// An event about a pod, as it is stored, that happened from a second to another.
+    fn event(first: i64, last: i64) -> Bytes {
+        let time = |second| Time {
+            seconds: Some(second),
+            nanos: Some(0),
+        };
+        encode_stored(&mut Event {
+            metadata: Some(ObjectMeta {
+                name: Some(format!("web-0.{first}.{last}")),
+                namespace: Some("shop".into()),
+                ..ObjectMeta::default()
+            }),
+            involved_object: Some(ObjectReference {
+                kind: Some("Pod".into()),
+                name: Some("web-0".into()),
+                namespace: Some("shop".into()),
+                ..ObjectReference::default()
+            }),
+            reason: Some("BackOff".into()),
+            first_timestamp: Some(time(first)),
+            last_timestamp: Some(time(last)),
+            ..Event::default()
+        })
+    }
+
+    /// What there is of events that happened from a second to another, the last seen first.
+    fn traced(tracks: &mut Tracks, mut spans: Vec<(i64, i64)>) -> Vec<Value> {
+        spans.sort_by_key(|(_, last)| Reverse(*last));
+        let mut values = Vec::new();
+        for (first, last) in spans {
+            let stored = event(first, last);
+            let opened = StoredEvent::open(&stored, 1).unwrap();
+            values.extend(tracks.events((0, ""), &opened.brief().unwrap()));
+        }
+        values
+    }
+
+    /// The thread of each slice, and when it begins and ends.
+    fn slices(values: &[Value]) -> Vec<(i64, i64, i64)> {
+        let slices = values.iter().filter(|value| value["ph"] == "X");
+        let slices = slices.map(|slice| {
+            assert_eq!(slice["pid"], 1);
+            let number = |name: &str| slice[name].as_i64().unwrap();
+            let begins = number("ts");
+            (number("tid"), begins, begins + number("dur"))
+        });
+        slices.collect()
+    }
+
+    #[test]
+    fn no_two_slices_of_a_thread_overlap_in_part() {
+        let scattered = (0..300).map(|at| {
+            let first = at * 7919 % 1000;
+            (first, first + at * 104_729 % 300)
+        });
+        for (spans, threads) in [
+            // One after the other, and twice the same.
+            (vec![(10, 12), (12, 15), (20, 20), (20, 20)], 1),
+            (vec![(0, 10), (5, 15), (10, 20), (15, 25)], 2),
+            // One that happened once, within another.
+            (vec![(0, 10), (5, 5)], 2),
+            ((0..40).map(|at| (at, at + 40)).collect(), 40),
+            (scattered.collect(), 100),
+        ] {
+            let values = traced(&mut Tracks::default(), spans);
+            let slices = slices(&values);
+            for (thread, begins, ends) in &slices {
+                for (other, its_begin, its_end) in &slices {
+                    let in_part = begins < its_begin && its_begin < ends && ends < its_end;
+                    assert!(thread != other || !in_part, "{slices:?}");
+                }
+            }
+            let used: HashSet<i64> = slices.iter().map(|(thread, ..)| *thread).collect();
+            assert!(used.len() <= threads, "{}: {slices:?}", used.len());
+            // Each has the name of the object.
+            let names = values.iter().filter(|it| it["name"] == "thread_name");
+            let named: HashSet<i64> = names
+                .map(|name| {
+                    assert_eq!(name["args"]["name"], "Pod/web-0");
+                    name["tid"].as_i64().unwrap()
+                })
+                .collect();
+            assert_eq!(named, used);
+        }
+    }
+
+    #[test]
+    fn a_note_does_not_make_a_trace_longer() {
+        let mut tracks = Tracks::default();
+        let values = traced(&mut tracks, vec![(1000, 3000), (2000, 4000), (3500, 3500)]);
+        let note = tracks.note("cut");
+        assert_eq!(note["name"], "cut");
+        assert_eq!(note["ts"], 1_000_000_000);
+        let slices = slices(&values);
+        let begins = slices.iter().map(|(_, begins, _)| *begins).min();
+        assert_eq!(note["ts"].as_i64(), begins);
+    }
 }

@@ -13,6 +13,11 @@ export class ApiError extends Error {
   }
 }
 
+/** Whether the same request would be refused again: not while the server is away or busy.
+ * @param {ApiError} error */
+export const isFinal = ({ status }) =>
+  status >= 400 && status < 500 && status !== 408 && status !== 429;
+
 /** @param {unknown} error */
 export const isAbort = (error) => error instanceof DOMException && error.name === "AbortError";
 

@@ -68,6 +68,12 @@ export function visible(text) {
     `\u2039U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}\u203a`);
 }
 
+/** True if a part of this is selected, to be copied, say. @param {Node} node */
+export function isSelected(node) {
+  const selection = document.getSelection();
+  return selection !== null && !selection.isCollapsed && selection.containsNode(node, true);
+}
+
 /** True if keys typed now belong to a field. @param {EventTarget|null} target */
 export function isField(target) {
   return target instanceof HTMLElement

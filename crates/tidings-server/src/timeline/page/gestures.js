@@ -4,6 +4,8 @@ import { toTime } from "./paint.js";
 
 /** @typedef {import("./paint.js").Scale} Scale */
 
+/** @typedef {{once: () => void, twice: () => void}} Press */
+
 /**
  * @typedef {object} Handlers
  * @property {() => Scale} scale The scale now; its left is 0.
@@ -11,13 +13,17 @@ import { toTime } from "./paint.js";
  * @property {(from: number, to: number) => void} range
  * @property {(factor: number, around: number) => void} zoom
  * @property {(from: number, to: number, done: boolean) => void} brush Drawn while not done.
- * @property {(x: number, y: number) => void} click
- * @property {(x: number, y: number) => void} twice
+ * @property {(x: number, y: number) => Press} press What a click and a double-click there do.
  * @property {(x: number|null, y: number, at: PointerEvent) => void} hover
  */
 
 /** Pixels before a press is a drag. */
 const SLACK = 4;
+/** Milliseconds in which a second press makes a double-click of the first one: what a click does,
+ * which may move what is under the pointer, waits for so long. */
+const ALONE = 250;
+/** Milliseconds between two presses of the slowest double-click. */
+const SLOWEST = 600;
 
 /**
  * @param {HTMLElement} node
@@ -31,6 +37,36 @@ export function watchGestures(node, on, { ignore, mouse = true } = {}) {
   /** What a drag began with. @type {{scale: Scale, xs: number[], brush: boolean}|null} */
   let start = null;
   let moved = false;
+  /** The last press that was no second one.
+   * @type {{at: number, x: number, y: number, act: Press}|null} */
+  let pressed = null;
+  let opening = 0;
+
+  /** What a press at the same place just before does; null if there was none.
+   * @param {MouseEvent} event */
+  const before = ({ timeStamp, clientX, clientY }) => (pressed !== null
+    && timeStamp - pressed.at < SLOWEST && Math.abs(clientX - pressed.x) < SLACK
+    && Math.abs(clientY - pressed.y) < SLACK ? pressed.act : null);
+
+  /** @param {Press} act */
+  const openSoon = (act) => {
+    clearTimeout(opening);
+    opening = window.setTimeout(() => {
+      opening = 0;
+      act.once();
+    }, ALONE);
+  };
+
+  /** What is meant is what was under the first press: at the second one another may be there.
+   * @param {PointerEvent} event */
+  const press = (event) => {
+    const act = before(event);
+    if (act === null) {
+      const { timeStamp: at, clientX, clientY } = event;
+      pressed = { at, x: clientX, y: clientY, act: on.press(x(event), clientY) };
+      openSoon(pressed.act);
+    } else if (opening) openSoon(act); // a click after all, if no double-click comes
+  };
 
   /** @param {Event} event */
   const ignored = (event) => ignore !== undefined && event.target instanceof Element
@@ -63,6 +99,8 @@ export function watchGestures(node, on, { ignore, mouse = true } = {}) {
     if (event.button !== 0 || (!mouse && event.pointerType === "mouse")) return;
     down.set(event.pointerId, { x: x(event), y: event.clientY });
     if (down.size === 1) moved = false;
+    const act = before(event);
+    if (act && opening) openSoon(act);
     begin(event.shiftKey && down.size === 1);
   });
 
@@ -112,7 +150,7 @@ export function watchGestures(node, on, { ignore, mouse = true } = {}) {
       const times = [was.xs[0], point.x].map((at) => toTime(at, was.scale)).sort((a, b) => a - b);
       on.brush(times[0], times[1], true);
     } else if (!moved && event.type === "pointerup" && !ignored(event)) {
-      on.click(point.x, event.clientY);
+      press(event);
     }
     if (down.size > 0) begin(false);
     else start = null;
@@ -121,6 +159,10 @@ export function watchGestures(node, on, { ignore, mouse = true } = {}) {
   node.addEventListener("pointercancel", end);
   node.addEventListener("pointerleave", (event) => on.hover(null, 0, event));
   node.addEventListener("dblclick", (event) => {
-    if (!ignored(event)) on.twice(x(event), event.clientY);
+    if (ignored(event)) return;
+    clearTimeout(opening);
+    opening = 0;
+    const act = before(event) ?? on.press(x(event), event.clientY);
+    act.twice();
   });
 }

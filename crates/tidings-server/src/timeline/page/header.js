@@ -1,6 +1,7 @@
 // The header: ranges, times, live, export and the rest, as buttons.
 
 import { logout, parameters, url } from "./api.js";
+import { listCommand } from "./commands.js";
 import { byId, copy, el, fill } from "./dom.js";
 import { notify } from "./notices.js";
 import { switchTheme } from "./theme.js";
@@ -22,6 +23,8 @@ export class Header {
     this.from = /** @type {HTMLInputElement} */ (byId("from"));
     this.to = /** @type {HTMLInputElement} */ (byId("to"));
     this.live = byId("live");
+    /** @type {string[]} */
+    this.clusters = [];
     this.quick = QUICK.map(([label, length], index) => el("button", { type: "button",
       title: `The last ${label} (${index + 1})`,
       onclick: () => this.setLast(length) }, label));
@@ -48,7 +51,8 @@ export class Header {
       store.replace();
       void copy(location.href);
     });
-    button("export-command", () => void copy(this.command()));
+    button("export-command", () =>
+      void copy(listCommand(store.view.filters, store.range(), this.clusters)));
     this.startMenu();
     byId("range-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -134,50 +138,33 @@ export class Header {
 
   /** @param {Overview} overview */
   setOverview(overview) {
+    this.clusters = overview.clusters.map((cluster) => cluster.name);
     byId("logout").title = `Log out ${overview.user}`;
+    // Who came by a link that is good once could not come back.
+    byId("logout").hidden = overview.login === "code";
     document.title = "Timeline · tidings";
   }
 
-  /** What the buttons say now. @param {number} came Events that came since the picture stands. */
-  show(came) {
+  /** What the buttons say now. @param {number} came Events that came since the picture stands.
+   * @param {string} lag What is not followed, if not all is. */
+  show(came, lag) {
     const { view } = this.store;
     const [from, to] = this.store.range();
     setValue(this.from, dateTime(from, view.utc));
     setValue(this.to, dateTime(to, view.utc));
     const live = view.last !== null;
     press(this.live, live);
-    setText(byId("live-text"), live ? "Live" : came > 0 ? `Live · ${number(came)} new` : "Live");
+    setText(byId("live-text"), live && lag ? lag
+      : !live && came > 0 ? `Live · ${number(came)} new` : "Live");
     this.live.classList.toggle("came", !live && came > 0);
+    this.live.classList.toggle("lags", live && lag !== "");
     setText(byId("zone"), view.utc ? "UTC" : "Local");
     setText(byId("axis-zone"), zoneName(view.utc));
     QUICK.forEach(([, length], index) => press(this.quick[index], view.last === length));
     press(byId("by-type"), view.by === "type");
     press(byId("by-reason"), view.by === "reason");
   }
-
-  /** The command that lists what is in view. */
-  command() {
-    const { filters } = this.store.view;
-    const [from, to] = this.store.range();
-    /** @param {string} flag @param {string[]} values */
-    const flags = (flag, values) => values.map((value) =>
-      `${flag}${/^[\w./:=,@-]+$/.test(value) ? value : `'${value.replaceAll("'", "'\\''")}'`}`);
-    const one = filters.namespace.length === 1;
-    const object = filters.kind.length === 1 && filters.object.length === 1
-      ? [`${filters.kind[0].toLowerCase()}/${filters.object[0]}`] : [];
-    return ["tidings events", ...(one ? flags("-n ", filters.namespace) : ["-A"]),
-      ...flags("--for ", object), ...flags("--types ", list(filters.type)),
-      ...flags("--reason ", list(filters.reason)), ...flags("--source ", list(filters.source)),
-      ...flags("-g ", filters.text),
-      `--since ${instant(from)}`, `--until ${instant(to)}`].join(" ");
-  }
 }
-
-/** @param {string[]} values */
-const list = (values) => (values.length > 0 ? [values.join(",")] : []);
-
-/** @param {number} ms */
-const instant = (ms) => `${new Date(Math.floor(ms)).toISOString().slice(0, 19)}Z`;
 
 /** @param {HTMLElement} node @param {boolean} on */
 function press(node, on) {

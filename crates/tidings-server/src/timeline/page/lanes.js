@@ -65,6 +65,7 @@ export class Lanes {
   setPicture(picture, clusters) {
     const anchor = this.anchor();
     const focused = this.labels.contains(document.activeElement);
+    const { mark, current, picture: before } = this;
     this.picture = picture;
     this.mark = null;
     /** @type {Mark[][]} */
@@ -81,8 +82,23 @@ export class Lanes {
       return { lane, key, marks: marks[index], parent, label };
     });
     this.layout();
+    if (mark && before && current === this.current) {
+      this.mark = this.same(mark, before, picture);
+    }
     if (anchor) this.returnTo(anchor);
     if (focused) this.currentRow()?.label.node.focus({ preventScroll: true });
+  }
+
+  /** The mark of this picture, in the current lane, that stands for what one of the picture before
+   * stood for. @param {Mark} mark @param {Picture} before @param {Picture} picture */
+  same(mark, before, { events, reasons }) {
+    const marks = this.currentRow()?.marks ?? [];
+    const event = before.events[mark[7]];
+    const reason = before.reasons[mark[6]];
+    return marks.find((one) => event && events[one[7]]?.name === event.name
+        && events[one[7]].namespace === event.namespace)
+      ?? marks.find((one) => reasons[one[6]] === reason && one[3] === mark[3]
+        && one[1] <= mark[2] && one[2] >= mark[1]) ?? null;
   }
 
   /** Places the rows that are not folded away. */

@@ -1,12 +1,14 @@
 // The list of events: a table that says in words what the picture shows, newest first, in pages.
 
-import { append, byId, el, fill } from "./dom.js";
-import { get, isAbort, parameters } from "./api.js";
+import { append, byId, el, fill, isSelected } from "./dom.js";
+import { ApiError, get, isAbort, parameters } from "./api.js";
 import { shortObject } from "./kinds.js";
 import { ago, counted, dateTime, number, shortTime } from "./time.js";
 
+/** @typedef {import("./types.js").Change} Change */
 /** @typedef {import("./types.js").Item} Item */
 /** @typedef {import("./types.js").ItemPage} ItemPage */
+/** @typedef {import("./types.js").Shown} Shown */
 /** @typedef {import("./types.js").View} View */
 /** @typedef {import("./types.js").Filters} Filters */
 /** @typedef {import("./types.js").FilterKey} FilterKey */
@@ -15,10 +17,17 @@ const PAGE = 100;
 /** Rows that scrolling adds by itself; more come by the button. */
 const BY_SCROLLING = 1000;
 
+/** @typedef {{params: URLSearchParams, utc: boolean, clusters: boolean, day: number}} Asked */
+
+/** The object whose events are listed, if not all are.
+ * @param {View} view @returns {Extract<Shown, {is: "object"}>|null} */
+export const listed = ({ shown }) => (shown?.is === "object" ? shown : null);
+
 export class List {
   /**
    * @param {{open: (item: Item) => void, filter: (key: FilterKey, value: string) => void,
-   *   all: () => void, failed: (error: unknown) => void,
+   *   all: () => void, newer: () => void,
+   *   failed: (error: unknown, again: () => void) => void,
    *   loaded: (items: Item[]) => void, now: () => number}} on
    */
   constructor(on) {
@@ -27,6 +36,13 @@ export class List {
     this.body = byId("rows");
     this.caption = byId("list-title");
     this.back = byId("list-all");
+    this.newer = byId("list-newer");
+    /** The object whose events these are. @type {Extract<Shown, {is: "object"}>|null} */
+    this.chosen = null;
+    /** Events that came since the rows were read. */
+    this.came = 0;
+    /** Reading failed, and is tried again by who was told. */
+    this.failed = false;
     this.foot = byId("list-foot");
     this.more = el("button", { type: "button", onclick: () => this.next() }, "Older events");
     this.count = 0;
@@ -36,9 +52,14 @@ export class List {
     this.complete = true;
     /** @type {AbortController|null} */
     this.control = null;
-    /** @type {{params: URLSearchParams, utc: boolean, clusters: boolean, day: number}|null} */
+    /** What the rows answer. @type {Asked|null} */
     this.asked = null;
     this.back.addEventListener("click", () => on.all());
+    this.newer.addEventListener("click", () => {
+      this.key = "";
+      this.box.focus({ preventScroll: true }); // this button goes
+      on.newer();
+    });
     this.body.addEventListener("keydown", (event) => this.pressed(event));
     this.box.addEventListener("scroll", () => {
       const left = this.box.scrollHeight - this.box.scrollTop - this.box.clientHeight;
@@ -52,8 +73,7 @@ export class List {
    * @param {boolean} again Even if nothing that decides changed: something came.
    */
   async show(view, range, clusters, again) {
-    const { shown } = view;
-    const chosen = shown?.is === "object" ? shown : null;
+    const chosen = listed(view);
     /** @type {Filters} */
     const filters = chosen
       ? { ...view.filters, cluster: [chosen.cluster].filter(Boolean), kind: [chosen.kind],
@@ -65,37 +85,69 @@ export class List {
     const params = parameters(plain, filters);
     const key = `${params} ${view.utc}`;
     if (key === this.key && !again) return;
-    const keeps = again && this.box.scrollTop > 0; // a reader further down is not moved
-    if (keeps) return;
+    if (again && this.keeps()) {
+      this.key = "";
+      return;
+    }
     this.key = key;
+    this.chosen = chosen;
     const title = chosen ? `Events of ${chosen.kind} ${chosen.name}` : "Events";
     const inside = chosen?.span
       ? ` · ${dateTime(from, view.utc)} – ${shortTime(to, view.utc, from)}` : "";
     fill(this.caption, title + inside);
     this.back.hidden = !chosen;
-    this.asked = { params, utc: view.utc, clusters, day: to };
     byId("rows-table").classList.toggle("clusters", clusters);
-    await this.load(null);
+    await this.load(null, { params, utc: view.utc, clusters, day: to }, again);
+  }
+
+  /** Whether the rows stay although newer ones came: while a reader is further down, or has the
+   * focus or a selection in them. What failed has a time of its own. */
+  keeps() {
+    const held = this.box.scrollTop > 0 || this.body.contains(document.activeElement)
+      || isSelected(this.body);
+    if (held) this.offer();
+    return held || this.failed;
+  }
+
+  /** Counts what came. @param {Change} change */
+  tell({ items, more }) {
+    const { chosen } = this;
+    if (!chosen) this.came += items.length + more;
+    else if (!chosen.span) {
+      this.came += items.filter(({ cluster, object }) => cluster === chosen.cluster
+        && object.kind === chosen.kind && object.namespace === chosen.namespace
+        && object.name === chosen.name).length;
+    }
+  }
+
+  offer() {
+    this.newer.hidden = this.came === 0;
+    fill(this.newer, `${number(this.came)} newer`);
   }
 
   next() {
-    if (this.token) void this.load(this.token);
+    if (this.asked && this.token && !this.control) void this.load(this.token, this.asked);
   }
 
-  /** @param {string|null} token */
-  async load(token) {
-    if (!this.asked) return;
+  /** @param {string|null} token @param {Asked} asked @param {boolean} [again] */
+  async load(token, asked, again = false) {
     this.control?.abort();
     const control = new AbortController();
     this.control = control;
-    const params = new URLSearchParams(this.asked.params);
+    const params = new URLSearchParams(asked.params);
     if (token) params.set("continue", token);
     try {
       /** @type {ItemPage} */
       const page = await get("events", params, control.signal);
       if (this.control !== control) return;
+      this.failed = false;
+      this.on.loaded(page.items);
       if (!token) {
+        if (again && this.keeps()) return; // since it was asked
+        this.asked = asked;
         this.count = 0;
+        this.came = 0;
+        this.offer();
         fill(this.body);
         this.box.scrollTop = 0;
       }
@@ -104,12 +156,13 @@ export class List {
       this.token = page.continue;
       this.complete = page.complete;
       this.ended();
-      this.on.loaded(page.items);
     } catch (error) {
-      if (!isAbort(error)) {
-        this.key = "";
-        this.on.failed(error);
-      }
+      if (isAbort(error) || this.control !== control) return;
+      this.key = "";
+      this.failed = !(error instanceof ApiError && error.status === 401);
+      this.on.failed(error, () => {
+        if (!this.control) void this.load(token, asked, again);
+      });
     } finally {
       if (this.control === control) this.control = null;
     }
@@ -137,7 +190,7 @@ export class List {
         + `${ago(item.last, this.on.now())}` }, shortTime(item.last, utc, day)),
       el("td", { class: "type" }, warning ? "◆ " : "", item.type || "–"),
       el("td", { class: "reason", title: item.reason },
-        el("button", { type: "button", class: "plain",
+        el("button", { type: "button", class: "plain", "data-event": eventKey(item),
           onclick: (/** @type {Event} */ event) => {
             event.stopPropagation();
             open();
@@ -163,3 +216,6 @@ export class List {
     next?.querySelector("button")?.focus();
   }
 }
+
+/** @param {Item} item */
+const eventKey = ({ cluster, namespace, name }) => [cluster, namespace, name].join("/");

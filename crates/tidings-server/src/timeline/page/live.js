@@ -3,6 +3,7 @@
 // is asked for anew.
 
 import { ApiError, isAbort, parameters, stream } from "./api.js";
+import { noFilters } from "./view.js";
 
 /** @typedef {import("./types.js").Change} Change */
 /** @typedef {import("./types.js").Filters} Filters */
@@ -10,8 +11,9 @@ import { ApiError, isAbort, parameters, stream } from "./api.js";
 /**
  * @typedef {object} Hooks
  * @property {(change: Change) => void} change
+ * @property {() => void} begun Something was heard.
  * @property {() => void} restart The position is too old: the view has to be loaded anew.
- * @property {(error: ApiError) => void} lost
+ * @property {(error: ApiError) => void} lost Followed no more, until `again` or another view.
  */
 
 /** Milliseconds without a byte after which a stream is taken for dead; the server sends a comment
@@ -26,8 +28,11 @@ export class Live {
     this.hooks = hooks;
     /** @type {AbortController|null} */
     this.control = null;
+    this.filters = noFilters();
     this.key = "";
     this.position = "";
+    /** The stream was lost, and is begun again by who was told. */
+    this.lost = false;
   }
 
   /** Follows from a position; continues where it is if it follows the same already.
@@ -35,16 +40,29 @@ export class Live {
   follow(position, filters) {
     const key = JSON.stringify(filters);
     if (this.control && key === this.key) return;
+    this.position = position;
+    if (this.lost && key === this.key) return;
     this.stop();
     this.key = key;
-    this.position = position;
+    this.filters = filters;
+    this.begin();
+  }
+
+  /** Continues a lost stream. */
+  again() {
+    if (this.lost) this.begin();
+  }
+
+  begin() {
+    this.lost = false;
     this.control = new AbortController();
-    void this.run(filters, this.control);
+    void this.run(this.filters, this.control);
   }
 
   stop() {
     this.control?.abort();
     this.control = null;
+    this.lost = false;
   }
 
   /** @param {Filters} filters @param {AbortController} control */
@@ -64,6 +82,7 @@ export class Live {
         const { done, value } = await reader.read();
         if (done || signal.aborted) break;
         heard();
+        this.hooks.begun();
         text += value.replaceAll("\r", "");
         const blocks = text.split("\n\n");
         text = blocks.pop() ?? "";
@@ -85,6 +104,7 @@ export class Live {
   ended(control, error) {
     if (this.control !== control) return;
     this.control = null;
+    this.lost = true;
     control.abort();
     this.hooks.lost(error);
   }

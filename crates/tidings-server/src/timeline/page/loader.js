@@ -1,10 +1,12 @@
 // Loads the picture of the view: debounced while it moves, one request at a time, late answers
-// dropped; tries again, ever more slowly, while the server is away.
+// dropped. What fails, the picture or what is shown with it, is tried again by itself, ever more
+// slowly.
 
-import { ApiError, get, isAbort, parameters } from "./api.js";
+import { ApiError, get, isAbort, isFinal, parameters } from "./api.js";
 import { notify, setBusy } from "./notices.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
+/** @typedef {import("./notices.js").Notice} Notice */
 /** @typedef {import("./view.js").Store} Store */
 
 /** Milliseconds that the range has to stand still. */
@@ -12,6 +14,11 @@ const SETTLED = 120;
 /** Milliseconds between two pictures while events come; more if an answer takes long. */
 const LIVE = 1500;
 const LONGEST_WAIT = 30_000;
+
+/** @typedef {"start"|"view"|"list"|"live"|"panel"} Source */
+/** Of several that fail, the first is reported. @type {Source[]} */
+const SOURCES = ["start", "view", "list", "live", "panel"];
+/** @typedef {{failures: number, timer: number, again: () => void, notice: Notice|null}} Failing */
 
 export class Loader {
   /**
@@ -25,27 +32,34 @@ export class Loader {
     /** @type {AbortController|null} */
     this.control = null;
     this.timer = 0;
-    this.retry = 0;
-    this.failures = 0;
+    /** What failed, and was not answered since. @type {Map<Source, Failing>} */
+    this.failing = new Map();
     /** When the last picture was asked for, and how long its answer took. */
     this.asked = 0;
     this.took = 0;
+    /** It is loaded when events came for long enough. */
     this.waiting = false;
+    /** It is loaded when the range has stood still. */
+    this.settling = false;
+    /** There is a view whose picture did not come yet, whatever is asked for once more. */
+    this.due = false;
   }
 
   /** Loads when the range has stood still. */
   soon() {
     clearTimeout(this.timer);
     this.waiting = false;
+    this.settling = true;
+    this.due = true;
     this.timer = window.setTimeout(() => this.load(), SETTLED);
   }
 
   /** Loads since events came, but not too often. */
   refresh() {
-    if (this.waiting || this.control) return;
+    if (this.waiting || this.settling || this.control) return;
     this.waiting = true;
     clearTimeout(this.timer);
-    const pause = Math.max(LIVE, this.took * 10);
+    const pause = this.failing.has("view") ? LONGEST_WAIT : Math.max(LIVE, this.took * 10);
     const wait = Math.max(0, this.asked + pause - performance.now());
     this.timer = window.setTimeout(() => this.load(true), wait);
   }
@@ -53,8 +67,10 @@ export class Loader {
   /** @param {boolean} [again] The same view once more. */
   async load(again = false) {
     clearTimeout(this.timer);
-    clearTimeout(this.retry);
+    clearTimeout(this.failing.get("view")?.timer);
     this.waiting = false;
+    this.settling = false;
+    if (!again) this.due = true;
     this.control?.abort();
     const control = new AbortController();
     this.control = control;
@@ -69,10 +85,13 @@ export class Loader {
       const picture = await get("view", params, control.signal);
       if (this.control !== control) return;
       this.took = performance.now() - this.asked;
-      this.succeeded();
-      this.on.loaded(picture, again);
+      this.succeeded("view");
+      const same = !this.due;
+      this.due = false;
+      this.on.loaded(picture, same);
     } catch (error) {
-      if (!isAbort(error)) this.failed(error);
+      if (isAbort(error) || this.control !== control) return;
+      this.failed(error, "view", () => void this.load(true));
     } finally {
       if (this.control === control) {
         this.control = null;
@@ -81,40 +100,65 @@ export class Loader {
     }
   }
 
-  succeeded() {
-    this.failures = 0;
-    notify("server", null);
+  /** @param {Source} source */
+  succeeded(source) {
+    clearTimeout(this.failing.get(source)?.timer);
+    if (this.failing.delete(source)) this.tell();
   }
 
-  /** What has to be done about an error, wherever it came from. @param {unknown} error */
-  failed(error) {
-    if (!(error instanceof ApiError)) {
-      notify("server", { bad: true, text: `Something went wrong in this page: ${error}` });
+  /** What has to be done about an error. @param {unknown} error @param {Source} source
+   * @param {() => void} again Asks once more for what failed, and for nothing else. */
+  failed(error, source, again) {
+    const failures = (this.failing.get(source)?.failures ?? 0) + 1;
+    clearTimeout(this.failing.get(source)?.timer);
+    if (error instanceof ApiError && error.status === 401) {
+      this.succeeded(source);
+      this.on.login(error.message);
       return;
+    }
+    /** @type {Failing} */
+    const failing = { failures, timer: 0, again, notice: this.describe(error, failures) };
+    this.failing.set(source, failing);
+    if (error instanceof ApiError && !isFinal(error)) {
+      const wait = Math.min(500 * 2 ** failures, LONGEST_WAIT) * (0.75 + Math.random() / 2);
+      failing.timer = window.setTimeout(() => {
+        failing.timer = 0;
+        again();
+      }, wait);
+    }
+    this.tell();
+  }
+
+  /** @param {unknown} error @param {number} failures @returns {Notice|null} */
+  describe(error, failures) {
+    if (!(error instanceof ApiError)) {
+      return { bad: true, text: `Something went wrong in this page: ${error}` };
     }
     const { status, message } = error;
-    if (status === 401) {
-      this.on.login(message);
-      return;
+    if (status === 403) return { bad: true, text: `Not permitted: ${message}` };
+    if (isFinal(error)) {
+      return { bad: true, text: `The server refused this: ${message}`,
+        action: ["Try again", () => this.retry()] };
     }
-    if (status === 403) {
-      notify("server", { bad: true, text: `Not permitted: ${message}` });
-      return;
-    }
-    if (status >= 400 && status < 500 && status !== 408 && status !== 429) {
-      notify("server", { bad: true, text: `The server refused this: ${message}`,
-        action: ["Try again", () => this.load()] });
-      return;
-    }
-    this.failures += 1;
-    clearTimeout(this.retry);
-    const wait = Math.min(500 * 2 ** this.failures, LONGEST_WAIT) * (0.75 + Math.random() / 2);
-    this.retry = window.setTimeout(() => this.load(true), wait);
     // A stream that ends now and then is no news.
-    if (this.failures < 2) return;
-    notify("server", { bad: true, action: ["Try now", () => this.load()],
+    if (failures < 2) return null;
+    return { bad: true, action: ["Try now", () => this.retry()],
       text: status === 0 ? "The server does not answer. What you see is what it said last; "
         + "this page tries again by itself." : `The server has a problem: ${message}. `
-        + "This page tries again by itself." });
+        + "This page tries again by itself." };
+  }
+
+  /** Asks at once for all that failed. */
+  retry() {
+    for (const failing of [...this.failing.values()]) {
+      clearTimeout(failing.timer);
+      failing.timer = 0;
+      failing.again();
+    }
+  }
+
+  tell() {
+    const told = SOURCES.map((source) => this.failing.get(source)?.notice).find(Boolean);
+    notify("server", told ?? null);
   }
 }

@@ -1,15 +1,15 @@
 // Starts the page and joins its parts: a change of the view is drawn at once from what is there,
 // then loaded finer.
 
-import { get } from "./api.js";
 import { byId, el, fill, save } from "./dom.js";
 import { FilterBar } from "./filters.js";
 import { watchGestures } from "./gestures.js";
 import { Header, QUICK } from "./header.js";
 import { startHelp, startKeys } from "./keys.js";
 import { shortObject } from "./kinds.js";
+import { Known } from "./known.js";
 import { fit, Lanes, shownLane } from "./lanes.js";
-import { List } from "./list.js";
+import { List, listed } from "./list.js";
 import { Live } from "./live.js";
 import { Loader } from "./loader.js";
 import { startLogin } from "./login.js";
@@ -22,12 +22,11 @@ import { startSplitter } from "./splitter.js";
 import { canvasSurface } from "./surface.js";
 import { colours, onTheme, startTheme } from "./theme.js";
 import { dateTime, HOUR, number, SECOND, shortTime } from "./time.js";
-import { earliestWarning, summary } from "./summary.js";
+import { earliestWarning, notFollowed, summary } from "./summary.js";
 import { describeMark, showBrush, showCursor, showTip } from "./tip.js";
 import { hasFilters, noFilters, readAddress, Store } from "./view.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
-/** @typedef {import("./types.js").Overview} Overview */
 /** @typedef {import("./types.js").Lane} Lane */
 /** @typedef {import("./types.js").Mark} Mark */
 /** @typedef {import("./paint.js").Scale} Scale */
@@ -42,8 +41,7 @@ const LANES = 300;
 startTheme();
 const { view: first, ranged } = readAddress(location.search);
 const store = new Store(first);
-/** @type {Overview|null} */
-let overview = null;
+const known = new Known(store);
 /** @type {Picture|null} */
 let picture = null;
 /** Events that came since the picture stands still. */
@@ -54,7 +52,7 @@ let gutter = 0;
 /** The first picture was drawn, and its time noted for who measures. */
 let measured = false;
 
-const clusters = () => (overview?.clusters.length ?? 0) > 1;
+const clusters = () => known.clusters.length > 1;
 const login = startLogin(() => void start());
 const loader = new Loader(store, { loaded, login: (message) => {
   live.stop();
@@ -69,23 +67,31 @@ const list = new List({
     namespace: item.namespace, name: item.name } }, true),
   filter: (key, value) => store.addFilter(key, value),
   all: () => store.set({ shown: null }, true),
-  failed: (error) => loader.failed(error),
-  loaded: (items) => filterBar.learnItems(items),
+  newer: () => void list.show(store.view, store.range(), clusters(), false),
+  failed: (error, again) => loader.failed(error, "list", again),
+  loaded(items) {
+    filterBar.learnItems(items);
+    loader.succeeded("list");
+  },
   now: () => store.now(),
 });
-const panel = new Panel(store, (error) => {
-  if (/** @type {{status?: number}} */ (error).status === 401) loader.failed(error);
+const panel = new Panel(store, {
+  failed: (error, again) => loader.failed(error, "panel", again),
+  settled: () => loader.succeeded("panel"),
 });
 const live = new Live({
   change(change) {
-    if (store.view.last !== null) loader.refresh();
-    else {
+    if (store.view.last !== null) {
+      list.tell(change);
+      loader.refresh();
+    } else {
       came += change.items.length + change.more;
       draw();
     }
   },
+  begun: () => loader.succeeded("live"),
   restart: () => void loader.load(true),
-  lost: (error) => loader.failed(error),
+  lost: (error) => loader.failed(error, "live", () => live.again()),
 });
 const openHelp = startHelp();
 const header = new Header(store, { svg: saveSvg, help: openHelp, all: showAll });
@@ -108,7 +114,7 @@ function drawNow() {
   lanes.draw(s, store.view, now);
   rates.draw(s);
   drawAxis(s);
-  header.show(came);
+  header.show(came, notFollowed(picture).label);
   if (picture && !measured) {
     measured = true;
     performance.mark("first-picture");
@@ -146,14 +152,16 @@ function loaded(loadedNow, again) {
 
 /** What is not in the picture: nothing is left out without a word. @param {Picture} p */
 function tellMissing(p) {
+  const { text: lost } = notFollowed(p);
+  notify("following", lost ? { bad: true, text: lost } : null);
   const of = p.total !== null && p.total > p.read ? ` of ${number(p.total)}` : "";
   notify("incomplete", p.complete ? null : {
     text: `${number(p.read)}${of} events read, evenly from all of the range. Narrow the range or `
       + "filter to see the rest." });
   const { skip, filters } = store.view;
-  const known = (overview?.clusters ?? []).reduce((sum, one) => sum + (one.events ?? 0), 0);
-  const beyond = p.complete && known > p.read && !hasFilters(filters);
-  const text = summary(p, skip, beyond ? known : null);
+  const all = known.events();
+  const beyond = p.complete && all > p.read && !hasFilters(filters);
+  const text = summary(p, skip, beyond ? all : null);
   const turn = (/** @type {number} */ to) => () => store.set({ skip: Math.max(0, to) }, true);
   fill(byId("lanes-foot"), el("span", { title: text }, text),
     skip > 0 && el("button", { type: "button", onclick: turn(skip - LANES) }, "Previous objects"),
@@ -186,15 +194,20 @@ function tellEmpty(p) {
   const empty = p.lanes.length === 0;
   box.hidden = !empty;
   if (!empty) return;
+  const { clusters: before } = known;
+  void known.renew().then(() => {
+    if (known.clusters !== before && picture === p) tellEmpty(p);
+  });
   const { view } = store;
-  const newest = Math.max(...(overview?.clusters ?? []).map((cluster) => cluster.to ?? 0), 0);
+  const newest = known.newest();
   const filtered = hasFilters(view.filters);
   const [from, to] = store.range();
   const where = `between ${dateTime(from, view.utc)} and ${shortTime(to, view.utc, from)}`;
   fill(box,
     el("p", {}, view.skip > 0 ? "No more objects." : filtered
       ? `No event ${where} matches the filters.`
-      : newest === 0 ? "No events yet. They appear here as they happen."
+      : newest === 0 ? `No events yet.${notFollowed(p).text ? ""
+        : " They appear here as they happen."}`
         : `No events ${where}.`),
     el("div", { class: "actions" },
       filtered && el("button", { type: "button",
@@ -205,19 +218,11 @@ function tellEmpty(p) {
       newest > 0 && el("button", { type: "button", onclick: showAll }, "Show all there is")));
 }
 
-/** From the oldest event to the newest; to now, if that is near. */
-function showAll() {
-  const known = overview?.clusters ?? [];
-  const from = Math.min(...known.map((cluster) => cluster.from ?? Infinity));
-  const to = Math.max(...known.map((cluster) => cluster.to ?? 0));
-  if (!Number.isFinite(from) || to === 0) return;
-  const now = store.now();
-  if (now - to < HOUR) {
-    store.set({ last: Math.ceil((now - from) / SECOND) * SECOND, skip: 0 }, true);
-  } else {
-    const edge = Math.max((to - from) * 0.02, SECOND);
-    store.setRange(from - edge, to + edge, true);
-  }
+/** All there is now. Who looks elsewhere meanwhile stays there. */
+async function showAll() {
+  const { view } = store;
+  await known.renew();
+  if (store.view === view) known.show();
 }
 
 function saveSvg() {
@@ -244,7 +249,8 @@ store.listeners.push((view, before, still) => {
   if (view.shown !== before.shown || view.utc !== before.utc) {
     lanes.select(view.shown);
     void panel.show(view.shown, store.range());
-    if (!ranged && !other) void list.show(view, store.range(), clusters(), false);
+    const listsOther = listed(view) !== listed(before) || view.utc !== before.utc;
+    if (!ranged && !other && listsOther) void list.show(view, store.range(), clusters(), false);
   }
   draw();
 });
@@ -299,7 +305,7 @@ function brush(from, to, done) {
   showBrush(gutter + toX(from, s), toX(to, s) - toX(from, s));
 }
 
-/** @type {Omit<import("./gestures.js").Handlers, "left"|"hover"|"click"|"twice">} */
+/** @type {Omit<import("./gestures.js").Handlers, "left"|"hover"|"press">} */
 const moves = {
   scale,
   range: (from, to) => store.setRange(from, to),
@@ -310,16 +316,21 @@ watchGestures(lanes.body, {
   ...moves,
   left: () => lanes.canvas.getBoundingClientRect().left,
   hover: hoverLanes,
-  click(x, y) {
-    const found = lanes.at(x, y, scale());
-    if (!found) return;
-    lanes.setCurrent(found.row);
-    if (found.mark) openMark(found.row.lane, found.mark);
-  },
-  twice(x, y) {
-    const found = lanes.at(x, y, scale());
-    if (found?.mark) zoomTo(found.mark[1], found.mark[2]);
-    else store.zoom(0.5, toTime(x, scale()));
+  press(x, y) {
+    const s = scale();
+    const found = lanes.at(x, y, s);
+    const mark = found?.mark;
+    return {
+      once() {
+        if (!found) return;
+        lanes.setCurrent(found.row);
+        if (mark) openMark(found.row.lane, mark);
+      },
+      twice() {
+        if (mark) zoomTo(mark[1], mark[2]);
+        else store.zoom(0.5, toTime(x, s));
+      },
+    };
   },
 }, { ignore: ".lane" });
 watchGestures(rates.box, {
@@ -330,8 +341,10 @@ watchGestures(rates.box, {
     const words = x === null ? null : rates.describe(toTime(x, scale()), store.view.utc);
     showTip(words && words.lines.length > 0 ? words : null, event.clientX, event.clientY);
   },
-  click: () => undefined,
-  twice: (x) => store.zoom(0.5, toTime(x, scale())),
+  press(x) {
+    const at = toTime(x, scale());
+    return { once() {}, twice: () => store.zoom(0.5, at) };
+  },
 }, { mouse: false }); // a mouse's drag there is uPlot's
 
 /** @param {number} by */
@@ -416,22 +429,17 @@ setInterval(() => {
 
 /** Asks what there is, and begins where there is something. */
 async function start() {
-  /** @type {Overview} */
   let found;
   try {
-    found = await get("overview");
-    loader.succeeded();
+    found = await known.load();
   } catch (error) {
-    loader.failed(error);
-    const { status } = /** @type {{status?: number}} */ (error);
-    if (status === 0 || (status ?? 0) >= 500) setTimeout(() => void start(), 2000);
+    loader.failed(error, "start", () => void start());
     return;
   }
-  overview = found;
-  store.ahead = found.now - Date.now();
+  loader.succeeded("start");
   header.setOverview(found);
-  const newest = Math.max(...found.clusters.map((cluster) => cluster.to ?? 0), 0);
-  if (!ranged && !picture && newest > 0 && newest < store.now() - HOUR) showAll();
+  const newest = known.newest();
+  if (!ranged && !picture && newest > 0 && newest < store.now() - HOUR) known.show();
   else void loader.load();
   store.replace();
 }

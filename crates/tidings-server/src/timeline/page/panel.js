@@ -1,9 +1,10 @@
 // The side panel: one object, or one event, as a sentence, then in detail.
 
-import { get, isAbort } from "./api.js";
-import { append, byId, copy, el, fill, visible } from "./dom.js";
-import { shortKind, shortObject } from "./kinds.js";
-import { ago, dateTime, number, shortTime } from "./time.js";
+import { ApiError, get, isAbort, isFinal } from "./api.js";
+import { objectCommands } from "./commands.js";
+import { append, byId, copy, el, fill, isSelected, visible } from "./dom.js";
+import { shortObject } from "./kinds.js";
+import { ago, dateTime, number, SECOND, shortTime } from "./time.js";
 import { versionsView } from "./versions.js";
 import { toYaml } from "./yaml.js";
 
@@ -16,19 +17,32 @@ import { toYaml } from "./yaml.js";
 
 /** Longest raw event that is shown, in characters; all of it can be copied. */
 const RAW = 100_000;
+/** While the range moves, an object is asked for again this often at most. */
+const AGAIN = 5 * SECOND;
 
 export class Panel {
-  /** @param {Store} store @param {(error: unknown) => void} refused */
-  constructor(store, refused) {
+  /** @param {Store} store
+   * @param {{failed: (error: unknown, again: () => void) => void, settled: () => void}} on What
+   *   failed is tried again by who is told; it is settled if it succeeded or is wanted no more. */
+  constructor(store, on) {
     this.store = store;
-    this.refused = refused;
+    this.on = on;
     this.box = byId("panel");
     this.content = byId("panel-content");
     this.kind = byId("panel-kind");
     this.title = byId("panel-title");
     /** @type {AbortController|null} */
     this.control = null;
-    this.key = "";
+    /** What is shown. */
+    this.subject = "";
+    /** The range that it is shown for, where that decides. @type {number|null} */
+    this.last = null;
+    this.stamp = "";
+    /** The content is still that of something else. */
+    this.fresh = false;
+    this.failed = false;
+    /** What is said in place of it. */
+    this.problem = "";
     this.form = "YAML";
     /** What had the focus before the panel was opened. @type {HTMLElement|null} */
     this.before = null;
@@ -40,18 +54,45 @@ export class Panel {
   }
 
   close() {
+    const { before } = this;
     this.store.set({ shown: null }, true);
-    if (this.before?.isConnected) this.before.focus({ preventScroll: true });
-    else byId("labels").querySelector("[tabindex='0']")?.dispatchEvent(new Event("focusin"));
+    const node = before?.isConnected ? before
+      : this.sameRow(before) ?? byId("labels").querySelector("[tabindex='0']");
+    if (node instanceof HTMLElement) node.focus({ preventScroll: true });
   }
 
-  /** @param {Shown|null} shown @param {[number, number]} range @param {boolean} again */
+  /** A row of the list may have been made anew since it had the focus.
+   * @param {HTMLElement|null} before */
+  sameRow(before) {
+    const event = before?.dataset.event;
+    return event === undefined ? undefined : [...document.querySelectorAll("#rows [data-event]")]
+      .find((node) => node.getAttribute("data-event") === event);
+  }
+
+  /** @param {Shown|null} shown @param {[number, number]} range @param {boolean} [again] */
   async show(shown, range, again = false) {
-    const key = JSON.stringify([shown, this.store.view.utc]);
-    if (key === this.key && !again) return;
-    const other = key !== this.key;
-    this.key = key;
+    const { last, utc } = this.store.view;
+    const subject = JSON.stringify([shown, utc]);
+    const other = subject !== this.subject;
+    // The events of an object are those of the range.
+    const stamp = shown?.is !== "object" ? "" : last === null ? range.join()
+      : String(Math.floor(this.store.now() / AGAIN));
+    const ranged = shown?.is === "object" && last !== this.last;
+    if (!other && !ranged && stamp === this.stamp && !again) return;
+    // Only time has passed, for which a reader, or an answer on its way, is not disturbed.
+    const ticks = !other && !ranged && !again && last !== null;
+    if (ticks && (this.failed || this.control || isSelected(this.content))) return;
+    this.subject = subject;
+    this.last = last;
+    this.stamp = stamp;
     this.control?.abort();
+    this.control = null;
+    if (other) {
+      this.fresh = true;
+      this.failed = false;
+      this.problem = "";
+      this.on.settled();
+    }
     const opened = shown !== null && this.box.hidden;
     if (opened && document.activeElement instanceof HTMLElement) {
       this.before = document.activeElement;
@@ -70,20 +111,59 @@ export class Panel {
     try {
       if (shown.is === "object") await this.showObject(shown, range, control.signal);
       else await this.showEvent(shown, control.signal);
-      if (other) this.content.scrollTop = 0;
+      this.failed = false;
+      this.problem = "";
+      this.on.settled();
     } catch (error) {
-      if (isAbort(error)) return;
-      this.key = "";
-      const gone = /** @type {{status?: number}} */ (error).status === 404;
-      fill(this.content, el("p", { class: "problem", role: "alert" }, gone
-        ? "This event is no longer kept, or the link is mistyped."
-        : `It could not be read: ${/** @type {Error} */ (error).message}.`),
-      el("button", { type: "button", onclick: () => this.show(shown, range, true) },
-        "Try again"));
-      this.refused(error);
+      if (isAbort(error) || this.control !== control) return;
+      this.failed = true;
+      const final = error instanceof ApiError && isFinal(error);
+      if (!ticks || final) this.tell(/** @type {Error} */ (error));
+      if (!(error instanceof ApiError) || (final && error.status !== 401)) return;
+      if (error.status === 401) this.subject = ""; // asked again when the reader is known
+      this.on.failed(error, () => {
+        if (this.subject === subject) void this.show(shown, this.store.range(), true);
+      });
     } finally {
-      if (this.control === control) this.box.removeAttribute("aria-busy");
+      if (this.control === control) {
+        this.control = null;
+        this.box.removeAttribute("aria-busy");
+      }
     }
+  }
+
+  /** Says what went wrong, once. @param {Error} error */
+  tell(error) {
+    const gone = error instanceof ApiError && error.status === 404;
+    const problem = gone ? "This event is no longer kept, or the link is mistyped."
+      : `It could not be read: ${error.message}.`;
+    if (problem === this.problem) return;
+    this.problem = problem;
+    fill(this.content, el("p", { class: "problem", role: "alert" }, problem),
+      el("button", { type: "button",
+        onclick: () => this.show(this.store.view.shown, this.store.range(), true) }, "Try again"));
+  }
+
+  /** Fills the panel; a reader of the same in it stays where they are.
+   * @param {...import("./dom.js").Child} children */
+  put(...children) {
+    const all = () => [...this.content.querySelectorAll("button, [tabindex]")]
+      .map((node) => /** @type {HTMLElement} */ (node));
+    const { fresh } = this;
+    const { scrollTop } = this.content;
+    const focused = all().find((node) => node === document.activeElement);
+    const at = focused ? all().indexOf(focused) : -1;
+    fill(this.content, ...children);
+    this.fresh = false;
+    this.content.scrollTop = fresh ? 0 : scrollTop;
+    if (!focused) return;
+    if (fresh) {
+      byId("panel-close").focus({ preventScroll: true });
+      return;
+    }
+    const now = all();
+    const same = now.find((node) => node.textContent === focused.textContent);
+    (same ?? now[Math.min(at, now.length - 1)])?.focus({ preventScroll: true });
   }
 
   /** @param {Extract<Shown, {is: "object"}>} shown @param {[number, number]} range
@@ -95,7 +175,7 @@ export class Panel {
     /** @type {ObjectDetail} */
     const detail = await get("object", params, signal);
     const family = detail.family.filter((one) => one.relation !== "self");
-    fill(this.content,
+    this.put(
       el("p", { class: "sentence" }, detail.sentence),
       this.facts([["Namespace", namespace], ["Cluster", cluster]]),
       el("div", { class: "actions" },
@@ -116,14 +196,7 @@ export class Panel {
         detail.items.length >= 100
           && el("p", { class: "faint" }, "The last 100; the list below has all of the range.")),
       el("section", {}, el("h3", {}, "As a command"),
-        ...this.commands({
-          tidings: `tidings events ${namespace ? `-n ${quote(namespace)} ` : "-A "}--for `
-            + `${quote(`${shortKind(kind)}/${name}`)} --since ${instant(range[0])} `
-            + `--until ${instant(range[1])}`,
-          kubectl: `kubectl get events ${namespace ? `-n ${quote(namespace)} ` : "-A "}`
-            + "--field-selector "
-            + quote(`involvedObject.kind=${kind},involvedObject.name=${name}`),
-        })));
+        ...this.commands(objectCommands(shown, range))));
   }
 
   /** @param {Item[]} items */
@@ -171,7 +244,7 @@ export class Panel {
     const width = Math.max(200, this.content.clientWidth - 32);
     fill(this.kind, item.type || "Event");
     fill(this.title, item.reason || item.name);
-    fill(this.content,
+    this.put(
       el("p", { class: "sentence" }, detail.sentence),
       el("p", { class: "message" }, item.message),
       el("div", { class: "actions" },
@@ -255,9 +328,3 @@ async function copied(button, text) {
     button.textContent = label;
   }, 1500);
 }
-
-/** A word of a shell. @param {string} word */
-const quote = (word) => (/^[\w./:=,@-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
-
-/** @param {number} ms */
-const instant = (ms) => `${new Date(Math.floor(ms)).toISOString().slice(0, 19)}Z`;

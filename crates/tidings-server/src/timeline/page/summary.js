@@ -5,6 +5,29 @@ import { counted, number } from "./time.js";
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./types.js").Mark} Mark */
 
+/** Clusters, and letters of why they are not followed, that are told. */
+const MOST_TOLD = 3;
+const MOST_LETTERS = 300;
+
+/** Which clusters are not followed now, so that what happens there does not appear: nothing, if all
+ * are. @param {Picture|null} picture */
+export function notFollowed(picture) {
+  const all = picture?.following ?? [];
+  const lost = all.filter((one) => !one.live);
+  if (lost.length === 0) return { label: "", text: "" };
+  const told = lost.slice(0, MOST_TOLD).map(({ cluster, state, why }) => {
+    const reason = why ? `: ${why.slice(0, MOST_LETTERS)}` : state ? ` (${state})` : "";
+    return `${cluster || "The cluster"} is not followed now${reason}`;
+  });
+  const left = lost.length - told.length;
+  return {
+    label: lost.length === all.length ? "Not followed"
+      : `${number(lost.length)} of ${number(all.length)} not followed`,
+    text: [...told, left > 0 && `${counted(left, "other cluster")} not, either`]
+      .filter(Boolean).join(". "),
+  };
+}
+
 /** What is not drawn comes first, since what is at the end may have no room.
  * @param {Picture} picture @param {number} skip @param {number|null} known Events that there are,
  *   if more than are in the range. */

@@ -7,7 +7,9 @@
  *   object: ObjectRef, source: string, host: string, action: string}} Item
  * @typedef {{name: string, from: number|null, to: number|null, events: number|null,
  *   live: boolean}} Cluster
- * @typedef {{version: string, now: number, user: string, clusters: Cluster[]}} Overview
+ * @typedef {{version: string, now: number, user: string, login: "token"|"code",
+ *   clusters: Cluster[]}} Overview
+ * @typedef {{cluster: string, live: boolean, state: string|null, why?: string}} Following
  * @typedef {{cluster: string, namespace: string, kind: string, name: string, uid: string|null,
  *   parent: number, depth: number, gone: boolean, events: number, warnings: number,
  *   first: number, last: number}} Lane
@@ -16,7 +18,8 @@
  * @typedef {{cluster: string, from: number, to: number, cause: string}} Gap
  * @typedef {{step: number, start: number, series: {name: string, values: number[]}[]}} Rates
  * @typedef {{from: number, to: number, now: number, position: string, read: number,
- *   complete: boolean, total: number|null, rates: Rates, gaps: Gap[], lanes: Lane[],
+ *   complete: boolean, total: number|null, rates: Rates, gaps: Gap[], following?: Following[],
+ *   lanes: Lane[],
  *   marks: Mark[], reasons: string[], events: {namespace: string, name: string}[],
  *   more: {next: number, lanes: number, events: number}}} Picture
  * @typedef {{items: Item[], continue: string|null, complete: boolean}} ItemPage

@@ -15,7 +15,8 @@ const ROWS = 50;
 
 /** @param {EventDetail} detail @param {boolean} utc @param {number} width */
 export function versionsView(detail, utc, width) {
-  const { versions, item } = detail;
+  const { item } = detail;
+  const versions = [...detail.versions].reverse(); // the oldest first, as time goes
   const shown = versions.slice(-ROWS).reverse();
   const left = versions.length - shown.length;
   const rows = shown.map((version, index) => {
