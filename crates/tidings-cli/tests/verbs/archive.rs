@@ -128,6 +128,12 @@ async fn clusters_are_followed_and_read_together_and_one_can_be_forgotten() {
         "staging"
     );
 
+    // Of one event, though only one of them has it.
+    let history = [&all[..], &["--history", "web.1"]].concat();
+    let found = archive.run(&history);
+    assert_eq!(found.code, Some(0), "{found:?}");
+    assert!(found.stdout.starts_with("prod"), "{found:?}");
+
     // One of them, by the names of the kubeconfig.
     let one = [
         "events",
@@ -196,6 +202,9 @@ async fn every_version_of_an_event_is_read_back() {
         assert_eq!(cells[1], count.to_string(), "{lines:?}");
     }
     let missing = archive.run(&["events", "-n", "shop", "--history", "web.2"]);
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+    let missing = ["events", "-n", "shop", "--cluster", "all", "--history"];
+    let missing = archive.run(&[&missing[..], &["web.2"]].concat());
     assert_eq!(missing.code, Some(1), "{missing:?}");
     // Only an archive has it; a server keeps only the last version.
     let elsewhere = cluster.run(&["events", "-n", "shop", "--history", "web.1"]);

@@ -1,5 +1,9 @@
 //! `tidings events`, `describe` and `top`: output, order, forms, and errors.
 
+use std::path::Path;
+
+use base64::Engine;
+use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
 use super::support::{Cluster, Ran, event, rollout, run, tidings};
@@ -213,6 +217,20 @@ async fn the_noise_is_counted_by_occurrences() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_noise_of_an_earlier_time_is_counted() {
+    let seen = [("late.1", 60), ("old.1", 5 * 3600), ("older.1", 7 * 3600)];
+    let events = seen.map(|(name, seconds)| event(name, ("Pod", "web"), "Pulled", seconds));
+    let cluster = Cluster::with(&events).await;
+    let lines = cluster.lines(&["top", "-A", "--until=4h", "--window=2h", "--by=reason"]);
+    let (span, counted) = lines[0].split_once(": ").unwrap();
+    assert!(span.contains("Z to 20"), "{span}");
+    assert_eq!(
+        counted,
+        "1 occurrences of 1 events, 0 of them warnings, 0.0 a minute"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_shown_is_said_with_a_next_step() {
     let cluster = Cluster::with(&[]).await;
     let kubeconfig = cluster.kubeconfig();
@@ -267,11 +285,80 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
         (on(&["--types", "Error"]), 2, "expected Normal or Warning"),
         (on(&["--tree"]), 2, "--for"),
         (on(&["--limit", "0"]), 2, "0 is not in 1.."),
+        (on(&["-n", ""]), 2, "a value is required for '--namespace"),
+        (
+            on(&["--certificate-authority=x", "--insecure-skip-tls-verify"]),
+            2,
+            "cannot be used with",
+        ),
+        (
+            vec!["top", "--window=2h", "--since=1h"],
+            2,
+            "cannot be used with",
+        ),
+        (
+            vec!["rbac", "events", "-n", ""],
+            2,
+            "a value is required for '--namespace",
+        ),
     ] {
         let ran = run(&arguments);
         assert_eq!(ran.code, Some(code), "{arguments:?}: {ran:?}");
         assert!(ran.stderr.contains(said), "{arguments:?}: {}", ran.stderr);
         assert_eq!(ran.stdout, "", "{arguments:?}");
+    }
+}
+
+/// Whatever the kubeconfig says: a man in the middle has no certificate of a named authority.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn authorities_of_the_command_line_are_asked() {
+    let (cluster, other) = (Cluster::start().await, Cluster::start().await);
+    let mut kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
+    let authorities = [&cluster, &other].map(|of| {
+        let kubeconfig = Kubeconfig::read_from(of.kubeconfig()).unwrap();
+        let found = kubeconfig.clusters[0].cluster.clone().unwrap();
+        let data = found.certificate_authority_data.unwrap();
+        let path = of.folder.path().join("authority.crt");
+        let engine = base64::engine::general_purpose::STANDARD;
+        std::fs::write(&path, engine.decode(data).unwrap()).unwrap();
+        path.to_str().unwrap().to_owned()
+    });
+    let careless = kubeconfig.clusters[0].cluster.as_mut().unwrap();
+    careless.certificate_authority_data = None;
+    careless.insecure_skip_tls_verify = Some(true);
+    let path = cluster.folder.path().join("careless");
+    std::fs::write(&path, serde_json::to_string(&kubeconfig).unwrap()).unwrap();
+    let events = ["events", "-A", "--kubeconfig", path.to_str().unwrap()];
+    let [own, foreign] = authorities.each_ref().map(String::as_str);
+    for (arguments, code) in [
+        (&[] as &[&str], 0),
+        (&["--certificate-authority", own], 0),
+        (&["--certificate-authority", foreign], 3),
+    ] {
+        let ran = run(&[&events[..], arguments].concat());
+        assert_eq!(ran.code, Some(code), "{arguments:?}: {ran:?}");
+    }
+}
+
+/// As kubectl does it, and a kubeconfig that is there and broken is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kubeconfigs_of_the_environment_are_read_together() {
+    let cluster = Cluster::start().await;
+    let broken = cluster.folder.path().join("broken");
+    std::fs::write(&broken, "contexts: {\n").unwrap();
+    let good = cluster.kubeconfig();
+    let (good, broken) = (good.as_path(), broken.as_path());
+    let missing = Path::new("/nonexistent");
+    for (paths, code) in [
+        ([missing, good], 0),
+        ([good, missing], 0),
+        ([broken, good], 2),
+        ([good, broken], 2),
+    ] {
+        let listed = std::env::join_paths(paths).unwrap();
+        let mut command = tidings(&["events", "-A"]);
+        let ran: Ran = command.env("KUBECONFIG", listed).output().unwrap().into();
+        assert_eq!(ran.code, Some(code), "{paths:?}: {ran:?}");
     }
 }
 

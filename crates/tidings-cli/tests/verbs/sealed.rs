@@ -94,6 +94,14 @@ async fn an_archive_that_is_killed_seals_every_version_once() {
         "{files:?}"
     );
 
+    // A reader that has enough ends it, as with the other verbs.
+    let (reader, output) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = tidings(&["sealed", &url, "--files"]);
+    let unread = command.stdout(output).output().unwrap();
+    let said = String::from_utf8(unread.stderr).unwrap();
+    assert_eq!((unread.status.code(), said.as_str()), (Some(0), ""));
+
     std::fs::write(files[0], "torn").unwrap();
     let damaged = run(&["sealed", &url, "--check"]);
     assert_eq!(damaged.code, Some(1), "{damaged:?}");
@@ -223,6 +231,48 @@ async fn an_archive_on_object_storage_is_served_where_it_is() {
     for process in [sealing, reader, other] {
         process.signal("KILL");
     }
+}
+
+/// Lists are in the order of objects, so that names may come in any.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_sealed_event_is_exported_and_counted_whatever_its_name_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("objects").display());
+    let events = [("z.1", "a"), ("a.1", "b")];
+    let events = events.map(|(name, pod)| event(name, ("Pod", pod), "BackOff", 60));
+    let cluster = Cluster::with(&events).await;
+    let sealing = archive(&cluster, &folder.path().join("data"), &url);
+    until_sealed(&url, 2);
+    sealing.signal("KILL");
+    let mut serve = tidings(&["serve", "--secure-port=0", "--archive", &url]);
+    serve.args(["--data-dir", text(&folder.path().join("reader"))]);
+    let serving = Process::start_and_hear(serve.stderr(Stdio::null()));
+    let (reader, kubeconfig) = serving.unwrap();
+
+    let file = folder.path().join("events.jsonl");
+    let (code, said) = ask(kubeconfig.trim(), &["export", "-A", text(&file)]);
+    assert_eq!((code, said.as_str()), (Some(0), "2 events exported\n"));
+    let exported = std::fs::read_to_string(&file).unwrap();
+    let names: Vec<Value> = exported
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["metadata"]["name"].clone())
+        .collect();
+    assert_eq!(names, ["z.1", "a.1"]);
+    let (code, said) = ask(kubeconfig.trim(), &["top", "-A"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("2 occurrences of 2 events"), "{said}");
+
+    // What comes behind an event is not told by its name.
+    let resumed = ["export", "-n=shop", "--for=pod/b", "--resume", text(&file)];
+    let interrupted = [&resumed[..], &["--token=wrong"]].concat();
+    let (code, said) = ask(kubeconfig.trim(), &interrupted);
+    assert_eq!(code, Some(3), "{said}");
+    let written = format!("{}\n", exported.lines().next_back().unwrap());
+    std::fs::write(folder.path().join("events.jsonl.part"), written).unwrap();
+    let (code, said) = ask(kubeconfig.trim(), &resumed);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("not in the order of names"), "{said}");
+    reader.signal("KILL");
 }
 
 /// What the archive has not sealed yet is shown by a reader that asks for it, also after the

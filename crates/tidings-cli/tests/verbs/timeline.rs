@@ -1,14 +1,16 @@
 //! `tidings timeline` as a separate process: only its link gives access, and it leaves no files.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use tidings_testing::process::Process;
 
-use super::support::{Cluster, event};
+use super::support::{Cluster, event, tidings};
 
 /// Timeout of each step on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -84,4 +86,71 @@ async fn a_timeline_shows_a_cluster_and_leaves_nothing_behind() {
         assert_eq!(entries(temporary.path()), 0);
         assert_eq!(keep.join("clusters").is_dir(), !arguments.is_empty());
     }
+}
+
+/// Refuses the request of a connection, in these words.
+fn refuse(stream: TcpStream, message: &str) -> std::io::Result<()> {
+    let mut request = BufReader::new(stream);
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        if request.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+    }
+    let status = json!({"kind": "Status", "code": 403, "message": message}).to_string();
+    let head = "HTTP/1.1 403 Forbidden\r\ncontent-type: application/json\r\nconnection: close";
+    let length = status.len();
+    let answer = format!("{head}\r\ncontent-length: {length}\r\n\r\n{status}");
+    request.get_mut().write_all(answer.as_bytes())
+}
+
+/// The address of an API server that refuses everything so.
+fn refusing(message: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            // A client that is gone needs no answer.
+            std::thread::spawn(move || refuse(stream, message));
+        }
+    });
+    format!("http://{address}")
+}
+
+/// What a server says may be meant for a terminal.
+#[test]
+fn what_a_cluster_says_is_a_line_of_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config");
+    let server = refusing("\u{1b}[31mgone\nagain");
+    let kubeconfig = json!({
+        "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "one"}}],
+        "clusters": [{"name": "one", "cluster": {"server": server}}],
+    });
+    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let mut timeline = tidings(&["timeline", "--no-open", "--kubeconfig"])
+        .arg(&path)
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (sender, lines) = mpsc::channel();
+    let errors = BufReader::new(timeline.stderr.take().unwrap());
+    std::thread::spawn(move || {
+        let lines = errors.lines().map_while(Result::ok);
+        // The test has read enough where it is gone.
+        lines.map_while(|line| sender.send(line).ok()).count()
+    });
+    let said = loop {
+        let line = lines.recv_timeout(PATIENCE).unwrap();
+        if line.starts_with("cluster one: ") {
+            break line;
+        }
+    };
+    timeline.kill().unwrap();
+    timeline.wait().unwrap();
+    assert_eq!(said, "cluster one:  [31mgone again (403)");
 }

@@ -5,8 +5,14 @@
 )]
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 /// The time of day now.
 pub(crate) fn now() -> Timestamp {
     Timestamp::now()
+}
+
+/// The moment now, to measure how long something takes.
+pub(crate) fn moment() -> Instant {
+    Instant::now()
 }

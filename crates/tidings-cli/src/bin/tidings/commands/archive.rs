@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use futures::{StreamExt, stream};
 use tidings_archive::{Cluster, ImportError};
 use tidings_server::{RunningClusters, StartOptions};
@@ -98,7 +99,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "context")]
     clusters: Option<PathBuf>,
     /// Namespace to follow; may be repeated [default: all]
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     namespace: Vec<String>,
     /// Field selector of the events to follow
     #[arg(long, value_name = "SELECTOR")]
@@ -133,7 +134,7 @@ pub(crate) struct Args {
     from_now: bool,
     /// Memory for all clusters' indexes and caches together, in bytes, with an optional suffix Ki,
     /// Mi, k or M
-    #[arg(long, value_name = "BYTES", default_value = "16Mi", value_parser = values::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "12Mi", value_parser = values::bytes)]
     memory: usize,
     /// Pass requests to read other things than events to the cluster, with the caller's own token
     ///

@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+
+use super::kubeconfig;
 
 /// Success.
 pub(crate) const DONE: u8 = 0;
@@ -64,7 +67,7 @@ pub(crate) struct ClusterFlags {
     #[arg(long, value_name = "FILE")]
     certificate_authority: Option<PathBuf>,
     /// Accept any server certificate: the connection is then insecure
-    #[arg(long)]
+    #[arg(long, conflicts_with = "certificate_authority")]
     insecure_skip_tls_verify: bool,
     /// Name expected in the server's certificate [default: its address]
     #[arg(long, value_name = "NAME")]
@@ -84,7 +87,8 @@ pub(crate) struct ClusterFlags {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct NamespaceFlags {
     /// Namespace [default: the context's, or default]
-    #[arg(long, short, value_name = "NAME")]
+    // An empty name would mean all of them.
+    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) namespace: Option<String>,
     /// All namespaces
     #[arg(long, short = 'A')]
@@ -356,7 +360,13 @@ impl ClusterFlags {
         // Another dependency may add a second provider, and then rustls needs a default. Setting it
         // twice does no harm.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let (mut config, proxy) = self.named().await.map_err(CommandError::Config)?;
+        let paths = kubeconfig::of_environment();
+        let named = self.named(&paths, || Config::incluster().ok());
+        let (mut config, proxy) = named.await.map_err(CommandError::Config)?;
+        // As in kubectl, a namespace that is set to nothing is not set.
+        if config.default_namespace.is_empty() {
+            "default".clone_into(&mut config.default_namespace);
+        }
         if let Some(server) = &self.server {
             config.cluster_url = with_scheme(server).map_err(CommandError::Usage)?;
         }
@@ -369,6 +379,8 @@ impl ClusterFlags {
         if let Some(path) = &self.certificate_authority {
             config.root_cert = Some(certificates(path).map_err(CommandError::Config)?);
             config.root_cert_file = None;
+            // A user who names authorities relies on them, whatever the kubeconfig says.
+            config.accept_invalid_certs = false;
         }
         config.accept_invalid_certs |= self.insecure_skip_tls_verify;
         if let Some(name) = &self.tls_server_name {
@@ -391,46 +403,66 @@ impl ClusterFlags {
         Ok(config)
     }
 
-    /// The selected configuration, and the proxy that it names.
-    async fn named(&self) -> Result<(Config, Option<String>), String> {
+    /// The selected configuration, and the proxy that it names. Without --kubeconfig the files of
+    /// `paths` are read. Only where these say nothing is it the cluster that this runs in: a broken
+    /// file must not lead to another cluster.
+    async fn named(
+        &self,
+        paths: &[PathBuf],
+        incluster: impl FnOnce() -> Option<Config>,
+    ) -> Result<(Config, Option<String>), String> {
         let options = KubeConfigOptions {
             context: self.context.clone(),
             cluster: self.cluster.clone(),
             user: self.user.clone(),
         };
         let read = match &self.kubeconfig {
-            Some(path) => Kubeconfig::read_from(path),
-            None => Kubeconfig::read(),
+            Some(path) => Kubeconfig::read_from(path).map(Some),
+            None => kubeconfig::merged(paths),
         };
-        let found = match read {
-            Ok(kubeconfig) => {
-                if let Some(missing) = missing(&kubeconfig, &options) {
-                    return Err(missing);
-                }
-                let proxy = proxy(&kubeconfig, &options);
-                let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-                config.map(|config| (config, proxy))
-            }
-            Err(error) => Err(error),
-        };
+        let found = read.map_err(|error| with_sources(&error))?;
         let is_chosen = self.kubeconfig.is_some()
             || self.context.is_some()
             || self.cluster.is_some()
             || self.user.is_some();
-        let error = match found {
-            Ok(found) => return Ok(found),
-            Err(error) if is_chosen => return Err(with_sources(&error)),
-            Err(error) => error,
+        // As in kubectl, the flags may be enough without a kubeconfig, or where it selects nothing.
+        let is_enough = |found: &Kubeconfig| {
+            !is_chosen && self.server.is_some() && kubeconfig::current_context(found).is_none()
         };
-        if let Ok(config) = Config::incluster() {
-            return Ok((config, None));
-        }
-        // As in kubectl, the flags may be enough without a kubeconfig.
-        match &self.server {
-            Some(server) => Ok((Config::new(with_scheme(server)?), None)),
-            None => Err(with_sources(&error)),
+        match (found, &self.server) {
+            (Some(found), Some(server)) if is_enough(&found) => {
+                Ok((Config::new(with_scheme(server)?), None))
+            }
+            (Some(found), _) => selected(found, &options).await,
+            (None, _) if is_chosen => Err(none_at(paths)),
+            (None, server) => match (incluster(), server) {
+                (Some(config), _) => Ok((config, None)),
+                (None, Some(server)) => Ok((Config::new(with_scheme(server)?), None)),
+                (None, None) => Err(none_at(paths)),
+            },
         }
     }
+}
+
+/// What a kubeconfig selects, and the proxy that it names for it.
+async fn selected(
+    kubeconfig: Kubeconfig,
+    options: &KubeConfigOptions,
+) -> Result<(Config, Option<String>), String> {
+    if let Some(missing) = missing(&kubeconfig, options) {
+        return Err(missing);
+    }
+    let proxy = proxy(&kubeconfig, options);
+    let config = Config::from_custom_kubeconfig(kubeconfig, options).await;
+    let config = config.map_err(|error| with_sources(&error))?;
+    Ok((config, proxy))
+}
+
+/// Where a kubeconfig was looked for in vain.
+fn none_at(paths: &[PathBuf]) -> String {
+    let paths = paths.iter().map(|path| path.display().to_string());
+    let paths: Vec<_> = paths.collect();
+    format!("there is none, or an empty one, at {:?}", paths.join(", "))
 }
 
 /// Maximum of names that a message lists.
@@ -532,3 +564,6 @@ pub(crate) fn tell(text: &str) {
 pub(crate) fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
+
+#[cfg(test)]
+mod tests;

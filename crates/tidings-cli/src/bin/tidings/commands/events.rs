@@ -114,14 +114,28 @@ async fn show(args: Args) -> Result<u8, CommandError> {
         .map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let mut events = Vec::new();
     let mut revisions = Vec::with_capacity(sources.len());
+    let mut missing = None;
     for source in &sources {
         let mut listed = match &args.history {
-            Some(name) => source.versions(name).await?,
+            Some(name) => match source.versions(name).await {
+                // Another cluster of the archive may have it.
+                Err(error) if error.is_not_found() => {
+                    missing.get_or_insert(error);
+                    continue;
+                }
+                listed => listed?,
+            },
             None => source.reader.list(limit).await?,
         };
+        if args.watch {
+            listed.leave_to_watch();
+        }
         source.name(&mut listed.events);
         events.extend(listed.events);
         revisions.push(listed.revision);
+    }
+    if let Some(error) = missing.filter(|_| revisions.is_empty()) {
+        return Err(error);
     }
     events.sort_by(by_last_seen);
     events.drain(..events.len().saturating_sub(limit.unwrap_or(usize::MAX)));
@@ -198,6 +212,7 @@ impl Source {
         Ok(Listed {
             events,
             revision: String::new(),
+            is_sealed: true,
         })
     }
 }
@@ -206,6 +221,9 @@ fn words(notice: &Notice) -> String {
     match notice {
         Notice::Interrupted(why) => format!("the watch was interrupted and is retried: {why}"),
         Notice::Resumed => "the watch continues without a gap".to_owned(),
+        Notice::Relisted => {
+            "the server had forgotten changes: the last state of each event is shown".to_owned()
+        }
         Notice::NewHistory => {
             "the server's revisions started again: its events are shown again".to_owned()
         }

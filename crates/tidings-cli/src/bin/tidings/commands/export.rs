@@ -3,7 +3,8 @@
 //!
 //! The file has another name until it is complete. A list is in the order of keys (namespace/name),
 //! so an interrupted export continues after the last key written; a note beside the file has the
-//! parameters, so that no other export is added to it.
+//! parameters, so that no other export is added to it. A sealed archive's list is in another order,
+//! and its export is begun again.
 
 mod file;
 mod versions;
@@ -23,13 +24,14 @@ use crate::clock;
 
 /// Write events to a file, to keep them or to import them elsewhere.
 ///
-/// Events are written as the server has them, in order of namespace and name. FILE.part is renamed
-/// to FILE when it is complete.
+/// Events are written as the server has them, in order of namespace and name; those of a sealed
+/// archive (tidings serve --archive) in order of objects. FILE.part is renamed to FILE when it is
+/// complete.
 ///
 /// An interrupted export of JSON Lines leaves FILE.part, and its parameters in FILE.part.of. With
 /// --resume and the same cluster, namespace and conditions, the next export continues after the
 /// last event in the file. Earlier events that were created or changed since are not read again,
-/// and --since=2h refers to the same two hours.
+/// and --since=2h refers to the same two hours. An export of a sealed archive cannot be continued.
 ///
 /// With --versions, an archive's cluster is written as a whole: every version of every event, when
 /// each was observed, ends, gaps and coverage. `tidings archive --import` puts such a file into an
@@ -106,13 +108,23 @@ async fn export(args: Args) -> Result<u8, CommandError> {
     let progress = progress(&args);
     progress.set_message(format!("{} events", found.count));
     let last_key = found.last.map(|last| Event::new(last).key());
-    let written = write(&reader, &mut target, last_key, &progress).await;
-    progress.finish_and_clear();
-    let count = match written {
-        Ok(count) => count,
-        Err(error) => return Err(interrupted(target, error)),
+    let mut written = Written {
+        count: 0,
+        is_by_key: true,
     };
-    finish_file(&args, target, "events", (found.count, count))
+    let ended = write(&reader, &mut target, last_key, &mut written, &progress).await;
+    progress.finish_and_clear();
+    if let Err(error) = ended {
+        return Err(interrupted(target, written.is_by_key, error));
+    }
+    finish_file(&args, target, "events", (found.count, written.count))
+}
+
+/// What was written.
+struct Written {
+    count: u64,
+    /// Whether another export can continue behind it.
+    is_by_key: bool,
 }
 
 /// Exports everything that an archive has of a cluster.
@@ -125,24 +137,31 @@ async fn export_versions(args: &Args) -> Result<u8, CommandError> {
     let server = args.cluster.server().await?;
     let (mut target, found) = Target::open(&args.file, Form::JsonLines, args.resume, &what)?;
     let progress = progress(args);
-    let copied = versions::copy(&server, found.last.as_ref(), &mut target, |count| {
+    let lines = found.first.as_ref().zip(found.last.as_ref());
+    let copied = versions::copy(&server, lines, &mut target, |count| {
         progress.set_message(format!("{count} versions and ends"));
     });
     let copied = copied.await;
     progress.finish_and_clear();
     match copied {
         Ok(count) => finish_file(args, target, "versions and ends", (found.count, count)),
-        Err(error) => Err(interrupted(target, error)),
+        Err(error) => Err(interrupted(target, true, error)),
     }
 }
 
-/// Tells how an export that failed continues.
-fn interrupted(target: Target, error: CommandError) -> CommandError {
-    if let Some(kept) = target.keep() {
+/// Tells how an export that failed continues, if it can.
+fn interrupted(target: Target, is_by_key: bool, error: CommandError) -> CommandError {
+    let Some(kept) = target.keep() else {
+        return error;
+    };
+    let kept = kept.display();
+    // What cannot be continued is a wrong command line.
+    if is_by_key && !matches!(error, CommandError::Usage(_)) {
         tell(&format!(
-            "the events read so far are in {}; --resume continues from there",
-            kept.display()
+            "the events read so far are in {kept}; --resume continues from there"
         ));
+    } else {
+        tell(&format!("the events read so far are in {kept}"));
     }
     error
 }
@@ -168,10 +187,11 @@ async fn write(
     reader: &Reader,
     target: &mut Target,
     last_key: Option<String>,
+    written: &mut Written,
     progress: &ProgressBar,
-) -> Result<u64, CommandError> {
-    let mut count = 0;
+) -> Result<(), CommandError> {
     let scan = reader.scan(last_key, |page| {
+        written.is_by_key = page.is_by_key;
         if let Some(total) = page.total {
             progress.set_length(total);
         }
@@ -179,13 +199,12 @@ async fn write(
             target.write(event.value())?;
         }
         target.flush()?;
-        count += page.events.len() as u64;
+        written.count += page.events.len() as u64;
         progress.inc(page.read as u64);
-        progress.set_message(format!("{count} events"));
+        progress.set_message(format!("{} events", written.count));
         Ok(())
     });
-    scan.await?;
-    Ok(count)
+    scan.await
 }
 
 /// Drawn only on a terminal.

@@ -10,6 +10,7 @@ mod describe;
 mod events;
 mod export;
 mod import;
+mod kubeconfig;
 mod man;
 mod objects;
 mod proxy;

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
 
 use super::cluster::{CommandError, DONE, finish};
@@ -26,7 +27,7 @@ pub(crate) struct Args {
     #[arg(value_enum)]
     uses: Use,
     /// Grant the permissions in this namespace only
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     namespace: Option<String>,
     /// Name of the role
     #[arg(long, value_name = "NAME")]

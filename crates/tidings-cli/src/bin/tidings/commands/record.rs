@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use serde_json::Value;
 use tidings::{
     Broadcaster, DeliveryOptions, DropCause, EventSource, EventType, FlushReport, KubeSink,
@@ -20,15 +21,20 @@ use super::cluster::{
     permissions_hint, tell,
 };
 use super::objects;
+use crate::clock;
 
 /// How long after an attempt to find the object that failed the next one is made.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Quarters of the time in which uids are asked for. The rest is kept for the event, which can be
+/// recorded without them.
+const UID_QUARTERS: u32 = 3;
 
 /// Record an event about an object, from a script or a job.
 ///
 /// The event is written through the tidings library, with retries until --wait is over; the exit
 /// code says whether it arrived. The object is looked up for its uid, which kubectl describe uses
-/// to find events. If it does not exist or may not be read, the event is recorded without the uid.
+/// to find events. If it does not exist or cannot be read in three quarters of the time, the event
+/// is recorded without the uid.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings record job/backup --reason BackupStarted --message 'to s3://backups/nightly'
@@ -45,7 +51,7 @@ pub(crate) struct Args {
     #[arg(value_name = "KIND/NAME")]
     object: Named,
     /// Reason: one word in UpperCamelCase, for programs
-    #[arg(long, value_name = "WORD", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "WORD", value_parser = NonEmptyStringValueParser::new())]
     reason: String,
     /// Message, for people
     #[arg(long, short, value_name = "TEXT")]
@@ -75,7 +81,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "VERSION")]
     api_version: Option<String>,
     /// Namespace of the object [default: the context's, or default]
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     namespace: Option<String>,
     /// Maximum time to find the object and deliver the event
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = times::duration)]
@@ -104,7 +110,9 @@ async fn write(mut server: Server, args: &Args) -> Result<u8, CommandError> {
     // A server that accepts and says nothing is found out before the time is over.
     let request = server.timeout.unwrap_or(args.wait).min(args.wait);
     server.timeout = Some(request);
-    let (regarding, related) = look_up(&server, args).await?;
+    // However long it is to be, this is a moment there is.
+    let over = tokio::time::sleep(args.wait).deadline();
+    let (regarding, related) = look_up(&server, args, over).await?;
 
     let failure = Arc::default();
     let sink = Remembering {
@@ -131,7 +139,8 @@ async fn write(mut server: Server, args: &Args) -> Result<u8, CommandError> {
         event = event.annotation(key.as_str(), value.as_str());
     }
     event.send();
-    let report = broadcaster.shutdown(args.wait).await;
+    let left = over.saturating_duration_since(clock::moment());
+    let report = broadcaster.shutdown(left).await;
     let failure = failure
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -148,11 +157,12 @@ fn delivery() -> SinkOptions {
     SinkOptions::default().delivery(delivery)
 }
 
-/// The objects the event is about. While the server is away they are asked for again until the time
-/// is over.
+/// The objects the event is about. While the server is away, what they are is asked for again until
+/// the time is over, and their uids until the part of it that is kept.
 async fn look_up(
     server: &Server,
     args: &Args,
+    over: Instant,
 ) -> Result<(Reference, Option<Reference>), CommandError> {
     let look_up = LookUp {
         server,
@@ -161,8 +171,8 @@ async fn look_up(
             .as_deref()
             .unwrap_or(server.client.default_namespace()),
         wait: args.wait,
-        // However long it is to be, this is a moment there is.
-        over: tokio::time::sleep(args.wait).deadline(),
+        over,
+        uids_over: tokio::time::sleep(args.wait / 4 * UID_QUARTERS).deadline(),
         is_told: AtomicBool::new(false),
     };
     let regarding = look_up.kind(&args.object, args.api_version.as_deref());
@@ -215,21 +225,24 @@ struct LookUp<'a> {
     namespace: &'a str,
     wait: Duration,
     over: Instant,
+    /// Until when uids are asked for.
+    uids_over: Instant,
     /// Whether it was said that the server is away.
     is_told: AtomicBool,
 }
 
 impl LookUp<'_> {
-    /// Asks until there is an answer, or no time.
+    /// Asks until there is an answer, or a moment is over.
     ///
     /// # Errors
     /// At once what will not pass, and in the end why there was no answer.
     async fn insist<T>(
         &self,
+        over: Instant,
         mut ask: impl AsyncFnMut() -> Result<T, CommandError>,
     ) -> Result<T, CommandError> {
         let mut last = None;
-        let answer = tokio::time::timeout_at(self.over, async {
+        let answer = tokio::time::timeout_at(over, async {
             loop {
                 match ask().await {
                     Err(error) if error.may_pass() => {
@@ -251,7 +264,8 @@ impl LookUp<'_> {
     }
 
     async fn kind(&self, named: &Named, api_version: Option<&str>) -> Result<Kind, CommandError> {
-        let known = self.insist(|| objects::kind(self.server, named)).await;
+        let known = self.insist(self.over, || objects::kind(self.server, named));
+        let known = known.await;
         let known = known.map_err(|error| {
             if error.may_pass() {
                 CommandError::Away(Box::new(error))
@@ -271,7 +285,7 @@ impl LookUp<'_> {
 
     /// What an event says about an object: all of it that can be found out.
     async fn reference(&self, named: &Named, kind: &Kind) -> Result<Reference, CommandError> {
-        let metadata = self.insist(async || {
+        let metadata = self.insist(self.uids_over, async || {
             let metadata = objects::metadata(self.server, kind, self.namespace, &named.name).await;
             metadata.map_err(|error| CommandError::request(format!("get {named}"), "record", error))
         });
@@ -285,9 +299,7 @@ impl LookUp<'_> {
             }
             // Who may record need not be allowed to look, and a server that cannot tell of this
             // object may still take events.
-            Err(error @ CommandError::Refused { .. })
-                if error.is_forbidden() || error.may_pass() =>
-            {
+            Err(error) if error.is_forbidden() || error.may_pass() => {
                 tell(&format!(
                     "cannot {error}: recording without its uid, so that kubectl describe will not show the event"
                 ));

@@ -1,16 +1,15 @@
 //! `tidings sealed`: what `tidings archive --objects` has sealed, and whether it is whole.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use tidings_objects::{Checked, Manifest, Place, check, newest};
 
-use super::cluster::tell;
+use super::cluster::{CommandError, FAILED, finish};
 
 /// Everything is as it should be.
 const WHOLE: u8 = 0;
-/// Something is wrong, or could not be read.
-const FAILED: u8 = 1;
 
 /// Show what tidings archive --objects has sealed, and check it.
 ///
@@ -46,39 +45,36 @@ pub(crate) struct Args {
 
 /// Shows or checks an archive.
 pub(crate) async fn run(args: Args) -> ExitCode {
-    match sealed(args).await {
-        Ok(true) => ExitCode::from(WHOLE),
-        Ok(false) => ExitCode::from(FAILED),
-        Err(error) => {
-            tell(&format!("error: {error}"));
-            ExitCode::from(FAILED)
-        }
-    }
+    finish(sealed(args).await)
+}
+
+/// The archive could not be read.
+fn unread(why: impl Display) -> CommandError {
+    CommandError::Failed(format!("read the archive: {why}"))
 }
 
 /// Whether nothing is wrong, as far as was looked.
-async fn sealed(args: Args) -> Result<bool, Box<dyn std::error::Error>> {
-    let place = Place::open(&args.url)?;
+async fn sealed(args: Args) -> Result<u8, CommandError> {
+    let place = Place::open(&args.url).map_err(unread)?;
     let clusters = match args.cluster {
         Some(cluster) => vec![cluster],
-        None => place.clusters().await?,
+        None => place.clusters().await.map_err(unread)?,
     };
     if clusters.is_empty() {
-        return Err(format!("there is no archive at {}", place.url()).into());
+        let none = format!("there is no archive at {}", place.url());
+        return Err(unread(none));
     }
     let mut out = io::stdout();
     let mut is_whole = true;
     for cluster in clusters {
         if args.check {
-            let checked = check(&place, &cluster).await?;
+            let checked = check(&place, &cluster).await.map_err(unread)?;
             is_whole &= checked.problems.is_empty();
-            writeln!(out, "{}", line(&checked.manifest))?;
-            for text in words(&checked) {
-                writeln!(out, "  {text}")?;
-            }
+            // Without a reader it is still to be found out whether everything is whole.
+            tell_checked(&checked, &mut out).or_else(unless_unheard)?;
             continue;
         }
-        let manifest = newest(&place, &cluster).await?;
+        let manifest = newest(&place, &cluster).await.map_err(unread)?;
         if args.files {
             let root = place.url().strip_prefix("file://").unwrap_or(place.url());
             for file in &manifest.files {
@@ -88,7 +84,23 @@ async fn sealed(args: Args) -> Result<bool, Box<dyn std::error::Error>> {
             writeln!(out, "{}", line(&manifest))?;
         }
     }
-    Ok(is_whole)
+    Ok(if is_whole { WHOLE } else { FAILED })
+}
+
+fn tell_checked(checked: &Checked, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}", line(&checked.manifest))?;
+    for text in words(checked) {
+        writeln!(out, "  {text}")?;
+    }
+    Ok(())
+}
+
+/// The reader has read enough, as head has, and the exit code still says what was found.
+fn unless_unheard(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(error),
+    }
 }
 
 /// What a manifest says, in a line.

@@ -105,6 +105,7 @@ impl SelectionFlags {
             server,
             namespace,
             filter,
+            seen_before: None,
             events_max: EVENTS_MAX,
             rbac: "events",
         })

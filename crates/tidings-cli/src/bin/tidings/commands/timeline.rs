@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use tidings_archive::Cluster;
 use tidings_server::ApiOptions;
 
 use super::archive::clusters::Defaults;
 use super::archive::past::Served;
 use super::archive::{hint, open_all};
+use super::cluster::tell;
 use super::serve::{Signals, start_logging_of};
 
 /// It ran, and was ended by a signal.
@@ -59,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     context: Vec<String>,
     /// Namespace to follow; may be repeated [default: all]
-    #[arg(long, short, value_name = "NAME")]
+    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     namespace: Vec<String>,
     /// Folder to keep what is followed in, for 90 days. tidings archive --data-dir continues with
     /// the same folder
@@ -81,17 +83,11 @@ pub(crate) async fn run(args: Args) -> ExitCode {
         Ok(()) => ExitCode::from(ENDED),
         Err(error) => {
             let hint = hint(&*error);
-            say(format_args!(
-                "error: cannot show the timeline: {error}\nhint: {hint}"
-            ));
+            tell(&format!("error: cannot show the timeline: {error}"));
+            tell(&format!("hint: {hint}"));
             ExitCode::from(FAILED)
         }
     }
-}
-
-/// Nowhere is left to say it if standard error is gone.
-fn say(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
@@ -128,7 +124,7 @@ async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
         Some(folder) => format!("what is followed is kept in {}", folder.display()),
         None => "what is followed is removed then".to_owned(),
     };
-    say(format_args!("Ctrl-C ends it; {what}."));
+    tell(&format!("Ctrl-C ends it; {what}."));
     tokio::select! {
         () = signals.wait() => {}
         () = complain(&followed) => {}
@@ -148,10 +144,9 @@ async fn complain(clusters: &[Cluster]) {
         for (cluster, told) in clusters.iter().zip(&mut told) {
             let why = cluster.past().following().why;
             if why != *told {
-                match &why {
-                    Some(why) => say(format_args!("cluster {}: {why}", cluster.name())),
-                    None => say(format_args!("cluster {}: followed again", cluster.name())),
-                }
+                // What the server said may be anything.
+                let words = why.as_deref().unwrap_or("followed again");
+                tell(&format!("cluster {}: {words}", cluster.name()));
                 *told = why;
             }
         }

@@ -34,7 +34,8 @@ const OBJECTS_MAX: usize = 5000;
 ///
 /// An archive answers for more than a day from its counts by hour and reason, in which each event
 /// counts once, in the hour it was last seen. Objects are then counted in the 5,000 events of each
-/// cluster that were seen last. Events chosen by anything but time are read in any case.
+/// cluster that were seen last in that time. Events chosen by anything but time are read in any
+/// case.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings top -A
@@ -43,8 +44,8 @@ const OBJECTS_MAX: usize = 5000;
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {
-    /// How far to look back [default: to --since, or 1h]
-    #[arg(long, value_name = "DURATION", value_parser = window)]
+    /// How far to look back from --until, or from now [default: to --since, or 1h]
+    #[arg(long, value_name = "DURATION", value_parser = window, conflicts_with = "since")]
     window: Option<Duration>,
     /// What to count by, with one table each
     #[arg(
@@ -134,20 +135,7 @@ struct Top {
 async fn show(args: Args) -> Result<u8, CommandError> {
     let now = clock::now();
     let (since, until) = args.selection.times(now)?;
-    let from = match (args.window, since) {
-        (None, Some(since)) => since.min(now),
-        (window, _) => now.checked_sub(window.unwrap_or(WINDOW)).map_err(|_| {
-            CommandError::Usage(
-                "look back further than there are dates: shorten --window".to_owned(),
-            )
-        })?,
-    };
-    let to = until.map_or(now, |until| until.clamp(from, now));
-    let span = Span {
-        from,
-        to,
-        parts: PARTS,
-    };
+    let span = span(args.window, (since, until), now)?;
     let mut top = Top {
         span,
         noises: args.by.iter().map(|by| (*by, Noise::new(span))).collect(),
@@ -169,7 +157,7 @@ async fn show(args: Args) -> Result<u8, CommandError> {
     let mut out = io::BufWriter::new(io::stdout());
     let screen = args.color.screen();
     if let Some((_, noise)) = top.noises.first() {
-        summary(noise, span, &mut out)?;
+        summary(noise, (span, now), &mut out)?;
     }
     for note in &top.notes {
         writeln!(out, "{note}")?;
@@ -179,6 +167,28 @@ async fn show(args: Args) -> Result<u8, CommandError> {
     }
     out.flush()?;
     Ok(DONE)
+}
+
+/// The span that is counted: of a length, or from a time on, up to a time or now.
+fn span(
+    window: Option<Duration>,
+    (since, until): (Option<Timestamp>, Option<Timestamp>),
+    now: Timestamp,
+) -> Result<Span, CommandError> {
+    let to = until.map_or(now, |until| until.min(now));
+    let from = match since {
+        Some(since) => since.min(to),
+        None => to.checked_sub(window.unwrap_or(WINDOW)).map_err(|_| {
+            CommandError::Usage(
+                "look back further than there are dates: shorten --window".to_owned(),
+            )
+        })?,
+    };
+    Ok(Span {
+        from,
+        to,
+        parts: PARTS,
+    })
 }
 
 impl Top {
@@ -233,7 +243,9 @@ impl Top {
         }
         let mut reader = reader.clone();
         reader.filter.since = Some(span.from);
-        reader.filter.until = None;
+        // What was seen later is counted in the hour of that.
+        reader.seen_before = reader.filter.until.is_some().then_some(span.to);
+        reader.filter.until = Some(span.to);
         let events = reader.list(Some(OBJECTS_MAX)).await?.events;
         for event in &events {
             self.add(event, cluster, true, |by| by == By::Object);
@@ -257,22 +269,23 @@ fn named(by: By, cluster: Option<&str>, name: String) -> String {
     }
 }
 
-fn summary(noise: &Noise, span: Span, out: &mut impl Write) -> io::Result<()> {
+fn summary(noise: &Noise, (span, now): (Span, Timestamp), out: &mut impl Write) -> io::Result<()> {
     let (total, events) = (&noise.total, noise.events);
-    let window = span.to.duration_since(span.from).as_millis();
-    let window = tidings_server::human_duration(window);
+    let when = if span.to == now {
+        let window = span.to.duration_since(span.from).as_millis();
+        format!("last {}", tidings_server::human_duration(window))
+    } else {
+        format!("{:.0} to {:.0}", span.from, span.to)
+    };
     let per_minute = total.per_minute(span);
     if noise.is_read {
         writeln!(
             out,
-            "last {window}: {:.0} occurrences of {events} events, {:.0} of them warnings, {per_minute:.1} a minute",
+            "{when}: {:.0} occurrences of {events} events, {:.0} of them warnings, {per_minute:.1} a minute",
             total.occurrences, total.warnings,
         )
     } else {
-        writeln!(
-            out,
-            "last {window}: {events} events, {per_minute:.1} a minute"
-        )
+        writeln!(out, "{when}: {events} events, {per_minute:.1} a minute")
     }
 }
 
@@ -324,4 +337,120 @@ fn table(
         writeln!(out, "… and {left} more")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::{Arc, Mutex};
+
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tidings_cli::filter::Filter;
+
+    use super::super::cluster::Server;
+    use super::super::reader::EVENTS_MAX;
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_window_ends_where_the_time_that_is_asked_for_does() {
+        let now = at("2026-03-04T12:00:00Z");
+        let hours = |hours: u64| Duration::from_secs(hours * 3600);
+        let ago = |number: u64| now.checked_sub(hours(number)).unwrap();
+        for (window, since, until, (from, to)) in [
+            (None, None, None, (1, 0)),
+            (Some(2), None, None, (2, 0)),
+            (None, None, Some(4), (5, 4)),
+            (Some(2), None, Some(4), (6, 4)),
+            (None, Some(6), Some(4), (6, 4)),
+            (None, Some(6), None, (6, 0)),
+            // Nothing is between them.
+            (None, Some(3), Some(4), (4, 4)),
+        ] {
+            let times = (since.map(ago), until.map(ago));
+            let found = span(window.map(hours), times, now).unwrap();
+            assert_eq!((found.from, found.to), (ago(from), ago(to)), "{times:?}");
+        }
+        let later = now.checked_add(hours(1)).unwrap();
+        assert_eq!(span(None, (None, Some(later)), now).unwrap().to, now);
+    }
+
+    /// A page of events, of which those of February are more than are looked at.
+    fn page(query: &HashMap<String, String>) -> Value {
+        const LATER: usize = OBJECTS_MAX + 500;
+        let number = |name: &str| -> Option<usize> { query.get(name)?.parse().ok() };
+        let from = number("continue").unwrap_or(0);
+        let to = (LATER + 1).min(from + number("limit").unwrap_or(1));
+        let items = (from..to).map(|index| {
+            let month = if index < LATER { 2 } else { 1 };
+            let seen = format!("2026-0{month}-15T00:00:00Z");
+            json!({
+                "metadata": {"name": format!("web.{index}"), "resourceVersion": "5"},
+                "involvedObject": {"kind": "Pod", "name": "web"},
+                "firstTimestamp": seen, "lastTimestamp": seen,
+            })
+        });
+        let items: Vec<Value> = items.collect();
+        let more = if to <= LATER {
+            to.to_string()
+        } else {
+            String::new()
+        };
+        json!({"metadata": {"resourceVersion": "9", "continue": more}, "items": items})
+    }
+
+    #[tokio::test]
+    async fn objects_are_counted_in_the_time_that_is_asked_for() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let query = request.uri().query().unwrap_or_default();
+            let query = form_urlencoded::parse(query.as_bytes()).into_owned();
+            let query: HashMap<String, String> = query.collect();
+            let answer = if request.uri().path() == "/counts" {
+                json!({"counts": []})
+            } else {
+                log.lock().unwrap().push(query.get("until").cloned());
+                page(&query)
+            };
+            let answer = http::Response::builder()
+                .header("tidings-newest-first", "true")
+                .body(Body::from(answer.to_string().into_bytes()));
+            std::future::ready(answer)
+        });
+        let span = Span {
+            from: at("2026-01-01T00:00:00Z"),
+            to: at("2026-02-01T00:00:00Z"),
+            parts: PARTS,
+        };
+        let reader = Reader {
+            server: Server {
+                client: Client::new(service, "default"),
+                timeout: None,
+            },
+            namespace: String::new(),
+            filter: Filter {
+                until: Some(span.to),
+                ..Filter::default()
+            },
+            seen_before: None,
+            events_max: EVENTS_MAX,
+            rbac: "events",
+        };
+        let mut top = Top {
+            span,
+            noises: vec![(By::Object, Noise::new(span))],
+            notes: Vec::new(),
+        };
+        assert!(top.count(None, &reader).await.unwrap());
+        assert_eq!(top.noises[0].1.events, 1);
+        // A server that can leaves the later ones out.
+        let until = Some("2026-02-01T00:00:00Z".to_owned());
+        assert!(asked.lock().unwrap().iter().all(|asked| *asked == until));
+    }
 }

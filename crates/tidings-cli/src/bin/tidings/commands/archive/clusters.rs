@@ -10,9 +10,9 @@ use tidings_cli::clusters::{ClusterSetting, NAME_LEN_MAX, check_name};
 use tidings_server::RetentionRules;
 use tidings_store::embedded::EmbeddedOptions;
 
-use super::kubeconfigs;
 use super::source::Source;
 use crate::commands::cluster::{ClusterFlags, with_sources};
+use crate::commands::kubeconfig;
 
 /// Least memory of one cluster's index, in bytes.
 const INDEX_BYTES_MIN: usize = 256 << 10;
@@ -160,11 +160,15 @@ impl Defaults {
         }
         let mut contexts: Vec<_> = contexts.iter().cloned().map(Some).collect();
         if contexts.is_empty() {
+            // One that cannot be read is told when the cluster is connected to.
             let read = match &self.kubeconfig {
-                Some(path) => Kubeconfig::read_from(path),
-                None => Kubeconfig::read(),
+                Some(path) => Kubeconfig::read_from(path).ok(),
+                None => kubeconfig::merged(&kubeconfig::of_environment())
+                    .ok()
+                    .flatten(),
             };
-            contexts.push(read.ok().and_then(|kubeconfig| kubeconfig.current_context));
+            let current = read.as_ref().and_then(kubeconfig::current_context);
+            contexts.push(current.map(str::to_owned));
         }
         let mut settings = Vec::<ClusterSetting>::new();
         for context in contexts {
@@ -194,7 +198,7 @@ impl Defaults {
     pub(super) fn kubeconfigs(&self, setting: &ClusterSetting) -> Vec<PathBuf> {
         match setting.kubeconfig.as_ref().or(self.kubeconfig.as_ref()) {
             Some(path) => vec![path.clone()],
-            None => kubeconfigs::of_environment(),
+            None => kubeconfig::of_environment(),
         }
     }
 

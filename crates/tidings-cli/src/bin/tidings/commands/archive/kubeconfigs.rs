@@ -11,17 +11,6 @@ use kube::config::Kubeconfig;
 #[derive(Debug, Default)]
 pub(super) struct Kubeconfigs(HashMap<PathBuf, u64>);
 
-/// The kubeconfigs that are read where none is named.
-pub(super) fn of_environment() -> Vec<PathBuf> {
-    if let Some(paths) = std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty()) {
-        return std::env::split_paths(&paths).collect();
-    }
-    let home = std::env::home_dir();
-    home.into_iter()
-        .map(|home| home.join(".kube").join("config"))
-        .collect()
-}
-
 impl Kubeconfigs {
     /// Notes what files say.
     pub(super) fn look(&mut self, files: impl Iterator<Item = PathBuf>) {

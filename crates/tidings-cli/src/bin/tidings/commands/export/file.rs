@@ -89,6 +89,8 @@ impl What {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) count: u64,
+    /// The first line.
+    pub(super) first: Option<Value>,
     /// The last line.
     pub(super) last: Option<Value>,
     /// The time to which relative times of the export refer.
@@ -99,6 +101,7 @@ impl Found {
     fn nothing(what: &What) -> Self {
         Self {
             count: 0,
+            first: None,
             last: None,
             as_of: what.as_of,
         }
@@ -339,6 +342,9 @@ fn copy(previous: File, gzip: bool, found: &mut Found, out: &mut dyn Write) -> i
         };
         out.write_all(&line)?;
         found.count += 1;
+        if found.first.is_none() {
+            found.first = Some(value.clone());
+        }
         found.last = Some(value);
     }
 }

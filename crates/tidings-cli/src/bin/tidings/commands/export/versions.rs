@@ -12,14 +12,39 @@ use super::super::cluster::{CommandError, Server};
 use super::file::Target;
 
 /// Copies everything that is behind the last line that there is already; how many versions and ends
-/// that were.
+/// that were. Of these lines the first and the last are known.
+///
+/// # Errors
+/// Those of the server and of the file, and lines of another archive.
 pub(super) async fn copy(
     server: &Server,
-    last: Option<&Value>,
+    lines: Option<(&Value, &Value)>,
     target: &mut Target,
     told: impl Fn(u64),
 ) -> Result<u64, CommandError> {
+    if let Some((first, _)) = lines {
+        // Another archive may answer at the same address.
+        let page = archived::export(server, &[]).await?;
+        is_continued(first, page.lines().next().unwrap_or_default())?;
+    }
+    let last = lines.map(|(_, last)| last);
     Lines::behind(last).copy(server, target, told).await
+}
+
+/// Whether lines that begin so are of the archive whose export begins so: of one store.
+fn is_continued(first: &Value, head: &str) -> Result<(), CommandError> {
+    if first["store"] == line(head)?["store"] {
+        return Ok(());
+    }
+    let why = "continue the export of another archive: export again without --resume";
+    Err(CommandError::Usage(why.to_owned()))
+}
+
+fn line(text: &str) -> Result<Value, CommandError> {
+    serde_json::from_str(text).map_err(|error| CommandError::Unreadable {
+        what: "read the lines of the archive".to_owned(),
+        why: error.to_string(),
+    })
 }
 
 /// Where a line is among those of its event: versions by their place at the source, and then ends.
@@ -86,11 +111,7 @@ impl Lines {
             let mut is_whole = false;
             query = None;
             for line in page.lines() {
-                let value: Value =
-                    serde_json::from_str(line).map_err(|error| CommandError::Unreadable {
-                        what: "read the lines of the archive".to_owned(),
-                        why: error.to_string(),
-                    })?;
+                let value = self::line(line)?;
                 if let Some(more) = value["continue"].as_str() {
                     query = Some(("continue", more.to_owned()));
                     continue;
@@ -128,6 +149,17 @@ mod tests {
             "kind": "Version", "namespace": "shop", "name": name, "epoch": epoch,
             "event": {"metadata": {"resourceVersion": number}},
         })
+    }
+
+    #[test]
+    fn an_export_of_another_archive_is_not_continued() {
+        let head = |store: &str| json!({"kind": "Coverage", "store": store, "exportedAt": store});
+        let first = head("one");
+        assert!(is_continued(&first, &head("one").to_string()).is_ok());
+        let refused = is_continued(&first, &head("other").to_string()).unwrap_err();
+        assert_eq!(refused.exit_code(), 2);
+        let unreadable = is_continued(&first, "").unwrap_err();
+        assert_eq!(unreadable.exit_code(), 1);
     }
 
     #[test]

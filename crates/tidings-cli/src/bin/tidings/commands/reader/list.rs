@@ -36,6 +36,48 @@ pub(crate) struct Scanned {
     pub(crate) read: usize,
     /// How many there are to be read, where the server says so.
     pub(crate) total: Option<u64>,
+    /// Whether the list can be continued behind a key, as far as it was read.
+    pub(crate) is_by_key: bool,
+}
+
+/// The order of a scan, and what of it was given out before.
+struct Order {
+    /// Events up to this key were given out before this list was begun.
+    behind: Option<String>,
+    /// The event that was read last of this list.
+    last: Option<String>,
+    /// A sealed archive's list is in the order of objects: that a key comes before another one says
+    /// nothing about it.
+    is_by_key: bool,
+}
+
+impl Order {
+    fn behind(key: Option<String>) -> Self {
+        Self {
+            behind: key,
+            last: None,
+            is_by_key: true,
+        }
+    }
+
+    /// Begins the list again, behind what was given out.
+    fn begin_again(&mut self) {
+        let reached = self.last.take();
+        self.behind = self.behind.take().max(reached);
+    }
+
+    /// Whether the next event was not given out before.
+    fn is_new(&mut self, key: String) -> bool {
+        self.is_by_key &= self.last.as_ref().is_none_or(|last| *last < key);
+        let is_new = self.behind.as_ref().is_none_or(|behind| *behind < key);
+        self.last = Some(key);
+        is_new
+    }
+
+    /// Whether it cannot be told what was given out before.
+    fn is_lost(&self) -> bool {
+        self.behind.is_some() && !self.is_by_key
+    }
 }
 
 impl Reader {
@@ -71,6 +113,7 @@ impl Reader {
             return Ok(None);
         };
         let revision = first.revision.clone();
+        let is_sealed = first.is_sealed;
         let begun = Begun::of(&first);
         let mut next = Some(first);
         while let Some(page) = next.take() {
@@ -91,7 +134,11 @@ impl Reader {
         if let Some(last) = last {
             keep_last(&mut events, last);
         }
-        Ok(Some(Listed { events, revision }))
+        Ok(Some(Listed {
+            events,
+            revision,
+            is_sealed,
+        }))
     }
 
     /// Adds those that were seen again while the pages were read: they moved to a page that had
@@ -126,11 +173,14 @@ impl Reader {
     /// A page of those last seen since a time, if the server knows that order.
     async fn newest_from(&self, since: &str, token: Option<&str>) -> kube::Result<Option<Page>> {
         let limit = PAGE.to_string();
+        let until = self.seen_before.map(|until| until.to_string());
+        let until = until.unwrap_or_default();
         let page = self
             .answered(&[
                 ("limit", &limit),
                 ("order", "newest"),
                 ("since", since),
+                ("until", &until),
                 ("continue", token.unwrap_or_default()),
             ])
             .await?;
@@ -160,6 +210,7 @@ impl Reader {
                 return Ok(None);
             }
             let revision = page.revision;
+            let is_sealed = page.is_sealed;
             let mut events = Vec::new();
             loop {
                 let is_short = page.events.len() < limit;
@@ -172,7 +223,11 @@ impl Reader {
                 events.extend(wanted.filter(|event| self.filter.selects(event)));
                 if page.next.is_none() || reaches_back || events.len() >= last {
                     keep_last(&mut events, last);
-                    return Ok(Some(Listed { events, revision }));
+                    return Ok(Some(Listed {
+                        events,
+                        revision,
+                        is_sealed,
+                    }));
                 }
                 let Some(token) = page.next.filter(|_| is_short) else {
                     break;
@@ -208,8 +263,10 @@ impl Reader {
         let mut events = Vec::new();
         let mut next: Option<String> = None;
         let mut revision = String::new();
+        let mut is_sealed = false;
         loop {
             let page = self.page(next.as_deref()).await?;
+            is_sealed |= page.is_sealed;
             if revision.is_empty() {
                 revision = page.revision;
                 let reached: Option<u64> = revision.parse().ok();
@@ -233,53 +290,67 @@ impl Reader {
         if let Some(last) = last {
             keep_last(&mut events, last);
         }
-        Ok(Listed { events, revision })
+        Ok(Listed {
+            events,
+            revision,
+            is_sealed,
+        })
     }
 
-    /// Gives out every event that is wanted once, a page at a time and in the order of
-    /// [keys](Event::key), from behind a key on.
+    /// Gives out every event that is wanted once, a page at a time and in the server's order, from
+    /// behind a [key](Event::key) on.
     ///
     /// Where the server forgets the list's revision half way, the list is begun again and what was
     /// given out is passed over.
+    ///
+    /// # Errors
+    /// Those of the server and of `take`, and a list that has to be continued behind a key and is
+    /// not in the order of keys.
     pub(crate) async fn scan(
         &self,
-        mut last_key: Option<String>,
+        behind: Option<String>,
         mut take: impl FnMut(Scanned) -> Result<(), CommandError>,
     ) -> Result<(), CommandError> {
+        let is_continued = behind.is_some();
+        let mut order = Order::behind(behind);
         let mut expired = 0;
         let mut next: Option<String> = None;
         loop {
             let page = match self.page(next.as_deref()).await {
                 Ok(page) => page,
-                Err(error) if is_expired(&error) && expired < EXPIRED_MAX => {
+                Err(error) if is_expired(&error) && order.is_by_key && expired < EXPIRED_MAX => {
                     expired += 1;
                     next = None;
+                    order.begin_again();
                     continue;
                 }
                 Err(error) => return Err(self.failed(error.into())),
             };
+            order.is_by_key &= !page.is_sealed;
             let is_first = next.is_none();
             let read = page.events.len();
-            let mut scanned = Scanned {
-                events: Vec::with_capacity(read),
+            let mut events = Vec::with_capacity(read);
+            for event in page.events {
+                if !order.is_new(event.key()) {
+                    continue;
+                }
+                expired = 0;
+                if self.filter.selects(&event) {
+                    events.push(event);
+                }
+            }
+            if order.is_lost() {
+                return Err(unordered(is_continued));
+            }
+            take(Scanned {
+                events,
                 read,
                 total: page
                     .remaining
                     .filter(|_| is_first)
                     .map(|remaining| remaining + read as u64),
-            };
-            for event in page.events {
-                let key = event.key();
-                if last_key.as_ref().is_some_and(|last| key <= *last) {
-                    continue;
-                }
-                last_key = Some(key);
-                expired = 0;
-                if self.filter.selects(&event) {
-                    scanned.events.push(event);
-                }
-            }
-            take(scanned)?;
+                is_by_key: order.is_by_key,
+            })?;
             next = page.next;
             if next.is_none() {
                 return Ok(());
@@ -330,6 +401,20 @@ impl Begun {
             // It was sealed meanwhile, after it had waited for that.
             Some(newest) => event.last_seen() >= newest.checked_sub(SEALED_LATER).ok(),
             None => event.revision() > self.revision,
+        }
+    }
+}
+
+/// A list that is to be continued behind a key, and cannot be.
+fn unordered(is_continued: bool) -> CommandError {
+    if is_continued {
+        let why = "continue behind the last event: the server's list is not in the order of \
+                   names; export again without --resume";
+        CommandError::Usage(why.to_owned())
+    } else {
+        CommandError::Unreadable {
+            what: "read events".to_owned(),
+            why: "a list that was begun again is not in the order of names".to_owned(),
         }
     }
 }

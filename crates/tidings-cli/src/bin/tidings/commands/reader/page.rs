@@ -1,5 +1,6 @@
 //! Where events are read from, and a page of them.
 
+use jiff::Timestamp;
 use kube::core::Status;
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,6 +16,8 @@ pub(crate) const EVENTS_MAX: usize = 250_000;
 /// Asks for the events last seen first. Servers that do not know it answer in the order of names,
 /// and without the header.
 const NEWEST_FIRST: &str = "tidings-newest-first";
+/// Says that a list is in the order of objects and not of names: it is one of a sealed archive.
+const ORDER: &str = "tidings-order";
 
 /// Where events are read from, and which.
 #[derive(Clone)]
@@ -23,6 +26,9 @@ pub(crate) struct Reader {
     /// Empty for all.
     pub(crate) namespace: String,
     pub(crate) filter: Filter,
+    /// Those last seen at this time or later are left out where the server can do it, which gives
+    /// out those seen last first.
+    pub(crate) seen_before: Option<Timestamp>,
     /// More events than these are not held: they cannot be put in order.
     pub(crate) events_max: usize,
     /// The use of `tidings rbac` that says what permissions this needs.
@@ -39,7 +45,8 @@ pub(super) struct Page {
     /// How many events are behind the page, where the server says so.
     pub(super) remaining: Option<u64>,
     pub(super) is_newest_first: bool,
-    /// The events' revisions are of another kind than that of the list: they are sealed.
+    /// The events' revisions are of another kind than that of the list: they are sealed. Neither is
+    /// the list in the order of keys.
     pub(super) is_sealed: bool,
 }
 
@@ -47,6 +54,19 @@ pub(super) struct Page {
 pub(crate) struct Listed {
     pub(crate) events: Vec<Event>,
     pub(crate) revision: String,
+    /// The revisions of events are of another kind than that of the list.
+    pub(crate) is_sealed: bool,
+}
+
+impl Listed {
+    /// Leaves out what was written after the list's revision: a watch from there gives it out.
+    pub(crate) fn leave_to_watch(&mut self) {
+        let reached: Option<u64> = self.revision.parse().ok();
+        if let Some(reached) = reached.filter(|_| !self.is_sealed) {
+            let is_listed = |event: &Event| event.revision().is_none_or(|it| it <= reached);
+            self.events.retain(is_listed);
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -100,6 +120,7 @@ impl Reader {
             .await?;
         let status = answer.status();
         let newest_first = answer.headers().get(NEWEST_FIRST).cloned();
+        let is_by_object = answer.headers().contains_key(ORDER);
         let body = answer.into_body().collect_bytes().await?;
         if !status.is_success() {
             return Err(kube::Error::Api(Box::new(refusal(status, &body))));
@@ -116,7 +137,7 @@ impl Reader {
             revision: list.metadata.resource_version,
             remaining: list.metadata.remaining_item_count,
             is_newest_first: newest_first.is_some(),
-            is_sealed: newest_first.is_some_and(|value| value == "sealed"),
+            is_sealed: is_by_object || newest_first.is_some_and(|value| value == "sealed"),
         })
     }
 }

@@ -52,6 +52,7 @@ where
         },
         namespace: String::new(),
         filter: Filter::default(),
+        seen_before: None,
         events_max: EVENTS_MAX,
         rbac: "events",
     }
@@ -89,6 +90,7 @@ async fn watched(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
                 Watched::Event(event) => event.name().to_owned(),
                 Watched::Notice(Notice::Interrupted(_)) => "interrupted".to_owned(),
                 Watched::Notice(Notice::Resumed) => "resumed".to_owned(),
+                Watched::Notice(Notice::Relisted) => "relisted".to_owned(),
                 Watched::Notice(Notice::NewHistory) => "new history".to_owned(),
             });
             Ok(())
@@ -200,43 +202,119 @@ async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
     assert!(reader.list(Some(2)).await.is_ok());
 }
 
+/// A page of a scan, of events by name.
+fn scanned_page(names: &[&str], next: &str) -> (u16, String) {
+    let events: Vec<Value> = names.iter().map(|name| event(name, 5)).collect();
+    let metadata = json!({"resourceVersion": "9", "continue": next, "remainingItemCount": 2});
+    let list = json!({"metadata": metadata, "items": events});
+    (200, list.to_string())
+}
+
+fn forgotten() -> (u16, String) {
+    (410, status(410).to_string())
+}
+
+/// What a scan gives out from behind a key, page by page with their totals, how it ends, and
+/// whether its list can be continued: of a server that answers so and says in a header what the
+/// order is, if it does.
+async fn scanned(
+    behind: Option<&str>,
+    header: Option<&'static str>,
+    answers: Vec<(u16, String)>,
+) -> (
+    Vec<String>,
+    Vec<Option<u64>>,
+    Result<(), CommandError>,
+    bool,
+) {
+    let script = Mutex::new(VecDeque::from(answers));
+    let service = tower::service_fn(move |_: http::Request<Body>| {
+        let (code, body) = script.lock().unwrap().pop_front().unwrap();
+        let mut answer = http::Response::builder().status(code);
+        if let Some(order) = header {
+            answer = answer.header("tidings-order", order);
+        }
+        let answer = answer.body(Body::from(body.into_bytes())).unwrap();
+        std::future::ready(Ok::<_, std::io::Error>(answer))
+    });
+    let (mut given, mut totals, mut is_by_key) = (Vec::new(), Vec::new(), true);
+    let reader = reader(service);
+    let scan = reader.scan(behind.map(str::to_owned), |page| {
+        given.extend(page.events.iter().map(Event::key));
+        totals.push(page.total);
+        is_by_key = page.is_by_key;
+        Ok(())
+    });
+    let ended = scan.await;
+    (given, totals, ended, is_by_key)
+}
+
 /// The list is forgotten behind its first page, and by then there is an event before those given
 /// out.
 #[tokio::test(start_paused = true)]
 async fn a_scan_gives_out_every_event_once() {
-    let page = |names: &[&str], next: &str| {
-        let events: Vec<Value> = names.iter().map(|name| event(name, 5)).collect();
-        let list = json!({"metadata": {"resourceVersion": "9", "continue": next, "remainingItemCount": 2}, "items": events});
-        (200, list.to_string())
-    };
-    let script = Mutex::new(VecDeque::from([
-        page(&["b", "c"], "more"),
-        (410, status(410).to_string()),
-        page(&["a", "b", "c", "d"], "more"),
-        (410, status(410).to_string()),
-        page(&["a", "b", "c", "d"], "more"),
-        page(&["e"], ""),
-    ]));
-    let service = tower::service_fn(move |_: http::Request<Body>| {
-        let (code, body) = script.lock().unwrap().pop_front().unwrap();
-        std::future::ready(Ok::<_, std::io::Error>(
-            http::Response::builder()
-                .status(code)
-                .body(Body::from(body.into_bytes()))
-                .unwrap(),
-        ))
-    });
-    let mut given = Vec::new();
-    let mut totals = Vec::new();
-    let reader = reader(service);
-    let scan = reader.scan(None, |page| {
-        given.extend(page.events.iter().map(Event::key));
-        totals.push(page.total);
-        Ok(())
-    });
-    scan.await.unwrap();
+    let answers = vec![
+        scanned_page(&["b", "c"], "more"),
+        forgotten(),
+        scanned_page(&["a", "b", "c", "d"], "more"),
+        forgotten(),
+        scanned_page(&["a", "b", "c", "d"], "more"),
+        scanned_page(&["e"], ""),
+    ];
+    let (given, totals, ended, is_by_key) = scanned(None, None, answers).await;
+    ended.unwrap();
     assert_eq!(given, ["n/b", "n/c", "n/d", "n/e"]);
     assert_eq!(totals, [Some(4), Some(6), Some(6), None]);
+    assert!(is_by_key);
+}
+
+/// A sealed archive's list is in the order of objects, and may have a name twice.
+#[tokio::test(start_paused = true)]
+async fn a_scan_gives_out_every_event_of_a_list_in_another_order() {
+    for header in [None, Some("objects")] {
+        let answers = vec![
+            scanned_page(&["z", "a", "a"], "more"),
+            scanned_page(&["a", "m"], ""),
+        ];
+        let (given, _, ended, is_by_key) = scanned(None, header, answers).await;
+        ended.unwrap();
+        assert_eq!(given, ["n/z", "n/a", "n/a", "n/a", "n/m"]);
+        assert!(!is_by_key);
+    }
+}
+
+/// What was given out of such a list cannot be told from what was not.
+#[tokio::test(start_paused = true)]
+async fn a_list_in_another_order_is_not_continued() {
+    let by_object = Some("objects");
+    for (behind, header, answers, code) in [
+        // As is an export that is resumed.
+        (Some("n/b"), None, vec![scanned_page(&["z", "a"], "")], 2),
+        (Some("n/b"), by_object, vec![scanned_page(&["c"], "")], 2),
+        // Begun again.
+        (
+            None,
+            by_object,
+            vec![scanned_page(&["b"], "more"), forgotten()],
+            1,
+        ),
+        (
+            None,
+            None,
+            vec![
+                scanned_page(&["b"], "more"),
+                forgotten(),
+                scanned_page(&["z", "a"], ""),
+            ],
+            1,
+        ),
+    ] {
+        let (given, _, ended, _) = scanned(behind, header, answers).await;
+        let code_of_it = ended.unwrap_err().exit_code();
+        assert_eq!(code_of_it, code, "{behind:?} {header:?}");
+        let expected: &[&str] = if behind.is_some() { &[] } else { &["n/b"] };
+        assert_eq!(given, expected);
+    }
 }
 
 /// Both forms of 410: as an answer, and in the stream.
@@ -259,9 +337,27 @@ async fn what_the_server_forgot_is_found_in_a_new_list() {
             watch(&[("ADDED", event("after", 10))]),
         ])
         .await;
-        assert_eq!(given, ["seen", "missed", "after"]);
+        assert_eq!(given, ["seen", "relisted", "missed", "after"]);
         assert_eq!(asked, ["watch 5", "watch 6", "list", "watch 9", "watch 10"]);
     }
+}
+
+/// What is forgotten of a quiet cluster is nothing to speak of, unless an interruption was.
+#[tokio::test(start_paused = true)]
+async fn a_new_list_without_news_is_told_after_an_interruption() {
+    let gone = || Some((410, status(410).to_string()));
+    let (given, _) = watched(vec![gone(), list(9, &[event("seen", 5)])]).await;
+    assert!(given.is_empty(), "{given:?}");
+    let answers = vec![
+        None,
+        gone(),
+        list(9, &[event("seen", 5)]),
+        None,
+        watch(&[("ADDED", event("after", 10))]),
+    ];
+    let (given, _) = watched(answers).await;
+    let expected = ["interrupted", "relisted", "interrupted", "resumed", "after"];
+    assert_eq!(given, expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +389,7 @@ async fn what_passes_ends_no_watch_that_catches_up_either() {
         watch(&[("ADDED", event("after", 10))]),
     ])
     .await;
-    assert_eq!(given, ["interrupted", "missed", "resumed", "after"]);
+    assert_eq!(given, ["interrupted", "relisted", "missed", "after"]);
     let lists = ["list"; 8];
     let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
     assert_eq!(asked[0], "watch 5");
@@ -368,4 +464,31 @@ async fn what_was_sealed_again_while_pages_were_read_is_found() {
         names.sort_unstable();
         assert_eq!(names, expected, "{header}");
     }
+}
+
+/// What is seen again while a list is read comes with the watch that follows.
+#[tokio::test(start_paused = true)]
+async fn what_is_written_after_a_list_is_left_to_its_watch() {
+    let listed = seen_last(10, &[("b", 10, 31)], "");
+    let watched = json!({"type": "MODIFIED", "object": listed["items"][0]});
+    let pages = vec![
+        seen_last(9, &[("a", 5, 30)], ""),
+        seen_last(10, &[("b", 10, 31), ("a", 5, 30)], ""),
+        watched,
+    ];
+    let (mut reader, _) = newest_first("true", pages);
+    reader.filter.since = Some("2026-03-04T05:00:00Z".parse().unwrap());
+    let mut listed = reader.list(None).await.unwrap();
+    listed.leave_to_watch();
+    let names = listed.events.iter().map(|event| event.name().to_owned());
+    let mut names: Vec<_> = names.collect();
+    let watch = reader.watch(&listed.revision, |watched| match watched {
+        Watched::Event(event) => {
+            names.push(event.name().to_owned());
+            Err(CommandError::Failed("read enough".to_owned()))
+        }
+        Watched::Notice(_) => Ok(()),
+    });
+    assert!(matches!(watch.await, Err(CommandError::Failed(_))));
+    assert_eq!(names, ["a", "b"]);
 }

@@ -32,8 +32,11 @@ pub(super) const FORBIDDEN_MAX: u32 = 20;
 pub(crate) enum Notice {
     /// It was cut off and is tried again.
     Interrupted(String),
-    /// It continues.
+    /// It continues from where it was: nothing is missing.
     Resumed,
+    /// The server had forgotten changes, and the events were listed anew: what comes next is the
+    /// last state of each that changed.
+    Relisted,
     /// The server counts its revisions anew, or from before: which changes were given out already
     /// cannot be told.
     NewHistory,
@@ -66,7 +69,8 @@ impl Reader {
                 tokio::time::sleep(wait).await;
             }
             let outcome = if is_expired {
-                self.catch_up(&mut position, &mut take).await
+                self.catch_up(&mut position, is_interrupted, &mut take)
+                    .await
             } else {
                 self.watch_once(&mut position, &mut |watched| {
                     wait = Duration::ZERO;
@@ -85,7 +89,8 @@ impl Reader {
             match outcome {
                 // The server ends a watch now and then; that is nothing to speak of.
                 Ok(()) => {
-                    is_expired = false;
+                    // What a new list gave out was told as such, and not that there is no gap.
+                    is_interrupted &= !std::mem::take(&mut is_expired);
                     wait = WAIT_MIN;
                 }
                 Err(Ended::Output(error)) => return Err(error),
@@ -146,10 +151,12 @@ impl Reader {
     }
 
     /// Gives out what was written after the position, from a new list. What ends the list is judged
-    /// as what ends a watch.
+    /// as what ends a watch. Where nothing was written, and no interruption was told, there is
+    /// nothing to tell either.
     async fn catch_up(
         &self,
         position: &mut Position,
+        is_interrupted: bool,
         take: &mut impl FnMut(Watched) -> Result<(), CommandError>,
     ) -> Result<(), Ended> {
         let mut listed = match self.list_after(position.revision, None).await {
@@ -160,6 +167,8 @@ impl Reader {
         let reached: Option<u64> = listed.revision.parse().ok();
         if position.revision.is_none() || reached < position.revision {
             take(Watched::Notice(Notice::NewHistory)).map_err(Ended::Output)?;
+        } else if is_interrupted || !listed.events.is_empty() {
+            take(Watched::Notice(Notice::Relisted)).map_err(Ended::Output)?;
         }
         listed.events.sort_by(tidings_cli::event::by_last_seen);
         for event in listed.events {

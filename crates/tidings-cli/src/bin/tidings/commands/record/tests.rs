@@ -90,3 +90,26 @@ async fn what_may_pass_is_waited_for_as_long_as_was_said() {
         assert_eq!(code, DONE, "{refusal}");
     }
 }
+
+/// The time is for both: finding the object and writing the event.
+#[tokio::test(start_paused = true)]
+async fn nothing_takes_longer_than_was_said() {
+    for (look_up, refusals) in [(503, &[503; 1000][..]), (404, &[503; 1000]), (503, &[])] {
+        let began = clock::moment();
+        let (code, event) = recorded(&["pod/web", "--wait=10s"], look_up, refusals).await;
+        let expected = if refusals.is_empty() {
+            DONE
+        } else {
+            UNREACHABLE
+        };
+        assert_eq!((code, event.is_some()), (expected, refusals.is_empty()));
+        let took = clock::moment().duration_since(began);
+        assert!(took < Duration::from_secs(12), "{look_up}: {took:?}");
+    }
+}
+
+#[test]
+fn an_empty_namespace_is_refused() {
+    let words = ["record", "pod/web", "--reason=A", "-m=x", "-n", ""];
+    assert!(Line::try_parse_from(words).is_err());
+}

@@ -1,0 +1,116 @@
+//! Which cluster is meant, by flags and files.
+
+use clap::Parser;
+use serde_json::json;
+
+use super::*;
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    cluster: ClusterFlags,
+    #[command(flatten)]
+    namespaces: NamespaceFlags,
+}
+
+fn flags(words: &[&str]) -> ClusterFlags {
+    let line = Line::try_parse_from([&["tidings"], words].concat());
+    line.unwrap().cluster
+}
+
+/// A kubeconfig with one context, "one"; the current one has this name.
+fn selecting(current: &str, server: &str) -> String {
+    let cluster = json!({"server": server, "insecure-skip-tls-verify": true});
+    let kubeconfig = json!({
+        "current-context": current,
+        "contexts": [{"name": "one", "context": {"cluster": "one", "namespace": ""}}],
+        "clusters": [{"name": "one", "cluster": cluster}],
+    });
+    kubeconfig.to_string()
+}
+
+fn write(path: &Path, text: &str) -> PathBuf {
+    std::fs::write(path, text).unwrap();
+    path.to_owned()
+}
+
+/// A kubeconfig that is there and cannot be used must not lead to another cluster.
+#[tokio::test]
+async fn only_where_there_is_no_kubeconfig_is_it_the_cluster_around() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| write(&folder.path().join(name), text);
+    let missing = folder.path().join("missing");
+    let good = file("good", &selecting("one", "https://good:1"));
+    let dangling = file("dangling", &selecting("gone", "https://other:1"));
+    let unset = file("unset", &selecting("", "https://other:1"));
+    let broken = file("broken", "contexts: {\n");
+    let empty = file("empty", "");
+    let (chosen, around) = ("https://good:1/", "https://around/");
+    let given = "https://given:1/";
+    let server = ["--server", "https://given:1"];
+    for (paths, words, expected) in [
+        (vec![&missing, &good], &[] as &[&str], Some(chosen)),
+        (vec![&good, &missing], &[], Some(chosen)),
+        (vec![&missing, &empty], &[], Some(around)),
+        (vec![], &[], Some(around)),
+        (vec![&missing], &["--context", "one"], None),
+        (vec![&broken], &[], None),
+        (vec![&broken], &server, None),
+        (vec![&good, &broken], &[], None),
+        (vec![&dangling], &[], None),
+        (vec![&dangling], &server, None),
+        (vec![&unset], &[], None),
+        (vec![&unset], &server, Some(given)),
+    ] {
+        let all: Vec<PathBuf> = paths.iter().map(|path| (*path).clone()).collect();
+        let flags = flags(words);
+        let incluster = || Some(Config::new("https://around/".parse().unwrap()));
+        let found = flags.named(&all, incluster).await;
+        let found = found.map(|(config, _)| config.cluster_url.to_string());
+        assert_eq!(
+            found.as_deref().ok(),
+            expected,
+            "{paths:?} {words:?}: {found:?}"
+        );
+    }
+    let nowhere = flags(&[]).named(&[missing], || None).await;
+    assert!(nowhere.is_err_and(|why| why.contains("missing")));
+    let by_server = flags(&server).named(&[], || None).await.unwrap();
+    assert_eq!(by_server.0.cluster_url, given);
+}
+
+/// Whatever the kubeconfig says of certificates.
+#[tokio::test]
+async fn authorities_that_are_named_are_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = selecting("one", "https://one:1");
+    let path = write(&folder.path().join("config"), &text);
+    let made = rcgen::generate_simple_self_signed(["one".to_owned()]).unwrap();
+    let authority = write(&folder.path().join("ca.crt"), &made.cert.pem());
+    let [path, authority] = [&path, &authority].map(|path| path.to_str().unwrap());
+    let named = ["--kubeconfig", path];
+    let asked = ["--certificate-authority", authority];
+    let skipped = ["--insecure-skip-tls-verify"];
+    for (words, is_skipped) in [
+        (&named[..], true),
+        (&[&named[..], &asked].concat(), false),
+        (&[&named[..], &skipped].concat(), true),
+    ] {
+        let config = flags(words).config().await.unwrap();
+        assert_eq!(config.accept_invalid_certs, is_skipped, "{words:?}");
+        // It is set to nothing.
+        assert_eq!(config.default_namespace, "default");
+    }
+    let words = [&["tidings"], &asked[..], &skipped].concat();
+    assert!(Line::try_parse_from(words).is_err());
+}
+
+#[test]
+fn an_empty_namespace_is_none() {
+    for words in [["-n", ""], ["--namespace", ""]] {
+        let refused = Line::try_parse_from([&["tidings"], &words[..]].concat());
+        assert!(refused.is_err(), "{words:?}");
+    }
+    let line = Line::try_parse_from(["tidings", "-n", "shop"]).unwrap();
+    assert_eq!(line.namespaces.namespace.as_deref(), Some("shop"));
+}
