@@ -2,13 +2,13 @@
 //!
 //! Invariants: eight files that follow each other in time, among those that were merged equally
 //! often, become one if they are small, so that few small ones remain; nothing is merged more than
-//! three times, so that a version is written four times at most. Memory: a row group of each, and
+//! three times, so that a version is written four times at most. Memory: some rows of each, and
 //! their bytes.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
 
-use crate::file::read::{FileError, Reader};
+use crate::file::read::{FileError, GroupRows, Reader};
 use crate::manifest::File;
 use crate::row::Row;
 
@@ -16,6 +16,8 @@ use crate::row::Row;
 pub(crate) const FILE_BYTES_MAX: usize = 32 << 20;
 /// Files that are merged into one.
 const FILES: usize = 8;
+/// Rows of a file that are read at once.
+const ROWS_AT_ONCE: usize = 256;
 /// What was merged so often is not merged again.
 const LEVEL_MAX: u32 = 3;
 
@@ -51,15 +53,26 @@ pub(crate) struct Merged {
 
 struct Source {
     reader: Reader,
+    /// The row group that is read next.
     group: usize,
+    of_group: Option<GroupRows>,
     rows: VecDeque<Row>,
 }
 
 impl Source {
     fn next(&mut self) -> Result<Option<Row>, FileError> {
-        while self.rows.is_empty() && self.group < self.reader.groups() {
-            self.rows = self.reader.group(self.group)?.into();
-            self.group += 1;
+        while self.rows.is_empty() {
+            if let Some(of_group) = &mut self.of_group {
+                self.rows = of_group.some(ROWS_AT_ONCE)?.into();
+                if self.rows.is_empty() {
+                    self.of_group = None;
+                }
+            } else if self.group < self.reader.groups() {
+                self.of_group = Some(self.reader.rows_of(self.group)?);
+                self.group += 1;
+            } else {
+                break;
+            }
         }
         Ok(self.rows.pop_front())
     }
@@ -97,6 +110,7 @@ impl Merged {
         let sources = readers.into_iter().map(|reader| Source {
             reader,
             group: 0,
+            of_group: None,
             rows: VecDeque::new(),
         });
         let mut sources: Vec<_> = sources.collect();

@@ -12,6 +12,7 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
+use tokio::sync::Semaphore;
 
 use crate::client::Clients;
 
@@ -56,6 +57,8 @@ pub struct Place {
     /// Where the objects are, if they are files of this machine.
     pub(crate) folder: Option<PathBuf>,
     url: String,
+    /// One at a time makes files there, of all clusters: making one takes memory.
+    pub(crate) turn: Arc<Semaphore>,
 }
 
 impl Place {
@@ -137,6 +140,7 @@ impl Place {
             prefix,
             folder: None,
             url: url.trim_end_matches('/').to_owned(),
+            turn: Arc::new(Semaphore::new(1)),
         })
     }
 
@@ -169,6 +173,7 @@ impl Place {
             prefix: Path::default(),
             folder: None,
             url: url.trim_end_matches('/').to_owned(),
+            turn: Arc::new(Semaphore::new(1)),
         }
     }
 

@@ -3,8 +3,8 @@
 //! Invariants: the manifest says up to where versions are sealed, in the same write that makes the
 //! files part of the archive, so that the end of the process at any moment neither skips nor
 //! doubles one; only the store that the manifest names continues an archive; a file that cannot be
-//! merged keeps nothing else from being sealed. Memory: a part of events with its columns, and a
-//! file.
+//! merged keeps nothing else from being sealed. Memory: a part of events with its columns, or the
+//! files that are merged and the one they become; of one cluster at a time.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tidings_archive::{Cluster, JournalError, Part, SealedVersion, Unsealed};
 use tidings_store::clock::Clock;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -47,7 +48,8 @@ pub struct SealOptions {
     /// How long a file that is no longer part of the archive is left for those who read it.
     /// Default: a day.
     pub grace: Duration,
-    /// Bytes of events from which on no more are sealed together. Default: 16 MiB.
+    /// Bytes of events from which on no more are sealed together: with their columns they take
+    /// about four times the memory. Default: 8 MiB.
     pub part_bytes: usize,
 }
 
@@ -57,7 +59,7 @@ impl Default for SealOptions {
             interval: Duration::from_secs(20 * 60),
             keep_for: None,
             grace: Duration::from_secs(24 * 3600),
-            part_bytes: 16 << 20,
+            part_bytes: 8 << 20,
         }
     }
 }
@@ -126,6 +128,8 @@ pub struct Sealer {
     folder: Folder,
     clock: Arc<dyn Clock>,
     options: SealOptions,
+    /// Shared by all clusters of the place.
+    turn: Arc<Semaphore>,
     /// When leavings are looked for next, in milliseconds of the steady clock.
     look_at: AtomicU64,
     /// Paths of files that could not be merged. They are tried again when leavings are looked for.
@@ -147,6 +151,7 @@ impl Sealer {
             folder: Folder::new(place, cluster.name()),
             clock,
             options,
+            turn: Arc::clone(&place.turn),
             look_at: AtomicU64::new(0),
             damaged: Mutex::default(),
         }
@@ -205,6 +210,8 @@ impl Sealer {
         loop {
             // After each part, so that one who fell behind leaves no more files than others.
             merges = merges && self.merge_small(&mut manifest, &mut sealed).await;
+            // It is not closed.
+            let _turn = self.turn.acquire().await.ok();
             let part = self.unsealed.next(self.options.part_bytes).await?;
             let Some(part) = part else {
                 break;
@@ -299,6 +306,8 @@ impl Sealer {
 
     /// Puts the rows of some files into new ones, which stand for them.
     async fn merge(&self, manifest: &Manifest, group: &[File]) -> Result<Manifest, MergeError> {
+        // It is not closed.
+        let _turn = self.turn.acquire().await.ok();
         let mut readers = Vec::with_capacity(group.len());
         for file in group {
             let bytes = self.folder.whole(&file.path, file.bytes, &file.checksum);
@@ -320,12 +329,10 @@ impl Sealer {
             error => MergeError::Seal(error),
         };
         let level = group.iter().map(|file| file.level).max().unwrap_or(0) + 1;
-        let rows = merge::Merged::new(readers).map_err(SealError::File);
-        let files = match rows {
-            Ok(rows) => write(&self.folder, level, rows).await,
-            Err(error) => Err(error),
-        };
-        let files = files.map_err(of_group)?;
+        let rows = spawn_blocking(move || merge::Merged::new(readers)).await;
+        let rows = rows.map_err(|_| SealError::Panicked)?;
+        let rows = rows.map_err(SealError::File).map_err(of_group)?;
+        let files = write(&self.folder, level, rows).await.map_err(of_group)?;
         let total = |files: &[File]| files.iter().map(|file| file.rows).sum::<u64>();
         if total(&files) != total(group) || merge::sum(&files) != merge::sum(group) {
             // What is there stays, and nothing names the new ones.

@@ -103,7 +103,8 @@ impl Reporter {
 
 /// Maximum recorders dropped without a shutdown that still write their published events.
 const LEFT_MAX: usize = 4_096;
-/// All of these are looked at again after this part of their number was dropped beyond the bound.
+/// All of these are looked at again once further ones brought as many events as this part of their
+/// number: an event costs a few looks, whichever bound is exceeded.
 const LOOK_AFTER_PART: usize = 4;
 /// Maximum events of all these: as many as one recorder's queue and delivery together may have.
 const LEFT_EVENTS_MAX: u64 = 65_536;
@@ -160,8 +161,8 @@ struct Left {
     recorders: VecDeque<(Broadcaster, u64)>,
     /// The sum of these.
     events: u64,
-    /// How many more are dropped beyond the bounds before all are looked at again.
-    rest: usize,
+    /// How many more events further ones bring before all are looked at again.
+    rest: u64,
     /// Reports made of one of them.
     #[cfg(test)]
     looks: usize,
@@ -186,14 +187,13 @@ impl Left {
     fn push(&mut self, broadcaster: Broadcaster, pending: u64) -> Vec<Broadcaster> {
         self.recorders.push_back((broadcaster, pending));
         self.events += pending;
+        self.rest = self.rest.saturating_sub(pending);
         if self.has_room() {
             return Vec::new();
         }
-        if self.rest > 0 {
-            self.rest -= 1;
-        } else {
+        if self.rest == 0 {
             self.forget_done();
-            self.rest = self.recorders.len() / LOOK_AFTER_PART;
+            self.rest = (self.recorders.len() / LOOK_AFTER_PART) as u64;
         }
         let mut given_up = Vec::new();
         while !self.has_room()
@@ -441,5 +441,28 @@ mod tests {
             recorders.push(recorder);
         }
         assert!(left.looks < 8 * 4 * LEFT, "{} looks", left.looks);
+    }
+
+    #[tokio::test]
+    async fn what_is_done_makes_room_again_and_again_for_what_is_not() {
+        const RECORDERS: usize = 64;
+        const WRITING: usize = 4;
+        let sink = MemorySink::new();
+        let _held = sink.hold();
+        for (recorders_max, events_max) in [(8, u64::MAX), (usize::MAX, 8)] {
+            let mut left = Left::new(recorders_max, events_max);
+            let mut recorders = Vec::new();
+            for number in 0..RECORDERS {
+                let recorder = Recorder::writing_to(sink.clone(), &"example.com/test".into());
+                if number < WRITING {
+                    publish(&recorder, number).await;
+                }
+                // Those that have published nothing have nothing to write when they are looked at.
+                let given_up = left.push(recorder.broadcaster.clone(), 1);
+                assert!(given_up.is_empty(), "{number}, {events_max}");
+                recorders.push(recorder);
+            }
+            assert!(left.looks < 8 * RECORDERS, "{} looks", left.looks);
+        }
     }
 }

@@ -101,6 +101,34 @@ fn events_that_hang_keep_no_new_one_waiting() {
     assert_eq!(world.bench.delivery.failed(), HANGING as usize);
 }
 
+/// New events do not come any more, so no worker is kept for them.
+#[test]
+fn the_last_tries_have_all_workers() {
+    const KEYS: usize = 16;
+    let mut bench = Bench::new(DeliveryOptions::default());
+    for key in 0..KEYS as u32 {
+        bench.offer(create(key));
+    }
+    while let Some(write) = bench.write() {
+        bench.answer(write.id, Err(status(500, "InternalError")));
+    }
+    assert_eq!(bench.delivery.failed(), KEYS);
+    bench.now = bench.now.saturating_add(Duration::from_secs(3600));
+    let mut writes: VecDeque<_> = std::iter::from_fn(|| bench.write()).collect();
+    assert_eq!(writes.len(), 4);
+    assert!(bench.delivery.poll_timeout().is_none());
+    bench.delivery.drain();
+    assert!(bench.delivery.poll_timeout().is_some());
+    writes.extend(std::iter::from_fn(|| bench.write()));
+    assert_eq!(writes.len(), 8);
+    while let Some(write) = writes.pop_front() {
+        bench.answer(write.id, Ok(()));
+        writes.extend(std::iter::from_fn(|| bench.write()));
+    }
+    assert_eq!(bench.delivery.stats().delivered, KEYS as u64);
+    bench.check_sums();
+}
+
 /// Where all in memory have failed, nothing new would be tried any more. So those go that failed
 /// although others were written, and none that failed with all others.
 #[test]

@@ -13,8 +13,9 @@
 //! Events of one key share a lane. At most one write of a lane is in flight, in the order in which
 //! events were offered, so no later count is sent before the outcome of an earlier one is known or
 //! given up. Lanes take turns; a lane that waits for a retry does not delay others. Events that
-//! failed take turns of their own and have at most half of the workers: writes that hang until
-//! their timeout leave the other half to events that were not tried yet.
+//! failed take turns of their own and have at most half of the workers, or the only one: writes
+//! that hang until their timeout leave the other half to events that were not tried yet. After
+//! [`Delivery::drain`], when all events were tried, they have all workers.
 //!
 //! A write without an answer may still be executed, even after a later one. This cannot be
 //! prevented here; the sink makes the server refuse it (ADR 8).
@@ -70,8 +71,9 @@ const TRIES_IF_CROWDED: u32 = 2;
 /// Delivers events to one sink: decides the next write, and reports the outcome of each event.
 ///
 /// Events of one key go out one after the other, in the order they were offered; different keys go
-/// out side by side, up to [`DeliveryOptions::workers`]. An event that failed holds up no other: a
-/// new one waits for others that were not tried yet, and for one probe while writing pauses.
+/// out side by side, up to [`DeliveryOptions::workers`]. With two workers or more, an event that
+/// failed holds up no other: a new one waits for others that were not tried yet, and for one probe
+/// while writing pauses.
 /// offered = delivered + aggregated + dropped + pending, at any time.
 ///
 /// After each call that takes an input, take every [`Delivery::poll_settled`], then every
@@ -474,7 +476,12 @@ impl<T: Deliverable> Delivery<T> {
 
     /// Whether one more event that failed may be written: these have at most half of the workers,
     /// also when nothing else is ready, as what is ready next should not wait for their timeouts.
+    /// While draining, nothing new comes: what is ready later takes the worker of the event before
+    /// it.
     fn may_retry(&self) -> bool {
+        if self.draining && self.ready.is_empty() {
+            return true;
+        }
         let most = (self.options.workers / 2).max(1);
         let has_failed = |id: &&usize| self.lanes.get(**id).is_some_and(|lane| lane.failures > 0);
         self.in_flight.len() < most || self.in_flight.iter().filter(has_failed).count() < most

@@ -8,7 +8,8 @@ use parquet::basic::{Compression, Encoding, LogicalType, Repetition, TimeUnit, T
 use parquet::errors::Result;
 use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{
-    EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr,
+    BloomFilterPosition, EnabledStatistics, WriterProperties, WriterPropertiesBuilder,
+    WriterPropertiesPtr,
 };
 use parquet::schema::types::{ColumnPath, SchemaDescriptor, Type as Schema, TypePtr};
 
@@ -210,6 +211,8 @@ pub(crate) fn properties() -> Result<WriterPropertiesPtr> {
         .set_bloom_filter_max_ndv(GROUP_ROWS_MAX as u64)
         .set_bloom_filter_fpp(BLOOM_FALSE)
         .set_bloom_filter_enabled(false)
+        // A reader that asks about many events reads all filters of a file by one request.
+        .set_bloom_filter_position(BloomFilterPosition::End)
         .set_sorting_columns(Some(vec![
             sorted(1, false),
             sorted(2, false),

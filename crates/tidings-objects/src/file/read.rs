@@ -1,13 +1,13 @@
-//! Reads the rows of a file, a row group at a time, from the columns that a version is made of; or
-//! all columns, to see whether they say the same.
+//! Reads the rows of a file, some or a row group at a time, from the columns that a version is made
+//! of; or all columns, to see whether they say the same.
 //!
-//! Memory: one row group, beside the bytes of the file.
+//! Memory: these rows and a page of each column, or one row group, beside the bytes of the file.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::column::reader::get_typed_column_reader;
+use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::FileMetaData;
@@ -128,11 +128,44 @@ impl Reader {
         Ok(rows)
     }
 
+    /// The rows of a row group, to be read some at a time.
+    pub(crate) fn rows_of(&self, group: usize) -> Result<GroupRows, FileError> {
+        let group = self.file.get_row_group(group)?;
+        GroupRows::new(&self.cluster, &*group)
+    }
+
     fn rows(&self, group: &dyn RowGroupReader) -> Result<Vec<Row>, FileError> {
-        let observed = values::<Int64Type>(group, OBSERVED)?;
-        let epochs = values::<Int64Type>(group, EPOCH)?;
-        let versions = values::<Int64Type>(group, VERSION)?;
-        let objects = values::<ByteArrayType>(group, OBJECT)?;
+        let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+        GroupRows::new(&self.cluster, group)?.some(rows)
+    }
+}
+
+/// The rows of a row group that were not read yet.
+pub(crate) struct GroupRows {
+    cluster: Arc<str>,
+    observed: ColumnReaderImpl<Int64Type>,
+    epochs: ColumnReaderImpl<Int64Type>,
+    versions: ColumnReaderImpl<Int64Type>,
+    objects: ColumnReaderImpl<ByteArrayType>,
+}
+
+impl GroupRows {
+    fn new(cluster: &Arc<str>, group: &dyn RowGroupReader) -> Result<Self, FileError> {
+        Ok(Self {
+            cluster: Arc::clone(cluster),
+            observed: get_typed_column_reader(group.get_column_reader(OBSERVED)?),
+            epochs: get_typed_column_reader(group.get_column_reader(EPOCH)?),
+            versions: get_typed_column_reader(group.get_column_reader(VERSION)?),
+            objects: get_typed_column_reader(group.get_column_reader(OBJECT)?),
+        })
+    }
+
+    /// The next ones, as many or fewer; none behind the last.
+    pub(crate) fn some(&mut self, max: usize) -> Result<Vec<Row>, FileError> {
+        let observed = next_values(&mut self.observed, max)?.0;
+        let epochs = next_values(&mut self.epochs, max)?.0;
+        let versions = next_values(&mut self.versions, max)?.0;
+        let objects = next_values(&mut self.objects, max)?.0;
         let numbers = observed.into_iter().zip(epochs.into_iter().zip(versions));
         numbers
             .zip(objects)
@@ -176,6 +209,15 @@ pub(super) fn maybe_values<T: DataType>(
 ) -> Result<(Vec<T::T>, Vec<i16>), ParquetError> {
     let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
     let mut reader = get_typed_column_reader::<T>(group.get_column_reader(leaf)?);
+    next_values(&mut reader, rows)
+}
+
+/// The values of the next rows that there are, and for each row whether there is one, if not every
+/// row has.
+fn next_values<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    rows: usize,
+) -> Result<(Vec<T::T>, Vec<i16>), ParquetError> {
     let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
     let mut left = rows;
     while left > 0 {

@@ -83,8 +83,30 @@ impl Values {
     }
 }
 
-/// The values of some columns of each of these, in their order.
+/// The values of some columns of each of these, in their order. As many are asked for at once as
+/// have about [`REQUEST_BYTES_MAX`] bytes.
 pub(super) async fn read<const N: usize>(
+    fetch: &Fetch,
+    wants: Vec<Want>,
+    leaves: [Leaf; N],
+) -> Result<Vec<[Values; N]>, Fault> {
+    let mut values = Vec::with_capacity(wants.len());
+    let mut wants = wants.into_iter().peekable();
+    while wants.peek().is_some() {
+        let mut bytes = 0;
+        let some = std::iter::from_fn(|| {
+            let want = wants.next_if(|_| bytes < REQUEST_BYTES_MAX)?;
+            let ranges = leaves.iter().flat_map(|leaf| ranges_of(&want, *leaf));
+            bytes += ranges.map(|range| range.end - range.start).sum::<u64>();
+            Some(want)
+        });
+        let some = some.collect();
+        values.extend(read_some(fetch, some, leaves).await?);
+    }
+    Ok(values)
+}
+
+async fn read_some<const N: usize>(
     fetch: &Fetch,
     wants: Vec<Want>,
     leaves: [Leaf; N],
@@ -105,10 +127,8 @@ pub(super) async fn read<const N: usize>(
         Ok::<_, Fault>((want, Arc::new(pieces)))
     });
     let read = try_join_all(read).await?;
-    if read.is_empty() {
-        return Ok(Vec::new());
-    }
-    let path = read[0].0.file.path.clone();
+    let path = read.first().map(|(want, _)| want.file.path.clone());
+    let path = path.unwrap_or_default();
     // It is not closed.
     let _place = fetch.shared.decodes.acquire().await.ok();
     let decoded = spawn_blocking(move || {
@@ -147,20 +167,31 @@ pub(super) async fn ask_ahead(fetch: &Fetch, wants: &[Want], leaf: Leaf) -> Resu
     try_join_all(asked).await.map(drop)
 }
 
-/// Whether a column's filter knows one of these values; if there is none, it may.
+/// Whether a column's filter knows one of these values; if there is no filter, it may.
 pub(super) fn may_have(
     path: &Path,
     filter: Option<&Bytes>,
     values: &[&str],
 ) -> Result<bool, Fault> {
-    let Some(bytes) = filter else {
-        return Ok(true);
-    };
-    let found = caught(path, || {
-        let filter = Sbbf::from_bytes(bytes)?;
-        Ok(values.iter().any(|value| filter.check(*value)))
-    });
-    found.map_err(|error| Fault::parquet(path, &error))
+    let filter = Filter::new(path, filter)?;
+    Ok(values.iter().any(|value| filter.may_have(value)))
+}
+
+/// A column's filter, or none, which may know everything.
+pub(super) struct Filter(Option<Sbbf>);
+
+impl Filter {
+    pub(super) fn new(path: &Path, bytes: Option<&Bytes>) -> Result<Self, Fault> {
+        let filter = bytes.map(|bytes| caught(path, || Sbbf::from_bytes(bytes)));
+        let filter = filter.transpose();
+        filter
+            .map(Self)
+            .map_err(|error| Fault::parquet(path, &error))
+    }
+
+    pub(super) fn may_have(&self, value: &str) -> bool {
+        self.0.as_ref().is_none_or(|filter| filter.check(value))
+    }
 }
 
 /// Where the pages are that have the wanted rows, and the dictionary.

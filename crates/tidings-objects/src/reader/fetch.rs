@@ -14,8 +14,8 @@ use futures::StreamExt;
 use futures::future::try_join_all;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, ObjectStore};
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -120,12 +120,32 @@ impl Shared {
         let entries = usize::try_from(cache_bytes / (16 << 10)).unwrap_or(usize::MAX);
         Self {
             store,
-            cache: Cache::with_weighter(entries.max(16), cache_bytes, Weigh),
+            cache: cache(entries.max(16), cache_bytes),
             page_row_groups,
             places: Semaphore::new(REQUESTS_AT_ONCE),
             reads: Semaphore::new(READS_AT_ONCE),
             decodes: Semaphore::new(DECODES_AT_ONCE),
         }
+    }
+}
+
+/// A cache of about this number of entries. Half of it is for what was read once: one question may
+/// look at what it read again.
+fn cache(entries: usize, bytes: u64) -> Cache<Key, Held, Weigh> {
+    let options = OptionsBuilder::new()
+        .shards(1)
+        .hot_allocation(0.5)
+        .estimated_items_capacity(entries)
+        .weight_capacity(bytes)
+        .build();
+    match options {
+        Ok(options) => Cache::with_options(
+            options,
+            Weigh,
+            DefaultHashBuilder::default(),
+            DefaultLifecycle::default(),
+        ),
+        Err(_) => Cache::with_weighter(entries, bytes, Weigh),
     }
 }
 

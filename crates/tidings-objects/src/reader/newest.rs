@@ -15,10 +15,10 @@ use futures::future::{BoxFuture, try_join, try_join_all};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidings_store::{NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Place, Record, UnixMillis};
 
-use super::columns::{self, Rows};
+use super::columns::{self, Filter, Rows};
 use super::fault::Fault;
 use super::footer::{Footer, Group};
-use super::leaf;
+use super::leaf::{self, Leaf};
 use super::names::{self, Order};
 use super::objects::Objects;
 use super::position::Position;
@@ -38,9 +38,10 @@ const AT_ONCE: usize = 4;
 const AHEAD: usize = 8;
 /// Versions for which it is looked at once whether there are newer ones: each look passes over the
 /// filters of all newer files.
-const LOOKED_AT_ONCE: usize = 1024;
-/// Events whose bytes are read at once.
-const EVENTS_AT_ONCE: usize = 128;
+const LOOKED_AT_ONCE: usize = 4096;
+/// Maximum events whose bytes are read at once, if they have about
+/// [`PAGE_BYTES_MAX`] bytes: each read passes over the same pages.
+const EVENTS_AT_ONCE: usize = 1024;
 
 /// A page.
 #[derive(Debug, Default)]
@@ -148,11 +149,15 @@ impl View {
                     some.push(*top);
                     found.pop();
                 }
-                for newest in self.looked_into(&some).await?.chunks(EVENTS_AT_ONCE) {
+                let newest = self.looked_into(&some).await?;
+                let mut rest = &newest[..];
+                while !rest.is_empty() {
                     if bytes >= PAGE_BYTES_MAX {
                         latest.place = reached;
                         return Ok(latest);
                     }
+                    let (newest, others) = rest.split_at(self.at_once(rest).await?);
+                    rest = others;
                     let picks: Vec<Pick> = newest.iter().map(|(_, pick)| pick.clone()).collect();
                     for record in self.records(&picks, &asked.selection).await? {
                         bytes += record.value.len();
@@ -297,21 +302,35 @@ impl View {
         picks.sort_by_key(|(place, _)| Reverse(*place));
         let mut latest = Latest::default();
         let mut bytes = 0;
-        let (wanted, more) = picks.split_at(picks.len().min(request.limit));
-        let mut chunks = wanted.chunks(EVENTS_AT_ONCE).peekable();
-        while let Some(some) = chunks.next() {
+        let (mut rest, more) = picks.split_at(picks.len().min(request.limit));
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(self.at_once(rest).await?);
+            rest = others;
             let of_places: Vec<Pick> = some.iter().map(|(_, pick)| pick.clone()).collect();
             for record in self.records(&of_places, selection).await? {
                 bytes += record.value.len();
                 latest.records.push(record);
             }
-            let is_more = chunks.peek().is_some() || !more.is_empty();
-            if is_more && (bytes >= PAGE_BYTES_MAX || chunks.peek().is_none()) {
+            let is_more = !rest.is_empty() || !more.is_empty();
+            if is_more && (bytes >= PAGE_BYTES_MAX || rest.is_empty()) {
                 latest.place = some.last().map(|(place, _)| *place);
                 return Ok(Some(latest));
             }
         }
         Ok(Some(latest))
+    }
+
+    /// How many of some events are read at once: one at least.
+    async fn at_once(&self, events: &[(Place, Pick)]) -> Result<usize, Fault> {
+        let mut bytes = 0;
+        for (number, (_, pick)) in events.iter().take(EVENTS_AT_ONCE).enumerate() {
+            let footer = self.footer(pick.at.file).await?;
+            bytes += footer.bytes_of_row(pick.at.group, leaf::OBJECT);
+            if number > 0 && bytes > PAGE_BYTES_MAX {
+                return Ok(number);
+            }
+        }
+        Ok(events.len().min(EVENTS_AT_ONCE))
     }
 
     /// The files that may have what is asked for, by the latest time they may have it.
@@ -465,14 +484,16 @@ impl View {
     /// Those of some versions that are the newest of their events, in order.
     async fn looked_into(&self, some: &[Found]) -> Result<Vec<(Place, Pick)>, Fault> {
         let ats: Vec<At> = some.iter().map(|(_, at)| *at).collect();
-        let mut versions: Vec<Option<Pick>> = vec![None; ats.len()];
+        let mut versions: Vec<Option<(Pick, bool)>> = vec![None; ats.len()];
         for (values, places) in self.rows(&ats, leaf::KEYS).await? {
             for (number, row) in places {
                 let at = ats[number];
                 let footer = self.footer(at.file).await?;
                 let runs = self.runs(at.file, &footer, at.group).await?;
                 let keyed = self.keyed(0, values.each_ref(), row, at)?;
-                versions[number] = Some(Pick {
+                let [_, event, ..] = &values;
+                let is_elder = event.text(row) != keyed.base.as_bytes();
+                let pick = Pick {
                     position: Position {
                         place: runs.place(runs.of_row(at.row)).map(str::to_owned),
                         base: keyed.base.clone(),
@@ -481,15 +502,17 @@ impl View {
                     shown: keyed.base,
                     order: keyed.order,
                     at,
-                });
+                };
+                versions[number] = Some((pick, is_elder));
             }
         }
         let places = some.iter().map(|(place, _)| *place);
         let versions = places.zip(versions);
         let versions = versions.filter_map(|(place, pick)| Some((place, pick?)));
-        let (places, versions): (Vec<Place>, Vec<Pick>) = versions.unzip();
+        let (places, versions): (Vec<Place>, Vec<(Pick, bool)>) = versions.unzip();
+        let (versions, are_elder): (Vec<Pick>, Vec<bool>) = versions.into_iter().unzip();
         let mut picks = Vec::with_capacity(versions.len());
-        let found = self.newer(&versions).await?;
+        let found = self.newer(&versions, &are_elder).await?;
         for ((place, mut pick), newer) in places.into_iter().zip(versions).zip(found) {
             if newer.of_event {
                 continue;
@@ -503,13 +526,35 @@ impl View {
     }
 
     /// What there is that is newer than each of these versions, about the same object.
-    async fn newer(&self, versions: &[Pick]) -> Result<Vec<Newer>, Fault> {
+    ///
+    /// Nearly always it has the name at the source. Only where another event took that name may it
+    /// have been sealed under the name of an elder one, and is it looked for by its uid, too.
+    async fn newer(&self, versions: &[Pick], are_elder: &[bool]) -> Result<Vec<Newer>, Fault> {
+        let mut newer = self.newer_by(versions, By::Name).await?;
+        let numbers = 0..versions.len();
+        let again: Vec<usize> = numbers
+            .filter(|number| newer[*number].of_name || are_elder[*number])
+            .collect();
+        let elders: Vec<Pick> = again
+            .iter()
+            .map(|number| versions[*number].clone())
+            .collect();
+        for (number, found) in again
+            .into_iter()
+            .zip(self.newer_by(&elders, By::Uid).await?)
+        {
+            newer[number].of_event |= found.of_event;
+        }
+        Ok(newer)
+    }
+
+    async fn newer_by(&self, versions: &[Pick], by: By) -> Result<Vec<Newer>, Fault> {
         let known = Known::of(versions);
         let earliest = versions.iter().map(|version| version.order.observed).min();
         let mut looks: Vec<BoxFuture<'_, Result<NewerOf, Fault>>> = Vec::new();
         for (number, file) in self.files().enumerate() {
-            if Some(until(file)) >= earliest {
-                looks.push(self.newer_in(number, file, versions, &known).boxed());
+            if earliest.is_some_and(|earliest| until(file) >= earliest) {
+                looks.push(self.newer_in(number, file, versions, &known, by).boxed());
             }
         }
         let found = stream::iter(looks).buffered(AT_ONCE * 2);
@@ -528,6 +573,7 @@ impl View {
         file: &File,
         versions: &[Pick],
         known: &Known<'_>,
+        by: By,
     ) -> Result<NewerOf, Fault> {
         let to = until(file);
         // Of each object, whether one of its versions may have a newer one here.
@@ -554,27 +600,25 @@ impl View {
                 places.filter(|(place, _)| !group.is_before(**place) && !group.is_behind(**place));
             places.collect::<Vec<_>>()
         };
-        // All filters at once, before they are looked at one after the other.
+        // All filters at once: they lie side by side.
         let groups = footer.groups.iter().enumerate();
-        let groups = groups.filter(|(_, group)| !within(group).is_empty());
+        let groups = groups.map(|(group, it)| (group, within(it)));
+        let groups: Vec<_> = groups.filter(|(_, places)| !places.is_empty()).collect();
         let filters = groups
-            .flat_map(|(group, _)| [leaf::UID, leaf::EVENT].map(|leaf| footer.filter(group, leaf)));
-        let filters: Vec<_> = filters.flatten().collect();
-        self.fetch.ranges(self.file(number)?, &filters).await?;
-        for (group, it) in footer.groups.iter().enumerate() {
-            let places = within(it);
-            let numbers = places.iter().flat_map(|(_, numbers)| numbers.iter());
-            let positions = numbers.map(|number| &versions[*number].position);
-            let (uids, bases): (Vec<&str>, Vec<&str>) = positions
-                .map(|it| (it.uid.as_str(), it.base.as_str()))
-                .unzip();
-            let wanted = [(leaf::UID, &uids[..]), (leaf::EVENT, &bases[..])];
-            if places.is_empty()
-                || self
-                    .filtered(number, &footer, vec![group], &wanted)
-                    .await?
-                    .is_empty()
-            {
+            .iter()
+            .map(|(group, _)| footer.filter(*group, by.leaf()));
+        let filters: Vec<_> = filters.collect();
+        let ranges: Vec<_> = filters.iter().flatten().cloned().collect();
+        let bytes = self.fetch.ranges(self.file(number)?, &ranges).await?;
+        let mut bytes = bytes.into_iter();
+        for ((group, mut places), filter) in groups.into_iter().zip(filters) {
+            let filter = filter.and_then(|_| bytes.next());
+            let filter = Filter::new(&self.file(number)?.path, filter.as_ref())?;
+            places.retain(|(_, numbers)| {
+                let mut values = numbers.iter().map(|number| by.of(&versions[*number]));
+                values.any(|value| filter.may_have(value))
+            });
+            if places.is_empty() {
                 continue;
             }
             let runs = self.runs(number, &footer, group).await?;
@@ -604,6 +648,30 @@ impl View {
             }
         }
         Ok(found)
+    }
+}
+
+/// What a version is looked for by, in the filters of row groups.
+#[derive(Clone, Copy)]
+enum By {
+    /// The event's name at the source.
+    Name,
+    Uid,
+}
+
+impl By {
+    fn leaf(self) -> Leaf {
+        match self {
+            Self::Name => leaf::EVENT,
+            Self::Uid => leaf::UID,
+        }
+    }
+
+    fn of(self, version: &Pick) -> &str {
+        match self {
+            Self::Name => &version.position.base,
+            Self::Uid => &version.position.uid,
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! What was observed is sealed once, merged, and deleted when its time is over, in a folder and on
 //! S3 alike.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidings_objects::{ContinueError, SealError, SealOptions, check, newest, take_over};
 
+use super::reading::judged;
 use super::storage::Storage;
 use super::world::World;
 
@@ -35,6 +37,28 @@ async fn files_are_merged_and_have_what_those_before_had() {
             assert!(file.is_file(), "{file:?}");
         }
     }
+}
+
+/// Making one takes memory, whatever the number of clusters.
+#[tokio::test]
+async fn clusters_take_turns_at_making_files() {
+    let mut world = World::new();
+    for _ in 0..10 {
+        world.observe(2).await;
+    }
+    let folders: Vec<_> = (0..4).map(|_| world.copy()).collect();
+    let storage = Storage::folder();
+    let (place, judged) = judged(&storage);
+    let mut options = SealOptions::default();
+    options.part_bytes = 1;
+    let sealed = folders.iter().enumerate().map(|(number, world)| {
+        let (name, place) = (format!("cluster-{number}"), &place);
+        async move { world.seal_as(&name, world.path(), place, options).await }
+    });
+    for sealed in futures::future::join_all(sealed).await {
+        assert_eq!(sealed.unwrap().files, 20);
+    }
+    assert_eq!(judged.most.load(Ordering::Relaxed), 1);
 }
 
 /// Files are merged from one part to the next, so no manifest names many small ones.

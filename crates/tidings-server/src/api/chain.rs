@@ -323,8 +323,9 @@ async fn allowed(
         .await;
     }
     let limits = &server.limits;
+    let visitor = request.extensions().get::<Arc<Visitor>>();
     match limits
-        .admit(&server.metrics, info, began, is_gone(gone))
+        .admit(&server.metrics, info, visitor, began, is_gone(gone))
         .await
     {
         Admitted::Watch(place) => {

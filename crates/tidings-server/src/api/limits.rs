@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::api::options::ApiOptions;
 use crate::clock;
+use crate::flow::connections::{LoginShare, Visitor};
 use crate::flow::paced;
 use crate::flow::place_counters::{FlowMetrics, Rejection};
 use crate::flow::places::{Level, Places};
@@ -35,6 +36,11 @@ const LONG_BODIES_DIVISOR: usize = 2;
 /// Maximum concurrent logins to the timeline, and of those that wait: each may hold a head and a
 /// body of someone who is not known yet.
 const LOGINS_MAX: usize = 100;
+/// Maximum logins of one peer, those that wait included: one stranger must not keep others out.
+const PEER_LOGINS_MAX: usize = LOGINS_MAX / 4;
+
+/// A place in flight; that of a login is also part of its peer's share.
+type Place = (OwnedSemaphorePermit, Option<LoginShare>);
 
 /// The result of admission to a place in flight.
 pub(crate) enum Admitted {
@@ -107,12 +113,14 @@ impl Limits {
         self.flow.write(&levels.map(Places::now), text);
     }
 
-    /// Takes a place for a request, or waits for one; after the maximum wait, the answer is 429.
-    /// The request's time counts from `began`. `gone` resolves when the client disconnects.
+    /// Takes a place for a request, or waits for one; after the maximum wait, or where the peer has
+    /// its share, the answer is 429. The request's time counts from `began`. `gone` resolves when
+    /// the client disconnects.
     pub(crate) async fn admit(
         &self,
         metrics: &Arc<Metrics>,
         info: &RequestInfo,
+        visitor: Option<&Arc<Visitor>>,
         began: Instant,
         gone: impl Future<Output = ()>,
     ) -> Admitted {
@@ -132,7 +140,8 @@ impl Limits {
             None => None,
             Some(places) => {
                 let wait = self.wait_limit.min(timeout / WAIT_DIVISOR);
-                let Ok(place) = places.take(&self.flow, wait, gone).await else {
+                let visitor = visitor.filter(|_| info.is_login());
+                let Ok(place) = self.take(places, visitor, wait, gone).await else {
                     metrics.terminated(info.labels, 429);
                     return Admitted::Refused(too_many_requests());
                 };
@@ -148,6 +157,24 @@ impl Limits {
             place,
             deadline,
         })
+    }
+
+    /// One of these places; that of a `login` only within the share of its peer.
+    async fn take(
+        &self,
+        places: &Places,
+        login: Option<&Arc<Visitor>>,
+        within: Duration,
+        gone: impl Future<Output = ()>,
+    ) -> Result<Place, Rejection> {
+        let share = login.map(|visitor| {
+            let share = visitor.begin_login(PEER_LOGINS_MAX);
+            share.ok_or(Rejection::ConcurrencyLimit)
+        });
+        let share = share.transpose();
+        let share = share.inspect_err(|why| places.refuse(&self.flow, *why))?;
+        let place = places.take(&self.flow, within, gone).await?;
+        Ok((place, share))
     }
 
     /// A place for a request with a long body, in addition to its place in flight. The wait counts
@@ -204,13 +231,13 @@ pub(crate) struct InitialPlace(#[expect(dead_code, reason = "held")] Arc<HeldPla
 
 #[derive(Debug)]
 struct HeldPlace {
-    place: Mutex<Option<OwnedSemaphorePermit>>,
+    place: Mutex<Option<Place>>,
     /// The receiver resolves when this is dropped.
     _held: oneshot::Sender<Infallible>,
 }
 
 impl InitialPlace {
-    fn new(place: OwnedSemaphorePermit, deadline: Instant) -> Self {
+    fn new(place: Place, deadline: Instant) -> Self {
         let (held, dropped) = oneshot::channel();
         let held = Arc::new(HeldPlace {
             place: Mutex::new(Some(place)),
@@ -231,7 +258,7 @@ impl InitialPlace {
 pub(crate) struct Limit {
     metrics: Arc<Metrics>,
     labels: RequestLabels,
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<Place>,
     deadline: Instant,
 }
 

@@ -11,6 +11,9 @@
 //!   other first. A connection with credentials is never ended for another. If their places are all
 //!   taken, a further connection with credentials stays a stranger.
 //! - The same rules apply to the connections of one peer address, if these are limited.
+//!
+//! What all connections of a peer hold beyond their places is counted here, too: the heads of its
+//! requests, and its logins.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -90,6 +93,8 @@ struct OfPeer {
     strangers: BTreeSet<Rank>,
     leaving: usize,
     heads: usize,
+    /// Logins to the timeline that are not answered.
+    logins: usize,
 }
 
 enum Entry {
@@ -223,9 +228,9 @@ impl Taken {
             .or_else(|| self.remove((true, number)))
     }
 
-    /// Forgets a peer without connections and heads.
+    /// Forgets a peer without connections, heads and logins.
     fn tidy(&mut self, peer: Peer) {
-        let nothing = |of_peer: &OfPeer| of_peer.count == 0 && of_peer.heads == 0;
+        let nothing = |of_peer: &OfPeer| of_peer.count + of_peer.heads + of_peer.logins == 0;
         if self.peers.get(&peer).is_some_and(nothing) {
             self.peers.remove(&peer);
         }
@@ -358,6 +363,19 @@ impl Visitor {
         Some(room)
     }
 
+    /// Counts a login as one of this peer's, with whatever credentials the connection has. `None`:
+    /// the peer has `max` already.
+    pub(crate) fn begin_login(self: &Arc<Self>, max: usize) -> Option<LoginShare> {
+        let mut taken = self.connections.taken.lock();
+        let of_peer = taken.peers.get(&self.peer).map_or(0, |peer| peer.logins);
+        if of_peer >= max {
+            return None;
+        }
+        // The connection may have ended already, and its peer be forgotten.
+        taken.peers.entry(self.peer).or_default().logins = of_peer + 1;
+        Some(LoginShare(Arc::clone(self)))
+    }
+
     /// Sets whether the connection has an open request. Calls for one connection must not overlap.
     pub(crate) fn set_busy(&self, busy: bool) {
         if self.placed.load(Ordering::Relaxed) {
@@ -388,6 +406,21 @@ impl Drop for HeadRoom {
             of_peer.heads -= self.bytes;
         }
         taken.tidy(self.visitor.peer);
+    }
+}
+
+/// A login that is counted as its peer's until this is dropped.
+#[derive(Debug)]
+pub(crate) struct LoginShare(Arc<Visitor>);
+
+impl Drop for LoginShare {
+    fn drop(&mut self) {
+        let visitor = &self.0;
+        let mut taken = visitor.connections.taken.lock();
+        if let Some(of_peer) = taken.peers.get_mut(&visitor.peer) {
+            of_peer.logins -= 1;
+        }
+        taken.tidy(visitor.peer);
     }
 }
 
@@ -603,6 +636,24 @@ mod tests {
         drop((held, known));
         let taken = door.connections.taken.lock();
         assert!(taken.heads == 0 && taken.peers.is_empty());
+    }
+
+    #[test]
+    fn logins_of_a_peer_have_a_bound() {
+        let door = Door::new(100, 0);
+        // On as many connections as it likes, which may have ended since.
+        let begin = |address: &str| {
+            let place = door.place(address);
+            place.visitor().begin_login(2)
+        };
+        let mut logins = [begin(A), begin(A)];
+        assert!(logins.iter().all(Option::is_some));
+        assert!(begin(A).is_none());
+        assert!(begin(B).is_some());
+        logins[0].take();
+        assert!(begin(A).is_some());
+        drop(logins);
+        assert!(door.connections.taken.lock().peers.is_empty());
     }
 
     #[test]

@@ -16,7 +16,7 @@ const SCHEMA: Label = ("flow_schema", "catch-all");
 /// Why a request got no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rejection {
-    /// There is no queue: requests do not wait.
+    /// There is no queue, or the peer has its share already: the request does not wait.
     ConcurrencyLimit,
     QueueFull,
     TimeOut,

@@ -78,6 +78,11 @@ impl Places {
         }
     }
 
+    /// Counts a request that gets no place and does not wait for one.
+    pub(crate) fn refuse(&self, metrics: &FlowMetrics, why: Rejection) {
+        metrics.rejected(self.level.name(), why);
+    }
+
     /// Waits for a place in the queue. Dropping the future removes the request from the queue.
     ///
     /// # Errors
@@ -94,9 +99,8 @@ impl Places {
             metrics.dispatched(self.level.name());
             return Ok(place);
         }
-        let waiting = Waiting::begin(self, metrics).inspect_err(|why| {
-            metrics.rejected(self.level.name(), *why);
-        })?;
+        let waiting = Waiting::begin(self, metrics);
+        let waiting = waiting.inspect_err(|why| self.refuse(metrics, *why))?;
         let end = tokio::time::sleep(within);
         let place = tokio::select! {
             biased;

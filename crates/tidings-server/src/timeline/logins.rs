@@ -1,7 +1,8 @@
 //! In and out: a login by token, or by a link that is good once, and a logout.
 //!
-//! A login is from someone who is not known yet. It has a place of its own kind, its body is short
-//! and has to come soon, and only then is anything asked about its token.
+//! A login is from someone who is not known yet. It has a place of its own kind, of which one peer
+//! has a share; its body is short and has to come soon, and only then is anything asked about its
+//! token.
 
 use std::sync::Arc;
 

@@ -37,8 +37,9 @@ const LOOKUPS_MAX: usize = 8;
 /// Maximum of namespaces that are each read by themselves. Those of more are picked out of what is
 /// read of all: the store would pass over the others as often as there are namespaces.
 const NAMESPACES_APART: usize = 4;
-/// Events of a page of the store.
+/// Events of a page of the store. Each page of a sealed archive looks into the same parts of files.
 const PAGE: usize = 1000;
+const PAGE_SEALED: usize = 8000;
 /// Events for which a page counts that has few or none, although it was not full: the store has
 /// passed over others.
 const SHORT_PAGE: usize = 500;
@@ -242,6 +243,8 @@ pub(super) struct Part {
     pub(super) request: NewestRequest,
     /// The namespaces of which events are wanted, if there are others in what is read.
     pub(super) of: Option<Arc<[String]>>,
+    /// Maximum events of a page.
+    page: usize,
     pub(super) done: bool,
 }
 
@@ -263,6 +266,7 @@ impl Part {
         Self {
             request,
             of,
+            page: PAGE,
             done: false,
         }
     }
@@ -270,7 +274,7 @@ impl Part {
     /// The next page, of at most `limit` events, and about
     /// [`PAGE_BYTES_MAX`] bytes.
     pub(super) async fn read(&mut self, store: &dyn Store, limit: usize) -> Result<Found, Status> {
-        self.request.limit = limit.clamp(1, PAGE);
+        self.request.limit = limit.clamp(1, self.page);
         let page = store.newest(self.request.clone()).await?;
         self.request.after = page.place;
         self.done = !page.more || page.place.is_none();
@@ -320,24 +324,28 @@ impl Reading<'_> {
             requests: queries,
             of,
         } = Queries::of(visible, filters);
-        let parts_max = if visible.source.server.is_sealed() {
-            PARTS_MAX_SEALED
+        let is_sealed = visible.source.server.is_sealed();
+        let (parts_max, page) = if is_sealed {
+            (PARTS_MAX_SEALED, PAGE_SEALED)
         } else {
-            PARTS_MAX
+            (PARTS_MAX, PAGE)
         };
-        let number = parts_of((from, to), queries.len(), parts_max);
-        let spans = spans((from, to), number);
-        let parts = spans.iter().flat_map(|(since, until)| {
-            queries.iter().map(|query| {
-                let request = NewestRequest {
-                    since: Some(UnixMillis(*since)),
-                    until: Some(UnixMillis(*until)),
-                    ..query.clone()
-                };
-                Part::new(request, of.clone())
-            })
-        });
-        let mut parts: Vec<Part> = parts.collect();
+        let parts = |spans: &[(i64, i64)]| -> Vec<Part> {
+            let parts = spans.iter().flat_map(|(since, until)| {
+                queries.iter().map(|query| {
+                    let request = NewestRequest {
+                        since: Some(UnixMillis(*since)),
+                        until: Some(UnixMillis(*until)),
+                        ..query.clone()
+                    };
+                    Part {
+                        page,
+                        ..Part::new(request, of.clone())
+                    }
+                })
+            });
+            parts.collect()
+        };
         let asks_for_normal = filters.types.iter().any(|it| it != "Warning");
         let asks_for_warnings = !asks_for_normal || filters.types.is_empty();
         let has_index = |query: &NewestRequest| query.object.is_none() && query.reason.is_none();
@@ -347,7 +355,19 @@ impl Reading<'_> {
             Some(_) if asks_for_warnings => limit / 4,
             _ => 0,
         };
-        let mut left = self.parts(&mut parts, limit - kept).await? + kept;
+        let mut free = limit - kept;
+        let mut end = to;
+        if is_sealed && !filters.texts.is_empty() {
+            // As a rule, few events have a text: then the range is passed over once.
+            let mut whole = parts(&[(from, to)]);
+            free = self.parts(&mut whole, free / 2).await? + free.div_ceil(2);
+            end = reached(&whole).map_or(from, |reached| reached.min(to));
+        }
+        let number = parts_of((from, end), queries.len(), parts_max);
+        let mut parts = parts(&spans((from, end), number));
+        // What ends where it begins has nothing.
+        parts.retain(|_| from < end);
+        let mut left = self.parts(&mut parts, free).await? + kept;
         parts.retain(|part| !part.done);
         let complete = parts.is_empty();
         if !asks_for_warnings {
@@ -420,6 +440,18 @@ impl Reading<'_> {
             }
         }
     }
+}
+
+/// The end of what is left of some parts, if anything is.
+fn reached(parts: &[Part]) -> Option<i64> {
+    let open = parts.iter().filter(|part| !part.done);
+    let reached = open.map(|part| match (part.request.after, part.request.until) {
+        // There may be others of this millisecond.
+        (Some(after), _) => after.last_seen.0.saturating_add(1),
+        (None, Some(until)) => until.0,
+        (None, None) => i64::MAX,
+    });
+    reached.max()
 }
 
 /// In how many parts a range is read, for a number of queries, each of which has as many.

@@ -50,7 +50,7 @@ pub(crate) async fn tls(server: &Server, protocol: &str) -> TlsStream<TcpStream>
     tls_from(server, protocol, 1).await.unwrap()
 }
 
-async fn tls_from(
+pub(crate) async fn tls_from(
     server: &Server,
     protocol: &str,
     peer: u8,

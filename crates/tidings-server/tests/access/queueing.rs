@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::client::TlsStream;
 
-use crate::connections::{PATIENCE, tls, until_the_end};
+use crate::connections::{PATIENCE, tls, tls_from, until_the_end};
 use crate::support::{Caller, Server};
 
 const EVENTS: &str = "/api/v1/namespaces/shop/events";
@@ -152,6 +152,47 @@ async fn logins_take_no_place_of_known_users() {
     assert_eq!(finish(begin(&server, "a").await).await, CREATED);
     drop(logins);
     until(&admin, LOGINS, "0").await;
+    server.running.shutdown().await;
+}
+
+/// The code of a login by the admin's token from this peer.
+async fn log_in(server: &Server, peer: u8) -> String {
+    const BODY: &str = r#"{"token":"t-admin"}"#;
+    let request = format!(
+        "POST /timeline/login HTTP/1.1\r\nhost: localhost\r\norigin: https://localhost\r\n\
+         content-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{BODY}",
+        BODY.len()
+    );
+    let mut stream = tls_from(server, "http/1.1", peer).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let answer = until_the_end(&mut stream).await;
+    answer.get(9..12).unwrap_or_default().to_owned()
+}
+
+/// A stranger's logins without a body, over one connection.
+#[tokio::test]
+async fn logins_of_one_peer_keep_no_other_out() {
+    const SHARE: usize = 25;
+    let server = Server::start(|_, _| {}).await;
+    let admin = server.as_admin().await;
+    let (mut sender, socket) = connect(&server).await;
+    for _ in 0..SHARE {
+        let never = stream::pending::<Result<Frame<Bytes>, Infallible>>();
+        let login = Request::post("https://localhost/timeline/login")
+            .header("origin", "https://localhost")
+            .body(StreamBody::new(never))
+            .unwrap();
+        tokio::spawn(sender.send_request(login));
+    }
+    until(&admin, LOGINS, &SHARE.to_string()).await;
+    assert_eq!(log_in(&server, 1).await, "429");
+    assert_eq!(log_in(&server, 2).await, "204");
+    let refused = "apiserver_flowcontrol_rejected_requests_total{priority_level=\"logins\",\
+                   flow_schema=\"catch-all\",reason=\"concurrency-limit\"}";
+    until(&admin, refused, "1").await;
+    socket.shutdown(Shutdown::Both).unwrap();
+    until(&admin, LOGINS, "0").await;
+    assert_eq!(log_in(&server, 1).await, "204");
     server.running.shutdown().await;
 }
 

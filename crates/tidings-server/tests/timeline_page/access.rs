@@ -2,11 +2,36 @@
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tidings_server::StartOptions;
 use tidings_testing::browser::{Browser, DESKTOP};
 use tidings_testing::{programs, serving};
 use tokio::runtime::Runtime;
 
-use crate::world::World;
+use crate::world::{World, watch_clipboard};
+
+const TOKENS: &str = "t-admin,admin,1,\"system:masters\"\nt-one,one,2\nt-two,two,3\n";
+
+/// `one` reads the events of `shop`, `two` those of `shop` and `other`.
+const PERMISSIONS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: events}
+rules: [{apiGroups: ["", events.k8s.io], resources: [events], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: readers, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: events}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: User, name: one}
+- {apiGroup: rbac.authorization.k8s.io, kind: User, name: two}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: readers, namespace: other}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: events}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: two}]
+"#;
 
 #[test]
 fn a_token_is_asked_for_and_refusals_are_plain() {
@@ -60,6 +85,47 @@ fn who_came_by_a_link_that_is_good_once_cannot_log_out() {
             .unwrap()
     );
     runtime.block_on(timeline.shutdown());
+    runtime.block_on(server.shutdown());
+}
+
+#[test]
+fn a_copied_command_is_of_the_namespaces_that_may_be_seen() {
+    let Some(page) = Browser::start(DESKTOP) else {
+        return;
+    };
+    let runtime = Runtime::new().unwrap();
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        Some(path)
+    };
+    let mut options = StartOptions::new(folder.path().join("data"));
+    options.secure_port = 0;
+    options.token_auth_file = write("tokens.csv", TOKENS);
+    options.security.authorization_rbac_file = write("rbac.yaml", PERMISSIONS);
+    let server = runtime.block_on(tidings_server::start(options)).unwrap();
+    let address = format!("https://localhost:{}/timeline", server.address().port());
+    for (token, expected, left) in [
+        ("t-admin", "tidings events -A --since=", ""),
+        ("t-one", "tidings events --namespace=shop --since=", ""),
+        ("t-two", "tidings events -A --since=", "namespace"),
+    ] {
+        page.devtools("Network.clearBrowserCookies", json!({}));
+        page.open(&address);
+        page.until("document.getElementById('login').open");
+        page.run("document.getElementById('token').focus()");
+        page.keys(&format!("{token}\u{e007}"));
+        page.until("document.documentElement.dataset.loaded");
+        watch_clipboard(&page);
+        page.run("document.getElementById('export-command').click()");
+        page.until("window.copied");
+        let copied = page.text("copied");
+        assert!(copied.starts_with(expected), "{token}: {copied}");
+        let said = page.text("document.getElementById('notices').innerText");
+        let is_left = said.contains(&format!("does not express: {left}."));
+        assert_eq!(is_left, !left.is_empty(), "{token}: {said}");
+    }
     runtime.block_on(server.shutdown());
 }
 

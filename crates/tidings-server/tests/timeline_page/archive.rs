@@ -17,6 +17,7 @@ use tidings_server::clock::SystemClock;
 use tidings_server::{
     ApiOptions, ApiServer, Authenticator, Exported, FollowedCluster, Following, ObservedVersion,
     Past, RunningClusters, StartOptions, Token, User, Versions, router, start_clusters,
+    start_timeline,
 };
 use tidings_store::memory::MemoryStore;
 use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
@@ -24,6 +25,8 @@ use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
 use tidings_testing::browser::{Browser, DESKTOP};
+
+use crate::world::watch_clipboard;
 
 /// Minutes ago between which versions may be missing, in the first cluster.
 const GAP: (i64, i64) = (40, 20);
@@ -285,10 +288,67 @@ fn a_cluster_that_is_not_followed_is_not_shown_as_live() {
         "{notices}.includes('prod is not followed now: the source does not answer')"
     ));
 
+    // Nothing is asked while the range stands still: then it is not said, either.
+    page.click("#live");
+    page.until(&format!("!{notices}.includes('not followed')"));
+    let loaded = page.text("document.documentElement.dataset.loaded");
+    page.run("document.dispatchEvent(new Event('visibilitychange'))");
+    page.until(&format!(
+        "document.documentElement.dataset.loaded !== '{loaded}'"
+    ));
+    assert!(!page.text(notices).contains("not followed"));
+    page.click("#live");
+    page.until(&format!("{notices}.includes('prod is not followed now')"));
+
     *why.lock().unwrap() = None;
     page.run("document.dispatchEvent(new Event('visibilitychange'))");
     page.until(&format!("{live} === 'Live'"));
     page.until(&format!("!{notices}.includes('not followed')"));
+}
+
+#[test]
+fn the_commands_of_a_link_name_no_cluster() {
+    let Some(page) = Browser::start(DESKTOP) else {
+        return;
+    };
+    let runtime = Runtime::new().unwrap();
+    for number in [1, 2] {
+        let mut clusters = runtime.block_on(two(Why::default()));
+        clusters.truncate(number);
+        let started = start_timeline(0, clusters, ApiOptions::default());
+        let timeline = runtime.block_on(started).unwrap();
+        page.open(&timeline.link());
+        page.until(&format!(
+            "document.querySelectorAll('.lane').length === {number}"
+        ));
+        watch_clipboard(&page);
+        page.run("document.getElementById('export-command').click()");
+        page.until("window.copied");
+        let copied = page.text("copied");
+        let expected = "tidings events -A --since=";
+        assert!(copied.starts_with(expected), "{copied}");
+        let of_several = number > 1;
+        let said = page.text("document.getElementById('notices').innerText");
+        let is_said = said.contains("does not express: cluster.");
+        assert_eq!(is_said, of_several, "{said}");
+
+        page.run("document.querySelector('.lane').click()");
+        for kind in ["Pod", "Normal"] {
+            // Of the object, then of its first event.
+            page.until(&format!(
+                "document.getElementById('panel-kind').textContent === '{kind}'
+                && document.querySelector('#panel .command')"
+            ));
+            let commands =
+                page.text("document.querySelector('#panel .command').parentElement.textContent");
+            assert!(commands.contains("tidings events"), "{commands}");
+            assert!(!commands.contains("--cluster"), "{commands}");
+            let is_said = commands.contains("do not express: cluster.");
+            assert_eq!(is_said, of_several, "{commands}");
+            page.run("document.querySelector('#panel .items button')?.click()");
+        }
+        runtime.block_on(timeline.shutdown());
+    }
 }
 
 #[test]

@@ -38,18 +38,23 @@ fn length(range: (f64, f64)) -> f64 {
     range.1 - range.0
 }
 
-/// Where the back-off of the story is, in a range of the last hour.
+/// Where the back-off of the story is, in a range of the last hour: its middle.
 fn back_off(world: &World) -> (f64, f64) {
-    let spot = world.browser.until(
-        "(() => {
+    spot(world, "web-5c9f7d8b64-tz4wd", 1490.0)
+}
+
+/// Where a lane has what was this many seconds ago, in a range of the last hour.
+fn spot(world: &World, lane: &str, ago: f64) -> (f64, f64) {
+    let spot = world.browser.until(&format!(
+        "(() => {{
         const canvas = document.getElementById('marks').getBoundingClientRect();
         const lane = [...document.querySelectorAll('.lane')].find((one) =>
-            one.title.includes('web-5c9f7d8b64-tz4wd')).getBoundingClientRect();
-        return [canvas.left, canvas.width, (lane.top + lane.bottom) / 2]; })()",
-    );
+            one.title.includes('{lane}')).getBoundingClientRect();
+        return [canvas.left, canvas.width, (lane.top + lane.bottom) / 2]; }})()"
+    ));
     let (left, width) = (spot[0].as_f64().unwrap(), spot[1].as_f64().unwrap());
-    // Its middle: about 1490 s before now, in a range of an hour and a little.
-    let x = left + width * (1.0 - (1490.0 + 72.0) / 3672.0);
+    // The range is an hour and a little.
+    let x = left + width * (1.0 - (ago + 72.0) / 3672.0);
     (x, spot[2].as_f64().unwrap())
 }
 
@@ -305,6 +310,69 @@ fn a_double_click_zooms_to_the_mark_that_was_pressed() {
     assert!((700.0..1000.0).contains(&ago(to)), "{}", ago(to));
     let is_closed = page.value("document.getElementById('panel').hidden");
     assert_eq!(is_closed, json!(true));
+}
+
+#[test]
+fn a_click_opens_what_was_pressed_though_another_picture_came() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.add(&(
+        1800,
+        1800,
+        1,
+        "Pod/pressed-0",
+        "Normal",
+        "Started",
+        "alone in its lane",
+    ));
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until("document.querySelectorAll('.lane').length === 1");
+    let (x, y) = spot(&world, "pressed-0", 1800.0);
+    // What a click does waits until it is let go.
+    page.run(
+        "window.held = [];
+        const later = window.setTimeout;
+        window.setTimeout = (act, ms, ...given) =>
+            (ms === 250 ? held.push(act) : later(act, ms, ...given))",
+    );
+    page.drag(&[(x, y)], false);
+    page.until("held.length === 1");
+    world.add(&(
+        1,
+        0,
+        1,
+        "Pod/worse-0",
+        "Warning",
+        "Evicted",
+        "in a lane above",
+    ));
+    page.until("document.querySelector('.lane').title.includes('worse-0')");
+    page.run("held.forEach((act) => act())");
+    let at = world.address_until("q.show !== undefined");
+    assert!(at["show"].starts_with("event:/shop/pressed-0."), "{at:?}");
+}
+
+#[test]
+fn a_panel_that_is_filled_anew_leaves_the_focus_on_the_same_button() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until("document.querySelectorAll('.lane').length > 5");
+    page.run(
+        "[...document.querySelectorAll('.lane')].find((lane) =>
+        lane.title.includes('web-5c9f7d8b64-tz4wd')).click()",
+    );
+    let buttons = "document.querySelectorAll('#panel .command button')";
+    page.until(&format!("{buttons}.length === 2"));
+    page.run(&format!("window.second = {buttons}[1]; second.focus()"));
+    page.keys("4");
+    page.until("!second.isConnected");
+    page.until(&format!("document.activeElement === {buttons}[1]"));
 }
 
 #[test]

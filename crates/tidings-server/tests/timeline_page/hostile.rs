@@ -4,9 +4,9 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
-use tidings_testing::browser::{Browser, DESKTOP};
+use tidings_testing::browser::DESKTOP;
 
-use crate::world::World;
+use crate::world::{World, watch_clipboard};
 
 const ATTACKS: [&str; 4] = [
     "<img src=x onerror=\"window.taken=1\">",
@@ -125,15 +125,6 @@ fn about(kind: &str, name: &str, event: &str) -> Event {
     made
 }
 
-/// Keeps what is copied from now on.
-fn watch_clipboard(page: &Browser) {
-    page.run(
-        "window.copied = '';
-        Object.defineProperty(navigator, 'clipboard', { configurable: true, value: {
-            writeText: async (text) => { window.copied = text; } } })",
-    );
-}
-
 #[test]
 fn a_copied_command_is_one_command_for_what_is_in_view() {
     let Some(world) = World::start(DESKTOP) else {
@@ -177,8 +168,16 @@ fn a_copied_command_is_one_command_for_what_is_in_view() {
     assert_eq!(
         page.text("copied"),
         "tidings events -A --grep=-curl --since=2026-01-31T12:00:00Z \
-         --until=2026-01-31T13:00:01Z # not expressed: namespace, kind, reason"
+         --until=2026-01-31T13:00:01Z"
     );
+    let notices = "document.getElementById('notices').innerText";
+    page.until(&format!(
+        "{notices}.includes('does not express: namespace, kind, reason.')"
+    ));
+    // It is said of this view.
+    page.keys("u");
+    page.until(&format!("!{notices}.includes('does not express')"));
+
     world.open("?last=1h&kind=Machine&kind=Pod&object=a&type=Warning&text=it's");
     watch_clipboard(page);
     page.run("document.getElementById('export-command').click()");
@@ -188,4 +187,6 @@ fn a_copied_command_is_one_command_for_what_is_in_view() {
                     --grep='it'\\''s' --since=";
     assert!(copied.starts_with(expected), "{copied:?}");
     assert!(!copied.contains('#'), "{copied:?}");
+    let said = page.text(notices);
+    assert!(!said.contains("does not express"), "{said}");
 }

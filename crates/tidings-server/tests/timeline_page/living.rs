@@ -14,8 +14,8 @@ const LEFT: &str = "\u{e012}";
 const RIGHT: &str = "\u{e014}";
 
 /// Counts the requests of every page that is opened from now on as `asked`, by the last part of
-/// their paths; those that are `failing` get 503 so often. If there is a `fake`, the stream of
-/// changes says what is given to `push`, and nothing else.
+/// their paths; those that are `failing` get 503, or what is `refusing`, so often. If there is a
+/// `fake`, the stream of changes says what is given to `push`, and nothing else.
 const INTERCEPT: &str = r#"
     const real = window.fetch;
     window.asked = {};
@@ -24,7 +24,8 @@ const INTERCEPT: &str = r#"
         asked[path] = (asked[path] ?? 0) + 1;
         if (failing[path] > 0) {
             failing[path] -= 1;
-            const refusal = new Response('{"message":"busy"}', { status: 503 });
+            const status = window.refusing ?? 503;
+            const refusal = new Response('{"message":"busy"}', { status });
             return Promise.resolve(refusal);
         }
         if (path !== 'live' || !window.fake) return real(address, init);
@@ -33,6 +34,12 @@ const INTERCEPT: &str = r#"
         } });
         return Promise.resolve(new Response(body));
     };"#;
+
+/// A page to which half a minute is a moment.
+const IMPATIENT: &str = "
+    const later = window.setTimeout;
+    window.setTimeout = (act, ms, ...given) =>
+        later(act, ms > 20000 && ms < 40000 ? ms / 100 : ms, ...given)";
 
 /// Intercepts requests, after this script.
 fn intercept(world: &World, before: &str) {
@@ -391,6 +398,27 @@ fn a_stream_that_fails_is_tried_ever_more_slowly_and_alone() {
         "[...document.querySelectorAll('.lane')].some((lane) =>
         lane.title.includes('late-0'))",
     );
+}
+
+#[test]
+fn what_was_refused_once_is_asked_for_again() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    let refused = "window.refusing = 403; window.failing = { live: 1, events: 1 }";
+    intercept(&world, &format!("{refused}; {IMPATIENT}"));
+    world.tell_story();
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until("asked.live >= 2 && asked.events >= 2");
+    page.until("document.getElementById('notices').innerText === ''");
+    page.until("document.querySelectorAll('#rows tr').length > 5");
+    happen(&world);
+    page.until(
+        "[...document.querySelectorAll('.lane')].some((lane) =>
+        lane.title.includes('late-0'))",
+    );
+    page.until("document.getElementById('rows').innerText.includes('Evicted')");
 }
 
 #[test]

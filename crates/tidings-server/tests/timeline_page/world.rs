@@ -286,6 +286,15 @@ pub(crate) const STORY: &[Row<'static>] = &[
     ),
 ];
 
+/// Keeps what is copied from now on.
+pub(crate) fn watch_clipboard(page: &Browser) {
+    page.run(
+        "window.copied = '';
+        Object.defineProperty(navigator, 'clipboard', { configurable: true, value: {
+            writeText: async (text) => { window.copied = text; } } })",
+    );
+}
+
 pub(crate) struct World {
     pub(crate) browser: Browser,
     pub(crate) client: Client,

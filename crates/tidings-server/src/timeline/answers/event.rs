@@ -17,7 +17,7 @@ use super::super::read::{self, brief};
 use super::super::rules::before::{before, host};
 use super::super::rules::seen::Seen;
 use super::super::rules::sentence;
-use super::super::state::Timeline;
+use super::super::state::{Entrance, Timeline};
 use super::super::visible::{Caller, Visible};
 use super::bounds::ITEMS_BYTES_MAX;
 use super::item::{Item, item};
@@ -105,6 +105,11 @@ pub(in super::super) async fn event(
         .find(|neighbour| neighbour.near)
         .and_then(|cause| others.get(cause.event));
     let cluster = &visible.source.name;
+    // The clusters of a link have the names of contexts, which the command takes for no clusters.
+    let named = match timeline.entrance {
+        Entrance::Login => cluster.as_str(),
+        Entrance::Link { .. } => "",
+    };
     let (versions, versions_more) = versions(visible, &key, &record).await?;
     super::json::json(&Answer {
         item: item(cluster, &its),
@@ -122,7 +127,7 @@ pub(in super::super) async fn event(
                 })
             })
             .collect(),
-        commands: commands(cluster, &its),
+        commands: commands(named, &its),
     })
 }
 
@@ -235,7 +240,7 @@ async fn versions(
     Ok((versions, observed.more.is_some()))
 }
 
-/// Commands that show the events of the same object.
+/// Commands that show the events of the same object; of an unnamed cluster, without its flag.
 fn commands(cluster: &str, event: &Brief<'_>) -> Value {
     let namespace = quoted(event.namespace);
     let object = format!("{}/{}", event.kind.to_lowercase(), event.object);

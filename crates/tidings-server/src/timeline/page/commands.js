@@ -1,9 +1,10 @@
 // Commands for what is in view, to be copied. Nothing of an event is a command of its own when they
-// are pasted.
+// are pasted; nor is there a comment in them, which not every shell takes for one.
 
 /** @typedef {import("./types.js").Filters} Filters */
 /** @typedef {import("./types.js").FilterKey} FilterKey */
 /** @typedef {import("./types.js").ObjectRef} ObjectRef */
+/** @typedef {Pick<import("./known.js").Known, "clusters"|"link">} Known */
 
 /** Objects that one command names. */
 const MOST_OBJECTS = 20;
@@ -15,10 +16,11 @@ export function quote(text) {
   return /^[\w./:=,@-]+$/.test(kept) ? kept : `'${kept.replaceAll("'", `'\\''`)}'`;
 }
 
-/** The events of the filters; what no flag says is named behind it.
- * @param {Filters} filters @param {[number, number]} range
- * @param {string[]} known The clusters that there are. */
+/** The events of the filters, and the filters that no flag expresses.
+ * @param {Filters} filters @param {[number, number]} range @param {Known} known
+ * @returns {{command: string, left: FilterKey[]}} */
 export function listCommand(filters, range, known) {
+  const { cluster, namespace, kind, object } = filters;
   /** @type {Set<FilterKey>} */
   const left = new Set();
   /** Values of one flag, which are joined by commas. @param {FilterKey} key @param {string} flag
@@ -28,42 +30,63 @@ export function listCommand(filters, range, known) {
     if (!values.every(may)) left.add(key);
     return values.length > 0 && values.every(may) ? [`--${flag}=${quote(values.join(","))}`] : [];
   };
-  const { cluster, namespace, kind, object } = filters;
-  for (const key of /** @type {FilterKey[]} */ (["cluster", "namespace"])) {
-    if (filters[key].length > 1) left.add(key);
-  }
+  if (cluster.length > 1 || isOfSeveral(known)) left.add("cluster");
+  const where = namespace.length > 0 ? namespace : seen(known, cluster);
+  if (where.length > 1) left.add("namespace");
   const pairs = kind.flatMap((one) => object.map((name) => ({ kind: one, name })));
   const named = pairs.length > 0 && pairs.length <= MOST_OBJECTS && pairs.every(canBeNamed);
   if (!named && kind.length > 0) left.add("kind");
   if (!named && object.length > 0) left.add("object");
+  const all = known.clusters.length > 1 ? "all" : known.clusters[0]?.name;
   const words = [
     "tidings events",
-    namespace.length === 1 ? `--namespace=${quote(namespace[0])}` : "-A",
-    ...ofCluster(cluster.length === 1 ? cluster[0] : known.length > 1 ? "all" : known[0]),
+    ofNamespace(where),
+    ...ofCluster(cluster.length === 1 ? cluster[0] : all, known),
     ...(named ? pairs.map(forObject) : []),
     ...joined("type", "types", (value) => value === "Normal" || value === "Warning"),
     ...joined("reason", "reason"),
     ...joined("source", "source"),
     ...filters.text.map((text) => `--grep=${quote(text)}`),
     ...times(range),
-    ...(left.size > 0 ? [`# not expressed: ${[...left].join(", ")}`] : []),
   ];
-  return words.join(" ");
+  return { command: words.join(" "), left: [...left] };
 }
 
 /** The events of an object. @param {ObjectRef & {cluster: string}} object
- * @param {[number, number]} range */
-export function objectCommands({ cluster, kind, namespace, name }, range) {
+ * @param {[number, number]} range @param {Known} known */
+export function objectCommands({ cluster, kind, namespace, name }, range, known) {
   const selector = `involvedObject.kind=${kind},involvedObject.name=${name}`;
+  const where = ofNamespace(namespace ? [namespace] : seen(known, [cluster]));
   return {
     tidings: canBeNamed({ kind, name }) ? [
-      "tidings events", namespace ? `--namespace=${quote(namespace)}` : "-A",
-      ...ofCluster(cluster), forObject({ kind, name }), ...times(range),
+      "tidings events", where, ...ofCluster(cluster, known), forObject({ kind, name }),
+      ...times(range),
     ].join(" ") : "",
-    kubectl: `kubectl get events ${namespace ? `--namespace=${quote(namespace)}` : "-A"} `
-      + `--field-selector=${quote(selector)}`,
+    kubectl: `kubectl get events ${where} --field-selector=${quote(selector)}`,
   };
 }
+
+/** What the commands of an object or event do not express.
+ * @param {{cluster: string, namespace: string}} shown @param {Known} known
+ * @returns {FilterKey[]} */
+export function leftOut({ cluster, namespace }, known) {
+  /** @type {FilterKey[]} */
+  const left = isOfSeveral(known) ? ["cluster"] : [];
+  return namespace || seen(known, [cluster]).length < 2 ? left : [...left, "namespace"];
+}
+
+/** Whether there are clusters that no flag tells apart. @param {Known} known */
+const isOfSeveral = ({ clusters, link }) => link && clusters.length > 1;
+
+/** The namespaces that are seen of some clusters, or of all; an empty name stands for all of one.
+ * @param {Known} known @param {string[]} of */
+const seen = ({ clusters }, of) => [...new Set(clusters
+  .filter(({ name }) => of.length === 0 || of.includes(name))
+  .flatMap(({ namespaces }) => namespaces ?? [""]))];
+
+/** @param {string[]} names */
+const ofNamespace = (names) => (names.length === 1 && names[0] ? `--namespace=${quote(names[0])}`
+  : "-A");
 
 /** Whether `--for` takes it. @param {{kind: string, name: string}} object */
 const canBeNamed = ({ kind, name }) => /^[^/.]+$/.test(kind) && /^[^/]+$/.test(name);
@@ -72,8 +95,8 @@ const canBeNamed = ({ kind, name }) => /^[^/.]+$/.test(kind) && /^[^/]+$/.test(n
  * @param {{kind: string, name: string}} object */
 const forObject = ({ kind, name }) => `--for=${quote(`${kind.toLowerCase()}/${name}`)}`;
 
-/** @param {string} [cluster] */
-const ofCluster = (cluster) => (cluster ? [`--cluster=${quote(cluster)}`] : []);
+/** @param {string|undefined} cluster @param {Known} known */
+const ofCluster = (cluster, { link }) => (cluster && !link ? [`--cluster=${quote(cluster)}`] : []);
 
 /** Whole seconds around a range: none of its events is left out. @param {[number, number]} range */
 const times = ([from, to]) => [`--since=${instant(Math.floor(from / 1000))}`,

@@ -7,6 +7,7 @@ import { notify } from "./notices.js";
 import { switchTheme } from "./theme.js";
 import { DAY, dateTime, HOUR, MINUTE, number, parseTime, zoneName } from "./time.js";
 
+/** @typedef {import("./known.js").Known} Known */
 /** @typedef {import("./view.js").Store} Store */
 /** @typedef {import("./types.js").Overview} Overview */
 
@@ -17,14 +18,13 @@ export const QUICK = [
 ];
 
 export class Header {
-  /** @param {Store} store @param {{svg: () => void, help: () => void, all: () => void}} on */
-  constructor(store, on) {
+  /** @param {Store} store @param {Known} known
+   * @param {{svg: () => void, help: () => void, all: () => void}} on */
+  constructor(store, known, on) {
     this.store = store;
     this.from = /** @type {HTMLInputElement} */ (byId("from"));
     this.to = /** @type {HTMLInputElement} */ (byId("to"));
     this.live = byId("live");
-    /** @type {string[]} */
-    this.clusters = [];
     this.quick = QUICK.map(([label, length], index) => el("button", { type: "button",
       title: `The last ${label} (${index + 1})`,
       onclick: () => this.setLast(length) }, label));
@@ -51,8 +51,13 @@ export class Header {
       store.replace();
       void copy(location.href);
     });
-    button("export-command", () =>
-      void copy(listCommand(store.view.filters, store.range(), this.clusters)));
+    button("export-command", () => {
+      const { command, left } = listCommand(store.view.filters, store.range(), known);
+      void copy(command);
+      notify("command", left.length > 0
+        ? { text: `Copied. The command does not express: ${left.join(", ")}.` } : null);
+    });
+    store.listeners.push(() => notify("command", null));
     this.startMenu();
     byId("range-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -138,7 +143,6 @@ export class Header {
 
   /** @param {Overview} overview */
   setOverview(overview) {
-    this.clusters = overview.clusters.map((cluster) => cluster.name);
     byId("logout").title = `Log out ${overview.user}`;
     // Who came by a link that is good once could not come back.
     byId("logout").hidden = overview.login === "code";

@@ -15,6 +15,8 @@ export class Known {
     this.store = store;
     /** @type {Cluster[]} */
     this.clusters = [];
+    /** A link led here: clusters have the names of contexts, which commands know by no flag. */
+    this.link = false;
     this.asked = 0;
     /** The last time that it was asked again. @type {Promise<void>} */
     this.renewed = Promise.resolve();
@@ -25,6 +27,7 @@ export class Known {
     const found = await get("overview");
     this.asked = Date.now();
     this.clusters = found.clusters;
+    this.link = found.login === "code";
     this.store.ahead = found.now - Date.now();
     return found;
   }

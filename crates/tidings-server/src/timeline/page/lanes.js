@@ -27,6 +27,14 @@ export const laneKey = (lane) =>
 export const shownLane = ({ cluster, kind, namespace, name }) =>
   ({ is: "object", cluster, kind, namespace, name });
 
+/** What a mark stands for: one event, or several of its lane. Events are numbered anew in every
+ * picture. @param {Lane} lane @param {Mark} mark @param {Picture} picture @returns {Shown} */
+export function shownMark(lane, mark, { events }) {
+  const event = events[mark[7]];
+  return event ? { is: "event", cluster: lane.cluster, ...event }
+    : { ...shownLane(lane), span: [mark[1], mark[2]] };
+}
+
 export class Lanes {
   /** @param {(lane: Lane) => void} open Called for a lane that is clicked. */
   constructor(open) {
@@ -160,8 +168,10 @@ export class Lanes {
     return this.rows.find((row) => row.key === this.current);
   }
 
-  /** @param {Row} row */
-  setCurrent(row) {
+  /** One of an earlier picture may be gone. @param {Row} of */
+  setCurrent(of) {
+    const row = this.rows.find((one) => one.key === of.key);
+    if (!row) return;
     const before = this.currentRow();
     if (before) before.label.node.tabIndex = -1;
     if (this.current !== row.key) this.mark = null;

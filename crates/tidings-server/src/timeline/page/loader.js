@@ -1,6 +1,6 @@
 // Loads the picture of the view: debounced while it moves, one request at a time, late answers
 // dropped. What fails, the picture or what is shown with it, is tried again by itself, ever more
-// slowly.
+// slowly; what is refused, slowly from the start.
 
 import { ApiError, get, isAbort, isFinal, parameters } from "./api.js";
 import { notify, setBusy } from "./notices.js";
@@ -13,6 +13,7 @@ import { notify, setBusy } from "./notices.js";
 const SETTLED = 120;
 /** Milliseconds between two pictures while events come; more if an answer takes long. */
 const LIVE = 1500;
+/** Milliseconds before what fails is tried again, at most; give or take a quarter. */
 const LONGEST_WAIT = 30_000;
 
 /** @typedef {"start"|"view"|"list"|"live"|"panel"} Source */
@@ -119,13 +120,13 @@ export class Loader {
     /** @type {Failing} */
     const failing = { failures, timer: 0, again, notice: this.describe(error, failures) };
     this.failing.set(source, failing);
-    if (error instanceof ApiError && !isFinal(error)) {
-      const wait = Math.min(500 * 2 ** failures, LONGEST_WAIT) * (0.75 + Math.random() / 2);
-      failing.timer = window.setTimeout(() => {
-        failing.timer = 0;
-        again();
-      }, wait);
-    }
+    // What was refused may be permitted later, or be a proxy's answer while the server starts.
+    const soon = error instanceof ApiError && !isFinal(error);
+    const pause = soon ? Math.min(500 * 2 ** failures, LONGEST_WAIT) : LONGEST_WAIT;
+    failing.timer = window.setTimeout(() => {
+      failing.timer = 0;
+      again();
+    }, pause * (0.75 + Math.random() / 2));
     this.tell();
   }
 

@@ -8,7 +8,7 @@ import { Header, QUICK } from "./header.js";
 import { startHelp, startKeys } from "./keys.js";
 import { shortObject } from "./kinds.js";
 import { Known } from "./known.js";
-import { fit, Lanes, shownLane } from "./lanes.js";
+import { fit, Lanes, shownLane, shownMark } from "./lanes.js";
 import { List, listed } from "./list.js";
 import { Live } from "./live.js";
 import { Loader } from "./loader.js";
@@ -27,8 +27,7 @@ import { describeMark, showBrush, showCursor, showTip } from "./tip.js";
 import { hasFilters, noFilters, readAddress, Store } from "./view.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
-/** @typedef {import("./types.js").Lane} Lane */
-/** @typedef {import("./types.js").Mark} Mark */
+/** @typedef {import("./types.js").Shown} Shown */
 /** @typedef {import("./paint.js").Scale} Scale */
 
 /** Windows narrower than this have labels above the marks. */
@@ -61,10 +60,11 @@ const loader = new Loader(store, { loaded, login: (message) => {
 const filterBar = new FilterBar(store);
 const rates = new Rates((from, to) => store.setRange(from, to, true),
   (key, value) => store.addFilter(key, value));
-const lanes = new Lanes((lane) => store.set({ shown: shownLane(lane) }, true));
+/** @param {Shown} shown */
+const open = (shown) => store.set({ shown }, true);
+const lanes = new Lanes((lane) => open(shownLane(lane)));
 const list = new List({
-  open: (item) => store.set({ shown: { is: "event", cluster: item.cluster,
-    namespace: item.namespace, name: item.name } }, true),
+  open: ({ cluster, namespace, name }) => open({ is: "event", cluster, namespace, name }),
   filter: (key, value) => store.addFilter(key, value),
   all: () => store.set({ shown: null }, true),
   newer: () => void list.show(store.view, store.range(), clusters(), false),
@@ -75,7 +75,7 @@ const list = new List({
   },
   now: () => store.now(),
 });
-const panel = new Panel(store, {
+const panel = new Panel(store, known, {
   failed: (error, again) => loader.failed(error, "panel", again),
   settled: () => loader.succeeded("panel"),
 });
@@ -94,7 +94,7 @@ const live = new Live({
   lost: (error) => loader.failed(error, "live", () => live.again()),
 });
 const openHelp = startHelp();
-const header = new Header(store, { svg: saveSvg, help: openHelp, all: showAll });
+const header = new Header(store, known, { svg: saveSvg, help: openHelp, all: showAll });
 
 /** The scale of the lanes, from the left of their canvas. @returns {Scale} */
 function scale() {
@@ -152,7 +152,8 @@ function loaded(loadedNow, again) {
 
 /** What is not in the picture: nothing is left out without a word. @param {Picture} p */
 function tellMissing(p) {
-  const { text: lost } = notFollowed(p);
+  // Nothing is asked while the range stands still, so that it would become wrong.
+  const lost = store.view.last === null ? "" : notFollowed(p).text;
   notify("following", lost ? { bad: true, text: lost } : null);
   const of = p.total !== null && p.total > p.read ? ` of ${number(p.total)}` : "";
   notify("incomplete", p.complete ? null : {
@@ -183,7 +184,7 @@ function firstWarning(p) {
       lanes.setCurrent(row);
       lanes.reveal(row);
     }
-    openMark(lane, mark);
+    open(shownMark(lane, mark, p));
   } }, `First warning, ${shortTime(mark[1], store.view.utc, from)}: `
     + `${p.reasons[mark[6]]} of ${shortObject(lane)}`);
 }
@@ -232,6 +233,7 @@ function saveSvg() {
 }
 
 store.listeners.push((view, before, still) => {
+  if (view.last === null) notify("following", null);
   if (still) {
     draw();
     return;
@@ -279,15 +281,6 @@ function hoverTime(x) {
     inside ? dateTime(toTime(x, scale()), store.view.utc) : "");
 }
 
-/** Opens one event, or lists the several that a mark stands for. @param {Lane} lane
- * @param {Mark} mark */
-function openMark(lane, mark) {
-  const event = picture?.events[mark[7]];
-  if (event) {
-    store.set({ shown: { is: "event", cluster: lane.cluster, ...event } }, true);
-  } else store.set({ shown: { ...shownLane(lane), span: [mark[1], mark[2]] } }, true);
-}
-
 /** @param {number} from @param {number} to */
 function zoomTo(from, to) {
   const edge = Math.max((to - from) * 0.1, SECOND);
@@ -320,11 +313,12 @@ watchGestures(lanes.body, {
     const s = scale();
     const found = lanes.at(x, y, s);
     const mark = found?.mark;
+    // Of the picture that is pressed: when it is opened, another one may be there.
+    const shown = picture && found && mark ? shownMark(found.row.lane, mark, picture) : null;
     return {
       once() {
-        if (!found) return;
-        lanes.setCurrent(found.row);
-        if (mark) openMark(found.row.lane, mark);
+        if (found) lanes.setCurrent(found.row);
+        if (shown) open(shown);
       },
       twice() {
         if (mark) zoomTo(mark[1], mark[2]);
@@ -361,8 +355,7 @@ function stepMark(by) {
 function openCurrent() {
   const row = lanes.currentRow();
   if (!row) return;
-  if (lanes.mark) openMark(row.lane, lanes.mark);
-  else store.set({ shown: shownLane(row.lane) }, true);
+  open(lanes.mark && picture ? shownMark(row.lane, lanes.mark, picture) : shownLane(row.lane));
 }
 
 startKeys({

@@ -1,7 +1,7 @@
 // The side panel: one object, or one event, as a sentence, then in detail.
 
 import { ApiError, get, isAbort, isFinal } from "./api.js";
-import { objectCommands } from "./commands.js";
+import { leftOut, objectCommands } from "./commands.js";
 import { append, byId, copy, el, fill, isSelected, visible } from "./dom.js";
 import { shortObject } from "./kinds.js";
 import { ago, dateTime, number, SECOND, shortTime } from "./time.js";
@@ -13,6 +13,7 @@ import { toYaml } from "./yaml.js";
 /** @typedef {import("./types.js").ObjectRef} ObjectRef */
 /** @typedef {import("./types.js").ObjectDetail} ObjectDetail */
 /** @typedef {import("./types.js").EventDetail} EventDetail */
+/** @typedef {import("./known.js").Known} Known */
 /** @typedef {import("./view.js").Store} Store */
 
 /** Longest raw event that is shown, in characters; all of it can be copied. */
@@ -21,11 +22,12 @@ const RAW = 100_000;
 const AGAIN = 5 * SECOND;
 
 export class Panel {
-  /** @param {Store} store
+  /** @param {Store} store @param {Known} known
    * @param {{failed: (error: unknown, again: () => void) => void, settled: () => void}} on What
    *   failed is tried again by who is told; it is settled if it succeeded or is wanted no more. */
-  constructor(store, on) {
+  constructor(store, known, on) {
     this.store = store;
+    this.known = known;
     this.on = on;
     this.box = byId("panel");
     this.content = byId("panel-content");
@@ -151,8 +153,12 @@ export class Panel {
       .map((node) => /** @type {HTMLElement} */ (node));
     const { fresh } = this;
     const { scrollTop } = this.content;
-    const focused = all().find((node) => node === document.activeElement);
-    const at = focused ? all().indexOf(focused) : -1;
+    const old = all();
+    const at = old.findIndex((node) => node === document.activeElement);
+    const focused = old[at];
+    const alike = (/** @type {HTMLElement[]} */ nodes) =>
+      nodes.filter((node) => label(node) === label(focused));
+    const nth = focused ? alike(old).indexOf(focused) : -1;
     fill(this.content, ...children);
     this.fresh = false;
     this.content.scrollTop = fresh ? 0 : scrollTop;
@@ -162,8 +168,7 @@ export class Panel {
       return;
     }
     const now = all();
-    const same = now.find((node) => node.textContent === focused.textContent);
-    (same ?? now[Math.min(at, now.length - 1)])?.focus({ preventScroll: true });
+    (alike(now)[nth] ?? now[Math.min(at, now.length - 1)])?.focus({ preventScroll: true });
   }
 
   /** @param {Extract<Shown, {is: "object"}>} shown @param {[number, number]} range
@@ -196,7 +201,7 @@ export class Panel {
         detail.items.length >= 100
           && el("p", { class: "faint" }, "The last 100; the list below has all of the range.")),
       el("section", {}, el("h3", {}, "As a command"),
-        ...this.commands(objectCommands(shown, range))));
+        ...this.commands(objectCommands(shown, range, this.known), shown)));
   }
 
   /** @param {Item[]} items */
@@ -268,7 +273,7 @@ export class Panel {
           : el("ol", { class: "items" },
             ...detail.before.map(({ item: one, why }) => this.entry(one, why)))),
       el("section", {}, el("h3", {}, "Versions"), ...versionsView(detail, utc, width)),
-      el("section", {}, el("h3", {}, "As a command"), ...this.commands(detail.commands)),
+      el("section", {}, el("h3", {}, "As a command"), ...this.commands(detail.commands, shown)),
       this.raw(detail.raw));
   }
 
@@ -281,10 +286,15 @@ export class Panel {
     return list;
   }
 
-  /** @param {Record<string, string>} commands */
-  commands(commands) {
-    return Object.values(commands).filter(Boolean).map((command) => el("div", { class: "command" },
-      el("code", { tabindex: 0 }, command), copyButton(command, "Copy")));
+  /** @param {Record<string, string>} commands @param {Shown} shown */
+  commands(commands, shown) {
+    const left = leftOut(shown, this.known);
+    return [
+      ...Object.values(commands).filter(Boolean).map((command) => el("div", { class: "command" },
+        el("code", { tabindex: 0 }, command), copyButton(command, "Copy"))),
+      left.length > 0
+        && el("p", { class: "faint" }, `The commands do not express: ${left.join(", ")}.`),
+    ];
   }
 
   /** @param {unknown} raw */
@@ -317,14 +327,20 @@ function copyButton(text, label) {
       typeof text === "string" ? text : text()) }, label);
 }
 
+/** What a node says, but for the moment after something was copied by it.
+ * @param {HTMLElement} node */
+const label = (node) => node.dataset.label ?? node.textContent;
+
 /** Copies, and says so on the button for a moment. @param {HTMLElement} button
  * @param {string} text */
 async function copied(button, text) {
   await copy(text);
-  const label = button.textContent;
-  if (label === "Copied") return;
+  if (button.dataset.label !== undefined) return;
+  const { textContent } = button;
+  button.dataset.label = textContent ?? "";
   button.textContent = "Copied";
   setTimeout(() => {
-    button.textContent = label;
+    button.textContent = textContent;
+    delete button.dataset.label;
   }, 1500);
 }

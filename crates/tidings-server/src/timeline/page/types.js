@@ -6,7 +6,7 @@
  *   reason: string, message: string, first: number, last: number, count: number,
  *   object: ObjectRef, source: string, host: string, action: string}} Item
  * @typedef {{name: string, from: number|null, to: number|null, events: number|null,
- *   live: boolean}} Cluster
+ *   live: boolean, namespaces: string[]|null}} Cluster
  * @typedef {{version: string, now: number, user: string, login: "token"|"code",
  *   clusters: Cluster[]}} Overview
  * @typedef {{cluster: string, live: boolean, state: string|null, why?: string}} Following

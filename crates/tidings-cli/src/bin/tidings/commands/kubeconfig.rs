@@ -32,7 +32,11 @@ pub(crate) fn merged(paths: &[PathBuf]) -> Result<Option<Kubeconfig>, Kubeconfig
     let mut merged = Kubeconfig::default();
     for path in paths {
         match Kubeconfig::read_from(path) {
-            Ok(next) => merged = merged.merge(next)?,
+            Ok(mut next) => {
+                // kubectl leaves an empty one behind, which is none.
+                next.current_context.take_if(|name| name.is_empty());
+                merged = merged.merge(next)?;
+            }
             Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -75,6 +79,7 @@ mod tests {
             (&["missing", "one"] as &[&str], Some(("a", 0))),
             (&["one", "missing", "two"], Some(("a", 1))),
             (&["empty", "two"], Some(("b", 1))),
+            (&["unset", "two"], Some(("b", 1))),
             (&["missing"], None),
             (&["empty", "unset"], None),
             (&[], None),
