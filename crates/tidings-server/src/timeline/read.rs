@@ -541,7 +541,38 @@ fn requests(prefixes: &[Bytes], filters: &Filters) -> Vec<NewestRequest> {
 
 #[cfg(test)]
 mod tests {
+    use tidings_store::Place;
+
     use super::*;
+
+    #[test]
+    fn what_is_left_of_some_parts_ends_where_the_last_of_them_is() {
+        let part = |after: Option<i64>, done| {
+            let after = after.map(|millis| Place {
+                last_seen: UnixMillis(millis),
+                revision: 7,
+            });
+            let request = NewestRequest {
+                until: Some(UnixMillis(1000)),
+                after,
+                ..NewestRequest::default()
+            };
+            Part {
+                done,
+                ..Part::new(request, None)
+            }
+        };
+        for (parts, expected) in [
+            (vec![], None),
+            (vec![part(Some(700), true), part(None, true)], None),
+            (vec![part(Some(700), false), part(None, true)], Some(701)),
+            (vec![part(Some(700), false), part(Some(800), false)], Some(801)),
+            // Nothing of it was read yet.
+            (vec![part(Some(700), false), part(None, false)], Some(1000)),
+        ] {
+            assert_eq!(reached(&parts), expected);
+        }
+    }
 
     #[test]
     fn parts_are_the_whole_range() {
