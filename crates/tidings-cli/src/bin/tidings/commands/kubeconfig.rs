@@ -33,7 +33,7 @@ pub(crate) fn merged(paths: &[PathBuf]) -> Result<Option<Kubeconfig>, Kubeconfig
     for path in paths {
         match Kubeconfig::read_from(path) {
             Ok(mut next) => {
-                // kubectl leaves an empty one behind, which is none.
+                // kubectl leaves an empty one behind, which does not count.
                 next.current_context.take_if(|name| name.is_empty());
                 merged = merged.merge(next)?;
             }
