@@ -566,7 +566,10 @@ mod tests {
             (vec![], None),
             (vec![part(Some(700), true), part(None, true)], None),
             (vec![part(Some(700), false), part(None, true)], Some(701)),
-            (vec![part(Some(700), false), part(Some(800), false)], Some(801)),
+            (
+                vec![part(Some(700), false), part(Some(800), false)],
+                Some(801),
+            ),
             // Nothing of it was read yet.
             (vec![part(Some(700), false), part(None, false)], Some(1000)),
         ] {

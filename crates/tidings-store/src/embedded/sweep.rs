@@ -315,7 +315,9 @@ impl View<'_> {
         Ok(found)
     }
 
-    /// Milliseconds by which the earliest unwritten expiry is overdue.
+    /// Milliseconds by which the earliest unwritten expiry is overdue. One that waits behind a
+    /// record which ends a little later, within the [tolerance](super::order::TOLERANCE), is not
+    /// seen before that one is due.
     pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
         let mut first = now;
         for (name, bucket) in self
