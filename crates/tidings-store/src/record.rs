@@ -557,8 +557,7 @@ pub struct Stats {
     pub revision: Revision,
     /// The oldest revision at which a list is possible and after which a watch can start.
     pub oldest_revision: Revision,
-    /// Milliseconds by which the writing of expiries is behind the clock. An embedded store may not
-    /// see the last two seconds of it.
+    /// Milliseconds by which the writing of expiries is behind the clock.
     pub expiry_lag_ms: u64,
     /// Records whose expiry was written since the store was opened.
     pub expired: u64,

@@ -14,7 +14,7 @@ use super::bucket::Bucket;
 use super::frame::{Entry, Kind};
 use super::index::key_of;
 use super::keys::{self, Ends, NEVER, Placed, Version};
-use super::order::Track;
+use super::order::{TOLERANCE, Track};
 use super::read::View;
 use super::stored::unpack_record;
 use crate::{Fault, Record, Revision, UnixMillis};
@@ -24,6 +24,9 @@ const STEPS_MAX: usize = 16 * 1024;
 
 /// Early ends examined at a time, for the lag.
 const LOOKED_AT: usize = 256;
+
+/// Maximum live records behind which one that is over is looked for, for the lag.
+const LOOKED_BEHIND: usize = 1024;
 
 /// The remaining work of a sweep.
 struct Budget {
@@ -315,35 +318,48 @@ impl View<'_> {
         Ok(found)
     }
 
-    /// Milliseconds by which the earliest unwritten expiry is overdue. One that waits behind a
-    /// record which ends a little later, within the [tolerance](super::order::TOLERANCE), is not
-    /// seen before that one is due.
+    /// Milliseconds by which the earliest unwritten expiry is overdue.
     pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
         let mut first = now;
         for (name, bucket) in self
             .buckets
             .range(self.state.swept.floor.saturating_add(1)..NEVER)
         {
-            first = first.min(self.first_in_order((*name, bucket))?.unwrap_or(now));
+            let in_order = self.first_in_order((*name, bucket), now)?;
+            first = first.min(in_order.unwrap_or(now));
             first = first.min(self.first_early((*name, bucket), now)?.unwrap_or(now));
         }
         Ok(now.0.saturating_sub(first.0).max(0).cast_unsigned())
     }
 
-    fn first_in_order(&self, (name, bucket): (u64, &Bucket)) -> Result<Option<UnixMillis>, Fault> {
+    /// The end of the first record in order that is over. It may be behind live ones, which hold up
+    /// the sweep, as long as these end within the tolerance: of those behind any other, none that
+    /// is over is in order.
+    fn first_in_order(
+        &self,
+        (name, bucket): (u64, &Bucket),
+        now: UnixMillis,
+    ) -> Result<Option<UnixMillis>, Fault> {
         let start = self.state.swept.mark(name).saturating_add(1);
         let mut walk = bucket.log.walk(start);
-        let waiting = walk.next(|entry| {
+        let mut left = LOOKED_BEHIND;
+        let found = walk.next(|entry| {
             let Entry { kind, revision, .. } = entry;
-            if kind != Kind::Version
-                || revision < start
-                || self.is_ended(&bucket.index, revision)?
-            {
+            if kind != Kind::Version || revision < start {
                 return Ok(None);
             }
-            Version::decode(entry.content, revision, name).map(|version| Some(version.expires_at))
+            let version = Version::decode(entry.content, revision, name)?;
+            let end = version.expires_at.filter(|end| *end <= now);
+            if end.is_none() {
+                let holds_up = version
+                    .expires_at
+                    .is_some_and(|end| end.0 <= now.0.saturating_add(TOLERANCE));
+                left -= 1;
+                return Ok((!holds_up || left == 0).then_some(None));
+            }
+            Ok((!self.is_ended(&bucket.index, revision)?).then_some(end))
         })?;
-        Ok(waiting.flatten())
+        Ok(found.flatten())
     }
 
     fn first_early(
