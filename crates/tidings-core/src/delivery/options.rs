@@ -11,7 +11,8 @@ pub enum Overflow {
     /// The new event.
     #[default]
     DropNewest,
-    /// The events that have waited longest, as many as necessary, except those being written.
+    /// Events that failed before, then those that have waited longest: as many as necessary, except
+    /// those being written.
     DropOldest,
 }
 

@@ -91,14 +91,18 @@ pub(super) async fn read<const N: usize>(
     leaves: [Leaf; N],
 ) -> Result<Vec<[Values; N]>, Fault> {
     let mut values = Vec::with_capacity(wants.len());
-    let mut wants = wants.into_iter().peekable();
+    let with_ranges = wants.into_iter().map(|want| {
+        let ranges = leaves.iter().flat_map(|leaf| ranges_of(&want, *leaf));
+        let ranges: Vec<_> = ranges.collect();
+        (want, ranges)
+    });
+    let mut wants = with_ranges.peekable();
     while wants.peek().is_some() {
         let mut bytes = 0;
         let some = std::iter::from_fn(|| {
-            let want = wants.next_if(|_| bytes < REQUEST_BYTES_MAX)?;
-            let ranges = leaves.iter().flat_map(|leaf| ranges_of(&want, *leaf));
-            bytes += ranges.map(|range| range.end - range.start).sum::<u64>();
-            Some(want)
+            let (want, ranges) = wants.next_if(|_| bytes < REQUEST_BYTES_MAX)?;
+            bytes += ranges.iter().map(|it| it.end - it.start).sum::<u64>();
+            Some((want, ranges))
         });
         let some = some.collect();
         values.extend(read_some(fetch, some, leaves).await?);
@@ -108,14 +112,10 @@ pub(super) async fn read<const N: usize>(
 
 async fn read_some<const N: usize>(
     fetch: &Fetch,
-    wants: Vec<Want>,
+    wants: Vec<(Want, Vec<Range<u64>>)>,
     leaves: [Leaf; N],
 ) -> Result<Vec<[Values; N]>, Fault> {
-    let read = wants.into_iter().map(|want| async {
-        let mut ranges = Vec::new();
-        for leaf in leaves {
-            ranges.extend(ranges_of(&want, leaf));
-        }
+    let read = wants.into_iter().map(|(want, ranges)| async {
         let bytes = fetch.ranges(&want.file, &ranges).await?;
         let pieces = ranges.into_iter().map(|range| range.start).zip(bytes);
         let mut pieces: Vec<_> = pieces.collect();

@@ -18,7 +18,7 @@ use tidings_store::{NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Place, Record
 use super::columns::{self, Filter, Rows};
 use super::fault::Fault;
 use super::footer::{Footer, Group};
-use super::leaf::{self, Leaf};
+use super::leaf;
 use super::names::{self, Order};
 use super::objects::Objects;
 use super::position::Position;
@@ -39,9 +39,8 @@ const AHEAD: usize = 8;
 /// Versions for which it is looked at once whether there are newer ones: each look passes over the
 /// filters of all newer files.
 const LOOKED_AT_ONCE: usize = 4096;
-/// Maximum events whose bytes are read at once, if they have about
-/// [`PAGE_BYTES_MAX`] bytes: each read passes over the same pages.
-const EVENTS_AT_ONCE: usize = 1024;
+/// Events whose bytes are read at once.
+const EVENTS_AT_ONCE: usize = 256;
 
 /// A page.
 #[derive(Debug, Default)]
@@ -149,15 +148,11 @@ impl View {
                     some.push(*top);
                     found.pop();
                 }
-                let newest = self.looked_into(&some).await?;
-                let mut rest = &newest[..];
-                while !rest.is_empty() {
+                for newest in self.looked_into(&some).await?.chunks(EVENTS_AT_ONCE) {
                     if bytes >= PAGE_BYTES_MAX {
                         latest.place = reached;
                         return Ok(latest);
                     }
-                    let (newest, others) = rest.split_at(self.at_once(rest).await?);
-                    rest = others;
                     let picks: Vec<Pick> = newest.iter().map(|(_, pick)| pick.clone()).collect();
                     for record in self.records(&picks, &asked.selection).await? {
                         bytes += record.value.len();
@@ -302,35 +297,21 @@ impl View {
         picks.sort_by_key(|(place, _)| Reverse(*place));
         let mut latest = Latest::default();
         let mut bytes = 0;
-        let (mut rest, more) = picks.split_at(picks.len().min(request.limit));
-        while !rest.is_empty() {
-            let (some, others) = rest.split_at(self.at_once(rest).await?);
-            rest = others;
+        let (wanted, more) = picks.split_at(picks.len().min(request.limit));
+        let mut chunks = wanted.chunks(EVENTS_AT_ONCE).peekable();
+        while let Some(some) = chunks.next() {
             let of_places: Vec<Pick> = some.iter().map(|(_, pick)| pick.clone()).collect();
             for record in self.records(&of_places, selection).await? {
                 bytes += record.value.len();
                 latest.records.push(record);
             }
-            let is_more = !rest.is_empty() || !more.is_empty();
-            if is_more && (bytes >= PAGE_BYTES_MAX || rest.is_empty()) {
+            let is_more = chunks.peek().is_some() || !more.is_empty();
+            if is_more && (bytes >= PAGE_BYTES_MAX || chunks.peek().is_none()) {
                 latest.place = some.last().map(|(place, _)| *place);
                 return Ok(Some(latest));
             }
         }
         Ok(Some(latest))
-    }
-
-    /// How many of some events are read at once: one at least.
-    async fn at_once(&self, events: &[(Place, Pick)]) -> Result<usize, Fault> {
-        let mut bytes = 0;
-        for (number, (_, pick)) in events.iter().take(EVENTS_AT_ONCE).enumerate() {
-            let footer = self.footer(pick.at.file).await?;
-            bytes += footer.bytes_of_row(pick.at.group, leaf::OBJECT);
-            if number > 0 && bytes > PAGE_BYTES_MAX {
-                return Ok(number);
-            }
-        }
-        Ok(events.len().min(EVENTS_AT_ONCE))
     }
 
     /// The files that may have what is asked for, by the latest time they may have it.
@@ -484,16 +465,14 @@ impl View {
     /// Those of some versions that are the newest of their events, in order.
     async fn looked_into(&self, some: &[Found]) -> Result<Vec<(Place, Pick)>, Fault> {
         let ats: Vec<At> = some.iter().map(|(_, at)| *at).collect();
-        let mut versions: Vec<Option<(Pick, bool)>> = vec![None; ats.len()];
+        let mut versions: Vec<Option<Pick>> = vec![None; ats.len()];
         for (values, places) in self.rows(&ats, leaf::KEYS).await? {
             for (number, row) in places {
                 let at = ats[number];
                 let footer = self.footer(at.file).await?;
                 let runs = self.runs(at.file, &footer, at.group).await?;
                 let keyed = self.keyed(0, values.each_ref(), row, at)?;
-                let [_, event, ..] = &values;
-                let is_elder = event.text(row) != keyed.base.as_bytes();
-                let pick = Pick {
+                versions[number] = Some(Pick {
                     position: Position {
                         place: runs.place(runs.of_row(at.row)).map(str::to_owned),
                         base: keyed.base.clone(),
@@ -502,17 +481,15 @@ impl View {
                     shown: keyed.base,
                     order: keyed.order,
                     at,
-                };
-                versions[number] = Some((pick, is_elder));
+                });
             }
         }
         let places = some.iter().map(|(place, _)| *place);
         let versions = places.zip(versions);
         let versions = versions.filter_map(|(place, pick)| Some((place, pick?)));
-        let (places, versions): (Vec<Place>, Vec<(Pick, bool)>) = versions.unzip();
-        let (versions, are_elder): (Vec<Pick>, Vec<bool>) = versions.into_iter().unzip();
+        let (places, versions): (Vec<Place>, Vec<Pick>) = versions.unzip();
         let mut picks = Vec::with_capacity(versions.len());
-        let found = self.newer(&versions, &are_elder).await?;
+        let found = self.newer(&versions).await?;
         for ((place, mut pick), newer) in places.into_iter().zip(versions).zip(found) {
             if newer.of_event {
                 continue;
@@ -526,35 +503,13 @@ impl View {
     }
 
     /// What there is that is newer than each of these versions, about the same object.
-    ///
-    /// Nearly always it has the name at the source. Only where another event took that name may it
-    /// have been sealed under the name of an elder one, and is it looked for by its uid, too.
-    async fn newer(&self, versions: &[Pick], are_elder: &[bool]) -> Result<Vec<Newer>, Fault> {
-        let mut newer = self.newer_by(versions, By::Name).await?;
-        let numbers = 0..versions.len();
-        let again: Vec<usize> = numbers
-            .filter(|number| newer[*number].of_name || are_elder[*number])
-            .collect();
-        let elders: Vec<Pick> = again
-            .iter()
-            .map(|number| versions[*number].clone())
-            .collect();
-        for (number, found) in again
-            .into_iter()
-            .zip(self.newer_by(&elders, By::Uid).await?)
-        {
-            newer[number].of_event |= found.of_event;
-        }
-        Ok(newer)
-    }
-
-    async fn newer_by(&self, versions: &[Pick], by: By) -> Result<Vec<Newer>, Fault> {
+    async fn newer(&self, versions: &[Pick]) -> Result<Vec<Newer>, Fault> {
         let known = Known::of(versions);
         let earliest = versions.iter().map(|version| version.order.observed).min();
         let mut looks: Vec<BoxFuture<'_, Result<NewerOf, Fault>>> = Vec::new();
         for (number, file) in self.files().enumerate() {
             if earliest.is_some_and(|earliest| until(file) >= earliest) {
-                looks.push(self.newer_in(number, file, versions, &known, by).boxed());
+                looks.push(self.newer_in(number, file, versions, &known).boxed());
             }
         }
         let found = stream::iter(looks).buffered(AT_ONCE * 2);
@@ -573,7 +528,6 @@ impl View {
         file: &File,
         versions: &[Pick],
         known: &Known<'_>,
-        by: By,
     ) -> Result<NewerOf, Fault> {
         let to = until(file);
         // Of each object, whether one of its versions may have a newer one here.
@@ -600,13 +554,13 @@ impl View {
                 places.filter(|(place, _)| !group.is_before(**place) && !group.is_behind(**place));
             places.collect::<Vec<_>>()
         };
-        // All filters at once: they lie side by side.
+        // All filters at once: they lie side by side, in files of this version.
         let groups = footer.groups.iter().enumerate();
         let groups = groups.map(|(group, it)| (group, within(it)));
         let groups: Vec<_> = groups.filter(|(_, places)| !places.is_empty()).collect();
         let filters = groups
             .iter()
-            .map(|(group, _)| footer.filter(*group, by.leaf()));
+            .map(|(group, _)| footer.filter(*group, leaf::EVENT));
         let filters: Vec<_> = filters.collect();
         let ranges: Vec<_> = filters.iter().flatten().cloned().collect();
         let bytes = self.fetch.ranges(self.file(number)?, &ranges).await?;
@@ -615,8 +569,8 @@ impl View {
             let filter = filter.and_then(|_| bytes.next());
             let filter = Filter::new(&self.file(number)?.path, filter.as_ref())?;
             places.retain(|(_, numbers)| {
-                let mut values = numbers.iter().map(|number| by.of(&versions[*number]));
-                values.any(|value| filter.may_have(value))
+                let mut names = numbers.iter().flat_map(|number| &known.names[*number]);
+                names.any(|name| filter.may_have(name))
             });
             if places.is_empty() {
                 continue;
@@ -651,30 +605,6 @@ impl View {
     }
 }
 
-/// What a version is looked for by, in the filters of row groups.
-#[derive(Clone, Copy)]
-enum By {
-    /// The event's name at the source.
-    Name,
-    Uid,
-}
-
-impl By {
-    fn leaf(self) -> Leaf {
-        match self {
-            Self::Name => leaf::EVENT,
-            Self::Uid => leaf::UID,
-        }
-    }
-
-    fn of(self, version: &Pick) -> &str {
-        match self {
-            Self::Name => &version.position.base,
-            Self::Uid => &version.position.uid,
-        }
-    }
-}
-
 /// Of some versions, by their numbers.
 type NewerOf = Vec<(usize, Newer)>;
 
@@ -689,13 +619,25 @@ struct Newer {
 
 /// Versions by what they are looked for by.
 struct Known<'a> {
+    /// Of each, the names that another version of its event may have been sealed under: names are
+    /// of a namespace, so that the event which took its name may be about any object.
+    names: Vec<[String; 3]>,
     places: BTreeMap<super::runs::Place<&'a str>, Vec<usize>>,
     events: HashMap<(super::runs::Place<&'a str>, &'a str), Vec<usize>>,
 }
 
 impl<'a> Known<'a> {
     fn of(versions: &'a [Pick]) -> Self {
+        let names = versions.iter().map(|version| {
+            let Position { base, uid, .. } = &version.position;
+            [
+                base.clone(),
+                names::elder(base, uid),
+                names::elder_in_full(base, uid),
+            ]
+        });
         let mut known = Self {
+            names: names.collect(),
             places: BTreeMap::new(),
             events: HashMap::new(),
         };

@@ -830,7 +830,7 @@ async fn requests_are_few() {
             }
         }
         // At first, and again.
-        assert_eq!(asked, [18, 0, 14, 0, 12, 0, 15, 0, 16, 0, 3, 0]);
+        assert_eq!(asked, [18, 0, 13, 0, 12, 0, 15, 0, 16, 0, 3, 0]);
     }
 }
 

@@ -92,6 +92,51 @@ async fn what_cannot_be_deleted_keeps_nothing_from_being_sealed() {
     }
 }
 
+/// An event's name was used again, and then another version of the event was observed, under the
+/// name that it has since.
+#[tokio::test]
+async fn an_elder_event_is_found_once_under_either_name() {
+    for (storage, taker) in Storage::each().into_iter().zip(["x-1", "x-2"]) {
+        let place = storage.place();
+        let mut world = World::new();
+        let mut history = History::new(14);
+        let first = history.next();
+        let name = first["name"].as_str().unwrap().to_owned();
+        let elder = format!("{name}.0a1b2c3d");
+        for (number, uid, name, object) in [
+            (100, "0a1b2c3d-1", &name, "x-1"),
+            (200, "4e5f6a7b-2", &name, taker),
+            (101, "0a1b2c3d-1", &elder, "x-1"),
+        ] {
+            let mut version = first.clone();
+            version["event"]["involvedObject"]["name"] = json!(object);
+            version["name"] = json!(name);
+            version["event"]["metadata"]["name"] = json!(name);
+            version["event"]["metadata"]["uid"] = json!(uid);
+            version["event"]["metadata"]["resourceVersion"] = json!(number.to_string());
+            version["event"]["count"] = json!(number);
+            world.clock.advance(10_000);
+            world.import(&[version]).await;
+            seal(&world, &place).await;
+        }
+        let sealed = read(&place).await;
+        let cold = sealed.store();
+        let newest = latest_records(&*cold, &NewestRequest::default(), 5).await.0;
+        let list = listed(&*cold, &ListRequest::default(), 5).await;
+        let shown = |record: &Record| {
+            let count = codec::decode_stored(&record.value, 0).unwrap().count;
+            (count.unwrap(), id(record).1)
+        };
+        // About another object, it has the name at the source.
+        let elder = if taker == "x-1" { &elder } else { &name };
+        for records in [newest, list] {
+            let mut shown: Vec<_> = records.iter().map(shown).collect();
+            shown.sort();
+            assert_eq!(shown, [(101, elder.clone()), (200, name.clone())]);
+        }
+    }
+}
+
 /// Its own clock went back between two versions that an archive observed.
 #[tokio::test]
 async fn the_newest_version_is_the_sources() {

@@ -35,7 +35,6 @@ use crate::clock;
 use crate::flow::connections::{HeadRoom, Visitor};
 use crate::http::compress;
 use crate::http::present::present_status;
-use crate::http::query::Query;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
@@ -104,18 +103,20 @@ pub(crate) struct NoRoom;
 
 /// Reserves memory for a request's head while its credentials are checked, which may take as long
 /// as a cluster takes to answer. It is released when the result is dropped.
-pub(crate) fn room_for_head(head: &Parts, query: &Query) -> Result<Option<HeadRoom>, NoRoom> {
+pub(crate) fn room_for_head(head: &Parts) -> Result<Option<HeadRoom>, NoRoom> {
     let Some(visitor) = head.extensions.get::<Arc<Visitor>>() else {
         return Ok(None);
     };
-    let room = visitor.room_for_head(head_bytes(head, query));
+    let room = visitor.room_for_head(head_bytes(head));
     room.map(Some).ok_or(NoRoom)
 }
 
 /// Approximate memory of a request's head: its URI as sent and as parsed, and its headers.
-fn head_bytes(head: &Parts, query: &Query) -> usize {
-    let uri = head.uri.path().len() + head.uri.query().map_or(0, str::len);
-    let read = uri + query.len() * PARAMETER_OVERHEAD;
+fn head_bytes(head: &Parts) -> usize {
+    let query = head.uri.query().unwrap_or_default();
+    let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
+    let uri = head.uri.path().len() + query.len();
+    let read = uri + parameters.count() * PARAMETER_OVERHEAD;
     let headers = head.headers.iter();
     let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + HEADER_OVERHEAD);
     headers.sum::<usize>() + uri + read
@@ -135,7 +136,7 @@ async fn authenticate_and_serve(
 ) -> Response {
     let began = clock::timer();
     let (mut parts, body) = request.into_parts();
-    let Ok(room) = room_for_head(&parts, &info.query) else {
+    let Ok(room) = room_for_head(&parts) else {
         server.metrics.terminated(info.labels, 429);
         return limits::too_many_requests();
     };
@@ -433,8 +434,7 @@ mod tests {
     fn a_head_of_many_parameters_counts_for_what_they_take() {
         let head = |uri: String| {
             let (head, ()) = http::Request::get(uri).body(()).unwrap().into_parts();
-            let info = RequestInfo::of(&head.method, &head.uri, &head.headers);
-            head_bytes(&head, &info.query)
+            head_bytes(&head)
         };
         let (many, one) = (
             head(format!("/?{}", "a&".repeat(1000))),

@@ -59,6 +59,8 @@ pub(crate) struct Limits {
     reviews: Places,
     /// For logins to the timeline: a stranger must not delay other requests.
     logins: Places,
+    /// Those of them that one peer may have, or wait for.
+    peer_logins_max: usize,
     /// For requests with a long body, which have one of the above, too.
     long_bodies: Places,
     /// For requests that are passed on to followed clusters, to all of them together; and for those
@@ -92,6 +94,11 @@ impl Limits {
             writes: places(Level::Mutating),
             reviews: places(Level::Reviews),
             logins: places(Level::Logins),
+            // Behind a proxy all are of one peer.
+            peer_logins_max: match options.max_connections_per_peer {
+                0 => usize::MAX,
+                _ => PEER_LOGINS_MAX,
+            },
             long_bodies: places(Level::LongBodies),
             passed: semaphore(options.max_requests_inflight),
             passed_long: semaphore(options.max_connections),
@@ -168,7 +175,7 @@ impl Limits {
         gone: impl Future<Output = ()>,
     ) -> Result<Place, Rejection> {
         let share = login.map(|visitor| {
-            let share = visitor.begin_login(PEER_LOGINS_MAX);
+            let share = visitor.begin_login(self.peer_logins_max);
             share.ok_or(Rejection::ConcurrencyLimit)
         });
         let share = share.transpose();

@@ -18,9 +18,9 @@ pub struct ApiOptions {
     /// Maximum concurrent writing requests (`--max-mutating-requests-inflight`) and, counted
     /// separately, maximum concurrent reviews of oneself; 0 means no limit. Default: 200.
     pub max_mutating_requests_inflight: usize,
-    /// Maximum waiting requests of each of these kinds (`--max-requests-inqueue`), served in order
-    /// of arrival; any more get 429 at once. With 0, no request waits. Default: 6,400, as many as a
-    /// priority level of kube-apiserver holds.
+    /// Maximum waiting requests of each of these kinds (`--max-requests-inqueue`), and of logins to
+    /// the timeline 100 at most, served in order of arrival; any more get 429 at once. With 0, no
+    /// request waits. Default: 6,400, as many as a priority level of kube-apiserver holds.
     pub max_requests_inqueue: usize,
     /// Maximum time a request waits for its turn, which is also limited to a quarter of the
     /// request's time (`--request-wait-limit`); it gets 429 then. Default: one minute, as in

@@ -39,11 +39,6 @@ impl Query {
         )
     }
 
-    /// The number of pairs.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// The first value of a parameter; `None` if it is absent or empty.
     pub(crate) fn get(&self, parameter: Parameter) -> Option<&str> {
         self.values(parameter)

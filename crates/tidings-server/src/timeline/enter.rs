@@ -50,7 +50,7 @@ pub(super) async fn enter(
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let Ok(room) = chain::room_for_head(&parts, &Query::parse(parts.uri.query())) else {
+    let Ok(room) = chain::room_for_head(&parts) else {
         let request = Request::from_parts(parts, body);
         return chain::refuse_head(timeline.sources.root(), request);
     };

@@ -1,9 +1,10 @@
 //! Events of a range of time, from the stores: a bounded number, evenly from all of the range.
 //!
 //! The range is divided into parts. Each is read from its end, up to its share of the bound; what
-//! is left over goes to those that have more. Where there still are more, their warnings are read
-//! before all else is left out. Of what was last seen after the range, warnings that may have begun
-//! within it are read as well.
+//! is left over goes to those that have more. In a sealed archive, a text is first looked for in
+//! the whole range, as few events have it as a rule. Where there still are more, their warnings are
+//! read before all else is left out. Of what was last seen after the range, warnings that may have
+//! begun within it are read as well.
 //!
 //! Nothing is read that the store has to look for among other events: those of an object or a
 //! reason have an index of their own, in which warnings are among the others.
@@ -358,9 +359,11 @@ impl Reading<'_> {
         let mut free = limit - kept;
         let mut end = to;
         if is_sealed && !filters.texts.is_empty() {
-            // As a rule, few events have a text: then the range is passed over once.
+            // As a rule, few events have a text: then the range is passed over once. No more of
+            // them are read for that than for each part of the range.
             let mut whole = parts(&[(from, to)]);
-            free = self.parts(&mut whole, free / 2).await? + free.div_ceil(2);
+            let enough = free / (parts_max + 1);
+            free = self.some(&mut whole, free / 2, enough).await? + free.div_ceil(2);
             end = reached(&whole).map_or(from, |reached| reached.min(to));
         }
         let number = parts_of((from, end), queries.len(), parts_max);
@@ -409,13 +412,25 @@ impl Reading<'_> {
     /// Reads parts, each up to its share; what one does not need the others may have. Returns how
     /// many events fewer than the limit were read.
     async fn parts(&mut self, parts: &mut [Part], limit: usize) -> Result<usize, Status> {
+        self.some(parts, limit, usize::MAX).await
+    }
+
+    /// The same, until about `enough` were found.
+    async fn some(
+        &mut self,
+        parts: &mut [Part],
+        limit: usize,
+        enough: usize,
+    ) -> Result<usize, Status> {
         let mut left = limit;
+        let before = self.records.len();
         loop {
             let open = parts.iter().filter(|part| !part.done).count();
-            if open == 0 || left < open || self.bytes == 0 {
+            let missing = enough.saturating_sub(self.records.len() - before);
+            if open == 0 || left < open || missing == 0 || self.bytes == 0 {
                 return Ok(left);
             }
-            let share = left / open;
+            let share = (left / open).min(missing);
             let store = self.store;
             let mut pages: Vec<BoxFuture<'_, Result<Found, Status>>> = Vec::new();
             for part in parts.iter_mut().filter(|part| !part.done) {

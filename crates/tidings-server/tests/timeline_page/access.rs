@@ -7,7 +7,7 @@ use tidings_testing::browser::{Browser, DESKTOP};
 use tidings_testing::{programs, serving};
 use tokio::runtime::Runtime;
 
-use crate::world::{World, watch_clipboard};
+use crate::world::{World, enter, watch_clipboard};
 
 const TOKENS: &str = "t-admin,admin,1,\"system:masters\"\nt-one,one,2\nt-two,two,3\n";
 
@@ -112,11 +112,7 @@ fn a_copied_command_is_of_the_namespaces_that_may_be_seen() {
         ("t-two", "tidings events -A --since=", "namespace"),
     ] {
         page.devtools("Network.clearBrowserCookies", json!({}));
-        page.open(&address);
-        page.until("document.getElementById('login').open");
-        page.run("document.getElementById('token').focus()");
-        page.keys(&format!("{token}\u{e007}"));
-        page.until("document.documentElement.dataset.loaded");
+        enter(&page, &address, token);
         watch_clipboard(&page);
         page.run("document.getElementById('export-command').click()");
         page.until("window.copied");

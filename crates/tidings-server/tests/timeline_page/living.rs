@@ -437,3 +437,18 @@ fn an_event_that_is_gone_is_asked_for_once() {
     assert_eq!(page.number("asked.event"), 1.0);
     assert_eq!(page.value("problem.isConnected"), json!(true));
 }
+
+/// What was tried again by itself is not any more, and nothing says that it is.
+#[test]
+fn an_event_that_is_gone_when_the_server_is_back_leaves_no_notice() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    intercept(&world, "window.failing.event = 2");
+    world.tell_story();
+    world.enter("?last=15m&show=event:/shop/gone");
+    let page = &world.browser;
+    page.until("document.querySelector('#panel .problem')?.innerText.includes('no longer kept')");
+    page.until("document.querySelectorAll('#notices > *').length === 0");
+    assert_eq!(page.number("asked.event"), 3.0);
+}

@@ -295,6 +295,27 @@ pub(crate) fn watch_clipboard(page: &Browser) {
     );
 }
 
+/// Opens the page at an address, logs in, and waits for the picture.
+#[track_caller]
+pub(crate) fn enter(page: &Browser, url: &str, token: &str) {
+    page.open(url);
+    page.until("document.getElementById('login').open");
+    log_in(page, token);
+    loaded(page);
+}
+
+/// Types a token where it is asked for.
+fn log_in(page: &Browser, token: &str) {
+    page.run("document.getElementById('token').focus()");
+    page.keys(&format!("{token}\u{e007}"));
+}
+
+/// Waits for the picture.
+#[track_caller]
+fn loaded(page: &Browser) {
+    page.until("document.documentElement.dataset.loaded");
+}
+
 pub(crate) struct World {
     pub(crate) browser: Browser,
     pub(crate) client: Client,
@@ -395,16 +416,11 @@ impl World {
 
     /// Opens the page at a query and logs in.
     pub(crate) fn enter(&self, query: &str) {
-        self.browser.open(&self.url(query));
-        self.browser.until("document.getElementById('login').open");
-        self.log_in(&self.token);
-        self.loaded();
+        enter(&self.browser, &self.url(query), &self.token);
     }
 
     pub(crate) fn log_in(&self, token: &str) {
-        self.browser.run("document.getElementById('token').focus()");
-        self.browser.keys(token);
-        self.browser.keys("\u{e007}");
+        log_in(&self.browser, token);
     }
 
     /// Opens the page again, with the existing cookie.
@@ -416,8 +432,7 @@ impl World {
     /// Waits for the picture.
     #[track_caller]
     pub(crate) fn loaded(&self) {
-        self.browser
-            .until("document.documentElement.dataset.loaded");
+        loaded(&self.browser);
     }
 
     /// The parameters of the URL, once they exist; the page writes them with a little delay.

@@ -31,6 +31,16 @@ fn start(folder: &Path, options: SinkOptions, sink: &MemorySink) -> (Broadcaster
     (broadcaster, recorder)
 }
 
+/// Waits for what another task or thread does.
+async fn until(is_so: impl Fn() -> bool) {
+    let reached = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG, reached).await.unwrap();
+}
+
 /// The number of times that `text` is in the files of a spill.
 fn on_disk(folder: &Path, text: &str) -> usize {
     let files = fs::read_dir(folder).unwrap();
@@ -147,9 +157,7 @@ async fn what_would_not_fit_into_memory_as_writes_waits_on_disk() {
     for number in 0..events {
         recorder.event(&pod(number), Warning, "BackOff", "m");
     }
-    while sink.calls().len() <= events {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| sink.calls().len() > events).await;
     drop(held);
     let report = broadcaster.shutdown(LONG).await;
     assert_adds_up(&report);
@@ -182,9 +190,7 @@ async fn shutdown_does_not_sit_out_a_pause_before_what_is_on_disk() {
             number,
         );
     }
-    while sink.calls().len() < 8 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| sink.calls().len() >= 8).await;
     for number in 8..EVENTS {
         recorder.event(
             &pod(&format!("web-{number}"), ""),
@@ -193,9 +199,7 @@ async fn shutdown_does_not_sit_out_a_pause_before_what_is_on_disk() {
             number,
         );
     }
-    while on_disk(folder.path(), r#""reason":"BackOff""#) < EVENTS {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| on_disk(folder.path(), r#""reason":"BackOff""#) >= EVENTS).await;
     // The clock stands still: only the end of the waits can lead to another try.
     let report = tokio::time::timeout(LONG, broadcaster.shutdown(LONG)).await;
     let report = report.expect("what waits is tried at once");
@@ -227,9 +231,7 @@ async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
         // The create is done, and its answer is lost.
         sink.answer_next([SinkAnswer::Lose(WriteError::timeout("silence"))]);
         recorder.event(&pod("web", "u"), Warning, "BackOff", "0");
-        while sink.events().is_empty() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until(|| !sink.events().is_empty()).await;
         let held = sink.hold();
         for _ in 0..9 {
             recorder.event(&pod("web", "u"), Warning, "BackOff", "0");
@@ -412,9 +414,7 @@ async fn a_spill_that_cannot_be_used_does_not_end_recording() {
     let (first, recorder) = start(folder.path(), SinkOptions::default(), &first_sink);
     let held = first_sink.hold();
     recorder.event(&pod("left", ""), Warning, "BackOff", 0);
-    while on_disk(folder.path(), "left") == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| on_disk(folder.path(), "left") > 0).await;
 
     let options = SinkOptions::default().spill(SpillOptions::new(folder.path()));
     let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default().sink(options));
@@ -459,9 +459,7 @@ async fn a_folder_that_is_free_near_the_end_is_left_as_it_is() {
     let (first, recorder) = start(folder.path(), SinkOptions::default(), &first_sink);
     let _held = first_sink.hold();
     recorder.event(&pod("left", ""), Warning, "BackOff", 0);
-    while on_disk(folder.path(), "left") == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| on_disk(folder.path(), "left") > 0).await;
 
     let options = SinkOptions::default().spill(SpillOptions::new(folder.path()));
     let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default().sink(options));

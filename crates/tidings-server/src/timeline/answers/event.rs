@@ -1,12 +1,11 @@
 //! One event: all of it, its versions, a sentence, and what changed before it.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::response::Response;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tidings_api::codec::Api;
 use tidings_api::codec::stored::{Brief, StoredEvent};
 use tidings_core::possible_owners;
@@ -17,7 +16,7 @@ use super::super::read::{self, brief};
 use super::super::rules::before::{before, host};
 use super::super::rules::seen::Seen;
 use super::super::rules::sentence;
-use super::super::state::{Entrance, Timeline};
+use super::super::state::Timeline;
 use super::super::visible::{Caller, Visible};
 use super::bounds::ITEMS_BYTES_MAX;
 use super::item::{Item, item};
@@ -45,7 +44,6 @@ struct Answer<'a> {
     #[serde(rename = "versionsMore")]
     versions_more: bool,
     before: Vec<Before<'a>>,
-    commands: Value,
 }
 
 #[derive(Serialize)]
@@ -105,11 +103,6 @@ pub(in super::super) async fn event(
         .find(|neighbour| neighbour.near)
         .and_then(|cause| others.get(cause.event));
     let cluster = &visible.source.name;
-    // The clusters of a link have the names of contexts, which the command takes for no clusters.
-    let named = match timeline.entrance {
-        Entrance::Login => cluster.as_str(),
-        Entrance::Link { .. } => "",
-    };
     let (versions, versions_more) = versions(visible, &key, &record).await?;
     super::json::json(&Answer {
         item: item(cluster, &its),
@@ -127,7 +120,6 @@ pub(in super::super) async fn event(
                 })
             })
             .collect(),
-        commands: commands(named, &its),
     })
 }
 
@@ -238,55 +230,4 @@ async fn versions(
     }
     versions.reverse();
     Ok((versions, observed.more.is_some()))
-}
-
-/// Commands that show the events of the same object; of an unnamed cluster, without its flag.
-fn commands(cluster: &str, event: &Brief<'_>) -> Value {
-    let namespace = quoted(event.namespace);
-    let object = format!("{}/{}", event.kind.to_lowercase(), event.object);
-    let of_cluster = match cluster {
-        "" => String::new(),
-        cluster => format!(" --cluster {}", quoted(cluster)),
-    };
-    let selector = format!(
-        "involvedObject.kind={},involvedObject.name={}",
-        event.kind, event.object
-    );
-    json!({
-        "tidings": format!("tidings events -n {namespace} --for {}{of_cluster}", quoted(&object)),
-        "kubectl": format!(
-            "kubectl get events -n {namespace} --field-selector {}",
-            quoted(&selector)
-        ),
-    })
-}
-
-/// A text as a shell takes it for one word, whatever is in it.
-fn quoted(text: &str) -> Cow<'_, str> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=,:@".contains(&byte);
-    if !text.is_empty() && text.bytes().all(is_plain) {
-        return text.into();
-    }
-    // What a terminal would act on when it is pasted.
-    let text: String = text.chars().filter(|it| !it.is_control()).collect();
-    format!("'{}'", text.replace('\'', r"'\''")).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_of_an_event_is_a_command() {
-        for (text, expected) in [
-            ("pod/web-0", "pod/web-0"),
-            ("", "''"),
-            ("a b", "'a b'"),
-            ("$(reboot)", "'$(reboot)'"),
-            ("a';reboot;'", r"'a'\'';reboot;'\'''"),
-            ("a\nreboot\n", "'areboot'"),
-        ] {
-            assert_eq!(quoted(text), expected);
-        }
-    }
 }

@@ -52,15 +52,16 @@ export function listCommand(filters, range, known) {
   return { command: words.join(" "), left: [...left] };
 }
 
-/** The events of an object. @param {ObjectRef & {cluster: string}} object
- * @param {[number, number]} range @param {Known} known */
+/** The events of an object, in a range or at any time.
+ * @param {ObjectRef & {cluster: string}} object @param {[number, number]|null} range
+ * @param {Known} known */
 export function objectCommands({ cluster, kind, namespace, name }, range, known) {
   const selector = `involvedObject.kind=${kind},involvedObject.name=${name}`;
   const where = ofNamespace(namespace ? [namespace] : seen(known, [cluster]));
   return {
     tidings: canBeNamed({ kind, name }) ? [
       "tidings events", where, ...ofCluster(cluster, known), forObject({ kind, name }),
-      ...times(range),
+      ...(range ? times(range) : []),
     ].join(" ") : "",
     kubectl: `kubectl get events ${where} --field-selector=${quote(selector)}`,
   };

@@ -121,7 +121,10 @@ export class Panel {
       this.failed = true;
       const final = error instanceof ApiError && isFinal(error);
       if (!ticks || final) this.tell(/** @type {Error} */ (error));
-      if (!(error instanceof ApiError) || (final && error.status !== 401)) return;
+      if (!(error instanceof ApiError) || (final && error.status !== 401)) {
+        this.on.settled(); // nothing is tried again by itself
+        return;
+      }
       if (error.status === 401) this.subject = ""; // asked again when the reader is known
       this.on.failed(error, () => {
         if (this.subject === subject) void this.show(shown, this.store.range(), true);
@@ -246,6 +249,8 @@ export class Panel {
     const { utc } = this.store.view;
     const now = this.store.now();
     const of = item.object;
+    // In the event's namespace, which is seen: an object of the whole cluster has none.
+    const object = { cluster, kind: of.kind, namespace, name: of.name };
     const width = Math.max(200, this.content.clientWidth - 32);
     fill(this.kind, item.type || "Event");
     fill(this.title, item.reason || item.name);
@@ -273,7 +278,8 @@ export class Panel {
           : el("ol", { class: "items" },
             ...detail.before.map(({ item: one, why }) => this.entry(one, why)))),
       el("section", {}, el("h3", {}, "Versions"), ...versionsView(detail, utc, width)),
-      el("section", {}, el("h3", {}, "As a command"), ...this.commands(detail.commands, shown)),
+      el("section", {}, el("h3", {}, "As a command"),
+        ...this.commands(objectCommands(object, null, this.known), shown)),
       this.raw(detail.raw));
   }
 
@@ -294,6 +300,8 @@ export class Panel {
         el("code", { tabindex: 0 }, command), copyButton(command, "Copy"))),
       left.length > 0
         && el("p", { class: "faint" }, `The commands do not express: ${left.join(", ")}.`),
+      this.known.clusters.length > 1 && !this.known.link
+        && el("p", { class: "faint" }, "kubectl asks the cluster of its current context."),
     ];
   }
 

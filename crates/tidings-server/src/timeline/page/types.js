@@ -28,8 +28,7 @@
  * @typedef {{observed: number|null, last: number, count: number, message?: string,
  *   resourceVersion?: string}} Version
  * @typedef {{item: Item, raw: unknown, sentence: string, versions: Version[],
- *   versionsMore: boolean, before: {item: Item, why: string}[],
- *   commands: {tidings: string, kubectl: string}}} EventDetail
+ *   versionsMore: boolean, before: {item: Item, why: string}[]}} EventDetail
  * @typedef {{position: string, items: Item[], more: number, gone: number}} Change
  */
 

@@ -348,7 +348,7 @@ impl Reader {
                 total: page
                     .remaining
                     .filter(|_| is_first)
-                    .map(|remaining| remaining + read as u64),
+                    .map(|remaining| remaining.saturating_add(read as u64)),
                 is_by_key: order.is_by_key,
             })?;
             next = page.next;

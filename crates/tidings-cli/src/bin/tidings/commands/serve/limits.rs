@@ -29,8 +29,8 @@ pub(crate) struct LimitFlags {
     /// Maximum concurrent write requests; further ones wait in the queue. 0 means no limit
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     max_mutating_requests_inflight: usize,
-    /// Maximum queued read requests, and maximum queued write requests. They are served in order of
-    /// arrival; further ones get 429. 0 means no queue
+    /// Maximum queued requests of each kind: reads, writes, reviews of oneself, and at most 100
+    /// logins. They are served in order of arrival; further ones get 429. 0 means no queue
     ///
     /// There is one queue for all users, including system:masters. kube-apiserver keeps users apart
     /// by priority and fairness.
