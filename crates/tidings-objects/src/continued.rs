@@ -160,7 +160,7 @@ mod tests {
         });
         let mut rows: Vec<Row> = rows.collect();
         rows.sort_unstable_by(Row::order);
-        let mut writer = Writer::new().unwrap();
+        let mut writer = Writer::new(false).unwrap();
         for row in rows {
             writer.push(row).unwrap();
         }

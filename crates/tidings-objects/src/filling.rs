@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::file::read::FileError;
 use crate::folder::Folder;
 use crate::manifest::Manifest;
+use crate::merge;
 use crate::place::Place;
 use crate::row::{Row, Version};
 use crate::seal::{self, SealError, random_id};
@@ -57,7 +58,8 @@ impl Filler {
         });
         let mut rows: Vec<Row> = rows.collect::<Result<_, _>>()?;
         rows.sort_unstable_by(Row::order);
-        let files = seal::write(&self.folder, level, rows.into_iter().map(Ok)).await?;
+        let is_last = merge::is_last(level, 0);
+        let files = seal::write(&self.folder, level, is_last, rows.into_iter().map(Ok)).await?;
         let latest = files.iter().map(|file| file.to).max();
         let until = self.manifest.sealed_until;
         self.manifest.sealed_until = until.max(latest.unwrap_or_default());

@@ -16,6 +16,7 @@
 //! - Only the store that began the archive of a cluster continues it, or a new one that was told
 //!   to ([`take_over`]).
 
+mod background;
 mod check;
 mod clean;
 mod client;

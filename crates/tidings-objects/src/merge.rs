@@ -37,6 +37,12 @@ pub(crate) fn group(files: &[File], damaged: &HashSet<String>) -> Option<Vec<Fil
     })
 }
 
+/// Whether a file of a level and about these bytes is not merged again, if those that follow it are
+/// like it.
+pub(crate) fn is_last(level: u32, bytes: u64) -> bool {
+    level >= LEVEL_MAX || bytes >= (FILE_BYTES_MAX / FILES) as u64
+}
+
 /// The sum of the rows of files.
 pub(crate) fn sum(files: &[File]) -> Option<u64> {
     files.iter().try_fold(0_u64, |sum, file| {

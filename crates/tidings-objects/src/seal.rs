@@ -4,7 +4,8 @@
 //! files part of the archive, so that the end of the process at any moment neither skips nor
 //! doubles one; only the store that the manifest names continues an archive; a file that cannot be
 //! merged keeps nothing else from being sealed. Memory: a part of events with its columns, or the
-//! files that are merged and the one they become; of one cluster at a time.
+//! files that are merged and the one they become; of one cluster at a time. Processor time: what the
+//! rest of the process leaves.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -17,9 +18,9 @@ use parking_lot::Mutex;
 use tidings_archive::{Cluster, JournalError, Part, SealedVersion, Unsealed};
 use tidings_store::clock::Clock;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::background;
 use crate::clean;
 use crate::file::read::{FileError, Reader};
 use crate::file::rollup::Rollup;
@@ -77,9 +78,9 @@ pub enum SealError {
     /// A file could not be made, or not be read to be merged.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Making a file panicked; the log says how.
-    #[error("making a file panicked")]
-    Panicked,
+    /// Making a file panicked, or there was no thread for it; the log says which.
+    #[error("a file could not be made")]
+    NotMade,
     /// The archive belongs to another one.
     #[error(
         "the archive of {cluster:?} there is of another data folder (its store is {writer}): seal to another URL or under another name; if that folder is lost, a new one can continue the archive (--objects-continue)"
@@ -255,13 +256,15 @@ impl Sealer {
         part: Part,
         sealed: &mut Sealed,
     ) -> Result<Option<Manifest>, SealError> {
-        let (rows, unreadable) = rows(&self.cluster, part.versions);
+        let (cluster, versions) = (Arc::clone(&self.cluster), part.versions);
+        let rows = background::run(move || rows(&cluster, versions)).await;
+        let (rows, unreadable) = rows.map_err(|_| SealError::NotMade)?;
         let gone = part.gone + unreadable;
         if rows.is_empty() && gone == 0 {
             return Ok(None);
         }
         let versions = rows.len() as u64;
-        let files = write(&self.folder, 0, rows.into_iter().map(Ok)).await?;
+        let files = write(&self.folder, 0, false, rows.into_iter().map(Ok)).await?;
         let mut next = manifest.next(random_id(), self.now());
         sealed.versions += versions;
         sealed.files += files.len() as u64;
@@ -329,10 +332,12 @@ impl Sealer {
             error => MergeError::Seal(error),
         };
         let level = group.iter().map(|file| file.level).max().unwrap_or(0) + 1;
-        let rows = spawn_blocking(move || merge::Merged::new(readers)).await;
-        let rows = rows.map_err(|_| SealError::Panicked)?;
+        let rows = background::run(move || merge::Merged::new(readers)).await;
+        let rows = rows.map_err(|_| SealError::NotMade)?;
         let rows = rows.map_err(SealError::File).map_err(of_group)?;
-        let files = write(&self.folder, level, rows).await.map_err(of_group)?;
+        let is_last = merge::is_last(level, group.iter().map(|file| file.bytes).sum());
+        let files = write(&self.folder, level, is_last, rows).await;
+        let files = files.map_err(of_group)?;
         let total = |files: &[File]| files.iter().map(|file| file.rows).sum::<u64>();
         if total(&files) != total(group) || merge::sum(&files) != merge::sum(group) {
             // What is there stays, and nothing names the new ones.
@@ -404,21 +409,21 @@ pub(crate) fn rows(cluster: &Arc<str>, versions: Vec<SealedVersion>) -> (Vec<Row
     (rows, unreadable)
 }
 
-/// Writes rows, which are sorted, as files.
+/// Writes rows, which are sorted, as files, which may be the last ones of these rows.
 pub(crate) async fn write(
     folder: &Folder,
     level: u32,
+    is_last: bool,
     rows: impl Iterator<Item = Result<Row, FileError>> + Send + 'static,
 ) -> Result<Vec<File>, SealError> {
     let mut files = Vec::new();
     let mut rows = rows.peekable();
     while rows.peek().is_some() {
-        // It takes a second, in which this thread has other things to do.
-        let encoded = spawn_blocking(move || {
-            let encoded = encode(level, &mut rows);
+        let encoded = background::run(move || {
+            let encoded = encode(level, is_last, &mut rows);
             encoded.map(|encoded| (encoded, rows))
         });
-        let (encoded, left) = encoded.await.map_err(|_| SealError::Panicked)??;
+        let (encoded, left) = encoded.await.map_err(|_| SealError::NotMade)??;
         rows = left;
         let Encoded { file, parts } = encoded;
         for (path, bytes) in file.paths().zip(parts) {
@@ -438,9 +443,10 @@ pub(crate) struct Encoded {
 /// A file of the first rows.
 pub(crate) fn encode(
     level: u32,
+    is_last: bool,
     rows: &mut impl Iterator<Item = Result<Row, FileError>>,
 ) -> Result<Encoded, FileError> {
-    let mut writer = Writer::new()?;
+    let mut writer = Writer::new(is_last)?;
     let mut rollup = Rollup::new()?;
     let mut file = Described::default();
     while writer.len() < FILE_BYTES_MAX

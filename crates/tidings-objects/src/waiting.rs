@@ -115,7 +115,7 @@ fn make(cluster: &Arc<str>, writer: String, from: u64, part: Part) -> Result<Vec
         positions: part.positions,
         gaps: part.gaps,
     };
-    let mut file = Writer::new()?;
+    let mut file = Writer::new(false)?;
     let (rows, _) = rows(cluster, part.versions);
     for row in rows {
         file.push(row)?;

@@ -24,13 +24,19 @@ pub(crate) const GROUP_ROWS_MAX: usize = 8192;
 /// Bytes of events from which on a row group ends.
 pub(crate) const GROUP_BYTES_MAX: usize = 4 << 20;
 /// Maximum rows of a page.
-const PAGE_ROWS_MAX: usize = 2048;
-/// Bytes from which on a page ends.
-const PAGE_BYTES_MAX: usize = 256 << 10;
+const PAGE_ROWS_MAX: usize = 4096;
+/// Bytes from which on a page ends: with a quarter of it, events take 4 % more.
+const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Of values that are looked for in vain, the part that a bloom filter does not refuse.
-const BLOOM_FALSE: f64 = 0.01;
+const BLOOM_FALSE: f64 = 0.05;
 /// How much zstd tries.
 const ZSTD_LEVEL: i32 = 6;
+/// For events of a file that is not merged again: they take 9 % less, for 50 µs more a version and
+/// 20 MiB of memory meanwhile.
+const ZSTD_LEVEL_LAST: i32 = 16;
+/// For values of random digits, in which more effort finds only repetitions that cost more than
+/// they save.
+const ZSTD_LEVEL_RANDOM: i32 = 1;
 
 /// What a column has of a row.
 pub(crate) enum Value<R> {
@@ -58,6 +64,8 @@ pub(crate) struct Column<R> {
     few: bool,
     /// Whether a reader looks for single values of it.
     is_looked_for: bool,
+    /// How random digits are encoded, if values are made of them.
+    random: Option<Encoding>,
 }
 
 const fn column(name: &'static str, value: Value<Row>) -> Column<Row> {
@@ -71,6 +79,7 @@ impl<R> Column<R> {
             value,
             few: false,
             is_looked_for: false,
+            random: None,
         }
     }
 
@@ -81,6 +90,11 @@ impl<R> Column<R> {
 
     const fn looked_for(mut self) -> Self {
         self.is_looked_for = true;
+        self
+    }
+
+    const fn random(mut self, encoding: Encoding) -> Self {
+        self.random = Some(encoding);
         self
     }
 }
@@ -94,8 +108,13 @@ pub(crate) const COLUMNS: [Column<Row>; 22] = [
         .few()
         .looked_for(),
     column("observed", Value::Time(|row| row.observed)),
-    column("uid", Value::Text(|row| &row.uid)).looked_for(),
-    column("event", Value::Text(|row| &row.event)).looked_for(),
+    column("uid", Value::Text(|row| &row.uid))
+        .looked_for()
+        .random(Encoding::DELTA_LENGTH_BYTE_ARRAY),
+    // It begins as the one before: with the name of the object.
+    column("event", Value::Text(|row| &row.event))
+        .looked_for()
+        .random(Encoding::DELTA_BYTE_ARRAY),
     column("epoch", Value::Number(|row| row.epoch)).few(),
     column("version", Value::Number(|row| row.version)),
     column("object_uid", Value::Text(|row| &row.object_uid)).few(),
@@ -197,8 +216,8 @@ fn map(name: &str) -> Result<Schema> {
         .build()
 }
 
-/// How a file is written.
-pub(crate) fn properties() -> Result<WriterPropertiesPtr> {
+/// How a file is written; if it is the last one of its rows, with more effort.
+pub(crate) fn properties(is_last: bool) -> Result<WriterPropertiesPtr> {
     let sorted = |column_idx, descending| SortingColumn {
         column_idx,
         descending,
@@ -209,7 +228,6 @@ pub(crate) fn properties() -> Result<WriterPropertiesPtr> {
         .set_data_page_row_count_limit(PAGE_ROWS_MAX)
         .set_data_page_size_limit(PAGE_BYTES_MAX)
         .set_bloom_filter_max_ndv(GROUP_ROWS_MAX as u64)
-        .set_bloom_filter_fpp(BLOOM_FALSE)
         .set_bloom_filter_enabled(false)
         // A reader that asks about many events reads all filters of a file by one request.
         .set_bloom_filter_position(BloomFilterPosition::End)
@@ -219,7 +237,16 @@ pub(crate) fn properties() -> Result<WriterPropertiesPtr> {
             sorted(3, false),
             sorted(4, true),
         ]));
-    Ok(Arc::new(encoded(builder, &COLUMNS).build()))
+    let mut builder = encoded(builder, &COLUMNS)?;
+    if is_last {
+        let object = ColumnPath::from(COLUMNS[OBJECT - 1].name);
+        builder = builder.set_column_compression(object, zstd(ZSTD_LEVEL_LAST)?);
+    }
+    Ok(Arc::new(builder.build()))
+}
+
+fn zstd(level: i32) -> Result<Compression> {
+    ZstdLevel::try_new(level).map(Compression::ZSTD)
 }
 
 /// What all files have.
@@ -228,19 +255,26 @@ pub(super) fn builder() -> Result<WriterPropertiesBuilder> {
     Ok(WriterProperties::builder()
         .set_created_by(concat!("tidings ", env!("CARGO_PKG_VERSION")).into())
         .set_key_value_metadata(Some(vec![form]))
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?)))
+        .set_compression(zstd(ZSTD_LEVEL)?))
 }
 
 /// How columns are encoded.
 pub(super) fn encoded<R>(
     mut builder: WriterPropertiesBuilder,
     columns: &[Column<R>],
-) -> WriterPropertiesBuilder {
+) -> Result<WriterPropertiesBuilder> {
     for column in columns {
         let path = ColumnPath::from(column.name);
         builder = builder.set_column_dictionary_enabled(path.clone(), column.few);
         if column.is_looked_for {
-            builder = builder.set_column_bloom_filter_enabled(path.clone(), true);
+            builder = builder
+                .set_column_bloom_filter_enabled(path.clone(), true)
+                .set_column_bloom_filter_fpp(path.clone(), BLOOM_FALSE);
+        }
+        if let Some(encoding) = column.random {
+            builder = builder
+                .set_column_encoding(path.clone(), encoding)
+                .set_column_compression(path.clone(), zstd(ZSTD_LEVEL_RANDOM)?);
         }
         builder = match column.value {
             Value::Time(_) | Value::MaybeTime(_) | Value::Number(_) if !column.few => {
@@ -251,5 +285,5 @@ pub(super) fn encoded<R>(
             _ => builder,
         };
     }
-    builder
+    Ok(builder)
 }

@@ -79,7 +79,7 @@ impl Rollup {
         let builder = columns::builder()?
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true);
-        let properties = columns::encoded(builder, &COLUMNS).build();
+        let properties = columns::encoded(builder, &COLUMNS)?.build();
         Ok(Self {
             file: SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?,
             of: Default::default(),
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_file_of_other_columns_is_refused() {
-        let bytes = crate::file::write::Writer::new().unwrap().finish();
+        let bytes = crate::file::write::Writer::new(false).unwrap().finish();
         let refused = Reader::new(bytes.unwrap().into()).map(drop);
         assert!(matches!(refused, Err(FileError::Rollup)), "{refused:?}");
     }

@@ -21,8 +21,9 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new() -> Result<Self> {
-        let file = SerializedFileWriter::new(Vec::new(), schema()?, properties()?)?;
+    /// Of a file that is the last one of its rows, or of one that is merged into others later.
+    pub(crate) fn new(is_last: bool) -> Result<Self> {
+        let file = SerializedFileWriter::new(Vec::new(), schema()?, properties(is_last)?)?;
         Ok(Self {
             file,
             rows: Vec::new(),

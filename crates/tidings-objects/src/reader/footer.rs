@@ -217,7 +217,7 @@ mod tests {
     /// The crate for the format takes negative numbers, and ends the program where they are used.
     #[test]
     fn columns_of_a_damaged_end_are_somewhere() {
-        let mut writer = Writer::new().unwrap();
+        let mut writer = Writer::new(false).unwrap();
         for number in 0..3 {
             let version = Version {
                 epoch: 0,

@@ -254,7 +254,7 @@ impl Tail {
             Reader::new(cluster, bytes)
         });
         let mut rows = Merged::new(readers.collect::<Result<_, _>>()?)?;
-        let Encoded { mut file, parts } = encode(0, &mut rows)?;
+        let Encoded { mut file, parts } = encode(0, false, &mut rows)?;
         // It is counted by its rows: a rollup would have to be read, too.
         file.rollup = None;
         let [bytes, _] = parts;
