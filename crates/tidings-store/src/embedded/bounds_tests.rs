@@ -68,6 +68,42 @@ async fn pages_of_the_newest_pass_over_a_bounded_number_of_expired_records() {
     store.close().await;
 }
 
+/// The index has records whose ends are written as long as their bucket.
+#[tokio::test]
+async fn pages_of_the_newest_skip_a_bounded_number_of_ended_records() {
+    const ENDED: usize = read::ENDED_MAX + 100;
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    let create = |number: usize| {
+        let index = Index {
+            last_seen: UnixMillis(NOW + number.cast_signed() as i64),
+            ..Index::default()
+        };
+        // The one that lives was seen before all others.
+        let minutes = if number == 0 { 600 } else { 1 };
+        let record = living("1", minutes).index(index);
+        store.create(format!("shop/{number}").into(), record)
+    };
+    for created in futures::future::join_all((0..=ENDED).map(create)).await {
+        created.unwrap();
+    }
+    clock.advance(5 * MINUTE);
+    assert_eq!(store.expire().await.unwrap(), ENDED as u64);
+    let mut request = NewestRequest {
+        limit: 1,
+        ..NewestRequest::default()
+    };
+    let page = store.newest(request.clone()).await.unwrap();
+    assert_eq!((page.found(), page.more), (0, true));
+    assert!(page.place.is_some());
+    request.after = page.place;
+    let page = store.newest(request).await.unwrap();
+    assert_eq!((page.found(), page.more), (1, false));
+    assert_eq!(&page.records[0].key[..], b"shop/0");
+    store.close().await;
+}
+
 /// The values of what a commit ends are in memory until it is done.
 #[tokio::test]
 async fn large_values_end_in_several_commits() {

@@ -233,13 +233,14 @@ impl Shared {
         };
         match rewrite::step(engine, pass, from, &pause) {
             Ok(Some(next)) => return Some(next),
+            Ok(None) if from.is_incomplete => engine.upkeep.failed(&engine.published().state),
             Ok(None) => {
                 let len = engine.len_behind(pass.spared);
                 engine.upkeep.finished(len, engine.log.segment_len);
             }
             Err(Failure::Nothing(error)) => {
                 tracing::error!(%error, "failed to give back space of replaced and deleted records; it is tried again later");
-                engine.upkeep.failed(engine.published().state.revision);
+                engine.upkeep.failed(&engine.published().state);
             }
             Err(Failure::Unknown(error)) => {
                 tracing::error!(

@@ -687,6 +687,20 @@ pub(crate) fn fault(error: lsm_tree::Error) -> Fault {
     }
 }
 
+/// Whether what could not be read will not be read later: it is damaged, its file is gone, or the
+/// disk cannot read it. Other errors, such as too many open files, pass.
+pub(crate) fn is_lasting(fault: &Fault) -> bool {
+    let is_lost = |error: &std::io::Error| {
+        let is_of_the_disk = error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error());
+        is_of_the_disk || error.kind() == std::io::ErrorKind::NotFound
+    };
+    match fault {
+        Fault::Corrupt(_) => true,
+        Fault::Storage(error) => error.downcast_ref::<std::io::Error>().is_some_and(is_lost),
+        _ => false,
+    }
+}
+
 /// The text for an error of the disk.
 pub(crate) fn io_fault(error: std::io::Error) -> Fault {
     match error.kind() {
@@ -698,6 +712,20 @@ pub(crate) fn io_fault(error: std::io::Error) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_that_pass_are_told_from_those_that_last() {
+        use std::io::{Error, ErrorKind};
+        let of = |error| is_lasting(&io_fault(error));
+        // EIO and EMFILE.
+        assert!(of(Error::from_raw_os_error(5)));
+        assert!(!of(Error::from_raw_os_error(24)));
+        assert!(of(ErrorKind::NotFound.into()));
+        assert!(!of(ErrorKind::StorageFull.into()));
+        assert!(!of(Error::other("unknown")));
+        assert!(is_lasting(&Fault::Corrupt(String::new())));
+        assert!(!is_lasting(&Fault::Closed));
+    }
 
     #[test]
     fn a_tree_that_is_given_little_has_a_small_first_level() {

@@ -90,7 +90,7 @@ use tokio::sync::watch;
 use crate::changes::{Bounds, Changes};
 use crate::clock::Reading;
 use crate::confirmed::Confirmed;
-use crate::limits::{check_commit, check_size};
+use crate::limits::check_size;
 use crate::{
     BoxFuture, Counts, CountsRequest, Deleted, Expected, Fault, ListRequest, NewRecord,
     NewestRequest, Page, ReadError, Record, Revision, Stats, Store, WRITES_MAX, Watch, WatchError,
@@ -103,14 +103,17 @@ use flusher::Flusher;
 use folder::Folder;
 use held::{Held, Limits};
 use index::Sizes;
-use keys::Fields;
-use queue::{PERMIT_BYTES, Queue};
-use request::{One, Put, Request};
+use queue::Queue;
+use request::Request;
 use shared::Shared;
 use trainer::Trainer;
 
 pub use error::OpenError;
 pub use options::EmbeddedOptions;
+
+/// Maximum writes of one commit that are made ready in the calling task: to compress them, look up
+/// their keys and read what they replace takes some dozen microseconds each.
+const READY_AT_ONCE_MAX: usize = 8;
 
 /// See the [module documentation](self).
 ///
@@ -234,26 +237,14 @@ impl EmbeddedStore {
                 max: WRITES_MAX,
             });
         }
-        // Each write costs something even if it stores nothing.
-        let (mut bytes, mut stored) = (0, 0);
-        let ready = writes.into_iter().map(|write| {
-            let Write {
-                key,
-                record,
-                expected,
-            } = write;
-            let Some(record) = record else {
-                check_size(&key, None)?;
-                bytes += PERMIT_BYTES;
-                return Ok(One::Delete(key, expected));
-            };
-            let put = self.ready(key, record, expected)?;
-            stored += put.body.stored_len();
-            check_commit(stored)?;
-            bytes += put.bytes().max(PERMIT_BYTES);
-            Ok(One::Put(put))
-        });
-        let ready = ready.collect::<Result<Vec<_>, WriteError>>()?;
+        let shared = Arc::clone(&self.shared);
+        let (bytes, ready) = if writes.len() <= READY_AT_ONCE_MAX {
+            shared.ready_all(writes)?
+        } else {
+            let ready = tokio::task::spawn_blocking(move || shared.ready_all(writes));
+            let ready = ready.await;
+            ready.map_err(|error| Fault::Storage(Arc::new(error)))??
+        };
         self.shared
             .submit(bytes, |reply| Request::Many(ready, reply))
             .await
@@ -265,47 +256,10 @@ impl EmbeddedStore {
         record: NewRecord,
         expected: Expected,
     ) -> Result<Revision, WriteError> {
-        let put = self.ready(key, record, expected)?;
+        let put = self.shared.ready(key, record, expected)?;
         self.shared
             .submit(put.bytes(), |reply| Request::Put(put, reply))
             .await
-    }
-
-    /// Work that is done in the caller's task, not in the one committer: compression, looking up
-    /// the key, and reading the replaced record.
-    fn ready(
-        &self,
-        key: Bytes,
-        record: NewRecord,
-        expected: Expected,
-    ) -> Result<Box<Put>, WriteError> {
-        check_size(&key, Some(&record))?;
-        let NewRecord {
-            value,
-            index,
-            expires_at,
-        } = record;
-        let body = self
-            .shared
-            .codec
-            .pack(keys::encode_body(&key, &index, &value));
-        let (looked_up, found) = self.shared.read(|view| {
-            let looked_up = view.look_up(&key)?;
-            let replaced = looked_up.pointer.filter(|_| expected != Expected::Absent);
-            let found = replaced.map(|pointer| view.version(pointer.revision, pointer.bucket));
-            Ok::<_, WriteError>((looked_up, found.transpose()?.flatten()))
-        })?;
-        Ok(Box::new(Put {
-            fields: Fields::of(&index, &key),
-            reason: index.reason,
-            key,
-            value,
-            expires_at,
-            body,
-            expected,
-            looked_up,
-            found,
-        }))
     }
 }
 
@@ -432,9 +386,14 @@ impl Store for EmbeddedStore {
     }
 
     fn identity(&self, new: String) -> BoxFuture<'_, Result<Option<String>, Fault>> {
-        let identity = identity::of(&self.shared.path, &new);
-        let identity = identity.map_err(|error| Fault::Storage(Arc::new(error)));
-        Box::pin(std::future::ready(identity.map(Some)))
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let task = tokio::task::spawn_blocking(move || shared.identity(&new));
+            let identity = task.await;
+            identity
+                .map_err(|error| Fault::Storage(Arc::new(error)))?
+                .map(Some)
+        })
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {

@@ -35,6 +35,10 @@ pub(crate) const AT_ONCE_MAX: usize = 64;
 /// Maximum records skipped for one page of the newest.
 pub(crate) const PASSED_OVER_MAX: usize = 4096;
 
+/// Maximum ended versions skipped for one page of the newest. Nothing is read of them but entries
+/// of the index, which has those of expired ones as long as their bucket.
+pub(crate) const ENDED_MAX: usize = 4 * PASSED_OVER_MAX;
+
 /// See the module documentation.
 pub(crate) struct View<'a> {
     pub(crate) engine: &'a Engine,
@@ -546,7 +550,7 @@ impl<'a> View<'a> {
             ..Page::default()
         };
         let mut room = Room::limited(request.limit);
-        let mut passed_over = 0;
+        let (mut passed_over, mut ended) = (0, 0);
         let mut streams = self.seen_streams(request)?;
         let mut last = None;
         let mut scratch = Scratch::default();
@@ -572,6 +576,11 @@ impl<'a> View<'a> {
                     .memtables
                     .have_ended(revision, self.state.revision)
             {
+                ended += 1;
+                if ended >= ENDED_MAX {
+                    (page.place, page.more) = (Some(place), true);
+                    break;
+                }
                 continue;
             }
             let (record, is_selected) = if request.selects_by_index() {
@@ -618,6 +627,9 @@ impl<'a> View<'a> {
         }
         for (name, bucket) in self.buckets.iter() {
             let name = *name;
+            if self.is_swept(name, Revision::MAX) {
+                continue;
+            }
             if let By::Object(ObjectKey::Name(_, None)) = by {
                 // They are by groups of their names, each in order.
                 let entries = self.snapshot.prefix(&bucket.index, &by.prefix()[..]);

@@ -34,7 +34,7 @@ use super::bucket::{Bucket, Buckets};
 use super::disk;
 use super::engine::Engine;
 use super::frame::{self, Built, Entry, Frame, Header, Kind};
-use super::index::{Tree, fault, io_fault, key_value_of};
+use super::index::{Tree, fault, io_fault, is_lasting, key_value_of};
 use super::keys::{Ends, Swept, Version, ended_key, trailing_revision};
 use super::segment::{Frames, Scratch, Segment, Walk};
 use crate::clock::timed;
@@ -99,6 +99,9 @@ pub(crate) struct Place {
     revision: Revision,
     /// Whether segments of this bucket were released that the index still has entries of.
     has_swept: bool,
+    /// Whether the pass has left a segment out that a later one may do: the disk had no room for
+    /// it, or could not read it.
+    pub(crate) is_incomplete: bool,
 }
 
 impl Place {
@@ -112,17 +115,22 @@ impl Place {
     }
 
     fn next_bucket(self) -> Option<Self> {
-        let bucket = self.bucket.checked_add(1)?;
-        Some(Self {
+        Some(self.at_bucket(self.bucket.checked_add(1)?))
+    }
+
+    /// The beginning of a bucket.
+    fn at_bucket(self, bucket: u64) -> Self {
+        Self {
             bucket,
+            is_incomplete: self.is_incomplete,
             ..Self::default()
-        })
+        }
     }
 }
 
 /// Examines the next segment. Returns the position to continue from, if there are more. `pause`
-/// gets the working time, and decides whether to continue. A damaged segment stays as it is, and
-/// does not affect the others.
+/// gets the working time, and decides whether to continue. A segment that cannot be read stays as
+/// it is, and does not affect the others.
 pub(crate) fn step(
     engine: &Engine,
     pass: &Pass,
@@ -136,22 +144,23 @@ pub(crate) fn step(
     let from = if name == from.bucket {
         from
     } else {
-        Place {
-            bucket: name,
-            ..Place::default()
-        }
+        from.at_bucket(name)
     };
     match look_at_next(engine, pass, from, pause) {
-        Err(Failure::Nothing(Fault::Corrupt(why))) => {
+        Err(Failure::Nothing(why)) if is_lasting(&why) => {
             let segments = bucket.log.all();
             let damaged = segments
                 .iter()
                 .find(|segment| segment.first >= from.revision);
             tracing::error!(
                 file = ?damaged.map(|segment| segment.path.display().to_string()),
-                why, "space of replaced and deleted records is not given back in a damaged file of the log"
+                %why, "space of replaced and deleted records is not given back in a file of the log that cannot be read"
             );
-            Ok(damaged.map(|segment| from.behind(segment)))
+            let is_damage = matches!(why, Fault::Corrupt(_));
+            Ok(damaged.map(|segment| Place {
+                is_incomplete: from.is_incomplete || !is_damage,
+                ..from.behind(segment)
+            }))
         }
         Ok(Next::Ended) => Ok(None),
         Ok(Next::Segment(place)) => Ok(Some(place)),
@@ -237,6 +246,7 @@ fn look_at_next(
             file = %segment.path.display(),
             "there is no room on the disk to write a shorter file in this one's place; its space is not given back yet"
         );
+        next.is_incomplete = true;
         return Ok(Next::Segment(next));
     }
     let rewrite = Rewrite {

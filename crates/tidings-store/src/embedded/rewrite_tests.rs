@@ -54,14 +54,15 @@ async fn reopen(store: EmbeddedStore, folder: &Path, clock: &ManualClock) -> Emb
     open(folder, clock)
 }
 
-/// A complete pass, in addition to those that the store begins by itself.
-fn pass(store: &EmbeddedStore) {
+/// A complete pass, in addition to those that the store begins by itself. Returns its last place.
+fn pass(store: &EmbeddedStore) -> Place {
     let engine = engine(store);
     engine.log.seal(0, u64::MAX);
-    let mut from = Some(Place::default());
-    while let Some(at) = from {
-        from = rewrite::step(&engine, &all(&engine), at, &|_| true).unwrap();
+    let mut at = Place::default();
+    while let Some(next) = rewrite::step(&engine, &all(&engine), at, &|_| true).unwrap() {
+        at = next;
     }
+    at
 }
 
 /// A pass over all buckets, in which all swept versions count as garbage if the history is
@@ -655,12 +656,10 @@ async fn segments_do_not_begin_twice_at_one_revision() {
     assert_eq!(stats.oldest_revision, 19);
 }
 
-/// A damaged segment does not affect the others.
-#[tokio::test]
-async fn what_is_damaged_is_passed_over() {
-    let folder = new_folder();
-    let clock = ManualClock::at(UnixMillis(NOW));
-    let store = open(folder.path(), &clock);
+/// A store whose log has several segments of garbage, and nothing is done by itself.
+async fn with_garbage(folder: &Path, clock: &ManualClock) -> EmbeddedStore {
+    let store = open(folder, clock);
+    engine(&store).upkeep.give_up();
     let mut random = Random(7);
     for number in 0..400 {
         let key = format!("shop/{}", number % 4);
@@ -674,17 +673,50 @@ async fn what_is_damaged_is_passed_over() {
     }
     store.compact(store.revision()).await.unwrap();
     engine(&store).write_checkpoint().unwrap();
-    let segments = engine(&store).buckets().get(&NEVER).unwrap().log.all();
-    assert!(segments.len() > 6);
-    let damaged = &segments[2];
-    let mut bytes = fs::read(&damaged.path).unwrap();
-    for byte in bytes.iter_mut().skip(16) {
-        *byte ^= 0x55;
+    store
+}
+
+/// A segment that is damaged or gone does not affect the others.
+#[tokio::test]
+async fn what_cannot_be_read_is_passed_over() {
+    for is_gone in [false, true] {
+        let folder = new_folder();
+        let clock = ManualClock::at(UnixMillis(NOW));
+        let store = with_garbage(folder.path(), &clock).await;
+        let segments = engine(&store).buckets().get(&NEVER).unwrap().log.all();
+        assert!(segments.len() > 6);
+        let damaged = &segments[2];
+        if is_gone {
+            fs::remove_file(&damaged.path).unwrap();
+        } else {
+            let mut bytes = fs::read(&damaged.path).unwrap();
+            for byte in bytes.iter_mut().skip(16) {
+                *byte ^= 0x55;
+            }
+            fs::write(&damaged.path, bytes).unwrap();
+        }
+        let before = log_len(&store);
+        // Damage stays; a disk may work again.
+        assert_eq!(pass(&store).is_incomplete, is_gone);
+        let after = log_len(&store);
+        assert!(after < before / 2, "{after} of {before} are left");
+        assert_eq!(damaged.path.exists(), !is_gone);
     }
-    fs::write(&damaged.path, bytes).unwrap();
+}
+
+/// What was left out for lack of room is done once there is room.
+#[tokio::test]
+async fn a_pass_without_room_is_to_be_repeated() {
+    let folder = new_folder();
+    let log = folder.path().join("log");
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = with_garbage(folder.path(), &clock).await;
     let before = log_len(&store);
-    pass(&store);
-    let after = log_len(&store);
-    assert!(after < before / 2, "{after} of {before} are left");
-    assert!(damaged.path.exists());
+    faults::fill(&log);
+    assert!(pass(&store).is_incomplete);
+    assert_eq!(log_len(&store), before);
+    faults::empty(&log);
+    assert!(!pass(&store).is_incomplete);
+    assert!(log_len(&store) < before / 2);
+    store.close().await;
 }

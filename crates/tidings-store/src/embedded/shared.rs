@@ -4,21 +4,26 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::codec::Codec;
 use super::engine::Engine;
 use super::folder::Folder;
+use super::identity;
+use super::index::io_fault;
+use super::keys::{self, Fields};
 use super::options::EmbeddedOptions;
-use super::queue::Queue;
+use super::queue::{PERMIT_BYTES, Queue};
 use super::read::View;
 use super::reply::{self, Reply};
-use super::request::Request;
+use super::request::{One, Put, Request};
 use crate::changes::{Bounds, Changes, Older};
 use crate::clock::Clock;
+use crate::limits::{check_commit, check_size};
 use crate::{
-    At, Change, Fault, ListRequest, NewestRequest, Page, ReadError, Revision, Stats, WatchError,
-    WriteError,
+    At, Change, Expected, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError, Revision,
+    Stats, WatchError, Write, WriteError,
 };
 
 /// See the module documentation.
@@ -61,6 +66,76 @@ impl Shared {
         let (reply, answer) = Reply::new();
         self.queue.push(request(reply), bytes).await?;
         answer.await.unwrap_or_else(|_| Err(reply::unknown()))
+    }
+
+    /// The work for a write that is not left to the one committer: compression, looking up the key,
+    /// and reading the replaced record.
+    pub(crate) fn ready(
+        &self,
+        key: Bytes,
+        record: NewRecord,
+        expected: Expected,
+    ) -> Result<Box<Put>, WriteError> {
+        check_size(&key, Some(&record))?;
+        let NewRecord {
+            value,
+            index,
+            expires_at,
+        } = record;
+        let body = self.codec.pack(keys::encode_body(&key, &index, &value));
+        let (looked_up, found) = self.read(|view| {
+            let looked_up = view.look_up(&key)?;
+            let replaced = looked_up.pointer.filter(|_| expected != Expected::Absent);
+            let found = replaced.map(|pointer| view.version(pointer.revision, pointer.bucket));
+            Ok::<_, WriteError>((looked_up, found.transpose()?.flatten()))
+        })?;
+        Ok(Box::new(Put {
+            fields: Fields::of(&index, &key),
+            reason: index.reason,
+            key,
+            value,
+            expires_at,
+            body,
+            expected,
+            looked_up,
+            found,
+        }))
+    }
+
+    /// The same for several writes, with the bytes that they take in the queue.
+    pub(crate) fn ready_all(&self, writes: Vec<Write>) -> Result<(usize, Vec<One>), WriteError> {
+        // Each write costs something even if it stores nothing.
+        let (mut bytes, mut stored) = (0, 0);
+        let ready = writes.into_iter().map(|write| {
+            let Write {
+                key,
+                record,
+                expected,
+            } = write;
+            let Some(record) = record else {
+                check_size(&key, None)?;
+                bytes += PERMIT_BYTES;
+                return Ok(One::Delete(key, expected));
+            };
+            let put = self.ready(key, record, expected)?;
+            stored += put.body.stored_len();
+            check_commit(stored)?;
+            bytes += put.bytes().max(PERMIT_BYTES);
+            Ok(One::Put(put))
+        });
+        let ready = ready.collect::<Result<Vec<_>, WriteError>>()?;
+        Ok((bytes, ready))
+    }
+
+    /// The identity of the store, which becomes `new` if it has none yet. Callers at the same time
+    /// get the same. Once the store is closed, another process may have the folder, so that it is
+    /// not touched.
+    pub(crate) fn identity(&self, new: &str) -> Result<String, Fault> {
+        let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*folder {
+            Some(folder) => identity::of(folder.path(), new).map_err(io_fault),
+            None => Err(Fault::Closed),
+        }
     }
 
     /// Whether creates and updates are allowed. If the free space cannot be read, they are.

@@ -5,14 +5,15 @@
 //! Invariants: expiries in the order of revisions are in the state (a mark for each bucket, and the
 //! last finished bucket), and do not change the index; an early expiry is written like a deletion,
 //! but in a bucket that stays as long as its version's, so that a rebuilt index finds it.
-//! Unreadable records in one bucket do not delay another.
+//! Unreadable records in one bucket do not delay another: damaged ones at all, those whose file
+//! cannot be read for longer than an hour.
 
 use std::sync::Arc;
 
 use super::batch::{Batch, LOADED_MAX};
 use super::bucket::Bucket;
 use super::frame::{Entry, Kind};
-use super::index::key_of;
+use super::index::{is_lasting, key_of};
 use super::keys::{self, Ends, NEVER, Placed, Version};
 use super::order::{TOLERANCE, Track};
 use super::read::View;
@@ -21,6 +22,10 @@ use crate::{Fault, Record, Revision, UnixMillis};
 
 /// Maximum versions that a sweep examines; most of them may have ended before their expiry.
 const STEPS_MAX: usize = 16 * 1024;
+
+/// Milliseconds for which a bucket that is over waits for a file that cannot be read, before the
+/// ends in it are given up.
+const UNREADABLE_MAX: i64 = 3_600_000;
 
 /// Early ends examined at a time, for the lag.
 const LOOKED_AT: usize = 256;
@@ -77,11 +82,11 @@ impl Batch<'_> {
             order.set(*name, track);
             match swept {
                 // Everything in it has expired. It must not delay later buckets for ever.
-                Err(Fault::Corrupt(damage)) if is_over => {
+                Err(fault) if is_over && is_given_up(*name, &fault, now) => {
                     tracing::error!(
                         bucket = name,
-                        damage,
-                        "a bucket whose time is over is damaged: the ends of its records from there on are not told, \
+                        %fault,
+                        "a bucket whose time is over cannot be read: the ends of its records from there on are not told, \
                          and they stay in the counts"
                     );
                 }
@@ -281,6 +286,14 @@ impl Batch<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a fault in a bucket that is over is reason to do without the rest of it: damage at once,
+/// a file that cannot be read after some time.
+fn is_given_up(bucket: u64, fault: &Fault, now: i64) -> bool {
+    let end = i64::try_from(bucket).unwrap_or(i64::MAX);
+    let has_waited = end.saturating_add(UNREADABLE_MAX) <= now;
+    matches!(fault, Fault::Corrupt(_)) || has_waited && is_lasting(fault)
 }
 
 /// The next result of a sweep.

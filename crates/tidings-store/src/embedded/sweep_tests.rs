@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::order::TOLERANCE;
+use super::tests::segments;
 use super::*;
 use crate::clock::ManualClock;
 use crate::{Change, UnixMillis};
@@ -210,6 +211,54 @@ async fn many_early_ends_at_once() {
     kept.reopen(&["CHECKPOINT"]).await;
     kept.check().await;
     kept.check_history().await;
+}
+
+/// A file of the log is gone, and with it the bucket's records from there on.
+#[tokio::test]
+async fn a_bucket_that_cannot_be_read_holds_up_no_other_for_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(START));
+    // The first bucket has several files, of which only the last is open.
+    let options = EmbeddedOptions {
+        clock: Arc::new(clock.clone()),
+        expire_by_itself: false,
+        free_space_min: 0,
+        segment_bytes: 1 << 10,
+        log_files_max: 0,
+        ..EmbeddedOptions::default()
+    };
+    let open = || EmbeddedStore::open(folder.path(), options.clone()).unwrap();
+    let store = open();
+    let living = |life: i64| NewRecord::new("1").expires_at(UnixMillis(START + life));
+    for number in 0..40 {
+        let key = format!("a{number}");
+        let created = store.create(key.into(), living(2 * MINUTE)).await;
+        created.unwrap();
+    }
+    store.create("b".into(), living(HOUR)).await.unwrap();
+    let files = segments(folder.path());
+    assert!(files.len() > 2, "{files:?}");
+    fs::remove_file(&files[0]).unwrap();
+
+    // Perhaps it passes.
+    clock.advance(30 * MINUTE);
+    let refused = store.expire().await;
+    assert!(
+        matches!(refused, Err(WriteError::Fault(Fault::Storage(_)))),
+        "{refused:?}"
+    );
+    clock.advance(2 * HOUR);
+    assert_eq!(store.expire().await.unwrap(), 1, "that of the other bucket");
+    store.compact(store.revision()).await.unwrap();
+    store.close().await;
+    drop(store);
+
+    let store = open();
+    assert_eq!(store.expire().await.unwrap(), 0);
+    store.close().await;
+    let left = segments(folder.path());
+    let is_gone = |file| !left.contains(file);
+    assert!(files.iter().all(is_gone), "the space is free: {left:?}");
 }
 
 /// It is late, though the sweep may not come to it before the other one is over.

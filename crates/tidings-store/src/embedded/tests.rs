@@ -10,8 +10,10 @@ use tidings_testing::copy_folder;
 use super::checkpoint::Checkpoint;
 use super::faults::Point;
 use super::index::Sizes;
+use super::keys::Fields;
 use super::log::{Log, Unfinished};
 use super::read::View;
+use super::request::Put;
 use super::*;
 use crate::clock::ManualClock;
 use crate::{At, Index, ObjectSelector, UnixMillis};
@@ -39,7 +41,7 @@ pub(super) fn living(value: &str, minutes: i64) -> NewRecord {
     NewRecord::new(value.to_owned()).expires_at(UnixMillis(NOW + minutes * MINUTE))
 }
 
-fn segments(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn segments(folder: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder.join("log")).unwrap();
     let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
@@ -862,4 +864,21 @@ async fn a_log_of_large_values_is_not_replayed_from_far_behind() {
     // The last of them waited for those that were flushed first.
     assert!(Checkpoint::read(folder.path()).unwrap().unwrap().number > 30);
     store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_ask_for_the_identity_at_once_get_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    let ask = |number: usize| store.identity(number.to_string());
+    let found = futures::future::join_all((0..16).map(ask)).await;
+    let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
+    assert!(found.iter().all(|it| *it == found[0]), "{found:?}");
+    store.close().await;
+    // Another process may have the folder by now.
+    fs::remove_file(folder.path().join("IDENTITY")).unwrap();
+    let late = store.identity("late".into()).await;
+    assert!(matches!(late, Err(Fault::Closed)), "{late:?}");
+    assert!(!folder.path().join("IDENTITY").exists());
 }

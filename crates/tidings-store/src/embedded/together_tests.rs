@@ -1,5 +1,10 @@
 //! Several writes in one commit: all or none.
 
+use std::sync::mpsc;
+use std::time::Duration;
+
+use futures::FutureExt;
+
 use super::faults::Random;
 use super::*;
 use crate::{COMMIT_LEN_MAX, Change, UnixMillis};
@@ -137,5 +142,35 @@ async fn records_that_are_too_much_for_one_commit_are_refused() {
     let contents = contents(&store).await;
     assert_eq!(contents.len(), 32);
     assert!(contents.iter().skip(1).all(|(_, value)| *value == noise));
+    store.close().await;
+}
+
+/// To compress them, and to look up and read what they replace, may take long.
+#[tokio::test]
+async fn many_writes_are_not_made_ready_in_the_callers_task() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = EmbeddedOptions {
+        free_space_min: 0,
+        ..EmbeddedOptions::default()
+    };
+    let store = EmbeddedStore::open(folder.path(), options).unwrap();
+    let writes = (0..=READY_AT_ONCE_MAX)
+        .map(|number| Write::put(number.to_string(), NewRecord::new("1")))
+        .collect();
+    // While this is held, every read waits.
+    let (shared, (held, is_held)) = (Arc::clone(&store.shared), mpsc::channel());
+    let (polled, is_polled) = mpsc::channel();
+    let holder = std::thread::spawn(move || {
+        let _engine = shared.engine.write().unwrap();
+        held.send(()).unwrap();
+        is_polled.recv_timeout(Duration::from_secs(10)).is_ok()
+    });
+    is_held.recv().unwrap();
+    let mut written = Box::pin(store.write_all(writes));
+    assert!(written.as_mut().now_or_never().is_none());
+    // The holder is gone if the caller had to wait for it.
+    let _ = polled.send(());
+    assert!(holder.join().unwrap(), "the caller's task was held up");
+    assert_eq!(written.await.unwrap().len(), READY_AT_ONCE_MAX + 1);
     store.close().await;
 }

@@ -94,9 +94,10 @@ impl Upkeep {
         };
     }
 
-    /// A pass failed at this revision of the store. It is repeated when the history has advanced.
-    pub(crate) fn failed(&self, revision: Revision) {
-        *self.next() = Next::Forgotten(revision + 1, Swept::default());
+    /// A pass failed, or left something out that a later one may do, in this state of the store. It
+    /// is repeated when the history has advanced.
+    pub(crate) fn failed(&self, state: &State) {
+        *self.next() = Next::Forgotten(state.revision + 1, state.swept.clone());
     }
 
     /// Forbids passes until the store is opened again.
@@ -149,9 +150,9 @@ mod tests {
             now(54),
             "what ended since it was noticed"
         );
-        upkeep.failed(50);
+        upkeep.failed(&state(50, 0));
         assert_eq!(due(60, 50, 60, 14), Due::No);
-        assert_eq!(due(60, 51, 60, 14), now(0));
+        assert_eq!(due(60, 51, 60, 14), now(50), "with all that was swept");
         upkeep.give_up();
         assert_eq!(due(70, 70, 70, 1000), Due::No);
     }

@@ -96,7 +96,7 @@ impl Client {
     }
 
     /// Sends a request such that it is done at most once: another member is tried only if none has
-    /// accepted it.
+    /// accepted it. If the answer was lost, the next request goes to another member.
     pub(super) async fn order<M, R>(
         &self,
         path: &'static str,
@@ -131,11 +131,13 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
+            // Also if it is not sent again here: the caller's next request must not wait for a
+            // member that does not answer.
+            if !matches!(failure.outcome, Outcome::Refused | Outcome::TokenRefused) {
+                self.leave(member);
+            }
             if failure.outcome == Outcome::Refused || !again(failure.outcome) {
                 return Err(failure);
-            }
-            if failure.outcome != Outcome::TokenRefused {
-                self.leave(member);
             }
             // After a refused token it is tried again at once; a second refusal waits as usual.
             if !pause.wait_until(deadline).await {
@@ -341,4 +343,28 @@ pub(super) fn unsigned(number: i64) -> u64 {
 /// Ours are unsigned; greater ones mean etcd's maximum.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_member_that_does_not_answer_a_write_is_left() {
+        // The system accepts their connections; no program answers.
+        let silent = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let url = |member: &TcpListener| format!("http://{}", member.local_addr().unwrap());
+        let mut options = EtcdOptions::new(silent.iter().map(url));
+        options.attempt_timeout = Duration::from_millis(50);
+        let client = Client::new(&options).unwrap();
+        for left in [1, 0] {
+            let write = wire::TxnRequest::default();
+            let sent: Result<wire::TxnResponse, _> =
+                client.order(TXN, write, client.deadline()).await;
+            assert_eq!(sent.unwrap_err().outcome, Outcome::Unknown);
+            assert_eq!(client.current(), left);
+        }
+    }
 }

@@ -46,7 +46,8 @@ pub struct EtcdOptions {
     /// Maximum bytes of changes kept in memory for watchers. Default 64 MiB.
     pub history_bytes_max: usize,
     /// Maximum records in the local index, at about 400 bytes each. Default 300,000. Above it,
-    /// lists by object and by time read the whole prefix. Zero turns the index off.
+    /// lists by object and by time read the whole prefix, until there are a sixteenth fewer. Zero
+    /// turns the index off.
     pub index_len_max: usize,
     /// The shortest lease. Default 5 s. A record is not returned after its expiry, however long its
     /// lease is.

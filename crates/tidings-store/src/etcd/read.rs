@@ -66,6 +66,9 @@ impl Shared {
                 }
                 if room.is_left() {
                     room.fill(&record);
+                    // Those about an object are few of each answer.
+                    let is_alone = request.object.is_some();
+                    let record = if is_alone { apart(&record) } else { record };
                     page.records.push(record);
                     continue;
                 }
@@ -310,8 +313,7 @@ impl Shared {
                 if !is_wanted || !self.is_live(&record) {
                     continue;
                 }
-                let rank = (place, Reverse(record.key.clone()));
-                more |= newest.insert(rank, record, request.limit);
+                more |= newest.insert(place, &record, request.limit);
             }
         }
         if request.values_only {
@@ -413,6 +415,16 @@ fn fetched_together(keys: &[(Bytes, Entry)]) -> usize {
         .max(1)
 }
 
+/// A copy of a record. The original is a slice of an answer with a thousand records, and would keep
+/// all of them in memory.
+fn apart(record: &Record) -> Record {
+    Record {
+        key: Bytes::copy_from_slice(&record.key),
+        value: Bytes::copy_from_slice(&record.value),
+        ..*record
+    }
+}
+
 /// Greater is newer; among equals the first key comes first.
 type Rank = (Place, Reverse<Bytes>);
 
@@ -427,8 +439,16 @@ struct Newest {
 }
 
 impl Newest {
-    /// Adds a record. Returns whether one was removed for the limit.
-    fn insert(&mut self, rank: Rank, record: Record, limit: usize) -> bool {
+    /// Adds a copy of a record. Returns whether one was left out for the limit.
+    fn insert(&mut self, place: Place, record: &Record, limit: usize) -> bool {
+        let is_full = self.records.len() + self.behind.len() >= limit;
+        let is_older =
+            |(oldest, key): &Rank| (place, Reverse(&record.key)) < (*oldest, Reverse(&key.0));
+        if is_full && self.oldest().is_none_or(is_older) {
+            return true;
+        }
+        let record = apart(record);
+        let rank = (place, Reverse(record.key.clone()));
         self.value_bytes += record.value.len();
         self.records.insert(rank, record);
         while let Some(oldest) = self.records.first_entry()
@@ -449,10 +469,13 @@ impl Newest {
         true
     }
 
+    fn oldest(&self) -> Option<&Rank> {
+        self.behind.first().or(self.records.keys().next())
+    }
+
     /// The place of the oldest of them.
     fn last(&self) -> Option<Place> {
-        let (place, _) = self.behind.first().or(self.records.keys().next())?;
-        Some(*place)
+        self.oldest().map(|(place, _)| *place)
     }
 
     fn into_page(self) -> Page {
@@ -462,5 +485,63 @@ impl Newest {
             behind: behind.map(|(place, key)| (key.0, place.revision)).collect(),
             ..Page::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::UnixMillis;
+
+    /// Their values fill a page, or not.
+    #[test]
+    fn the_newest_of_a_walk_keep_no_answer_in_memory() {
+        for value_len in [1000, PAGE_BYTES_MAX / 2 + 1] {
+            let answer = Bytes::from(vec![b'a'; PAGE_BYTES_MAX]);
+            let mut newest = Newest::default();
+            for seen in [5, 1, 7, 3, 9, 2, 8, 4, 6] {
+                let record = Record {
+                    key: answer.slice(..8),
+                    value: answer.slice(..value_len),
+                    revision: seen,
+                    expires_at: None,
+                };
+                let place = Place {
+                    last_seen: UnixMillis(0),
+                    revision: seen,
+                };
+                newest.insert(place, &record, 4);
+            }
+            assert_eq!(newest.last().map(|place| place.revision), Some(6));
+            let page = newest.into_page();
+            assert_eq!(page.found(), 4);
+            assert_eq!(page.behind.is_empty(), value_len == 1000);
+            assert!(answer.is_unique(), "{value_len}");
+        }
+    }
+
+    #[test]
+    fn what_is_older_than_a_full_page_is_left_out() {
+        let mut newest = Newest::default();
+        let record = |revision| Record {
+            key: Bytes::from(format!("key {revision}")),
+            value: Bytes::from_static(b"1"),
+            revision,
+            expires_at: None,
+        };
+        let mut insert = |seen: u64, limit| {
+            let place = Place {
+                last_seen: UnixMillis(0),
+                revision: seen,
+            };
+            newest.insert(place, &record(seen), limit)
+        };
+        assert!(insert(1, 0), "there is no room at all");
+        assert!(!insert(2, 2));
+        assert!(!insert(4, 2));
+        assert!(insert(1, 2), "itself");
+        assert!(insert(3, 2), "the oldest");
+        let found = newest.into_page().records.into_iter();
+        assert_eq!(found.map(|it| it.revision).collect::<Vec<_>>(), [4, 3]);
     }
 }

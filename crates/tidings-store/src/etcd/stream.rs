@@ -35,7 +35,7 @@ pub(super) struct Stream {
     responses: tonic::Streaming<wire::WatchResponse>,
     /// Its token, if etcd's authentication is on.
     token: Option<Token>,
-    /// The fragments of a large answer.
+    /// Events of a large answer's last revision so far, which its next fragment may continue.
     parts: Vec<WatchEvent>,
     /// Everything up to here was delivered.
     position: Revision,
@@ -135,12 +135,9 @@ impl Stream {
             if answer.created {
                 continue;
             }
-            let empty = answer.events.is_empty();
+            let empty = answer.events.is_empty() && self.parts.is_empty();
             self.parts.extend(answer.events);
-            if answer.fragment {
-                continue;
-            }
-            let mut events = std::mem::take(&mut self.parts);
+            let mut events = whole_revisions(&mut self.parts, answer.fragment);
             // A stream starts after its position; this check is for members that do not.
             events.retain(|event| revision_of(event) > self.position);
             let revision = match events.last() {
@@ -168,6 +165,20 @@ impl Stream {
     }
 }
 
+/// Takes the events whose revisions are complete: all, or if another fragment follows, all before
+/// the last revision, which it may continue. An answer may have a thousand revisions with large
+/// values, so it is not collected as a whole.
+fn whole_revisions(parts: &mut Vec<WatchEvent>, more_follow: bool) -> Vec<WatchEvent> {
+    if !more_follow {
+        return std::mem::take(parts);
+    }
+    let last = parts.last().map_or(0, revision_of);
+    let is_open = |event: &WatchEvent| revision_of(event) >= last;
+    let open = parts.iter().position(is_open).unwrap_or(parts.len());
+    let open = parts.split_off(open);
+    std::mem::replace(parts, open)
+}
+
 pub(super) fn revision_of(event: &WatchEvent) -> Revision {
     event.kv.as_ref().map_or(0, |kv| unsigned(kv.mod_revision))
 }
@@ -190,6 +201,33 @@ fn tells_progress(version: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fragments_give_what_is_whole_at_once_and_never_a_part_of_a_revision() {
+        let event = |revision: i64| WatchEvent {
+            kv: Some(wire::KeyValue {
+                mod_revision: revision,
+                ..wire::KeyValue::default()
+            }),
+            ..WatchEvent::default()
+        };
+        // The revisions of a fragment, whether another follows, and the whole ones by then.
+        let fragments: [(&[i64], bool, &[u64]); 5] = [
+            (&[3], true, &[]),
+            (&[4, 5, 5], true, &[3, 4]),
+            (&[5], true, &[]),
+            (&[5, 6], false, &[5, 5, 5, 5, 6]),
+            (&[7], false, &[7]),
+        ];
+        let mut parts = Vec::new();
+        for (revisions, more_follow, want) in fragments {
+            parts.extend(revisions.iter().copied().map(event));
+            let whole = whole_revisions(&mut parts, more_follow);
+            let whole: Vec<_> = whole.iter().map(revision_of).collect();
+            assert_eq!(whole, want, "{revisions:?}");
+        }
+        assert!(parts.is_empty());
+    }
 
     #[test]
     fn progress_is_believed_from_the_versions_that_order_it() {
