@@ -112,16 +112,26 @@ pub fn read_delete_options<'de, D: Deserializer<'de>>(
     Ok(options)
 }
 
-/// Reads an event from an opened protobuf envelope.
+/// Reads an event from an opened protobuf envelope. Its texts have U+FFFD where they are not UTF-8.
 pub fn read_protobuf_event(api: Api, raw: Bytes) -> Result<Event, Unreadable> {
-    let mut event = match api {
-        Api::Core => Event::decode(raw),
-        Api::Events => k8s_pb::api::events::v1::Event::decode(raw).map(protobuf::from_events),
-    }
-    .map_err(|error| error.to_string())?;
+    let mut event = decode_message(api, raw)?;
     objects::check_times(Api::Core.event(), &mut event, "")?;
     canonicalize(&mut event);
     Ok(event)
+}
+
+/// Decodes the message of an event; if that fails, with U+FFFD where its texts are not UTF-8.
+fn decode_message(api: Api, raw: Bytes) -> Result<Event, Unreadable> {
+    let decode = |raw: Bytes| match api {
+        Api::Core => Event::decode(raw),
+        Api::Events => k8s_pb::api::events::v1::Event::decode(raw).map(protobuf::from_events),
+    };
+    let sent = raw.clone();
+    let decoded = decode(raw).or_else(|error| match stored::repaired(api.event(), &sent) {
+        Some(repaired) => decode(repaired),
+        None => Err(error),
+    });
+    decoded.map_err(|error| error.to_string())
 }
 
 fn canonicalize(event: &mut Event) {
@@ -184,7 +194,8 @@ pub fn encode_stored(event: &mut Event) -> Bytes {
     protobuf::envelop("v1", "Event", event).into()
 }
 
-/// Reads an event from its stored bytes, and sets its resourceVersion to the revision.
+/// Reads an event from its stored bytes, and sets its resourceVersion to the revision. As
+/// kube-apiserver stores any bytes as text, texts have U+FFFD where they are not UTF-8.
 ///
 /// # Errors
 /// Why the bytes are not an event: they are damaged, or another program's.
@@ -196,7 +207,7 @@ pub fn decode_stored(value: &Bytes, revision: u64) -> Result<Event, Unreadable> 
             enveloped.kind, enveloped.api_version
         ));
     }
-    let mut event = Event::decode(enveloped.raw).map_err(|error| error.to_string())?;
+    let mut event = decode_message(Api::Core, enveloped.raw)?;
     // kube-apiserver's records also have empty fields, which patches must not see.
     canonicalize(&mut event);
     set_revision(&mut event, revision);
@@ -389,6 +400,47 @@ pub(crate) mod tests {
         assert_ne!(stored, encode_stored(&mut lean.clone()));
         let expected = decode_stored(&encode_stored(&mut lean.clone()), 1).unwrap();
         assert_eq!(decode_stored(&stored, 1).unwrap(), expected);
+    }
+
+    /// Go checks the texts of a message neither when it writes nor when it reads one.
+    #[test]
+    fn texts_that_are_not_utf_8_are_read_as_go_shows_them() {
+        const CUT: &[u8] = b"probe failed: \xffx\xc3";
+        const SHOWN: &str = "probe failed: \u{fffd}x\u{fffd}";
+        let named = Event {
+            metadata: Some(ObjectMeta {
+                name: Some("web.1".into()),
+                ..ObjectMeta::default()
+            }),
+            count: Some(7),
+            ..Event::default()
+        };
+        for (api, message, named) in [
+            (Api::Core, 4, named.encode_to_vec()),
+            (
+                Api::Events,
+                10,
+                protobuf::to_events(named.clone()).encode_to_vec(),
+            ),
+        ] {
+            let mut raw = named;
+            stored::put_bytes(message, CUT, &mut raw);
+            let read = read_protobuf_event(api, raw.clone().into()).unwrap();
+            assert_eq!((read.message(), read.count()), (SHOWN, 7), "{api:?}");
+            assert_eq!(read.metadata.unwrap().name(), "web.1");
+            if api == Api::Core {
+                let value: Bytes = protobuf::envelop_bytes("v1", "Event", &raw).into();
+                assert_eq!(decode_stored(&value, 1).unwrap().message(), SHOWN);
+            }
+            // A name would become another's, and a message that is cut off cannot be read.
+            let mut metadata = Vec::new();
+            stored::put_bytes(1, b"web\xff", &mut metadata);
+            let mut unnamed = Vec::new();
+            stored::put_bytes(1, &metadata, &mut unnamed);
+            assert!(read_protobuf_event(api, unnamed.into()).is_err());
+            raw.truncate(raw.len() - 1);
+            assert!(read_protobuf_event(api, raw.into()).is_err());
+        }
     }
 
     #[test]

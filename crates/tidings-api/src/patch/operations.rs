@@ -1,6 +1,6 @@
 //! JSON patch as in kube-apiserver's library, `evanphx/json-patch`. Beyond the standard, a missing
 //! value is null, a missing member can be replaced and copied (as null), and negative indexes count
-//! from the end of a list.
+//! from the end of a list: that of an addition from the end of the list that results.
 
 use serde_json::Value;
 
@@ -200,7 +200,8 @@ impl Place {
         match self.container(target)? {
             Value::Array(items) if self.last == "-" => items.push(value),
             Value::Array(items) => {
-                let place = index(&self.last, items.len())?;
+                // In the list that it becomes: behind the last item is -1.
+                let place = index(&self.last, items.len() + 1)?;
                 work.spend(items.len().checked_sub(place).ok_or(Impossible)?)?;
                 items.insert(place, value);
             }
@@ -318,6 +319,15 @@ mod tests {
                 whole(json!({"b": [3, 1, 2]})),
             ),
             (json!([{"op": "add", "path": "/a/b/3", "value": 3}]), None),
+            (
+                json!([{"op": "add", "path": "/a/b/-1", "value": 3}]),
+                whole(json!({"b": [1, 2, 3]})),
+            ),
+            (
+                json!([{"op": "add", "path": "/a/b/-3", "value": 3}]),
+                whole(json!({"b": [3, 1, 2]})),
+            ),
+            (json!([{"op": "add", "path": "/a/b/-4", "value": 3}]), None),
             (
                 json!([{"op": "replace", "path": "/a/b/-1", "value": 3}]),
                 whole(json!({"b": [1, 3]})),

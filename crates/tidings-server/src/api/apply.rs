@@ -70,6 +70,8 @@ fn read(body: &[u8]) -> Result<(Value, Vec<String>), Status> {
     if let Some(config) = yaml::plain_json(body) {
         return Ok((config, Vec::new()));
     }
+    // Of several documents the first one counts.
+    let body = yaml::first_document(body);
     let unreadable =
         |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
     let last_wins = |strict: &_| {

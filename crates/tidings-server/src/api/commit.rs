@@ -154,7 +154,8 @@ impl<'a> Write<'a> {
         server.admission.fit(&mut event)?;
         let metadata = event.metadata.get_or_insert_default();
 
-        let generated = metadata.name().is_empty() && !metadata.generate_name().is_empty();
+        let has_base = !metadata.generate_name().is_empty();
+        let generated = metadata.name().is_empty() && has_base;
         let attempts = if generated { GENERATE_ATTEMPTS } else { 1 };
         for attempt in 1..=attempts {
             if generated {
@@ -175,7 +176,10 @@ impl<'a> Write<'a> {
             };
             if self.options.dry_run {
                 if let Some(existing) = server.store.get(key.bytes()).await? {
-                    return Err(taken(api, &key.name, existing));
+                    if attempt < attempts {
+                        continue;
+                    }
+                    return Err(taken(api, &key.name, has_base, Some(existing)));
                 }
                 event.metadata.get_or_insert_default().resource_version = version;
                 return Ok(event);
@@ -199,15 +203,10 @@ impl<'a> Write<'a> {
                     set_revision(&mut event, revision);
                     return Ok(event);
                 }
-                Err(WriteError::AlreadyExists { .. }) if generated && attempt < attempts => {}
-                Err(WriteError::AlreadyExists { .. }) if generated => {
-                    return Err(Status::generated_name_taken(api, &key.name));
-                }
-                Err(error @ WriteError::AlreadyExists { .. }) => {
-                    return Err(match server.store.get(key.bytes()).await {
-                        Ok(Some(existing)) => taken(api, &key.name, existing),
-                        _ => Status::from_write(&error, api, &key.name),
-                    });
+                Err(WriteError::AlreadyExists { .. }) if attempt < attempts => {}
+                Err(WriteError::AlreadyExists { .. }) => {
+                    let existing = server.store.get(key.bytes()).await.ok().flatten();
+                    return Err(taken(api, &key.name, has_base, existing));
                 }
                 Err(error) => return Err(Status::from_write(&error, api, &key.name)),
             }
@@ -270,16 +269,23 @@ impl<'a> Write<'a> {
     }
 }
 
-/// An event of that name exists; it may be waiting for its finalizers.
-fn taken(api: Api, name: &str, existing: Record) -> Status {
-    let deleted = Stored::decode(existing).is_ok_and(|stored| {
+/// An event of that name exists; it may be waiting for its finalizers. `has_base` is whether the
+/// new one has a base of generated names (`rest.CheckGeneratedNameError`).
+fn taken(api: Api, name: &str, has_base: bool, existing: Option<Record>) -> Status {
+    let deleted = existing.and_then(|existing| Stored::decode(existing).ok());
+    let deleted = deleted.is_some_and(|stored| {
         let metadata = stored.event.metadata;
         metadata.is_some_and(|metadata| metadata.deletion_timestamp.is_some())
     });
-    if deleted {
-        Status::still_exists(api, name)
+    let status = if has_base {
+        Status::generated_name_taken(api, name)
     } else {
         Status::already_exists(api, name)
+    };
+    if deleted {
+        status.still_exists()
+    } else {
+        status
     }
 }
 

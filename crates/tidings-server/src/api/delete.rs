@@ -127,7 +127,7 @@ pub(crate) async fn delete_collection(
     let options = ListOptions::parse(call.api, &call.info.query, false)?;
     let delete_options = read_delete_options(&call)?;
     let deleting = Deleting {
-        pages: list::pages(&server, &call, &options)?,
+        pages: list::pages(&server, &call, &options).await?,
         server: Arc::clone(&server),
         api: call.api,
         options: delete_options,

@@ -205,9 +205,10 @@ impl Limits {
     }
 
     /// The places for this kind of request. Requests for metrics need no place: they matter most
-    /// when all places are taken.
+    /// when all places are taken. Neither do those for the timeline's page: its files are ready,
+    /// and strangers, who may ask for them, must not wait among known users.
     fn places(&self, info: &RequestInfo) -> Option<&Places> {
-        if info.is_metrics() {
+        if info.is_metrics() || info.is_page() {
             None
         } else if info.is_review() {
             Some(&self.reviews)

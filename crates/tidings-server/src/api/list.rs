@@ -46,7 +46,7 @@ pub(crate) async fn get(
     if let ResourceVersion::At(revision) =
         ResourceVersion::parse(call.info.query.get(params::RESOURCE_VERSION))?
     {
-        not_newer_than_store(&server, revision)?;
+        not_newer_than_store(&server, revision).await?;
     }
     let stored = server.stored(call.api, &call.key()).await?;
     event_response(
@@ -82,7 +82,7 @@ pub(crate) async fn list(
 
 /// The first request of a list, at its revision, and the number of remaining events if that is
 /// known.
-fn first_request(
+async fn first_request(
     server: &ApiServer,
     namespace: &str,
     options: &ListOptions,
@@ -100,7 +100,7 @@ fn first_request(
         return Ok((request, remaining));
     }
     if let ResourceVersion::At(revision) = options.resource_version {
-        not_newer_than_store(server, revision)?;
+        not_newer_than_store(server, revision).await?;
         let exact = options.match_exact.unwrap_or(options.limit.is_some());
         request.at = if exact {
             At::Exact(revision)
@@ -112,12 +112,12 @@ fn first_request(
 }
 
 /// The reader of a request's list.
-pub(crate) fn pages(
+pub(crate) async fn pages(
     server: &Arc<ApiServer>,
     call: &Call,
     options: &ListOptions,
 ) -> Result<Pages, Status> {
-    let (request, remaining) = first_request(server, &call.info.namespace, options)?;
+    let (request, remaining) = first_request(server, &call.info.namespace, options).await?;
     Ok(Pages::new(
         Arc::clone(server),
         options.selector.clone(),
@@ -143,7 +143,7 @@ async fn stream_list(
     {
         options.limit = Some(limit.max(server.options.table_continuation_rows));
     }
-    let pages = pages(&server, &call, &options)?;
+    let pages = pages(&server, &call, &options).await?;
     let mut response = streamed::answer(&server, &call, form, pages).await?;
     if server.is_sealed() {
         let objects = HeaderValue::from_static("objects");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use ring::digest;
 use serde_json::{Value, json};
 use tidings_store::ListRequest;
@@ -33,7 +33,7 @@ pub(crate) async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Status> {
     let query = &info.query;
-    let form = negotiate(&headers, query, Answer::Object)?;
+    let form = negotiate_text(&headers, query, Answer::Object)?;
     let namespace = server.options.namespaces.find(&name);
     let namespace = namespace.ok_or_else(|| Status::namespace_not_found(&name))?;
     let items = [(name, namespace)];
@@ -61,7 +61,7 @@ pub(crate) async fn list(
     headers: HeaderMap,
 ) -> Result<Response, Status> {
     let query = &info.query;
-    let form = negotiate(&headers, query, Answer::List)?;
+    let form = negotiate_text(&headers, query, Answer::List)?;
     let items = all(&server).await?;
     let identity = server.identity.as_deref();
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
@@ -93,10 +93,33 @@ pub(crate) async fn list(
     }
 }
 
-fn respond(form: Form, value: &Value) -> Result<Response, Status> {
-    if form.media == Media::Protobuf {
-        return Err(Status::not_acceptable(ACCEPTED));
+/// The form of an answer, never protobuf: a client that prefers it, as controllers in Go do, gets
+/// what else it accepts.
+///
+/// # Errors
+/// 406 if nothing else is accepted.
+fn negotiate_text(headers: &HeaderMap, query: &Query, answer: Answer) -> Result<Form, Status> {
+    let form = negotiate(headers, query, answer)?;
+    if form.media != Media::Protobuf {
+        return Ok(form);
     }
+    let accept = headers.get(header::ACCEPT);
+    let accept = accept.and_then(|value| value.to_str().ok());
+    let is_other = |clause: &&str| {
+        let media = clause.split(';').next().unwrap_or_default();
+        media.trim_matches(' ') != Media::Protobuf.content_type()
+    };
+    let others = accept.unwrap_or_default().split(',').filter(is_other);
+    let others = others.collect::<Vec<_>>().join(",");
+    let others = HeaderValue::from_str(&others).ok();
+    let others = others.filter(|others| !others.is_empty());
+    let others = others.ok_or_else(|| Status::not_acceptable(ACCEPTED))?;
+    let mut headers = headers.clone();
+    headers.insert(header::ACCEPT, others);
+    negotiate(&headers, query, answer)
+}
+
+fn respond(form: Form, value: &Value) -> Result<Response, Status> {
     let (media, body) = present(form, value.to_string().into_bytes())?;
     Ok(encoded(StatusCode::OK, media, body))
 }

@@ -99,8 +99,8 @@ pub struct TimelineOptions {
     pub enabled: bool,
     /// How long a browser stays logged in (`--timeline-session-duration`). Default: 12 hours.
     pub session_time: Duration,
-    /// Maximum of browsers that are logged in; one more ends the session that would end first.
-    /// Default: 1,000.
+    /// Maximum of browsers that are logged in; one more ends the session that would end first, of
+    /// the user who has the most. Default: 1,000.
     pub max_sessions: usize,
     /// Maximum of events read for one picture (`--timeline-read-limit`). Of a range that has more,
     /// evenly distributed parts are read, warnings first. Default: 8,000.

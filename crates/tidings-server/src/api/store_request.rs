@@ -54,8 +54,19 @@ pub(super) fn indexed(object: SelectedObject<'_>) -> ObjectSelector {
 }
 
 /// 504 if a client requests a later revision than the store has.
-pub(crate) fn not_newer_than_store(server: &ApiServer, revision: Revision) -> Result<(), Status> {
-    let current = server.store.revision();
+///
+/// The revision that the store tells at once may be older than one that a client has seen: another
+/// server of the same etcd has told it, or a list that was read before its changes were published.
+/// Only a read tells the latest.
+pub(crate) async fn not_newer_than_store(
+    server: &ApiServer,
+    revision: Revision,
+) -> Result<(), Status> {
+    if revision <= server.store.revision() {
+        return Ok(());
+    }
+    let page = server.store.list(ListRequest::default().limit(1)).await?;
+    let current = page.revision.max(server.store.revision());
     if revision > current {
         Err(Status::too_large_resource_version(revision, current))
     } else {

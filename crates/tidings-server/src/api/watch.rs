@@ -199,7 +199,8 @@ impl Watching {
         let options = &self.options;
         let (initial, after) = match (options.send_initial_events, options.resource_version) {
             (Some(true), ResourceVersion::At(revision)) => {
-                not_newer_than_store(&self.server, revision).map_err(Status::worth_waiting_for)?;
+                let checked = not_newer_than_store(&self.server, revision).await;
+                checked.map_err(Status::worth_waiting_for)?;
                 (true, None)
             }
             (Some(true), _) | (None, ResourceVersion::Unset | ResourceVersion::Zero) => {

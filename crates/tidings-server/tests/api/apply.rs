@@ -212,6 +212,22 @@ async fn what_apply_refuses() {
 }
 
 #[tokio::test]
+async fn of_several_documents_the_first_is_applied() {
+    let server = Server::new();
+    server.create("shop", "web.1").await;
+    let uri = format!("{WEB}?fieldManager=ann&force=true");
+    let own = "apiVersion: v1\nkind: Event\nmessage: mine\n";
+    for config in [
+        format!("{own}---\n"),
+        format!("---\n{own}---\nmessage: other\n"),
+        format!("{own}...\n---\n{own}message: twice\n"),
+    ] {
+        let applied = apply(&server, &uri, &config).await.expect(200);
+        assert_eq!(applied["message"], "mine", "{config}");
+    }
+}
+
+#[tokio::test]
 async fn every_write_is_tracked_if_so_asked() {
     let server = tracking();
     let posted = server

@@ -5,7 +5,10 @@ use http::{Method, Request};
 use k8s_pb::api::core::v1::Event;
 use prost::Message;
 use serde_json::{Value, json};
+use tidings_api::codec::protobuf;
+use tidings_api::codec::stored::put_bytes;
 use tidings_core::fields::Kind;
+use tidings_store::NewRecord;
 
 use crate::support::{Server, event};
 
@@ -335,6 +338,47 @@ async fn yaml_both_ways() {
     assert_eq!(answer.header("content-type"), "application/yaml");
     let read: Value = serde_saphyr::from_str(answer.text()).unwrap();
     assert_eq!(read, created);
+}
+
+/// The output of a probe is cut to a number of bytes, and Go does not check the texts of a message.
+#[tokio::test]
+async fn a_message_that_ends_within_a_character_is_kept() {
+    let server = Server::new();
+    let path = "/api/v1/namespaces/default/events";
+    let mut raw = Event {
+        metadata: Some(k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+            name: Some("web.1".into()),
+            ..Default::default()
+        }),
+        ..Event::default()
+    }
+    .encode_to_vec();
+    put_bytes(4, b"probe failed: caf\xc3", &mut raw);
+    let body = protobuf::envelop_bytes("v1", "Event", &raw);
+    let created = server
+        .call(
+            Method::POST,
+            path,
+            &[("content-type", PROTOBUF)],
+            body.clone(),
+        )
+        .await
+        .expect(201);
+    assert_eq!(created["message"], "probe failed: caf\u{fffd}");
+
+    // A kube-apiserver on the same etcd stores the bytes as they are.
+    let record = NewRecord::new(body);
+    server
+        .store
+        .create("default/web.2".into(), record)
+        .await
+        .unwrap();
+    for query in ["", "?fieldSelector=type!=Normal"] {
+        let list = server.get(&format!("{path}{query}")).await.expect(200);
+        let items = list["items"].as_array().unwrap();
+        assert_eq!(items.len(), 2, "{query}");
+        assert_eq!(items[1]["message"], created["message"], "{query}");
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::Status;
+use prost::Message;
 use serde_json::{Value, json};
+use tidings_api::codec::protobuf;
 
 use crate::support::{Server, event, events};
 
@@ -176,6 +179,30 @@ async fn pages_are_of_one_moment() {
         .get("/api/v1/events?continue=nonsense")
         .await
         .expect(400);
+}
+
+#[tokio::test]
+async fn where_a_list_goes_on_whose_version_is_forgotten_is_told_in_protobuf_too() {
+    let server = Server::new();
+    for name in ["a", "b"] {
+        server.create("shop", name).await;
+    }
+    let first = server.get("/api/v1/events?limit=1").await.expect(200);
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let uri = format!("/api/v1/events?limit=1&continue={token}");
+    server.create("shop", "c").await;
+    server.store.compact(server.store.revision()).await.unwrap();
+    let told = server.get(&uri).await.expect(410);
+    let answer = server
+        .get_as(&uri, "application/vnd.kubernetes.protobuf")
+        .await;
+    assert_eq!(answer.code, 410);
+    let status = protobuf::open(&answer.body.into()).unwrap();
+    let status = Status::decode(status.raw).unwrap();
+    let token = status.metadata.unwrap().r#continue;
+    assert_eq!(told["metadata"]["continue"].as_str(), token.as_deref());
+    let uri = format!("/api/v1/events?limit=1&continue={}", token.unwrap());
+    assert_eq!(names(&server.get(&uri).await.expect(200)), ["shop/b"]);
 }
 
 /// Counting for each page would make a list's cost the square of its length. So events that end

@@ -5,6 +5,7 @@
 mod apply;
 mod audit;
 mod backend;
+mod behind;
 mod collections;
 mod content;
 #[cfg(feature = "etcd")]

@@ -147,6 +147,15 @@ async fn namespaces_can_be_read() {
     let protobuf = "application/vnd.kubernetes.protobuf";
     let answer = server.get_as("/api/v1/namespaces", protobuf).await;
     assert_eq!(answer.code, 406);
+    // Controllers in Go prefer protobuf to whatever else they accept.
+    for accept in ["*/*", "application/json", "application/json;q=0.5"] {
+        let accept = format!("{protobuf}, {accept}");
+        for path in ["/api/v1/namespaces", "/api/v1/namespaces/old"] {
+            let answer = server.get_as(path, &accept).await;
+            assert_eq!(answer.header("content-type"), "application/json");
+            assert_eq!(answer.expect(200)["apiVersion"], "v1", "{path} {accept}");
+        }
+    }
 
     // Where every name is a namespace, those with events are listed.
     let any = Server::new();

@@ -568,7 +568,10 @@ async fn a_browser_logs_in_and_out() {
         ask(&[host, shown, ("sec-fetch-site", "same-origin")]).await,
         200
     );
-    assert_eq!(ask(&[host, shown, ("impersonate-user", "bob")]).await, 400);
+    // None of its headers is taken for another user's, or overlooked.
+    for name in ["impersonate-user", "impersonate-group", "impersonate-uid"] {
+        assert_eq!(ask(&[host, shown, (name, "bob")]).await, 400, "{name}");
+    }
     // The credentials of the request itself come first.
     assert_eq!(
         ask(&[host, shown, ("authorization", "Bearer wrong")]).await,

@@ -320,6 +320,29 @@ async fn names_are_generated() {
     }
 }
 
+/// As in kube-apiserver, the base alone decides, which clients recognize by these words.
+#[tokio::test]
+async fn a_taken_name_with_a_base_of_names_is_told_as_one_that_was_generated() {
+    let server = Server::new();
+    let mut posted = event("shop", "web.1");
+    posted["metadata"]["generateName"] = json!("web-");
+    posted["metadata"]["finalizers"] = json!(["example.com/archive"]);
+    server.post(SHOP, &posted).await.expect(201);
+    let taken = "events \"web.1\" already exists, the server was not able to generate a unique \
+                 name for the object";
+    let deleted = format!("object is being deleted: {taken}");
+    for message in [taken, &deleted] {
+        for uri in [SHOP.to_owned(), format!("{SHOP}?dryRun=All")] {
+            let answer = server.post(&uri, &posted).await;
+            let status = answer.expect(409);
+            assert_eq!(status["message"], message, "{uri}");
+            assert_eq!(status["details"]["retryAfterSeconds"], 1, "{uri}");
+            assert_eq!(answer.header("retry-after"), "1", "{uri}");
+        }
+        server.delete(WEB).await.expect(200);
+    }
+}
+
 #[tokio::test]
 async fn unknown_fields() {
     let server = Server::new();

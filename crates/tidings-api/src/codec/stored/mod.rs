@@ -10,6 +10,7 @@
 mod brief;
 mod in_place;
 mod numbers;
+mod repair;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 pub use brief::Brief;
 use in_place::Versioned;
 pub(crate) use numbers::{field, meta};
+pub(crate) use repair::repaired;
 use tidings_core::fields::{core_v1, events_v1};
 pub use tidings_core::wire::{put_varint, varint_len};
 use tidings_core::wire::{write_fields, write_members, write_object};
