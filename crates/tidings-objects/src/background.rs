@@ -18,7 +18,7 @@ pub(crate) async fn run<T: Send + 'static>(
         .name("tidings-seal".to_owned())
         .spawn(move || {
             lower_priority();
-            // If it is not waited for any more, nobody needs it.
+            // The caller may no longer wait for it.
             let _ = done.send(work());
         });
     if let Err(error) = begun {

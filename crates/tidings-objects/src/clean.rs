@@ -23,25 +23,18 @@ pub(crate) async fn removed(
     manifest: &mut Manifest,
     before: Timestamp,
 ) -> (u64, Option<FolderError>) {
-    let (mut deleted, mut failed) = (0, 0);
-    let mut failure = None;
+    let mut done = Done::default();
     let mut left = Vec::new();
     for removed in std::mem::take(&mut manifest.removed) {
-        if removed.at > before || failed == FAILED_MAX {
+        if removed.at > before
+            || done.is_enough()
+            || !done.note(folder.delete(&folder.path(&removed.path)).await)
+        {
             left.push(removed);
-            continue;
-        }
-        match folder.delete(&folder.path(&removed.path)).await {
-            Ok(()) => deleted += 1,
-            Err(error) => {
-                failed += 1;
-                failure.get_or_insert(error);
-                left.push(removed);
-            }
         }
     }
     manifest.removed = left;
-    (deleted, failure)
+    (done.deleted, done.failure)
 }
 
 /// Objects that were written before a time, whether a manifest names them or not.
@@ -67,13 +60,14 @@ impl Leavings {
         })
     }
 
-    /// Deletes those that no manifest names, and manifests that have many followers; how many.
-    /// The manifest is one that was the newest after they were found.
+    /// Deletes those that no manifest names, and manifests that have many followers; how many, and
+    /// why the first of those that are left could not be deleted. The manifest is one that was the
+    /// newest after they were found.
     pub(crate) async fn delete(
         self,
         folder: &Folder,
         manifest: &Manifest,
-    ) -> Result<u64, FolderError> {
+    ) -> (u64, Option<FolderError>) {
         let named = folder.named(manifest);
         let kept_from = manifest.number.saturating_sub(MANIFESTS_KEPT as u64);
         let is_followed =
@@ -81,15 +75,52 @@ impl Leavings {
         let files = self.files.iter();
         let files = files.filter(|found| !named.contains(&found.location));
         let manifests = self.manifests.iter().filter(|found| is_followed(found));
-        let mut deleted = 0;
+        let mut done = Done::default();
         for found in files.chain(manifests) {
-            folder.delete(&found.location).await?;
-            deleted += 1;
+            if done.is_enough() {
+                return (done.deleted, done.failure);
+            }
+            done.note(folder.delete(&found.location).await);
         }
         for found in self.unfinished {
-            unfinished::delete(found).await?;
-            deleted += 1;
+            if done.is_enough() {
+                break;
+            }
+            done.note(unfinished::delete(found).await.map_err(FolderError::Local));
         }
-        Ok(deleted)
+        (done.deleted, done.failure)
+    }
+}
+
+/// What came of deleting.
+#[derive(Default)]
+struct Done {
+    deleted: u64,
+    failed: usize,
+    /// One had no answer in time: the next would take as long.
+    is_slow: bool,
+    /// The first one.
+    failure: Option<FolderError>,
+}
+
+impl Done {
+    fn is_enough(&self) -> bool {
+        self.failed == FAILED_MAX || self.is_slow
+    }
+
+    /// Whether it was deleted.
+    fn note(&mut self, result: Result<(), FolderError>) -> bool {
+        match result {
+            Ok(()) => {
+                self.deleted += 1;
+                true
+            }
+            Err(error) => {
+                self.failed += 1;
+                self.is_slow |= matches!(error, FolderError::Slow);
+                self.failure.get_or_insert(error);
+                false
+            }
+        }
     }
 }

@@ -12,8 +12,10 @@ use object_store::client::{
     HttpRequest, HttpRequestBody, HttpResponse, HttpResponseBody, HttpService,
 };
 
-/// How long a request waits until its answer begins.
+/// How long a request waits until its answer begins, beside the time in which it is sent.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Bytes of a request that are sent in a second, at least.
+const SENT_A_SECOND: usize = 128 << 10;
 
 /// Makes clients; certificates are verified by the system's roots.
 #[derive(Debug)]
@@ -46,7 +48,8 @@ struct Service {
 #[async_trait]
 impl HttpService for Service {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let answer = tokio::time::timeout(ANSWER_MAX, self.client.request(request)).await;
+        let within = answer_max(request.body().content_length());
+        let answer = tokio::time::timeout(within, self.client.request(request)).await;
         let answer = answer.map_err(|error| HttpError::new(HttpErrorKind::Timeout, error))?;
         let answer = answer.map_err(|error| {
             let kind = if error.is_connect() {
@@ -61,5 +64,24 @@ impl HttpService for Service {
             HttpError::new(HttpErrorKind::Interrupted, error)
         });
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
+    }
+}
+
+/// How long the answer to a request of a number of bytes may take to begin: a merged file takes
+/// minutes on a slow line.
+fn answer_max(bytes: usize) -> Duration {
+    let seconds = u64::try_from(bytes / SENT_A_SECOND).unwrap_or(u64::MAX);
+    ANSWER_MAX.saturating_add(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_long_has_the_time_to_be_sent() {
+        for (bytes, seconds) in [(0, 60), (100 << 10, 60), (1 << 20, 68), (32 << 20, 316)] {
+            assert_eq!(answer_max(bytes), Duration::from_secs(seconds), "{bytes}");
+        }
     }
 }

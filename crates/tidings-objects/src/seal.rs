@@ -4,8 +4,8 @@
 //! files part of the archive, so that the end of the process at any moment neither skips nor
 //! doubles one; only the store that the manifest names continues an archive; a file that cannot be
 //! merged keeps nothing else from being sealed. Memory: a part of events with its columns, or the
-//! files that are merged and the one they become; of one cluster at a time. Processor time: what the
-//! rest of the process leaves.
+//! files that are merged and the one they become; of one cluster at a time. Processor time: what
+//! the rest of the process leaves.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -198,7 +198,9 @@ impl Sealer {
         }
     }
 
-    /// Seals everything that waits, merges what is to be merged, and deletes what is over.
+    /// Seals everything that waits, merges what is to be merged, and deletes what is over. What is
+    /// observed meanwhile waits for the next time: otherwise a busy cluster would be sealed without
+    /// an end, a few versions at a time.
     ///
     /// # Errors
     /// What was done before is done; it continues from there.
@@ -207,10 +209,13 @@ impl Sealer {
         let mut manifest = self.newest().await?;
         // Those whose entries were not taken out before the process ended.
         self.unsealed.sealed(manifest.sealed_through).await?;
-        let mut merges = true;
+        let (mut merges, mut is_all) = (true, false);
         loop {
             // After each part, so that one who fell behind leaves no more files than others.
             merges = merges && self.merge_small(&mut manifest, &mut sealed).await;
+            if is_all {
+                break;
+            }
             // It is not closed.
             let _turn = self.turn.acquire().await.ok();
             let part = self.unsealed.next(self.options.part_bytes).await?;
@@ -218,6 +223,7 @@ impl Sealer {
                 break;
             };
             let through = part.through;
+            is_all = part.is_whole;
             if let Some(next) = self.seal_part(&manifest, part, &mut sealed).await? {
                 manifest = next;
             }
@@ -363,27 +369,28 @@ impl Sealer {
             let over: BTreeSet<_> = over.map(|file| file.path.clone()).collect();
             next.remove(&over, now);
         }
-        let (mut deleted, failure) = clean::removed(&self.folder, &mut next, before).await;
+        let (mut deleted, mut failure) = clean::removed(&self.folder, &mut next, before).await;
         if next.files != manifest.files || next.removed != manifest.removed {
             self.folder.commit(&next).await?;
-        }
-        if let Some(failure) = failure {
-            return Err(failure.into());
         }
         // Nothing is left for so short that it has to be looked for more often.
         let at = u64::try_from(self.clock.steady().as_millis()).unwrap_or(u64::MAX);
         let pause = u64::try_from(self.options.grace.as_millis()).unwrap_or(u64::MAX) / 24;
-        if at >= self.look_at.load(Ordering::Relaxed) {
+        let is_slow = matches!(failure, Some(FolderError::Slow));
+        if !is_slow && at >= self.look_at.load(Ordering::Relaxed) {
             let left = clean::Leavings::find(&self.folder, before).await?;
             // Read after they were found: what another store sealed meanwhile, if it took the place
             // of this one while this one was held up, is not among them or is named.
             let newest = self.newest().await?;
-            deleted += left.delete(&self.folder, &newest).await?;
+            let (more, failed) = left.delete(&self.folder, &newest).await;
+            deleted += more;
+            failure = failure.or(failed);
             self.damaged.lock().clear();
             self.look_at
                 .store(at.saturating_add(pause), Ordering::Relaxed);
         }
-        Ok(deleted)
+        // One that cannot be deleted has kept no other one.
+        failure.map_or(Ok(deleted), |failure| Err(failure.into()))
     }
 
     fn now(&self) -> Timestamp {
@@ -420,7 +427,7 @@ pub(crate) async fn write(
     let mut rows = rows.peekable();
     while rows.peek().is_some() {
         let encoded = background::run(move || {
-            let encoded = encode(level, is_last, &mut rows);
+            let encoded = encode(level, is_last, FILE_BYTES_MAX, &mut rows);
             encoded.map(|encoded| (encoded, rows))
         });
         let (encoded, left) = encoded.await.map_err(|_| SealError::NotMade)??;
@@ -440,16 +447,17 @@ pub(crate) struct Encoded {
     pub(crate) parts: [Bytes; 2],
 }
 
-/// A file of the first rows.
+/// A file of the first rows, which ends with the row group that reaches a number of bytes.
 pub(crate) fn encode(
     level: u32,
     is_last: bool,
+    bytes_max: usize,
     rows: &mut impl Iterator<Item = Result<Row, FileError>>,
 ) -> Result<Encoded, FileError> {
     let mut writer = Writer::new(is_last)?;
     let mut rollup = Rollup::new()?;
     let mut file = Described::default();
-    while writer.len() < FILE_BYTES_MAX
+    while writer.len() < bytes_max
         && let Some(row) = rows.next()
     {
         let row = row?;

@@ -170,15 +170,19 @@ impl Unsealed {
         let Some(journal) = &self.keeper.journal else {
             return Ok(None);
         };
-        let (coverage, cut) = self.cut(journal).await?;
-        let mut part = self.part(None, cut, bytes_max).await?;
+        let (coverage, cut, counted) = self.cut(journal).await?;
+        let (mut part, items) = self.part(None, cut, bytes_max).await?;
         if part.through == cut {
             part.positions = coverage.followed;
             part.gaps = coverage.gaps;
         }
+        if part.is_whole {
+            // Entries that ended by themselves, or were not written, were counted. Those that came
+            // since the cut stay.
+            let more = items.wrapping_sub(counted);
+            journal.waiting.fetch_add(more, Ordering::Relaxed);
+        }
         if part.through == 0 {
-            // Entries that ended by themselves were not counted.
-            journal.waiting.store(0, Ordering::Relaxed);
             return Ok(None);
         }
         // Before anything says that they are sealed: their numbers are not used again, though they
@@ -220,9 +224,9 @@ impl Unsealed {
         if !is_there() {
             return Ok(None);
         }
-        let (coverage, cut) = self.cut(journal).await?;
+        let (coverage, cut, _) = self.cut(journal).await?;
         let until = to.map_or(cut, |to| to.min(cut));
-        let mut part = self.part(Some(from), until, bytes_max).await?;
+        let (mut part, _) = self.part(Some(from), until, bytes_max).await?;
         if part.is_whole {
             part.through = until;
         }
@@ -234,22 +238,26 @@ impl Unsealed {
         Ok(is_there().then_some(part))
     }
 
-    /// How far the journal is now, and the cluster was followed. Nothing is committed meanwhile:
-    /// what the positions say is kept has an entry before the cut, and nothing else has.
-    async fn cut(&self, journal: &Journal) -> Result<(Coverage, u64), ReadError> {
+    /// How far the cluster was followed, how far the journal is now, and how much waits as it was
+    /// counted. Nothing is committed meanwhile: what the positions say is kept has an entry before
+    /// the cut, and nothing else has.
+    async fn cut(&self, journal: &Journal) -> Result<(Coverage, u64, u64), ReadError> {
         let _guard = journal.gate.write().await;
         let coverage = Coverage::gaps_and_positions(&self.keeper).await?;
-        Ok((coverage, journal.next.load(Ordering::Relaxed)))
+        let counted = journal.waiting.load(Ordering::Relaxed);
+        Ok((coverage, journal.next.load(Ordering::Relaxed), counted))
     }
 
-    /// The versions of the entries from a number on and before another one.
+    /// The versions of the entries from a number on and before another one, and how many items
+    /// these entries have.
     async fn part(
         &self,
         from: Option<u64>,
         to: u64,
         bytes_max: usize,
-    ) -> Result<Part, JournalError> {
+    ) -> Result<(Part, u64), JournalError> {
         let mut part = Part::default();
+        let mut number_of_items = 0;
         let mut after = from
             .and_then(|from| from.checked_sub(1))
             .map(keys::unsealed);
@@ -258,28 +266,35 @@ impl Unsealed {
             let page = entries(&self.keeper, after).await?;
             let Some(last) = page.last() else {
                 part.is_whole = true;
-                return Ok(part);
+                return Ok((part, number_of_items));
             };
             after = Some(last.key.clone());
             for entry in &page {
                 let number = keys::unsealed_number(&entry.key);
                 if number >= to {
                     part.is_whole = true;
-                    return Ok(part);
+                    return Ok((part, number_of_items));
                 }
                 if bytes >= bytes_max {
-                    return Ok(part);
+                    return Ok((part, number_of_items));
                 }
-                for item in together(items(entry)?) {
-                    bytes += self.read(&item, &mut part).await?;
+                let items = items(entry)?;
+                number_of_items += items.len() as u64;
+                for (item, count) in together(items) {
+                    bytes += self.read(&item, count, &mut part).await?;
                 }
                 part.through = number + 1;
             }
         }
     }
 
-    /// Reads what an item names; how many bytes it has.
-    async fn read(&self, item: &Item, part: &mut Part) -> Result<usize, JournalError> {
+    /// Reads what an item names, which stands for a number of items; how many bytes it has.
+    async fn read(
+        &self,
+        item: &Item,
+        number_of_items: u64,
+        part: &mut Part,
+    ) -> Result<usize, JournalError> {
         let id = keys::id(&item.1, item.0.as_bytes());
         let newest = self.newest(item).await?;
         let before = part.versions.len();
@@ -310,7 +325,9 @@ impl Unsealed {
                 break;
             }
         }
-        part.gone += u64::from(part.versions.len() == before);
+        // An item names one version, or all of a record.
+        let found = (part.versions.len() - before) as u64;
+        part.gone += number_of_items.saturating_sub(found);
         Ok(bytes)
     }
 
@@ -383,17 +400,19 @@ fn items(entry: &Stored) -> Result<Vec<Item>, ReadError> {
     Ok(parse(&entry.value)?)
 }
 
-/// Items of one record as one, so that each record is read once.
-fn together(items: Vec<Item>) -> Vec<Item> {
-    let mut records = BTreeMap::<_, (u64, u64)>::new();
+/// Items of one record as one, so that each record is read once; with how many these were.
+fn together(items: Vec<Item>) -> Vec<(Item, u64)> {
+    let mut records = BTreeMap::<_, (u64, u64, u64)>::new();
     for Item(key, uid, record, epoch, from, to) in items {
         let range = records
             .entry((key, uid, record, epoch))
-            .or_insert((from, to));
-        *range = (range.0.min(from), range.1.max(to));
+            .or_insert((from, to, 0));
+        *range = (range.0.min(from), range.1.max(to), range.2 + 1);
     }
     let items = records.into_iter();
     items
-        .map(|((key, uid, record, epoch), (from, to))| Item(key, uid, record, epoch, from, to))
+        .map(|((key, uid, record, epoch), (from, to, number))| {
+            (Item(key, uid, record, epoch, from, to), number)
+        })
         .collect()
 }

@@ -14,6 +14,7 @@ use tidings_store::{Store, UnixMillis};
 use super::continued::{self, Continued};
 use super::journal::Journal;
 use super::keeper::{Keeper, Observation, With};
+use super::keys;
 use super::position::Position;
 use super::sealed_before::SealedBefore;
 use super::unsealed::Unsealed;
@@ -326,5 +327,42 @@ async fn numbers_of_what_was_sealed_are_not_used_again() {
     world.step(&observe()).await;
     world.step(&seal(false)).await;
     assert_eq!(world.sealed, [1, 2]);
+    world.keeper.store.close().await;
+}
+
+/// Those of one event that were observed together are read together.
+#[tokio::test]
+async fn each_version_that_is_gone_is_counted() {
+    let mut world = World::new().await;
+    world.reopen(true).await;
+    let together = vec![(0, 0), (1, 0), (0, 0), (0, 0)];
+    world.step(&Step::Observe(together)).await;
+    let key = keys::event("shop", "event-0");
+    world.keeper.forget(key, None).await.unwrap();
+    let unsealed = Unsealed {
+        keeper: Arc::clone(&world.keeper),
+    };
+    let part = unsealed.next(usize::MAX).await.unwrap().unwrap();
+    assert_eq!((part.versions.len(), part.gone), (1, 3));
+    world.keeper.store.close().await;
+}
+
+/// That an entry ended is noticed when all that wait are read.
+#[tokio::test]
+async fn what_ended_is_not_counted_as_waiting() {
+    let mut world = World::new().await;
+    world.reopen(true).await;
+    world.step(&Step::Observe(vec![(0, 0)])).await;
+    world.clock.advance(2 * 3_600_000);
+    world.keeper.store.expire().await.unwrap();
+    world.step(&Step::Observe(vec![(1, 0)])).await;
+    let unsealed = Unsealed {
+        keeper: Arc::clone(&world.keeper),
+    };
+    assert_eq!(unsealed.waiting(), Some(2));
+    let part = unsealed.next(usize::MAX).await.unwrap().unwrap();
+    assert_eq!((part.versions.len(), unsealed.waiting()), (1, Some(1)));
+    unsealed.sealed(part.through).await.unwrap();
+    assert_eq!(unsealed.waiting(), Some(0));
     world.keeper.store.close().await;
 }

@@ -160,7 +160,7 @@ impl Sealed {
         let revision = view.revision();
         self.steps.lock().add(of.revision(), revision, news);
         *newest = Arc::new(view);
-        drop(newest);
+        // Before another one takes its place, or the older revision may be told last.
         self.revision.send_if_modified(|before| {
             let is_other = *before != revision;
             *before = revision;

@@ -254,7 +254,8 @@ impl Tail {
             Reader::new(cluster, bytes)
         });
         let mut rows = Merged::new(readers.collect::<Result<_, _>>()?)?;
-        let Encoded { mut file, parts } = encode(0, false, &mut rows)?;
+        // One file, however much is held: entries cannot be told apart by their rows.
+        let Encoded { mut file, parts } = encode(0, false, usize::MAX, &mut rows)?;
         // It is counted by its rows: a rollup would have to be read, too.
         file.rollup = None;
         let [bytes, _] = parts;
@@ -264,5 +265,67 @@ impl Tail {
         let part = Part::new(folder, file, bytes, entries);
         self.parts.push(Arc::new(part));
         Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_pb::api::core::v1::Event;
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, ObjectMeta};
+    use object_store::memory::InMemory;
+    use tidings_api::codec;
+
+    use super::*;
+    use crate::merge::FILE_BYTES_MAX;
+    use crate::place::Place;
+    use crate::row::Version;
+
+    /// A reader that holds more than a file of the archive may have still has all of it.
+    #[test]
+    fn parts_become_one_however_much_they_have() {
+        const PARTS: u64 = 9;
+        let cluster: Arc<str> = "prod".into();
+        let place = Place::of(Arc::new(InMemory::new()), "memory:");
+        let folder = Folder::new(&place, &cluster);
+        let mut random = fastrand::Rng::with_seed(1);
+        let part = |number: u64| {
+            // Nothing makes random bytes shorter.
+            let mut noise = vec![0; FILE_BYTES_MAX / 8];
+            random.fill(&mut noise);
+            let mut event = Event {
+                metadata: Some(ObjectMeta {
+                    managed_fields: vec![ManagedFieldsEntry {
+                        fields_v1: Some(FieldsV1 { raw: Some(noise) }),
+                        ..ManagedFieldsEntry::default()
+                    }],
+                    ..ObjectMeta::default()
+                }),
+                ..Event::default()
+            };
+            let version = Version {
+                epoch: 0,
+                number,
+                observed_at: 1,
+                object: codec::encode_stored(&mut event),
+            };
+            let row = Row::new(&cluster, version).unwrap();
+            let events = row.object.len() as u64;
+            let Encoded { file, parts } =
+                encode(0, false, usize::MAX, &mut std::iter::once(Ok(row))).unwrap();
+            let [bytes, _] = parts;
+            let entries = (number, number + 1, events);
+            Arc::new(Part::new(&folder, file, bytes, entries))
+        };
+        let tail = Tail {
+            from: 0,
+            parts: (0..PARTS).map(part).collect(),
+            reached: PARTS,
+            followed: None,
+        };
+        assert!(tail.is_crowded() && tail.bytes() > FILE_BYTES_MAX as u64);
+        let events = tail.events();
+        let merged = tail.merged(&folder, &cluster).unwrap();
+        assert_eq!((merged.parts().len(), merged.rows()), (1, PARTS));
+        assert_eq!((merged.entries(), merged.events()), (PARTS, events));
     }
 }

@@ -16,6 +16,7 @@ use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tidings_api::codec;
 use tidings_objects::{Place, ReadOptions, Reader, SealOptions, SealedCluster, newest, take_over};
@@ -24,6 +25,7 @@ use tidings_store::{
     Count, CountsRequest, Fault, ListRequest, NewestRequest, ObjectSelector, ReadError, Record,
     Store, UnixMillis, hour_of,
 };
+use tokio::sync::{mpsc, oneshot};
 
 use super::storage::Storage;
 use super::world::World;
@@ -39,6 +41,8 @@ pub(crate) struct Judged {
     /// Files of events that are being written, and the most there were at once.
     writing: AtomicUsize,
     pub(crate) most: AtomicUsize,
+    /// Given each of them, which is written once that is answered.
+    pub(crate) meanwhile: Mutex<Option<mpsc::Sender<oneshot::Sender<()>>>>,
 }
 
 impl std::fmt::Display for Judged {
@@ -74,6 +78,12 @@ impl ObjectStore for Judged {
         }
         let writing = self.writing.fetch_add(1, Ordering::Relaxed) + 1;
         self.most.fetch_max(writing, Ordering::Relaxed);
+        let meanwhile = self.meanwhile.lock().clone();
+        if let Some(meanwhile) = meanwhile {
+            let (done, told) = oneshot::channel();
+            meanwhile.send(done).await.unwrap();
+            told.await.unwrap();
+        }
         // It takes its time, in which others come.
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -151,6 +161,7 @@ pub(crate) fn judged(storage: &Storage) -> (Place, Arc<Judged>) {
             requests: AtomicUsize::new(0),
             writing: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
+            meanwhile: Mutex::default(),
         });
         judged = Some(Arc::clone(&new));
         new

@@ -1,14 +1,22 @@
 //! What was observed is sealed once, merged, and deleted when its time is over, in a folder and on
 //! S3 alike.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidings_objects::{ContinueError, SealError, SealOptions, check, newest, take_over};
+use bytes::Bytes;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{Api, PostParams};
+use tidings_archive::{Cluster, ClusterOptions};
+use tidings_objects::{ContinueError, SealError, SealOptions, Sealer, check, newest, take_over};
+use tidings_store::clock::Clock;
+use tidings_testing::serving;
+use tokio::sync::mpsc;
 
 use super::reading::judged;
 use super::storage::Storage;
-use super::world::World;
+use super::world::{World, long_after};
 
 /// A century.
 const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -59,6 +67,62 @@ async fn clusters_take_turns_at_making_files() {
         assert_eq!(sealed.unwrap().files, 20);
     }
     assert_eq!(judged.most.load(Ordering::Relaxed), 1);
+}
+
+/// Where versions come faster than they are sealed, it would have no end, and each file a few of
+/// them.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_observed_meanwhile_waits_for_the_next_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let [source, kept] = ["source", "kept"].map(|name| folder.path().join(name));
+    let server = serving::start(&source, 0).await;
+    let client = serving::client(server.kubeconfig()).await;
+    let events: Api<Event> = Api::namespaced(client.clone(), "shop");
+    let mut options = ClusterOptions::new("prod");
+    options.seal = true;
+    let cluster = Cluster::open(&kept, &client, options).await.unwrap();
+    let past = cluster.past();
+    let observe = async |number: u64| {
+        let name = format!("web.{number}");
+        let event = serving::event(&name);
+        let created = events.create(&PostParams::default(), &event).await;
+        created.unwrap();
+        let is_kept = async {
+            let key = Bytes::from(format!("shop/{name}"));
+            let found = async || past.versions(key.clone(), None, 1).await.unwrap();
+            while found().await.is_none() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let is_kept = tokio::time::timeout(Duration::from_secs(60), is_kept);
+        is_kept.await.unwrap();
+    };
+    observe(1).await;
+    let storage = Storage::folder();
+    let (place, store) = judged(&storage);
+    let clock: Arc<dyn Clock> = Arc::new(long_after());
+    let sealer = Sealer::new(&place, &cluster, clock, SealOptions::default());
+    let (tell, mut told) = mpsc::channel(1);
+    *store.meanwhile.lock() = Some(tell);
+    let observing = async {
+        for number in 2..5 {
+            let written = told.recv().await.unwrap();
+            observe(number).await;
+            written.send(()).unwrap();
+        }
+    };
+    let sealed = tokio::select! {
+        sealed = sealer.seal() => sealed.unwrap(),
+        () = observing => panic!("it seals what comes meanwhile, too"),
+    };
+    assert_eq!((sealed.versions, sealed.files), (1, 1));
+    *store.meanwhile.lock() = None;
+    let sealed = sealer.seal().await.unwrap();
+    assert_eq!((sealed.versions, sealed.files), (1, 1));
+    assert_eq!(newest(&place, "prod").await.unwrap().rows(), 2);
+    drop(sealer);
+    cluster.close().await;
+    server.shutdown().await;
 }
 
 /// Files are merged from one part to the next, so no manifest names many small ones.
@@ -139,6 +203,32 @@ async fn files_are_deleted_when_their_time_is_over_and_after_a_grace() {
             assert_eq!((found, storage.files()), ((named, removed), there));
         }
     }
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_deleted_keeps_no_other() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    world.observe(5).await;
+    let mut options = SealOptions::default();
+    world.seal(&place, options).await.unwrap();
+    let manifest = newest(&place, "prod").await.unwrap();
+    let path = manifest.files[0].path.clone();
+    // A folder that has its name cannot be deleted as a file.
+    let file = storage.file(&format!("prod/{path}"));
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    let stray = storage.file("prod/events/stray.parquet");
+    std::fs::write(&stray, "x").unwrap();
+    options.keep_for = Some(Duration::from_secs(3600));
+    options.grace = Duration::ZERO;
+    world.clock = long_after();
+    world.seal(&place, options).await.unwrap();
+    assert!(!stray.exists());
+    let manifest = newest(&place, "prod").await.unwrap();
+    let left: Vec<_> = manifest.removed.iter().map(|it| &it.path).collect();
+    assert_eq!(left, [&path]);
 }
 
 #[tokio::test]

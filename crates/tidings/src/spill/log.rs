@@ -532,16 +532,20 @@ impl Log {
         }
     }
 
-    /// Removes the files whose events are all done, except the last.
+    /// Removes the files whose events are all done, except the last. One that cannot be removed
+    /// stays, with its marks, and is tried again with the next.
     fn remove_done(&mut self) {
         let last = self.segments.back().map(|last| last.number);
-        let (gone, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.segments)
-            .into_iter()
-            .partition(|segment| segment.unsettled == 0 && Some(segment.number) != last);
-        self.segments = kept;
-        for segment in &gone {
-            self.remove(&events_path(&self.folder, segment.number));
+        let (mut gone, mut kept) = (Vec::new(), VecDeque::new());
+        for segment in std::mem::take(&mut self.segments) {
+            let is_done = segment.unsettled == 0 && Some(segment.number) != last;
+            if is_done && self.remove(&events_path(&self.folder, segment.number)) {
+                gone.push(segment);
+            } else {
+                kept.push_back(segment);
+            }
         }
+        self.segments = kept;
         if self.sync
             && !gone.is_empty()
             && let Err(error) = self.sync_folder()
@@ -553,11 +557,15 @@ impl Log {
         }
     }
 
-    fn remove(&mut self, path: &Path) {
+    /// Whether the file is not there any more.
+    fn remove(&mut self, path: &Path) -> bool {
         match fs::remove_file(path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => self.failed(&error, "Unable to remove a file of events that are done"),
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(error) => {
+                self.failed(&error, "Unable to remove a file of events that are done");
+                false
+            }
         }
     }
 

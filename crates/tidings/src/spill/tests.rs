@@ -107,6 +107,30 @@ fn the_bound_holds_and_what_is_done_makes_room() {
     assert!(SpillOptions::new("x").bytes_max(7).validate().is_err());
 }
 
+/// Without its marks, its events would be delivered again.
+#[test]
+fn a_file_that_cannot_be_removed_keeps_its_marks() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = open(folder.path());
+    log.append(vec![event(0, "m"), event(1, "m")]);
+    let file = only_file(folder.path());
+    let bytes = fs::read(&file).unwrap();
+    log.start_over();
+    log.append(vec![event(2, "m")]);
+    let used = log.bytes();
+    // A folder that has its name cannot be removed as a file.
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    log.mark_done(&[0, 1]);
+    assert_eq!((log.unsettled(), log.bytes()), (1, used));
+    drop(log);
+    fs::remove_dir(&file).unwrap();
+    fs::write(&file, bytes).unwrap();
+    let mut log = open(folder.path());
+    assert_eq!(read_all(&mut log), ["web.2"]);
+    assert!(!file.exists());
+}
+
 /// The one file of events that there is.
 fn only_file(folder: &Path) -> std::path::PathBuf {
     let paths = fs::read_dir(folder).unwrap();
