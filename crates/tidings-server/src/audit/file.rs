@@ -4,7 +4,7 @@
 //! `audit.log`.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ pub(super) struct RotatedFile {
     /// `None` for standard output, and after the file could not be reopened.
     file: Option<File>,
     len: u64,
-    /// A write failed halfway, so the next one begins with a line break.
+    /// A write ended halfway, of this process or of one before it, so the next one begins with a
+    /// line break.
     torn: bool,
 }
 
@@ -65,6 +66,8 @@ impl RotatedFile {
         }
         let file = how.open(&self.options.path)?;
         self.len = file.metadata()?.len();
+        // Only what has a length can be read back; a file that cannot be read is taken as whole.
+        self.torn = self.len > 0 && is_torn(&self.options.path).unwrap_or(false);
         self.file = Some(file);
         Ok(())
     }
@@ -98,7 +101,6 @@ impl RotatedFile {
     /// Rotates the file and removes old ones. If it cannot be renamed, it continues to grow.
     fn rotate(&mut self) -> io::Result<()> {
         self.file = None;
-        self.torn = false;
         let mut backups = self.backups()?;
         backups.sort();
         let path = self.backup_path(backups.last());
@@ -194,6 +196,15 @@ impl RotatedFile {
     }
 }
 
+/// Whether a file's last line has no end: the disk was full, or the machine went down.
+fn is_torn(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
 /// The time in a backup's name: `2026-03-04T05-06-07.000`.
 fn parse_stamp(stamp: &str) -> Option<Timestamp> {
     let (date, time) = stamp.split_once('T').filter(|_| stamp.len() == 23)?;
@@ -252,6 +263,25 @@ mod tests {
                 ("audit.log", "longer than the limit\n"),
             ]
         );
+    }
+
+    /// Otherwise the first line of a process would be lost, too.
+    #[test]
+    fn a_line_that_an_earlier_process_left_torn_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        for (left, expected) in [
+            ("", "line\n"),
+            ("whole\n", "whole\nline\n"),
+            ("whole\nto", "whole\nto\nline\n"),
+        ] {
+            std::fs::write(&path, left).unwrap();
+            let clock = ManualClock::at(UnixMillis(0));
+            let options = AuditOptions::new(&path);
+            let mut file = RotatedFile::open(options, Arc::new(Arc::new(clock))).unwrap();
+            file.write(b"line\n").unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+        }
     }
 
     #[test]

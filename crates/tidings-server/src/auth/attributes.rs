@@ -109,8 +109,11 @@ impl<'a> Attributes<'a> {
 }
 
 /// The name that a field selector selects: a user who may get only this event may also list and
-/// watch it.
+/// watch it. Lists of anything else have no selectors here, so they are of all there is.
 fn selected_name(info: &RequestInfo) -> String {
+    if !info.is_about_events() {
+        return String::new();
+    }
     let api = Api::of_group(&info.group);
     info.query
         .get(params::FIELD_SELECTOR)
@@ -191,6 +194,15 @@ mod tests {
                 "get events  web.1 in shop",
             ),
             ("GET /api/v1/namespaces", "list namespaces  -"),
+            // The list is of all namespaces, whatever is selected.
+            (
+                "GET /api/v1/namespaces?fieldSelector=metadata.name%3Dshop",
+                "list namespaces  -",
+            ),
+            (
+                "GET /api/v1/namespaces?watch&fieldSelector=metadata.name%3Dshop",
+                "watch namespaces  -",
+            ),
             (
                 "GET /api/v1/namespaces/shop",
                 "get namespaces  shop in shop",

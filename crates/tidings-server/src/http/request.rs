@@ -79,6 +79,8 @@ const ABOUT_ALL_EVENTS: [&str; 5] = ["/clusters", "/counts", "/coverage", "/expo
 pub(crate) const TIMELINE_LIVE: &str = "/timeline/api/live";
 /// The path of the timeline's logins.
 pub(crate) const TIMELINE_LOGIN: &str = "/timeline/login";
+/// The beginning of the timeline's paths that need credentials.
+pub(crate) const TIMELINE_API: &str = "/timeline/api/";
 /// Resources other than events.
 const RESOURCES: [&str; 4] = [
     "namespaces",
@@ -286,6 +288,12 @@ impl RequestInfo {
     /// Whether it is a login to the timeline.
     pub(crate) fn is_login(&self) -> bool {
         self.uri.path() == TIMELINE_LOGIN
+    }
+
+    /// Whether it is for the timeline's page, with its files, and not for what is shown there.
+    pub(crate) fn is_page(&self) -> bool {
+        let of_timeline = self.labels.subresource == "/timeline";
+        of_timeline && !self.is_login() && !self.uri.path().starts_with(TIMELINE_API)
     }
 
     /// Whether it is for /metrics.

@@ -409,16 +409,20 @@ impl Status {
         Self::of(ALREADY_EXISTS, message).about(api, name)
     }
 
-    /// The existing event is deleted and waits for its finalizers.
-    pub(crate) fn still_exists(api: Api, name: &str) -> Self {
-        let mut status = Self::already_exists(api, name);
-        status.0.message.insert_str(0, "object is being deleted: ");
-        status
+    /// The same if the existing event is deleted and waits for its finalizers.
+    pub(crate) fn still_exists(mut self) -> Self {
+        self.0.message.insert_str(0, "object is being deleted: ");
+        self
     }
 
-    /// All generated names were taken. A retry may succeed.
+    /// The name of an event with a base of generated names is taken, even if it was not generated.
+    /// A retry may succeed.
     pub(crate) fn generated_name_taken(api: Api, name: &str) -> Self {
-        Self::already_exists(api, name).retry_after_seconds(1)
+        let why = "the server was not able to generate a unique name for the object";
+        let mut status = Self::already_exists(api, name).retry_after_seconds(1);
+        status.0.message.push_str(", ");
+        status.0.message.push_str(why);
+        status
     }
 
     pub(crate) fn conflict(api: Api, name: &str, why: &str) -> Self {
@@ -703,7 +707,10 @@ impl Status {
         let body = &self.0;
         let text = |text: &str| Some(text.to_owned());
         let message = meta::Status {
-            metadata: Some(meta::ListMeta::default()),
+            metadata: Some(meta::ListMeta {
+                r#continue: text(&body.metadata.continue_token).filter(|token| !token.is_empty()),
+                ..meta::ListMeta::default()
+            }),
             status: text(body.status),
             message: text(&body.message),
             reason: text(body.reason),

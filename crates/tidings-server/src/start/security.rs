@@ -6,8 +6,10 @@
 //! usable: it revokes the former ones.
 //!
 //! A file that is renamed into place is always read completely. A file that is written in place may
-//! be read in part, until the next check: usually it is unusable then, or it lacks its last lines.
-//! It never grants more than the old or the new file does.
+//! be read in part: it may be empty, which revokes everything, or end before the names that a rule
+//! is limited to, which grants more than is meant. So a change that was not reported to the server
+//! takes effect only if it is the same at a second look. Where writing pauses for longer than that,
+//! what there is counts until the next check.
 
 use std::fs;
 use std::io::{self, Read};
@@ -19,12 +21,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::api::server::ApiServer;
 use crate::auth::certificate::ClientAuthority;
-use crate::auth::{Authenticator, Authorizer, RbacPolicy, Reviewer, Token, parse_token_file};
+use crate::auth::{
+    AccessCounters, Authenticator, Authorizer, RbacPolicy, Reviewer, Token, parse_token_file,
+};
 use crate::start::error::StartError;
 use crate::start::tls::{Identity, Tls, TlsError};
 
 /// Maximum bytes of a file.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Time between two looks at a file that changed.
+const SETTLING: Duration = Duration::from_secs(1);
 
 /// Authentication, authorization and TLS. The names are those of kube-apiserver's flags where it
 /// has one.
@@ -107,6 +113,8 @@ struct Files {
 pub(crate) struct Watched {
     paths: Vec<PathBuf>,
     in_force: Vec<Vec<u8>>,
+    /// Changed content that was seen once.
+    seen_once: Option<Vec<Vec<u8>>>,
     /// The last content that was reported as unusable.
     reported: Option<Result<Vec<Vec<u8>>, String>>,
 }
@@ -233,6 +241,24 @@ pub(crate) struct FileWatcher {
 /// A request to check the files now; the answer is whether all of them are in force.
 pub(crate) type ReloadRequest = oneshot::Sender<bool>;
 
+/// Why files are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// On request: they are written completely.
+    Asked,
+    /// After an interval: what writes them may not have finished.
+    Regular,
+}
+
+/// The result of a look at files; of several, the last in this order counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Looked {
+    InForce,
+    Unusable,
+    /// They changed, and have to be looked at again.
+    Changing,
+}
+
 impl FileWatcher {
     /// Checks the files once per `interval`, and on request, until all senders of requests are
     /// dropped.
@@ -249,28 +275,48 @@ impl FileWatcher {
                 },
                 () = tokio::time::sleep(interval) => None,
             };
-            // Files may be on slow disks.
-            let reloaded = tokio::task::spawn_blocking(move || {
-                let usable = self.reload();
-                (self, usable)
-            });
-            let Ok((watcher, usable)) = reloaded.await else {
-                return tracing::error!("files are not looked after any more");
+            let look = match request {
+                Some(_) => Look::Asked,
+                None => Look::Regular,
+            };
+            let Some((watcher, mut looked)) = self.look(look).await else {
+                return;
             };
             self = watcher;
+            if looked == Looked::Changing {
+                tokio::time::sleep(SETTLING).await;
+                let Some((watcher, again)) = self.look(look).await else {
+                    return;
+                };
+                self = watcher;
+                looked = again;
+            }
             if let Some(request) = request {
                 // The receiver may have been dropped.
-                let _ = request.send(usable);
+                let _ = request.send(looked == Looked::InForce);
             }
         }
     }
 
-    /// Reloads changed files; returns whether all files are in force.
-    fn reload(&mut self) -> bool {
+    /// Looks at the files, which may be on slow disks. `None`: it is not possible any more.
+    async fn look(mut self, look: Look) -> Option<(Self, Looked)> {
+        let looked = tokio::task::spawn_blocking(move || {
+            let looked = self.reload(look);
+            (self, looked)
+        });
+        let looked = looked.await;
+        looked
+            .inspect_err(|error| tracing::error!(%error, "files are not looked after any more"))
+            .ok()
+    }
+
+    /// Reloads changed files.
+    fn reload(&mut self, look: Look) -> Looked {
         let Self { server, tls, files } = self;
-        let mut usable = true;
+        let counters = server.access_counters();
+        let mut looked = Looked::InForce;
         if let Some(file) = &mut files.tokens {
-            usable &= file.reload(server, |bytes| {
+            let found = file.reload(counters, look, |bytes| {
                 let tokens = parse_token_file(first(bytes)).map_err(|error| error.to_string())?;
                 if tokens.is_empty() {
                     tracing::warn!("the token file holds no token any more: all are revoked");
@@ -278,18 +324,20 @@ impl FileWatcher {
                 server.authenticator.replace_tokens(tokens);
                 Ok(())
             });
+            looked = looked.max(found);
         }
         if let Some(file) = &mut files.permissions {
-            usable &= file.reload(server, |bytes| {
+            let found = file.reload(counters, look, |bytes| {
                 server
                     .authorizer
                     .replace_policy(parse_policy(first(bytes))?);
                 Ok(())
             });
+            looked = looked.max(found);
         }
         if let Some(file) = &mut files.client_authority {
             let (identity, clients) = (&files.identity, &mut files.clients);
-            usable &= file.reload(server, |bytes| {
+            let found = file.reload(counters, look, |bytes| {
                 let new =
                     ClientAuthority::from_pem(first(bytes)).map_err(|error| error.to_string())?;
                 let config = identity
@@ -300,10 +348,11 @@ impl FileWatcher {
                 *clients = Some(new);
                 Ok(())
             });
+            looked = looked.max(found);
         }
         if let Some(pair) = &mut files.certificate {
             let (identity, clients) = (&mut files.identity, &files.clients);
-            usable &= pair.reload(server, |bytes| {
+            let found = pair.reload(counters, look, |bytes| {
                 let new = parse_identity(bytes).map_err(|error| error.to_string())?;
                 let config = new
                     .config(clients.as_ref())
@@ -312,8 +361,9 @@ impl FileWatcher {
                 *identity = new;
                 Ok(())
             });
+            looked = looked.max(found);
         }
-        usable
+        looked
     }
 }
 
@@ -328,6 +378,7 @@ impl Watched {
         Ok(Self {
             in_force: paths.iter().map(read).collect::<Result<_, _>>()?,
             paths,
+            seen_once: None,
             reported: None,
         })
     }
@@ -337,19 +388,29 @@ impl Watched {
         first(&self.in_force)
     }
 
-    /// Applies changed content; returns whether the current content is in force.
+    /// Applies changed content, unless it has to be seen once more.
     fn reload(
         &mut self,
-        server: &ApiServer,
+        counters: &AccessCounters,
+        look: Look,
         apply: impl FnOnce(&[Vec<u8>]) -> Result<(), String>,
-    ) -> bool {
+    ) -> Looked {
         let read =
             |path: &PathBuf| read(path).map_err(|error| format!("{}: {error}", path.display()));
         let seen: Result<Vec<_>, _> = self.paths.iter().map(read).collect();
+        let before = self.seen_once.take();
         let outcome = match &seen {
             Ok(bytes) if *bytes == self.in_force => {
                 self.reported = None;
-                return true;
+                return Looked::InForce;
+            }
+            Ok(bytes)
+                if look == Look::Regular
+                    && before.as_ref() != Some(bytes)
+                    && self.reported.as_ref() != Some(&seen) =>
+            {
+                self.seen_once = Some(bytes.clone());
+                return Looked::Changing;
             }
             Ok(bytes) => apply(bytes),
             Err(why) => Err(why.clone()),
@@ -357,16 +418,16 @@ impl Watched {
         let file = self.paths.first().map(|path| path.display().to_string());
         match (outcome, seen) {
             (Ok(()), Ok(bytes)) => {
-                server.access_counters().files_reloaded.add();
+                counters.files_reloaded.add();
                 tracing::info!(file, "a replaced file is in force");
                 self.in_force = bytes;
                 self.reported = None;
-                true
+                Looked::InForce
             }
             (outcome, seen) => {
                 if self.reported.as_ref() != Some(&seen) {
                     let why = outcome.err();
-                    server.access_counters().file_reload_failures.add();
+                    counters.file_reload_failures.add();
                     tracing::error!(
                         file,
                         why,
@@ -374,7 +435,7 @@ impl Watched {
                     );
                 }
                 self.reported = Some(seen);
-                false
+                Looked::Unusable
             }
         }
     }
@@ -401,4 +462,62 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn what_changed_is_in_force_once_it_was_the_same_at_two_looks() {
+        use Look::{Asked, Regular};
+        use Looked::{Changing, InForce, Unusable};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rbac.yaml");
+        fs::write(&path, "old").unwrap();
+        let mut file = Watched::open(&path).unwrap();
+        let counters = AccessCounters::default();
+        let applied = RefCell::new(Vec::new());
+        let mut look = |text: &str, look| {
+            fs::write(&path, text).unwrap();
+            let looked = file.reload(&counters, look, |bytes| {
+                let text = String::from_utf8_lossy(first(bytes)).into_owned();
+                if text == "unusable" {
+                    return Err(text);
+                }
+                applied.borrow_mut().push(text);
+                Ok(())
+            });
+            (looked, applied.take())
+        };
+        for (text, how, expected) in [
+            ("old", Regular, (InForce, vec![])),
+            // It is emptied and written in parts.
+            ("", Regular, (Changing, vec![])),
+            ("verbs: [get]", Regular, (Changing, vec![])),
+            ("verbs: [get], names: [a]", Regular, (Changing, vec![])),
+            (
+                "verbs: [get], names: [a]",
+                Regular,
+                (InForce, vec!["verbs: [get], names: [a]".to_owned()]),
+            ),
+            ("verbs: [get], names: [a]", Regular, (InForce, vec![])),
+            // Changed for a moment, and later in the same way again.
+            ("", Regular, (Changing, vec![])),
+            ("verbs: [get], names: [a]", Regular, (InForce, vec![])),
+            ("", Regular, (Changing, vec![])),
+            ("", Regular, (InForce, vec![String::new()])),
+            ("unusable", Regular, (Changing, vec![])),
+            ("unusable", Regular, (Unusable, vec![])),
+            ("unusable", Regular, (Unusable, vec![])),
+            // It is complete, as it is asked for.
+            ("new", Asked, (InForce, vec!["new".to_owned()])),
+        ] {
+            assert_eq!(look(text, how), expected, "{text:?} {how:?}");
+        }
+        let counts = [&counters.files_reloaded, &counters.file_reload_failures];
+        assert_eq!(counts.map(crate::auth::Count::get), [3, 1]);
+    }
 }

@@ -14,8 +14,9 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use futures::future::try_join_all;
+use http::header;
 use http::request::Parts;
-use http::{HeaderName, header};
+use tokio::time::timeout;
 
 use super::doors;
 use super::query::Filters;
@@ -28,15 +29,14 @@ use crate::api::server::ApiServer;
 use crate::auth::User;
 use crate::auth::authenticator::KnownBy;
 use crate::http::query::Query;
-use crate::http::request::TIMELINE_LIVE;
+use crate::http::request::{TIMELINE_API, TIMELINE_LIVE};
 use crate::http::status::Status;
 
-/// What needs credentials.
-const API: &str = "/timeline/api/";
 /// Maximum of namespaces of a cluster that it is asked about, where a user may not see all and
 /// names none.
 const NAMESPACES_MAX: usize = 100;
-const IMPERSONATE: HeaderName = HeaderName::from_static("impersonate-user");
+/// What all headers of impersonation begin with.
+const IMPERSONATE: &str = "impersonate-";
 const OTHER_HOST: &str = "this is served at the address of its link, and at no other";
 
 /// See the module documentation.
@@ -59,13 +59,18 @@ pub(super) async fn enter(
     if let Some(id) = id.map(|id| doors::Id(id.to_owned())) {
         parts.extensions.insert(id);
     }
-    let caller = entered(&timeline, &mut parts).await;
-    drop(room);
-    if parts.uri.path() == TIMELINE_LIVE {
-        parts.extensions.insert(Arc::new(Again {
+    // As it came: with the credentials of its session on it, it would look as if it had shown them
+    // itself, and they are for the session's own cluster alone.
+    let again = (parts.uri.path() == TIMELINE_LIVE).then(|| {
+        Arc::new(Again {
             timeline: Arc::clone(&timeline),
             parts: parts.clone(),
-        }));
+        })
+    });
+    let caller = in_time(&timeline, &mut parts).await;
+    drop(room);
+    if let Some(again) = again {
+        parts.extensions.insert(again);
     }
     parts.headers.remove(header::AUTHORIZATION);
     parts.headers.remove(header::COOKIE);
@@ -92,7 +97,7 @@ impl Again {
     /// Whether the caller may still see the same.
     pub(super) async fn is_same(&self, caller: &Caller) -> bool {
         let mut parts = self.parts.clone();
-        let now = entered(&self.timeline, &mut parts).await;
+        let now = in_time(&self.timeline, &mut parts).await;
         let Ok(Some(now)) = now else {
             return false;
         };
@@ -106,6 +111,14 @@ impl Again {
     }
 }
 
+/// The caller, within the time of a request: clusters may be slow, and so may stores whose
+/// namespaces are looked for.
+async fn in_time(timeline: &Timeline, parts: &mut Parts) -> Result<Option<Caller>, Status> {
+    let time = timeline.sources.root().options.request_timeout;
+    let caller = timeout(time, entered(timeline, parts)).await;
+    caller.unwrap_or_else(|_| Err(Status::timeout()))
+}
+
 /// The caller of the API; `None` where anyone may come.
 async fn entered(timeline: &Timeline, parts: &mut Parts) -> Result<Option<Caller>, Status> {
     let host = doors::host(parts).unwrap_or_default().to_owned();
@@ -116,10 +129,11 @@ async fn entered(timeline: &Timeline, parts: &mut Parts) -> Result<Option<Caller
         }
         parts.headers.remove(header::AUTHORIZATION);
     }
-    if !parts.uri.path().starts_with(API) {
+    if !parts.uri.path().starts_with(TIMELINE_API) {
         return Ok(None);
     }
-    if parts.headers.contains_key(IMPERSONATE) {
+    let mut headers = parts.headers.keys();
+    if headers.any(|name| name.as_str().starts_with(IMPERSONATE)) {
         return Err(Status::bad_request(
             "the timeline is not shown on behalf of another user",
         ));

@@ -68,7 +68,8 @@ pub(super) async fn login(
         .as_deref()
         .map_or(Asked::ServerOrOnly, Asked::ServerOr);
     let known = known(&timeline, &parts, asked).await?;
-    let cookie = begin(&timeline, credentials, known.cluster, &host)?;
+    let owner = (known.cluster, known.user.name.as_str());
+    let cookie = begin(&timeline, credentials, owner, &host)?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
 }
 
@@ -126,7 +127,8 @@ pub(super) async fn enter(
     let Some(credentials) = timeline.sessions.redeem(code) else {
         return Err(Status::link_is_used());
     };
-    let cookie = begin(&timeline, credentials, None, host)?;
+    // There is only one who could have the link.
+    let cookie = begin(&timeline, credentials, (None, ""), host)?;
     let headers = [
         (header::SET_COOKIE, cookie),
         (header::LOCATION, HeaderValue::from_static(PREFIX)),
@@ -139,15 +141,15 @@ pub(super) async fn enter(
     Ok((StatusCode::SEE_OTHER, headers).into_response())
 }
 
-/// The cookie of a new session.
+/// The cookie of a new session, of a user of a cluster or else of the server.
 fn begin(
     timeline: &Timeline,
     credentials: HeaderValue,
-    cluster: Option<String>,
+    owner: (Option<String>, &str),
     host: &str,
 ) -> Result<HeaderValue, Status> {
     let now = timeline.sources.root().clock.now().as_millisecond();
-    let id = timeline.sessions.begin(credentials, cluster, host, now);
+    let id = timeline.sessions.begin(credentials, owner, host, now);
     let id = id.map_err(|error| Status::internal(error.to_string()))?;
     let secure = matches!(timeline.entrance, Entrance::Login);
     let seconds = timeline.sessions.time().as_secs();

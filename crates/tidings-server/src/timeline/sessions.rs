@@ -4,6 +4,7 @@
 //! The credentials are authenticated anew with every request, so that a token which is revoked ends
 //! its sessions. Names are kept as digests: how long a look takes tells nothing about them.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub(crate) struct Session {
     pub(crate) credentials: HeaderValue,
     /// The cluster whose credentials these are, if they are not the server's.
     pub(crate) cluster: Option<String>,
+    /// The name of the user there.
+    user: String,
     /// The host, with the port, at which it was begun.
     pub(crate) host: String,
     /// In milliseconds since 1970.
@@ -43,9 +46,18 @@ impl Session {
     pub(crate) fn ends(&self) -> i64 {
         self.ends
     }
+
+    /// Whose it is: users of one name of two clusters are two.
+    fn owner(&self) -> Owner<'_> {
+        (self.cluster.as_deref(), self.user.as_str())
+    }
 }
 
-/// All sessions, a bounded number: one more ends the one that would end first.
+/// A cluster, and the name of a user there.
+type Owner<'a> = (Option<&'a str>, &'a str);
+
+/// All sessions, a bounded number. One more ends the one that would end first, of the user who has
+/// the most: a user may begin any number, and ends no other user's with them.
 pub(crate) struct Sessions {
     max: usize,
     time: Duration,
@@ -69,14 +81,15 @@ impl Sessions {
         self.time
     }
 
-    /// Begins a session, and returns its name.
+    /// Begins a session with the credentials of a user, of a cluster or else of the server, and
+    /// returns its name.
     ///
     /// # Errors
     /// The system has no randomness to give.
     pub(crate) fn begin(
         &self,
         credentials: HeaderValue,
-        cluster: Option<String>,
+        (cluster, user): (Option<String>, &str),
         host: &str,
         now: i64,
     ) -> Result<String, getrandom::Error> {
@@ -85,18 +98,18 @@ impl Sessions {
         let session = Session {
             credentials,
             cluster,
+            user: user.to_owned(),
             host: host.to_owned(),
             ends: now.saturating_add(time),
             over: watch::Sender::new(false),
         };
         let mut table = self.table.lock();
         table.retain(|_, session| !end(session, session.ends <= now));
-        if table.len() >= self.max {
-            let first = table.iter().min_by_key(|(_, session)| session.ends);
-            let first = first.map(|(digest, _)| *digest);
-            if let Some(first) = first.and_then(|first| table.remove(&first)) {
-                end(&first, true);
-            }
+        if table.len() >= self.max
+            && let Some(surplus) = surplus(&table, &session)
+            && let Some(surplus) = table.remove(&surplus)
+        {
+            end(&surplus, true);
         }
         table.insert(digest_of(&id), Arc::new(session));
         Ok(id)
@@ -133,6 +146,19 @@ impl Sessions {
     }
 }
 
+/// The session that ends for a new one.
+fn surplus(table: &HashMap<Digest, Arc<Session>>, new: &Session) -> Option<Digest> {
+    let mut counts: HashMap<Owner<'_>, usize> = HashMap::new();
+    for session in table.values().map(|session| &**session).chain([new]) {
+        *counts.entry(session.owner()).or_default() += 1;
+    }
+    let surplus = table.iter().max_by_key(|(_, session)| {
+        let count = counts.get(&session.owner()).copied();
+        (count, Reverse(session.ends))
+    });
+    surplus.map(|(digest, _)| *digest)
+}
+
 fn digest_of(id: &str) -> Digest {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(digest(&SHA256, id.as_bytes()).as_ref());
@@ -153,11 +179,12 @@ mod tests {
     use super::*;
 
     const CREDENTIALS: HeaderValue = HeaderValue::from_static("Bearer s3cret");
+    const ANN: (Option<String>, &str) = (None, "ann");
 
     #[test]
     fn a_session_has_an_end_and_a_host() {
         let sessions = Sessions::new(10, Duration::from_secs(60));
-        let id = sessions.begin(CREDENTIALS, None, "a:1", 1000).unwrap();
+        let id = sessions.begin(CREDENTIALS, ANN, "a:1", 1000).unwrap();
         assert_eq!(id.len(), 64);
         let found = |id: &str, host, now| sessions.find(id, host, now).is_some();
         assert!(found(&id, "a:1", 60_999));
@@ -174,12 +201,40 @@ mod tests {
     #[test]
     fn there_is_a_bounded_number_of_sessions() {
         let sessions = Sessions::new(2, Duration::from_secs(60));
-        let begin = |now| sessions.begin(CREDENTIALS, None, "a", now).unwrap();
+        let begin = |now| sessions.begin(CREDENTIALS, ANN, "a", now).unwrap();
         let ids = [begin(1), begin(2), begin(3)];
         let found = ids.map(|id| sessions.find(&id, "a", 4).is_some());
         assert_eq!(found, [false, true, true]);
         begin(100_000);
         assert_eq!(sessions.table.lock().len(), 1);
+    }
+
+    #[test]
+    fn a_user_who_begins_many_sessions_ends_only_their_own() {
+        let sessions = Sessions::new(4, Duration::from_secs(60));
+        let begin = |cluster: Option<&str>, user, now| {
+            let owner = (cluster.map(str::to_owned), user);
+            sessions.begin(CREDENTIALS, owner, "a", now).unwrap()
+        };
+        let is_there = |id: &String| sessions.find(id, "a", 1000).is_some();
+        let others = [begin(None, "ann", 1), begin(Some("prod"), "ann", 2)];
+        let many = [3, 4, 5, 6, 7].map(|now| begin(Some("edge"), "ann", now));
+        assert!(others.iter().all(is_there));
+        assert_eq!(
+            many.each_ref().map(is_there),
+            [false, false, false, true, true]
+        );
+        // Another user has a place, too: of the one who has the most.
+        let bob = begin(None, "bob", 8);
+        assert!(others.iter().chain([&bob]).all(is_there));
+        assert_eq!(
+            many.each_ref().map(is_there),
+            [false, false, false, false, true]
+        );
+        // Where all have as many, that of the one who begins another ends.
+        let again = begin(None, "bob", 9);
+        assert!(others.iter().chain([&again, &many[4]]).all(is_there));
+        assert!(!is_there(&bob));
     }
 
     #[test]

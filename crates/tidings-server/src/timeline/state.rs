@@ -107,7 +107,7 @@ mod tests {
             let sessions = &timeline.sessions;
             let credentials = sessions.redeem(&code).unwrap();
             assert_eq!(sessions.redeem(&code), None);
-            let id = sessions.begin(credentials, None, "a:1", 0).unwrap();
+            let id = sessions.begin(credentials, (None, ""), "a:1", 0).unwrap();
             assert_eq!(sessions.find(&id, "a:1", now).is_some(), expected, "{now}");
         }
     }

@@ -196,6 +196,27 @@ async fn logins_of_one_peer_keep_no_other_out() {
     server.running.shutdown().await;
 }
 
+/// Everyone may ask for the page: strangers in any number.
+#[tokio::test]
+async fn what_is_sent_to_everyone_waits_for_no_place() {
+    let server = Server::start(|options, _| options.api.max_mutating_requests_inflight = 1).await;
+    let admin = server.as_admin().await;
+    let first = begin(&server, "a").await;
+    until(&admin, IN_FLIGHT, "1").await;
+    for (path, code) in [("/timeline/logout", "204"), ("/timeline/nothing", "404")] {
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\norigin: https://localhost\r\n\
+             connection: close\r\ncontent-length: 0\r\n\r\n"
+        );
+        let mut stream = tls(&server, "http/1.1").await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let answer = until_the_end(&mut stream).await;
+        assert_eq!(answer.get(9..12), Some(code), "{path}: {answer}");
+    }
+    assert_eq!(finish(first).await, CREATED);
+    server.running.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_client_that_hangs_up_is_not_waited_for() {
     let server = Server::start(|options, _| options.api.max_mutating_requests_inflight = 1).await;

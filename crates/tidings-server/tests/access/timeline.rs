@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use tidings_server::{ApiOptions, ClusterSecurity, ReviewError, Reviewer, start_timeline};
+use tidings_server::{
+    ApiOptions, ClusterSecurity, FollowedCluster, ReviewError, Reviewer, start_timeline,
+};
 use tidings_store::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -339,12 +341,15 @@ async fn a_link_lets_in_one_browser_and_no_other_host() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
+/// The tokens that a cluster was shown.
+type Shown = Arc<Mutex<Vec<String>>>;
+
 /// A cluster that knows one token, whose user has all permissions there, and records the tokens
 /// that it gets.
 #[derive(Debug)]
 struct Knowing {
     token: &'static str,
-    shown: Arc<Mutex<Vec<String>>>,
+    shown: Shown,
 }
 
 impl Reviewer for Knowing {
@@ -367,17 +372,23 @@ impl Reviewer for Knowing {
     }
 }
 
-#[tokio::test]
-async fn a_token_is_shown_to_one_cluster_and_shows_that_one_alone() {
+/// Two clusters that know a token each, and the tokens that they were shown.
+async fn knowing() -> (Vec<FollowedCluster>, Vec<Shown>) {
     let mut clusters = Vec::new();
     let mut shown = Vec::new();
     for (name, event, token) in [("prod", "a.1", "t-of-prod"), ("edge", "b.1", "t-of-edge")] {
         let mut followed = cluster(name, &[event]).await;
-        let seen = Arc::<Mutex<Vec<String>>>::default();
+        let seen = Shown::default();
         shown.push(Arc::clone(&seen));
         followed.security = ClusterSecurity::of_cluster(Arc::new(Knowing { token, shown: seen }));
         clusters.push(followed);
     }
+    (clusters, shown)
+}
+
+#[tokio::test]
+async fn a_token_is_shown_to_one_cluster_and_shows_that_one_alone() {
+    let (clusters, shown) = knowing().await;
     let archive = Archive::start(clusters).await;
     let nobody = archive.to_root(&Credentials::Nothing).await;
     let host = archive.running.address().to_string();
@@ -419,4 +430,74 @@ async fn a_token_is_shown_to_one_cluster_and_shows_that_one_alone() {
         code == 200 && text.contains("a.1") && text.contains("b.1"),
         "{text}"
     );
+}
+
+/// The session is one of a cluster's user: only that cluster can be asked again.
+#[tokio::test]
+async fn a_live_stream_of_a_session_goes_on_while_its_user_sees_the_same() {
+    let (clusters, _) = knowing().await;
+    let archive = Archive::start_with(clusters, |options| {
+        options.api.timeline.recheck = Duration::from_millis(20);
+    });
+    let archive = archive.await.unwrap();
+    let browser = archive.to_root(&Credentials::Nothing).await;
+    let origin = format!("https://{}", archive.running.address());
+    let login = json!({"token": "t-of-prod", "cluster": "prod"}).to_string();
+    let login = http::Request::post("/timeline/login")
+        .header("origin", origin)
+        .header("content-type", "application/json")
+        .body(login.into_bytes().into())
+        .unwrap();
+    let answer = browser.client().send(login).await.unwrap();
+    assert_eq!(answer.status(), 204);
+    let cookie = answer.headers()["set-cookie"].to_str().unwrap();
+    let (cookie, _) = cookie.split_once(';').unwrap();
+    let (headers, nothing) = ([("cookie", cookie)], Value::Null);
+    let live = browser.try_send(Method::GET, "/timeline/api/live", &headers, &nothing);
+    let mut live = pin!(live);
+    // Each look at the user is one that succeeds, beside the login, the stream, and each of these
+    // requests.
+    let admin = archive.to_root(&token("t-admin")).await;
+    let looked_at = async {
+        for own in 1.. {
+            let metrics = admin.get("/metrics").await.body;
+            let name = "authentication_attempts{result=\"success\"} ";
+            let mut lines = metrics.as_str().unwrap().lines();
+            let found = lines.find_map(|line| line.strip_prefix(name));
+            let found: u64 = found.unwrap().parse().unwrap();
+            if found > own + 4 {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        answer = &mut live => panic!("it ended by itself: {}", answer.unwrap().body),
+        looked_at = timeout(PATIENCE, looked_at) => looked_at.unwrap(),
+    }
+}
+
+/// A cluster that never answers.
+#[derive(Debug)]
+struct Silent;
+
+impl Reviewer for Silent {
+    fn review<'a>(
+        &'a self,
+        _: &'static str,
+        _: Value,
+    ) -> BoxFuture<'a, Result<Value, ReviewError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn who_asks_is_found_out_within_the_time_of_a_request() {
+    let mut followed = cluster("prod", &["a.1"]).await;
+    followed.security.authorization = Some(Arc::new(Silent));
+    let archive = Archive::start_with(vec![followed], |options| {
+        options.api.request_timeout = Duration::from_secs(1);
+    });
+    let archive = archive.await.unwrap();
+    let updater = archive.to_root(&token("t-updater")).await;
+    assert_eq!(ask(&updater, "overview?").await.0, 504);
 }
