@@ -596,6 +596,17 @@ impl Past {
         self.progress.is_empty() || followed.any(|progress| progress.namespace == namespace)
     }
 
+    /// Whether everything that is followed has a position in this coverage. If not, the cluster has
+    /// not answered yet, or not for one of several namespaces: of that one nothing is covered.
+    pub fn is_begun(&self, coverage: &Coverage) -> bool {
+        let has_position = |namespace: &str| {
+            let mut followed = coverage.followed.iter();
+            followed.any(|(found, _)| found == namespace)
+        };
+        let mut followed = self.progress.iter();
+        followed.all(|progress| has_position(&progress.namespace))
+    }
+
     /// The state of following: of the selection in the worst state.
     pub fn following(&self) -> Following {
         let now = self.keeper.clock.steady();

@@ -108,7 +108,7 @@ pub use auth::{
     AccessCounters, Authenticator, AuthorityError, Authorizer, Count, RbacError, RbacPolicy,
     ReviewError, Reviewer, Token, TokenFileError, User, UserInfo, parse_token_file,
 };
-pub use flow::pass_through::{PassThrough, PassThroughError};
+pub use flow::pass_through::{PassThrough, PassThroughError, PassThroughOptions};
 pub use http::duration::parse_go_duration;
 pub use start::clusters::{RunningClusters, start_clusters};
 pub use start::error::StartError;

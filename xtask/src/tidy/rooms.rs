@@ -69,6 +69,7 @@ const ROOMS: [(&str, &[Room]); 8] = [
                 &[
                     "continued.rs",
                     "filling.rs",
+                    "background.rs",
                     "seal.rs",
                     "merge.rs",
                     "clean.rs",

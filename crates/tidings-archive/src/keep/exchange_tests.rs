@@ -312,6 +312,74 @@ async fn what_was_deleted_stays_so_where_it_is_imported() {
     }
 }
 
+/// The keys of events.
+async fn events(place: &Place) -> Vec<String> {
+    let all = place.all().await.into_iter();
+    let all = all.map(|(key, _)| key).filter(|key| !key.starts_with('\0'));
+    all.collect()
+}
+
+/// Between two exports its name was used again, by an event that is gone by the second one.
+#[tokio::test]
+async fn an_event_that_has_another_name_since_the_former_export_is_kept_once() {
+    let mut from = place(1000);
+    from.observe("two", "uid-elder", Some(1)).await;
+    let before = from.export().await;
+    from.observe("two", "uid-younger", Some(1)).await;
+    from.keeper.forget("shop/two".into(), None).await.unwrap();
+    let later = from.export().await;
+    let to = place(1000);
+    to.import(&before).await.unwrap();
+    let imported = to.import(&later).await.unwrap();
+    assert_eq!((imported.versions, imported.seen_before), (0, 1));
+    assert_eq!(events(&to).await, ["shop/two.uid-elde"]);
+    assert!(to.export().await.lines().skip(1).eq(later.lines().skip(1)));
+}
+
+/// It is given the name of an elder one while the archive is exported, behind what was read.
+#[tokio::test]
+async fn an_event_that_is_in_an_export_under_two_names_is_kept_once() {
+    let mut from = place(1000);
+    from.observe("two", "uid-elder", Some(1)).await;
+    from.observe("two", "uid-elder", None).await;
+    let before = from.export().await;
+    from.observe("two", "uid-younger", Some(1)).await;
+    let later = from.export().await;
+    let again = later.lines().filter(|line| line.contains("uid-elder"));
+    let again: Vec<_> = again.collect();
+    assert_eq!(again.len(), 2);
+    let complete = "{\"kind\":\"Complete\"}";
+    assert!(before.contains(complete));
+    let both = before.replace(complete, &format!("{}\n{complete}", again.join("\n")));
+    let to = place(1000);
+    for (versions, ends, seen_before) in [(1, 1, 2), (0, 0, 4)] {
+        let imported = to.import(&both).await.unwrap();
+        assert_eq!(
+            (imported.versions, imported.ends, imported.seen_before),
+            (versions, ends, seen_before)
+        );
+        assert_eq!(events(&to).await, ["shop/two.uid-elde"]);
+    }
+}
+
+/// It was given the name of an elder one, and was then deleted.
+#[tokio::test]
+async fn what_was_deleted_under_another_name_stays_so_where_it_is_imported() {
+    let mut from = place(1000);
+    from.observe("two", "uid-elder", Some(1)).await;
+    let before = from.export().await;
+    from.observe("two", "uid-younger", Some(1)).await;
+    let elder = "shop/two.uid-elde";
+    from.keeper.forget(elder.into(), None).await.unwrap();
+    let later = from.export().await;
+    let to = place(1000);
+    to.import(&before).await.unwrap();
+    let imported = to.import(&later).await.unwrap();
+    assert_eq!((imported.versions, imported.deleted), (1, 1));
+    assert_eq!(events(&to).await, ["shop/two"]);
+    assert!(to.export().await.lines().skip(1).eq(later.lines().skip(1)));
+}
+
 #[tokio::test]
 async fn what_is_no_export_is_refused_by_its_line() {
     let from = filled().await;

@@ -338,7 +338,9 @@ async fn keep_some<'a>(
                     *what(&mut counts) += 1;
                 }
                 Said::End { key, uid, gone } => {
-                    let slot = keeper.slot(key, &mut batch).await?;
+                    let here = keeper.key_here(key, uid, &mut batch).await?;
+                    let here = here.unwrap_or_else(|| key.clone());
+                    let slot = keeper.slot(&here, &mut batch).await?;
                     if slot.end(uid.as_bytes(), *gone) {
                         counts.ends += 1;
                     } else {
@@ -370,13 +372,35 @@ async fn keep_some<'a>(
 
 /// Deletes an event of an earlier import, in all its versions.
 async fn delete(keeper: &Keeper, key: &Bytes, uid: &str) -> Result<(), ImportError> {
-    let Some(found) = keeper.store.get(key.clone()).await? else {
-        return Ok(());
-    };
-    if Record::decode(&found.value).is_ok_and(|record| record.uid == uid) {
-        keeper.forget(key.clone(), None).await?;
+    let mut looked_at = Batch::default();
+    if let Some(here) = keeper.key_here(key, uid, &mut looked_at).await? {
+        keeper.forget(here, None).await?;
     }
     Ok(())
+}
+
+/// Where an event of an export is to be: under the key that it has there, unless it is an elder one
+/// here. Another event under that key becomes an elder one. If it is under the key that it had
+/// before it became one, it is given its new name.
+async fn make_place(
+    keeper: &Keeper,
+    key: &Bytes,
+    uid: &str,
+    batch: &mut Batch,
+) -> Result<Bytes, ReadError> {
+    let text = String::from_utf8_lossy(key);
+    let (namespace, name) = text.split_once('/').unwrap_or_default();
+    match keeper.key_here(key, uid, batch).await? {
+        Some(here) if keys::before_elder(key, uid).as_ref() == Some(&here) => {
+            keeper
+                .rename(&here, namespace, name.to_owned(), batch)
+                .await?;
+        }
+        Some(here) => return Ok(here),
+        // Its name was used again since the former import, if it is taken.
+        None => keeper.move_elder(namespace, name, batch).await?,
+    }
+    Ok(key.clone())
 }
 
 /// The count to which a version belongs.
@@ -399,14 +423,8 @@ async fn observe(
         return Ok(|counts| &mut counts.too_large);
     }
     batch.bytes += bytes.len();
+    let key = &make_place(keeper, key, &uid, batch).await?;
     let uid = Bytes::from(uid);
-    let holder = keeper.slot(key, batch).await?.record.as_ref();
-    if holder.is_some_and(|holder| holder.uid != uid) {
-        // Its name was used again since the former import.
-        let key = String::from_utf8_lossy(key);
-        let (namespace, name) = key.split_once('/').unwrap_or_default();
-        keeper.move_elder(namespace, name, batch).await?;
-    }
     let slot = keeper.slot(key, batch).await?;
     let Some(record) = slot.record.take() else {
         if keeper.is_forgotten(&id, batch).await? {

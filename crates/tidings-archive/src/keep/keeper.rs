@@ -142,8 +142,8 @@ pub(super) struct Slot {
     /// The new record.
     pub(super) record: Option<Record>,
     index: Index,
-    expires_at: Option<UnixMillis>,
-    is_changed: bool,
+    pub(super) expires_at: Option<UnixMillis>,
+    pub(super) is_changed: bool,
     /// Of an event that is deleted here, too: the version of its end.
     ended_by: u64,
 }
@@ -170,7 +170,7 @@ pub(super) struct Batch {
     seen_before: u64,
     ends: u64,
     forgotten: u64,
-    damaged: u64,
+    pub(super) damaged: u64,
     /// When events that are too large were observed.
     too_large: Vec<i64>,
     /// The same of events that cannot be read.
@@ -394,17 +394,20 @@ impl Keeper {
         }
         let mut key = keys::event(&namespace, &name);
         let uid_bytes = Bytes::from(uid.clone());
-        let is_this = |record: &Record| record.uid == uid_bytes;
 
         let holder = self.slot(&key, batch).await?.record.as_ref();
-        let is_taken = holder.is_some_and(|record| !is_this(record));
+        let is_taken = holder.is_some_and(|record| record.uid != uid_bytes);
         if is_taken {
+            let names = [&*namespace, &*name, &*uid];
             // It may be an older event that the source has again.
-            let elder = keys::event(&namespace, &keys::elder_name(&name, &uid));
-            let found = self.slot(&elder, batch).await?.record.as_ref();
-            if found.is_some_and(is_this) {
-                metadata.name = Some(keys::elder_name(&name, &uid));
-                key = elder;
+            let mut elder = self.elder_of(names, batch).await?;
+            if elder.is_none() && observation.is_gone {
+                // What has ended does not take a name away from a younger event.
+                elder = Some(self.free_name(names, batch).await?);
+            }
+            if let Some(elder) = elder {
+                key = keys::event(&namespace, &elder);
+                metadata.name = Some(elder);
             }
         }
         let expires_at = self.end(&event);
@@ -539,53 +542,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Makes room for an event whose name another one has.
-    pub(super) async fn move_elder(
-        &self,
-        namespace: &str,
-        name: &str,
-        batch: &mut Batch,
-    ) -> Result<(), ReadError> {
-        let slot = self.slot(&keys::event(namespace, name), batch).await?;
-        let Some(record) = slot.record.take() else {
-            return Ok(());
-        };
-        slot.is_changed = true;
-        let expires_at = slot.expires_at;
-        let uid = String::from_utf8_lossy(&record.uid).into_owned();
-        let Ok(mut event) = codec::decode_stored(&record.event, 0) else {
-            batch.damaged += 1;
-            return Ok(());
-        };
-        let mut new_name = keys::elder_name(name, &uid);
-        let mut key = keys::event(namespace, &new_name);
-        if self.slot(&key, batch).await?.record.is_some() {
-            new_name = keys::elder_name_in_full(name, &uid);
-            key = keys::event(namespace, &new_name);
-        }
-        let metadata = event.metadata.get_or_insert_default();
-        metadata.name = Some(new_name);
-        let index = index(&event);
-        let expires_at = expires_at.unwrap_or_else(|| self.end(&event));
-        // Its chunks are under its uid, independent of its name.
-        let id = keys::id(&uid, &keys::event(namespace, name));
-        let renamed = codec::encode_stored(&mut event);
-        batch.bytes += renamed.len();
-        let Ok((record, chunk)) = record.renamed(renamed) else {
-            batch.damaged += 1;
-            return Ok(());
-        };
-        if let Some(chunk) = chunk {
-            batch.chunk(&id, chunk, expires_at);
-        }
-        self.slot(&key, batch)
-            .await?
-            .change(record, index, expires_at);
-        Ok(())
-    }
-
     /// The expiry of an event that is observed now.
-    fn end(&self, event: &Event) -> UnixMillis {
+    pub(super) fn end(&self, event: &Event) -> UnixMillis {
         self.after((self.keep_for)(event))
     }
 
@@ -822,6 +780,14 @@ impl Batch {
         }
         self.ends += u64::from(is_ended);
         is_ended
+    }
+
+    /// Leaves room for others where nothing was found, and nothing is to be written.
+    pub(super) fn leave_out_absent(&mut self, key: &Bytes) {
+        let slot = self.slots.get(key);
+        if slot.is_some_and(|slot| slot.record.is_none() && slot.found.is_none()) {
+            self.slots.remove(key);
+        }
     }
 
     /// Whether what is added next belongs to another commit.

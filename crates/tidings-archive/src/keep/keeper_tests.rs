@@ -151,6 +151,39 @@ async fn where_deletions_are_mirrored_no_older_version_is_left_of_an_event() {
     keeper.store.close().await;
 }
 
+/// The first of very many observations are kept by commits of their own, and come again if the last
+/// commit fails: also where the elder event is not kept any more.
+#[tokio::test]
+async fn an_end_that_comes_again_does_not_take_the_name_of_a_younger_event() {
+    let event = |uid: &str, version: u64, is_gone: bool| {
+        let mut observed = observation(version, is_gone);
+        observed.event.metadata.get_or_insert_default().uid = Some(uid.into());
+        observed
+    };
+    let began = event("uid-elder", 1, false);
+    let again = [event("uid-elder", 2, true), event("uid-younger", 3, false)];
+    for mirrors in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (keeper, _) = keeper(folder.path(), mirrors);
+        let mut position = Position::default();
+        for observations in [std::slice::from_ref(&began), &again, &again] {
+            let kept = keeper.keep(observations, "", &mut position, With::default());
+            kept.await.unwrap();
+        }
+        let expected: &[&str] = if mirrors {
+            &["shop/web.1"]
+        } else {
+            &["shop/web.1", "shop/web.1.uid-elde"]
+        };
+        assert_eq!(left(&keeper).await, expected);
+        assert_eq!(position.versions, 2);
+        let found = keeper.store.get("shop/web.1".into()).await.unwrap();
+        let record = crate::version::record::Record::decode(&found.unwrap().value).unwrap();
+        assert_eq!((&record.uid[..], record.versions), (&b"uid-younger"[..], 1));
+        keeper.store.close().await;
+    }
+}
+
 /// An event in the list after a gap exists; one that is not in it has ended between two times.
 #[tokio::test]
 async fn ends_that_came_while_nothing_was_followed_are_found_by_the_next_list() {

@@ -51,6 +51,18 @@ pub(crate) fn elder_name_in_full(name: &str, uid: &str) -> String {
     format!("{name}.{uid}")
 }
 
+/// The key that an event had before this one, if this is the key of an elder one with this uid.
+pub(crate) fn before_elder(key: &[u8], uid: &str) -> Option<Bytes> {
+    let key = std::str::from_utf8(key).ok()?;
+    let short: String = uid.chars().take(8).collect();
+    let endings = [uid, short.as_str()].into_iter();
+    let endings = endings.filter(|uid| !uid.is_empty());
+    let mut endings = endings.map(|uid| format!(".{uid}"));
+    let before = endings.find_map(|ending| key.strip_suffix(ending.as_str()))?;
+    let (_, name) = before.split_once('/')?;
+    (!name.is_empty()).then(|| Bytes::copy_from_slice(before.as_bytes()))
+}
+
 /// What identifies an event in the archive's own keys.
 pub(crate) fn id(uid: &str, key: &[u8]) -> Bytes {
     if uid.is_empty() || uid.len() > UID_LEN_MAX {

@@ -4,6 +4,7 @@
 mod chunks;
 pub(crate) mod continued;
 pub(crate) mod coverage;
+mod elder;
 pub(crate) mod exchange;
 #[cfg(test)]
 mod exchange_tests;

@@ -79,8 +79,11 @@ struct Uid {
 pub(crate) struct ApiServer {
     client: Client,
     selection: Selection,
-    /// Whether events.k8s.io/v1 is not served, or not with the fields that are selected.
+    /// Whether core/v1 is asked, as events.k8s.io/v1 is not served, or not with the fields that are
+    /// selected.
     is_core: AtomicBool,
+    /// Whether that is because of the fields: then it stays so.
+    is_by_fields: AtomicBool,
 }
 
 impl ApiServer {
@@ -89,6 +92,7 @@ impl ApiServer {
             client,
             selection,
             is_core: AtomicBool::new(false),
+            is_by_fields: AtomicBool::new(false),
         }
     }
 
@@ -175,6 +179,36 @@ impl ApiServer {
         why.ends_with("(404)") || may_be_fields && why.ends_with("(400)")
     }
 
+    /// The failure of a list, after which the other version of the API may be asked.
+    ///
+    /// What stands in front of a source may answer 404 while the source is away. So core/v1 is left
+    /// again if it is not served either, or not allowed.
+    fn turned(&self, api: Api, token: Option<&str>, failure: Failure) -> Failure {
+        match failure {
+            Failure::Other { why, .. } if api == Api::Events && self.is_without(&why, token) => {
+                self.is_core.store(true, Ordering::Relaxed);
+                let is_by_fields = !why.ends_with("(404)");
+                self.is_by_fields.store(is_by_fields, Ordering::Relaxed);
+                Failure::Other {
+                    why: format!("events.k8s.io/v1 is not served so; core/v1 is next: {why}"),
+                    retry_after: None,
+                }
+            }
+            failure => {
+                let is_refused = match &failure {
+                    Failure::Forbidden(_) => true,
+                    Failure::Other { why, .. } => why.ends_with("(404)"),
+                    _ => false,
+                };
+                let is_by_fields = self.is_by_fields.load(Ordering::Relaxed);
+                if api == Api::Core && is_refused && !is_by_fields {
+                    self.is_core.store(false, Ordering::Relaxed);
+                }
+                failure
+            }
+        }
+    }
+
     /// The uid of `kube-system`, or `None` if it may not be read.
     async fn identity(&self) -> Result<Option<String>, Failure> {
         let answer = self.get("/api/v1/namespaces/kube-system", "application/json");
@@ -202,16 +236,7 @@ impl ApiServer {
         let api = self.api();
         let response = match self.get(&self.path(&parameters), PROTOBUF).await {
             Ok(response) => response,
-            Err(Failure::Other { why, .. })
-                if api == Api::Events && self.is_without(&why, token) =>
-            {
-                self.is_core.store(true, Ordering::Relaxed);
-                return Err(Failure::Other {
-                    why: format!("events.k8s.io/v1 is not served so; core/v1 is next: {why}"),
-                    retry_after: None,
-                });
-            }
-            Err(failure) => return Err(failure),
+            Err(failure) => return Err(self.turned(api, token, failure)),
         };
         let body = read(response.into_body(), LIST_BYTES_MAX).await?;
         wire::read_list(api, &body)
@@ -491,6 +516,38 @@ mod tests {
         source.is_core.store(true, Ordering::Relaxed);
         let fields = "?fieldSelector=involvedObject.kind%3DPod%2Csource%3Dkubelet";
         assert_eq!(source.path(&[]), format!("/api/v1/events{fields}"));
+    }
+
+    #[tokio::test]
+    async fn core_v1_is_left_again_if_it_is_refused_and_the_fields_do_not_need_it() {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let selection = Selection {
+            field_selector: Some("source=kubelet".into()),
+            ..Selection::default()
+        };
+        let source = ApiServer::new(Client::try_from(config).unwrap(), selection);
+        let other = |why: &str| Failure::Other {
+            why: why.into(),
+            retry_after: None,
+        };
+        let forbidden = || Failure::Forbidden("events is forbidden (403)".into());
+        let away = "<html>no backend</html> (404)";
+        for refused in [forbidden(), other(away)] {
+            let told = source.turned(Api::Events, None, other(away));
+            assert!(matches!(told, Failure::Other { why, .. } if why.ends_with(away)));
+            assert!(source.api() == Api::Core);
+            // Busy, it may be the right one.
+            source.turned(Api::Core, None, other("busy (503)"));
+            assert!(source.api() == Api::Core);
+            assert_eq!(source.turned(Api::Core, None, refused.clone()), refused);
+            assert!(source.api() == Api::Events);
+        }
+        source.turned(Api::Events, None, forbidden());
+        assert!(source.api() == Api::Events);
+        let unknown = other("field label not supported: source (400)");
+        source.turned(Api::Events, None, unknown);
+        source.turned(Api::Core, None, forbidden());
+        assert!(source.api() == Api::Core);
     }
 
     /// Events that arrive together are committed together: a commit for each would be too slow to

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kube::ResourceExt;
 use tidings_api::codec;
-use tidings_archive::Cluster;
+use tidings_archive::{Cluster, Selection};
 use tidings_testing::free_port;
 
 use crate::support::{Source, follow, names, open, options, until, versions};
@@ -209,6 +209,37 @@ async fn what_is_deleted_here_is_forgotten_in_all_versions_and_not_fetched_again
     assert_eq!(past.following().forgotten, 1);
     archive.close().await;
     source.server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_never_answered_is_not_covered() {
+    let folder = tempfile::tempdir().unwrap();
+    let [at_source, kept] = ["source", "archive"].map(|name| folder.path().join(name));
+    let source = Source::start(&at_source, 0).await;
+    let of = |namespaces: &[&str]| {
+        let mut options = options();
+        let namespaces = namespaces.iter().map(|namespace| Selection {
+            namespace: Some((*namespace).to_owned()),
+            ..Selection::default()
+        });
+        options.selections = namespaces.collect();
+        options
+    };
+    let opened = Cluster::open(&kept, &source.client, of(&["shop"])).await;
+    let archive = opened.unwrap();
+    let past = archive.past();
+    until(async || (past.following().state == "watching").then_some(())).await;
+    assert!(past.is_begun(&past.coverage().await.unwrap()));
+    archive.close().await;
+    source.server.shutdown().await;
+    // The source is away when another namespace is followed, too.
+    let opened = Cluster::open(&kept, &source.client, of(&["shop", "other"])).await;
+    let archive = opened.unwrap();
+    let past = archive.past();
+    let coverage = past.coverage().await.unwrap();
+    assert!(past.is_current("shop") && past.is_current("other"));
+    assert!(!past.is_begun(&coverage), "{:?}", coverage.followed);
+    archive.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

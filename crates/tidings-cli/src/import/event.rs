@@ -119,7 +119,15 @@ fn text<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a str> {
     object.get(field).and_then(Value::as_str)
 }
 
+/// The kinds of lines that `tidings export --versions` writes, which have no apiVersion.
+const KINDS_OF_AN_ARCHIVE: [&str; 5] = ["Coverage", "Deleted", "Version", "End", "Complete"];
+
 fn other_kind(kind: &str, api_version: Option<&str>) -> Unreadable {
+    if api_version.is_none() && KINDS_OF_AN_ARCHIVE.contains(&kind) {
+        return Unreadable::OfAnArchive {
+            kind: kind.to_owned(),
+        };
+    }
     Unreadable::OtherKind {
         kind: kind.to_owned(),
         api_version: api_version.unwrap_or("no apiVersion").to_owned(),

@@ -66,6 +66,9 @@ impl Outcome {
             Self::Unreadable(Unreadable::OtherKind { .. } | Unreadable::NoKind) => {
                 "no event".to_owned()
             }
+            Self::Unreadable(Unreadable::OfAnArchive { .. }) => {
+                "of an export with versions".to_owned()
+            }
             Self::Unreadable(_) => "malformed event".to_owned(),
             Self::InputFailed(_) => "input failed".to_owned(),
             Self::Created | Self::AlreadyThere | Self::NotSent => String::new(),

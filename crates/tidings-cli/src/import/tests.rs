@@ -190,6 +190,12 @@ fn yaml_errors_stay_within_their_document() {
 #[test]
 fn other_kinds_are_not_taken_for_events() {
     check(
+        r#"{"kind": "Version", "namespace": "n", "name": "a", "epoch": 0}"#,
+        &[
+            "1! Version of an export with versions, which tidings archive --import puts into an archive",
+        ],
+    );
+    check(
         r#"{"kind": "Pod", "apiVersion": "v1", "metadata": {}}"#,
         &["1! Pod of v1, expected an Event of v1 or events.k8s.io/v1"],
     );

@@ -16,6 +16,14 @@ pub enum Unreadable {
         /// What it said its apiVersion was.
         api_version: String,
     },
+    /// A line of an archive's export with versions.
+    #[error(
+        "{kind} of an export with versions, which tidings archive --import puts into an archive"
+    )]
+    OfAnArchive {
+        /// What the line is.
+        kind: String,
+    },
     /// An object that says no kind and does not look like an event either.
     #[error("no kind, and neither involvedObject nor regarding: not an event")]
     NoKind,

@@ -28,6 +28,11 @@ fn text(path: &Path) -> &str {
 impl Archive {
     /// An archive of these clusters, by their names.
     pub(crate) fn start(clusters: &[(&str, &Cluster)]) -> Self {
+        Self::start_with(clusters, &[])
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn start_with(clusters: &[(&str, &Cluster)], further: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clusters = clusters.iter().map(|(name, cluster)| {
             let kubeconfig = cluster.kubeconfig();
@@ -40,6 +45,7 @@ impl Archive {
         let mut command = tidings(&["archive", "--secure-port=0", "--clusters", text(&path)]);
         command
             .args(["--data-dir", text(&data)])
+            .args(further)
             .stderr(Stdio::piped());
         let (process, kubeconfig) = Process::start_and_hear(&mut command).unwrap();
         Self {
@@ -206,14 +212,83 @@ async fn every_version_of_an_event_is_read_back() {
     let missing = ["events", "-n", "shop", "--cluster", "all", "--history"];
     let missing = archive.run(&[&missing[..], &["web.2"]].concat());
     assert_eq!(missing.code, Some(1), "{missing:?}");
+    let printed = archive.run(&["events", "-n", "shop", "--history", "event/web.1"]);
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    // What no event is called is not found, and is no other path.
+    for name in ["web 1", "web.1?limit=1"] {
+        let missing = archive.run(&["events", "-n", "shop", "--history", name]);
+        assert_eq!(missing.code, Some(1), "{missing:?}");
+        assert!(missing.stderr.contains("not found"), "{missing:?}");
+    }
+    let written = archive.run(&["record", "pod/web", "--reason=A", "-m=x"]);
+    assert_eq!(written.code, Some(1), "{written:?}");
+    let said = "failed to record A about pod/web: refused: ";
+    assert!(written.stderr.contains(said), "{written:?}");
     // Only an archive has it; a server keeps only the last version.
-    let elsewhere = cluster.run(&["events", "-n", "shop", "--history", "web.1"]);
-    assert_eq!(elsewhere.code, Some(1), "{elsewhere:?}");
-    let elsewhere = cluster.run(&["coverage"]);
-    assert!(
-        elsewhere.stderr.contains("the server is no archive"),
-        "{elsewhere:?}"
-    );
+    let file = archive.folder.path().join("versions.jsonl");
+    for arguments in [
+        &["events", "-n", "shop", "--history", "web.1"][..],
+        &["coverage"],
+        &["export", "--versions", text(&file)],
+    ] {
+        let elsewhere = cluster.run(arguments);
+        assert_eq!(elsewhere.code, Some(1), "{elsewhere:?}");
+        assert!(
+            elsewhere.stderr.contains("the server is no archive"),
+            "{elsewhere:?}"
+        );
+    }
+    assert!(!file.with_extension("jsonl.part").exists());
+    archive.end();
+}
+
+/// Each writes a kubeconfig and tokens, and would replace the way to what is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_is_an_archives_or_a_servers() {
+    let cluster = Cluster::start().await;
+    let archive = Archive::start(&[("prod", &cluster)]);
+    let way = std::fs::read_to_string(&archive.kubeconfig).unwrap();
+    let data = archive.folder.path().join("data");
+    let kubeconfig = cluster.kubeconfig();
+    let of_the_server = kubeconfig.parent().unwrap();
+    let any_port = ["--secure-port=0"];
+    let follow = [
+        "--secure-port=0",
+        "--name=other",
+        "--kubeconfig",
+        text(&kubeconfig),
+    ];
+    for (verb, folder, flags, said) in [
+        (
+            "serve",
+            data.as_path(),
+            &any_port[..],
+            "is the folder of an archive",
+        ),
+        (
+            "archive",
+            of_the_server,
+            &follow[..],
+            "is the folder of tidings serve",
+        ),
+        (
+            "archive",
+            data.as_path(),
+            &follow[..],
+            "another archive running",
+        ),
+    ] {
+        let mut command = tidings(&[verb, "--data-dir", text(folder)]);
+        command.args(flags).stderr(Stdio::piped());
+        // One that starts prints a path.
+        let (mut process, printed) = Process::start_and_hear(&mut command).unwrap();
+        assert_eq!(printed, "", "{verb}");
+        let error = process.errors();
+        assert_eq!(process.wait().code(), Some(1), "{error}");
+        assert!(error.contains(said), "{error}");
+    }
+    let now = std::fs::read_to_string(&archive.kubeconfig).unwrap();
+    assert_eq!(now, way);
     archive.end();
 }
 
@@ -425,6 +500,104 @@ async fn a_kubeconfig_that_changes_is_read_again() {
     archive.end();
 }
 
+/// A program may give out a token without saying when that ends.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_is_asked_again_when_its_credentials_are_not_known_any_more() {
+    let cluster = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let [kubeconfig, given, new, data] =
+        ["kubeconfig", "given", "new", "data"].map(|name| folder.path().join(name));
+    let right = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
+    let line = right.split("token: ").nth(1).unwrap().lines().next();
+    let line = line.unwrap();
+    let program = format!(
+        "exec: {{apiVersion: client.authentication.k8s.io/v1, command: cat, args: [{}], \
+         interactiveMode: Never}}",
+        given.display()
+    );
+    let of_program = right.replace(&format!("token: {line}"), &program);
+    std::fs::write(&kubeconfig, of_program).unwrap();
+    let give = |token: &str| {
+        let credential = serde_json::json!({
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "kind": "ExecCredential",
+            "status": {"token": token},
+        });
+        std::fs::write(&new, credential.to_string()).unwrap();
+        std::fs::rename(&new, &given).unwrap();
+    };
+    give("expired");
+    let mut command = tidings(&["archive", "--secure-port=0", "--name=prod"]);
+    command
+        .args(["--data-dir", text(&data), "--kubeconfig", text(&kubeconfig)])
+        .stderr(Stdio::piped());
+    let (process, own) = Process::start_and_hear(&mut command).unwrap();
+    let archive = Archive {
+        folder,
+        process,
+        kubeconfig: own.into(),
+    };
+    let all = ["events", "-A", "--no-headers"];
+    archive.until(&all, |ran| ran.code == Some(0));
+    give(line.trim_matches(['"', '\'']));
+    archive.until_lines(&all, 1);
+    archive.end();
+}
+
+/// Neither at the start nor when the file changes: what was followed is followed further.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_cannot_be_connected_to_keeps_none_from_being_followed() {
+    let cluster = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let [file, new, late, data] =
+        ["clusters.yaml", "new", "late.yaml", "data"].map(|name| folder.path().join(name));
+    let right = cluster.kubeconfig();
+    let set = |prod: &str, more: &str| {
+        let prod = format!("{{name: prod, kubeconfig: {}{prod}}}", right.display());
+        let text = format!("clusters:\n- {prod}\n- {{name: late, kubeconfig: late.yaml}}\n{more}");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(&new, &file).unwrap();
+    };
+    set("", "");
+    let mut command = tidings(&["archive", "--secure-port=0", "--clusters", text(&file)]);
+    command
+        .args(["--data-dir", text(&data)])
+        .stderr(Stdio::piped());
+    let (process, kubeconfig) = Process::start_and_hear(&mut command).unwrap();
+    let archive = Archive {
+        folder,
+        process,
+        kubeconfig: kubeconfig.into(),
+    };
+    let of = |name| ["events", "-A", "--no-headers", "--cluster", name];
+    archive.until_lines(&of("prod"), 1);
+    assert_ne!(archive.run(&of("late")).code, Some(0));
+    std::fs::copy(&right, &late).unwrap();
+    archive.until_lines(&of("late"), 1);
+    // A further cluster shows when the file was read.
+    let edge = "- {name: edge, kubeconfig: late.yaml}\n";
+    set(", context: missing", edge);
+    archive.until_lines(&of("edge"), 1);
+    let prod = archive.run(&of("prod"));
+    assert_eq!(prod.stdout.lines().count(), 1, "{prod:?}");
+    archive.end();
+}
+
+#[test]
+fn a_cluster_that_was_not_forgotten_completely_is_forgotten_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let left = folder.path().join("clusters").join(".prod.forgotten");
+    std::fs::create_dir_all(&left).unwrap();
+    std::fs::write(left.join("log"), "events").unwrap();
+    let data = text(folder.path());
+    let forget = || run(&["archive", "--data-dir", data, "--forget", "prod"]);
+    let ran = forget();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(!left.exists());
+    assert_eq!(forget().code, Some(1));
+}
+
 #[test]
 fn wrong_arguments_are_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -432,6 +605,7 @@ fn wrong_arguments_are_named() {
     std::fs::write(&file, "clusters:\n- name: Prod\n").unwrap();
     let data = folder.path().join("data");
     for (arguments, why) in [
+        (vec!["--no-follow"], "there is no cluster of an archive in"),
         (
             vec!["--clusters", text(&file)],
             "cannot be a cluster's name",
@@ -449,6 +623,10 @@ fn wrong_arguments_are_named() {
         (
             vec!["--name", "prod", "--import", text(&file)],
             "line 1: not the beginning of an export",
+        ),
+        (
+            vec!["--name", "prod", "--import", text(&file)],
+            "hint: this reads what tidings export --versions wrote",
         ),
         (vec!["--no-follow", "--context", "x"], "cannot be used with"),
     ] {

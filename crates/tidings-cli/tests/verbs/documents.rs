@@ -17,7 +17,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 11] = [
     "README.md",
     "deploy/README.md",
     "docs/archive.md",
@@ -26,7 +26,9 @@ const DOCUMENTS: [&str; 9] = [
     "docs/how-to/keep-an-archive-in-a-bucket.md",
     "docs/how-to/keep-events-off-the-clusters-etcd.md",
     "docs/how-to/look-at-a-support-bundle.md",
+    "docs/how-to/read-an-archive.md",
     "docs/how-to/record-from-a-controller.md",
+    "docs/timeline.md",
 ];
 
 /// The lines of a document's blocks of one kind.

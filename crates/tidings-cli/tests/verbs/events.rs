@@ -286,6 +286,7 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
         (on(&["--tree"]), 2, "--for"),
         (on(&["--limit", "0"]), 2, "0 is not in 1.."),
         (on(&["-n", ""]), 2, "a value is required for '--namespace"),
+        (on(&["-n", "a b"]), 2, "expected the name of a namespace"),
         (
             on(&["--certificate-authority=x", "--insecure-skip-tls-verify"]),
             2,

@@ -72,6 +72,9 @@ async fn an_archive_that_is_killed_seals_every_version_once() {
     assert_eq!(none.code, Some(1), "{none:?}");
     assert!(none.stderr.contains(text(&objects)), "{none:?}");
     assert!(!objects.exists(), "looking makes no folder");
+    let wrong = run(&["sealed", text(&objects)]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    assert!(wrong.stderr.contains("file:///FOLDER"), "{wrong:?}");
     let none = run(&["sealed", &format!("file://{}", folder.path().display())]);
     assert_eq!(none.code, Some(1), "{none:?}");
     assert!(none.stderr.contains("there is no archive"), "{none:?}");
@@ -293,7 +296,8 @@ async fn what_waits_to_be_sealed_is_served_too() {
     let data = folder.path().join("data");
     let sealing = archive(&cluster, &data, &url);
     until_sealed(&url, 20);
-    sealing.signal("KILL");
+    // Killed, and waited for: it has the folder until it is gone.
+    drop(sealing);
     let following = || {
         let kubeconfig = cluster.kubeconfig();
         let mut command = tidings(&["archive", "--secure-port=0", "--name=prod"]);

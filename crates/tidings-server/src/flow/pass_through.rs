@@ -9,21 +9,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::{HeaderMap, Method, Request, Response, Uri};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
+use hyper_rustls::builderstates::WantsProtocols1;
+use hyper_rustls::{
+    ConfigBuilderExt, FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder,
+};
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use percent_encoding::percent_decode_str;
 use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Maximum time to connect to a cluster.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time of an idle connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A silent HTTP/2 connection is asked for a sign of life this often, and ended if none comes in
+/// time; client-go's own values. All requests to a cluster share one connection, so a dead one, of
+/// a failed load balancer for instance, would keep all of them waiting for as long as TCP tries.
+const KEEP_ALIVE: KeepAlive = KeepAlive {
+    every: Duration::from_secs(30),
+    within: Duration::from_secs(15),
+};
 /// Maximum idle connections.
 const IDLE_MAX: usize = 8;
 /// Default maximum of concurrent requests.
@@ -36,9 +50,50 @@ const LONG_REQUESTS_MAX: usize = 1000;
 #[derive(Clone)]
 pub struct PassThrough {
     server: Uri,
-    client: Client<HttpsConnector<HttpConnector>, Body>,
+    clients: Clients,
     requests: Arc<Semaphore>,
     long_requests: Arc<Semaphore>,
+}
+
+/// How a cluster's API server is reached and verified. By default it is reached without a proxy,
+/// and verified by the system's roots and the host of its address.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct PassThroughOptions {
+    /// Certificates of the authorities of its certificate, in PEM form; `None` means the system's
+    /// roots.
+    pub authority_pem: Option<Vec<u8>>,
+    /// The name that its certificate must have, and that it is asked for (SNI), instead of the host
+    /// of its address.
+    pub server_name: Option<String>,
+    /// The address of a proxy that leads to it, `http://`, `https://` or `socks5://`. A user and a
+    /// password in it are used for the first two. A proxy at `https://` is verified by the same
+    /// authorities and name as the API server, as by other clients of Kubernetes.
+    pub proxy: Option<Uri>,
+}
+
+/// One of the clients: the way to a server is a part of a client's type.
+#[derive(Clone)]
+enum Clients {
+    Direct(Secured<HttpConnector>),
+    Tunnel(Secured<Tunnel<HttpConnector>>),
+    SecureTunnel(Secured<Tunnel<HttpsConnector<HttpConnector>>>),
+    Socks(Secured<SocksV5<HttpConnector>>),
+}
+
+type Secured<C> = Client<HttpsConnector<C>, Body>;
+
+/// How a certificate is verified.
+struct Verified {
+    config: ClientConfig,
+    name: Option<ServerName<'static>>,
+}
+
+/// How often a connection is asked for a sign of life, and how long one may take.
+#[derive(Clone, Copy)]
+struct KeepAlive {
+    every: Duration,
+    within: Duration,
 }
 
 /// Why requests cannot be passed through.
@@ -57,6 +112,33 @@ pub enum PassThroughError {
         /// What is wrong with them.
         why: String,
     },
+    /// No authority is named, and the system has no usable roots.
+    #[error("the cluster's authority is not named, and the system's roots are not usable: {why}")]
+    Roots {
+        /// What is wrong with them.
+        why: String,
+    },
+    /// The name of the server is not valid.
+    #[error("not a name of a server: {name:?}")]
+    ServerName {
+        /// What was given.
+        name: String,
+    },
+    /// The proxy is of another kind.
+    #[error("not a proxy at http://, https:// or socks5://, but at {scheme:?}")]
+    Proxy {
+        /// The scheme of its address: in the rest may be a password.
+        scheme: String,
+    },
+}
+
+impl std::fmt::Debug for PassThroughOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // In the proxy's address may be a password.
+        f.debug_struct("PassThroughOptions")
+            .field("server_name", &self.server_name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for PassThrough {
@@ -75,6 +157,31 @@ impl PassThrough {
     /// # Errors
     /// [`PassThroughError`] for an invalid address or invalid certificates.
     pub fn new(server: &str, authority_pem: &[u8]) -> Result<Self, PassThroughError> {
+        let options = PassThroughOptions {
+            authority_pem: Some(authority_pem.to_vec()),
+            ..PassThroughOptions::default()
+        };
+        Self::with_options(server, &options)
+    }
+
+    /// The same of an API server that is reached or verified otherwise. It is always verified:
+    /// callers' tokens are sent to it.
+    ///
+    /// # Errors
+    /// [`PassThroughError`] for an invalid address, invalid certificates or an invalid name, for a
+    /// proxy of another kind, and if the system's roots are needed and cannot be used.
+    pub fn with_options(
+        server: &str,
+        options: &PassThroughOptions,
+    ) -> Result<Self, PassThroughError> {
+        Self::kept_alive(server, options, KEEP_ALIVE)
+    }
+
+    fn kept_alive(
+        server: &str,
+        options: &PassThroughOptions,
+        keep_alive: KeepAlive,
+    ) -> Result<Self, PassThroughError> {
         let address = || PassThroughError::Address {
             address: server.to_owned(),
         };
@@ -83,23 +190,9 @@ impl PassThrough {
         if !is_plain || server.host().is_none_or(str::is_empty) {
             return Err(address());
         }
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(trusting(authority_pem)?)
-            .https_only()
-            .enable_all_versions()
-            .wrap_connector(connector);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(IDLE_MAX)
-            .build(connector);
         Ok(Self {
             server,
-            client,
+            clients: Clients::new(options, keep_alive)?,
             requests: places(REQUESTS_MAX),
             long_requests: places(LONG_REQUESTS_MAX),
         })
@@ -142,7 +235,7 @@ impl PassThrough {
         *request.method_mut() = method;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
-        let answer = self.client.request(request).await.map_err(|error| {
+        let answer = self.clients.request(request).await.map_err(|error| {
             let why = chain(&error);
             if error.is_connect() {
                 PassError::Unreachable(why)
@@ -159,6 +252,110 @@ impl PassThrough {
         }
         Ok(answer)
     }
+}
+
+impl Clients {
+    fn new(options: &PassThroughOptions, keep_alive: KeepAlive) -> Result<Self, PassThroughError> {
+        let verified = Verified::new(options)?;
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        // For HTTP/1.1, where only TCP can be asked.
+        connector.set_keepalive(Some(keep_alive.every));
+        connector.set_keepalive_interval(Some(keep_alive.within));
+        let mut builder = Client::builder(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .http2_keep_alive_interval(keep_alive.every)
+            .http2_keep_alive_timeout(keep_alive.within)
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_MAX);
+        let Some(proxy) = &options.proxy else {
+            return Ok(Self::Direct(builder.build(verified.server(connector))));
+        };
+        match proxy.scheme_str() {
+            Some("http") => {
+                let connector = verified.server(tunnel(proxy, connector));
+                Ok(Self::Tunnel(builder.build(connector)))
+            }
+            Some("https") => {
+                let connector = verified.server(tunnel(proxy, verified.proxy(connector)));
+                Ok(Self::SecureTunnel(builder.build(connector)))
+            }
+            Some("socks5") => {
+                let connector = verified.server(SocksV5::new(proxy.clone(), connector));
+                Ok(Self::Socks(builder.build(connector)))
+            }
+            scheme => Err(PassThroughError::Proxy {
+                scheme: scheme.unwrap_or_default().to_owned(),
+            }),
+        }
+    }
+
+    fn request(&self, request: Request<Body>) -> ResponseFuture {
+        match self {
+            Self::Direct(client) => client.request(request),
+            Self::Tunnel(client) => client.request(request),
+            Self::SecureTunnel(client) => client.request(request),
+            Self::Socks(client) => client.request(request),
+        }
+    }
+}
+
+impl Verified {
+    fn new(options: &PassThroughOptions) -> Result<Self, PassThroughError> {
+        let name = |name: &String| {
+            ServerName::try_from(name.clone())
+                .map_err(|_| PassThroughError::ServerName { name: name.clone() })
+        };
+        Ok(Self {
+            config: trusting(options.authority_pem.as_deref())?,
+            name: options.server_name.as_ref().map(name).transpose()?,
+        })
+    }
+
+    fn server<C>(&self, connector: C) -> HttpsConnector<C> {
+        self.builder()
+            .enable_all_versions()
+            .wrap_connector(connector)
+    }
+
+    /// A tunnel begins in HTTP/1.1, so that nothing else may be agreed on.
+    fn proxy<C>(&self, connector: C) -> HttpsConnector<C> {
+        self.builder().enable_http1().wrap_connector(connector)
+    }
+
+    fn builder(&self) -> HttpsConnectorBuilder<WantsProtocols1> {
+        let builder = HttpsConnectorBuilder::new()
+            .with_tls_config(self.config.clone())
+            .https_only();
+        match &self.name {
+            Some(name) => {
+                builder.with_server_name_resolver(FixedServerNameResolver::new(name.clone()))
+            }
+            None => builder,
+        }
+    }
+}
+
+/// The way through a proxy, as the user in its address, if there is one.
+fn tunnel<C>(proxy: &Uri, connector: C) -> Tunnel<C> {
+    let tunnel = Tunnel::new(proxy.clone(), connector);
+    match login(proxy) {
+        Some(login) => tunnel.with_auth(login),
+        None => tunnel,
+    }
+}
+
+fn login(proxy: &Uri) -> Option<HeaderValue> {
+    let (login, _) = proxy.authority()?.as_str().rsplit_once('@')?;
+    let (user, password) = login.split_once(':').unwrap_or((login, ""));
+    let mut login: Vec<u8> = percent_decode_str(user).collect();
+    login.push(b':');
+    login.extend(percent_decode_str(password));
+    HeaderValue::try_from(format!("Basic {}", STANDARD.encode(login))).ok()
 }
 
 fn places(count: usize) -> Arc<Semaphore> {
@@ -189,11 +386,29 @@ fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Without a client certificate.
-fn trusting(authority_pem: &[u8]) -> Result<ClientConfig, PassThroughError> {
+/// Without a client certificate, and without authorities by the system's roots.
+fn trusting(authority_pem: Option<&[u8]>) -> Result<ClientConfig, PassThroughError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| PassThroughError::Authority {
+            why: error.to_string(),
+        })?;
+    let builder = match authority_pem {
+        Some(pem) => builder.with_root_certificates(authorities(pem)?),
+        None => builder
+            .with_native_roots()
+            .map_err(|error| PassThroughError::Roots {
+                why: error.to_string(),
+            })?,
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+fn authorities(pem: &[u8]) -> Result<RootCertStore, PassThroughError> {
     let unusable = |why: String| PassThroughError::Authority { why };
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(authority_pem) {
+    for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
         let added = roots.add(certificate);
         added.map_err(|error| unusable(error.to_string()))?;
@@ -201,20 +416,334 @@ fn trusting(authority_pem: &[u8]) -> Result<ClientConfig, PassThroughError> {
     if roots.is_empty() {
         return Err(unusable("there is none".into()));
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unusable(error.to_string()))?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+    Ok(roots)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::net::SocketAddr;
+    use std::path::Path;
+    use std::process::Command;
+    use std::sync::Mutex;
+
+    use hyper::server::conn::http2;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use rustls::ServerConfig;
+    use rustls_pki_types::PrivatePkcs8KeyDer;
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::Notify;
+    use tokio::time::timeout;
+    use tokio_rustls::TlsAcceptor;
+
     use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+    /// The folder of the system's roots, in the environment of a process of its own.
+    const FOLDER: &str = "TIDINGS_TEST_ROOTS";
+
+    type Certified = rcgen::CertifiedKey<rcgen::KeyPair>;
+    /// What was seen, in its order.
+    type Seen = Arc<Mutex<Vec<String>>>;
+
+    fn certified(name: &str) -> Certified {
+        rcgen::generate_simple_self_signed([name.to_owned()]).unwrap()
+    }
+
+    fn options(own: &Certified) -> PassThroughOptions {
+        PassThroughOptions {
+            authority_pem: Some(own.cert.pem().into_bytes()),
+            ..PassThroughOptions::default()
+        }
+    }
+
+    fn acceptor(own: &Certified) -> TlsAcceptor {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let key = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key.into())
+            .unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        TlsAcceptor::from(Arc::new(config))
+    }
+
+    /// A server that answers everything, and the names that it was asked for.
+    async fn answering(own: &Certified) -> (SocketAddr, Seen) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (acceptor, names) = (acceptor(own), Seen::default());
+        let seen = Arc::clone(&names);
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                // A client that does not trust the certificate is gone.
+                let Ok(stream) = acceptor.accept(stream).await else {
+                    continue;
+                };
+                let name = stream.get_ref().1.server_name().unwrap_or_default();
+                seen.lock().unwrap().push(name.to_owned());
+                let answer = service_fn(|_: Request<Incoming>| async {
+                    Ok::<_, Infallible>(Response::new(Body::empty()))
+                });
+                let connection = http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(stream), answer);
+                tokio::spawn(connection);
+            }
+        });
+        (address, names)
+    }
+
+    /// A proxy of HTTP, with a certificate or without, and the heads of its requests.
+    async fn proxy(own: Option<&Certified>) -> (SocketAddr, Seen) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (acceptor, heads) = (own.map(acceptor), Seen::default());
+        let seen = Arc::clone(&heads);
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                match &acceptor {
+                    Some(acceptor) => {
+                        let stream = acceptor.accept(stream).await.unwrap();
+                        tokio::spawn(tunnelled(stream, Arc::clone(&seen)));
+                    }
+                    None => {
+                        tokio::spawn(tunnelled(stream, Arc::clone(&seen)));
+                    }
+                }
+            }
+        });
+        (address, heads)
+    }
+
+    async fn tunnelled(mut near: impl AsyncRead + AsyncWrite + Unpin, heads: Seen) {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(near.read_u8().await.unwrap());
+        }
+        let head = String::from_utf8(head).unwrap();
+        let target = head.split(' ').nth(1).unwrap().to_owned();
+        heads.lock().unwrap().push(head);
+        let mut far = TcpStream::connect(target).await.unwrap();
+        near.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        // It ends when the client goes away.
+        let _ = copy_bidirectional(&mut near, &mut far).await;
+    }
+
+    /// A proxy of SOCKS, and the servers that it led to.
+    async fn socks() -> (SocketAddr, Seen) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let targets = Seen::default();
+        let seen = Arc::clone(&targets);
+        tokio::spawn(async move {
+            let (mut near, _) = listener.accept().await.unwrap();
+            let mut greeting = [0; 3];
+            near.read_exact(&mut greeting).await.unwrap();
+            assert_eq!(greeting, [5, 1, 0]);
+            near.write_all(&[5, 0]).await.unwrap();
+            let mut asked = [0; 10];
+            near.read_exact(&mut asked).await.unwrap();
+            let [5, 1, 0, 1, host @ .., high, low] = asked else {
+                panic!("{asked:?}");
+            };
+            let target = SocketAddr::from((host, u16::from_be_bytes([high, low])));
+            seen.lock().unwrap().push(target.to_string());
+            let mut far = TcpStream::connect(target).await.unwrap();
+            let done = [5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+            near.write_all(&done).await.unwrap();
+            let _ = copy_bidirectional(&mut near, &mut far).await;
+        });
+        (address, targets)
+    }
+
+    async fn asked(way: &PassThrough) -> Result<(), PassError> {
+        let asked = way.send(Method::GET, "/api", HeaderMap::new());
+        let answer = timeout(PATIENCE, asked).await.expect("no answer");
+        answer.map(drop)
+    }
+
+    #[tokio::test]
+    async fn a_server_is_verified_by_the_name_that_is_given_for_it() {
+        let own = certified("cluster.example");
+        let (address, names) = answering(&own).await;
+        for (name, is_answered) in [
+            (None, false),
+            (Some("other.example"), false),
+            (Some("cluster.example"), true),
+        ] {
+            let options = PassThroughOptions {
+                server_name: name.map(str::to_owned),
+                ..options(&own)
+            };
+            let way = PassThrough::with_options(&format!("https://{address}"), &options).unwrap();
+            assert_eq!(asked(&way).await.is_ok(), is_answered, "{name:?}");
+        }
+        assert_eq!(*names.lock().unwrap(), ["cluster.example"]);
+        let options = PassThroughOptions {
+            server_name: Some("not a name".to_owned()),
+            ..options(&own)
+        };
+        let way = PassThrough::with_options("https://10.0.0.1:6443", &options);
+        assert!(matches!(way, Err(PassThroughError::ServerName { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_proxy_leads_to_the_server_and_sees_nothing_of_a_request() {
+        let own = certified("127.0.0.1");
+        let (server, _) = answering(&own).await;
+        let way = |proxy: String| {
+            let options = PassThroughOptions {
+                proxy: Some(proxy.parse().unwrap()),
+                ..options(&own)
+            };
+            assert!(!format!("{options:?}").contains("secret"));
+            PassThrough::with_options(&format!("https://{server}"), &options)
+        };
+        let (plain, heads) = proxy(None).await;
+        for login in ["", "a%40b:secret@"] {
+            let way = way(format!("http://{login}{plain}")).unwrap();
+            asked(&way).await.unwrap();
+        }
+        let (secure, secure_heads) = proxy(Some(&own)).await;
+        asked(&way(format!("https://{secure}")).unwrap())
+            .await
+            .unwrap();
+        let head =
+            |more: &str| format!("CONNECT {server} HTTP/1.1\r\nHost: {server}\r\n{more}\r\n");
+        let login = "Proxy-Authorization: Basic YUBiOnNlY3JldA==\r\n";
+        assert_eq!(*heads.lock().unwrap(), [head(""), head(login)]);
+        assert_eq!(*secure_heads.lock().unwrap(), [head("")]);
+        let (socks, targets) = socks().await;
+        asked(&way(format!("socks5://{socks}")).unwrap())
+            .await
+            .unwrap();
+        assert_eq!(*targets.lock().unwrap(), [server.to_string()]);
+    }
+
+    #[tokio::test]
+    async fn without_a_usable_proxy_nothing_is_sent() {
+        let own = certified("127.0.0.1");
+        let (server, names) = answering(&own).await;
+        let way = |proxy: &str| {
+            let options = PassThroughOptions {
+                proxy: Some(proxy.parse().unwrap()),
+                ..options(&own)
+            };
+            PassThrough::with_options(&format!("https://{server}"), &options)
+        };
+        // Nothing listens there.
+        let unused = TcpListener::bind("127.0.0.1:0")
+            .await
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        for scheme in ["http", "https", "socks5"] {
+            let way = way(&format!("{scheme}://{unused}")).unwrap();
+            let failed = asked(&way).await;
+            assert!(matches!(failed, Err(PassError::Unreachable(_))), "{scheme}");
+        }
+        for proxy in ["socks4://a:secret@p:1", "ftp://p", "p:1"] {
+            let error = way(proxy).unwrap_err();
+            assert!(matches!(error, PassThroughError::Proxy { .. }), "{proxy}");
+            assert!(!error.to_string().contains("secret"));
+        }
+        assert!(names.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn without_an_authority_the_systems_roots_decide() {
+        let folder = tempfile::tempdir().unwrap();
+        // A process has one set of them.
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["flow::pass_through::tests::child", "--exact", "--ignored"])
+            .env(FOLDER, folder.path())
+            .env("SSL_CERT_FILE", folder.path().join("roots.pem"))
+            .env_remove("SSL_CERT_DIR")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success(), "{text}");
+        assert!(text.contains("1 passed"), "{text}");
+    }
+
+    /// The part with these roots; not a separate test.
+    #[tokio::test]
+    #[ignore = "run by the test above"]
+    async fn child() {
+        let Some(folder) = std::env::var_os(FOLDER) else {
+            return;
+        };
+        let roots = Path::new(&folder).join("roots.pem");
+        let own = certified("127.0.0.1");
+        let (address, _) = answering(&own).await;
+        let way = || {
+            let options = PassThroughOptions::default();
+            PassThrough::with_options(&format!("https://{address}"), &options)
+        };
+        assert!(matches!(way(), Err(PassThroughError::Roots { .. })));
+        for (root, is_answered) in [(&own, true), (&certified("127.0.0.1"), false)] {
+            std::fs::write(&roots, root.cert.pem()).unwrap();
+            assert_eq!(asked(&way().unwrap()).await.is_ok(), is_answered);
+        }
+    }
+
+    /// Like a load balancer that failed: the connection is there, and nothing comes on it any more.
+    #[tokio::test]
+    async fn a_dead_connection_is_given_up_for_another() {
+        let own = certified("127.0.0.1");
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let acceptor = acceptor(&own);
+        let (dies, died) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (die, dead) = (Arc::clone(&dies), Arc::clone(&died));
+        let served = tokio::spawn(async move {
+            let mut kept = Vec::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let stream = acceptor.accept(stream).await.unwrap();
+                let answer = service_fn(|_: Request<Incoming>| async {
+                    Ok::<_, Infallible>(Response::new(Body::empty()))
+                });
+                let connection = http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(stream), answer);
+                let mut connection = Box::pin(connection);
+                let is_dead = tokio::select! {
+                    _ = &mut connection => false,
+                    () = die.notified() => true,
+                };
+                if is_dead {
+                    kept.push(connection);
+                    dead.notify_one();
+                }
+            }
+        });
+        let keep_alive = KeepAlive {
+            every: Duration::from_millis(100),
+            within: Duration::from_millis(100),
+        };
+        let server = format!("https://{address}");
+        let way = PassThrough::kept_alive(&server, &options(&own), keep_alive).unwrap();
+        let answered = async || {
+            let asked = async || way.send(Method::GET, "/api", HeaderMap::new()).await;
+            let answered = async { while asked().await.is_err() {} };
+            timeout(PATIENCE, answered).await.is_ok()
+        };
+        assert!(answered().await);
+        dies.notify_one();
+        died.notified().await;
+        assert!(answered().await);
+        served.abort();
+    }
 
     #[test]
     fn only_https_to_a_trusted_authority() {
-        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let own = certified("localhost");
         let pem = own.cert.pem();
         for (server, expected) in [
             ("https://10.0.0.1:6443", true),

@@ -2,6 +2,7 @@
 //! it.
 
 pub(super) mod clusters;
+mod connected;
 mod import;
 mod kubeconfigs;
 pub(super) mod past;
@@ -9,7 +10,7 @@ pub(super) mod past;
 mod sealing;
 mod source;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::io::{ErrorKind, Write};
 use std::net::IpAddr;
@@ -20,17 +21,19 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use futures::{StreamExt, stream};
 use tidings_archive::{Cluster, ImportError};
-use tidings_server::{RunningClusters, StartOptions};
+use tidings_server::{FollowedCluster, RunningClusters, StartOptions};
+use tidings_store::clock::{Clock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use tidings_store::{Fault, WriteError};
 
+use super::data_dir::{self, DataDirError};
 use super::serve::audit::AuditFlags;
 use super::serve::limits::LimitFlags;
 use super::serve::security::SecurityFlags;
 use super::serve::timeline::TimelineFlags;
 use super::serve::{self, LogFormat, Signals, files};
-use clusters::Defaults;
-use kubeconfigs::Kubeconfigs;
+use clusters::{Defaults, Reread};
+use connected::{Connected, Refused};
 use past::Served;
 #[cfg(feature = "objects")]
 use sealing::{SealFlags, Sealing};
@@ -220,9 +223,15 @@ pub(super) fn hint(error: &(dyn Error + 'static)) -> &'static str {
     if let Some(error) = error.downcast_ref() {
         return serve::hint(error);
     }
+    if let Some(error) = error.downcast_ref::<DataDirError>() {
+        return error.hint();
+    }
     match error.downcast_ref::<clusters::ClusterError>() {
         Some(clusters::ClusterError::Config { .. }) => {
             "name a context with --context, or a file with --kubeconfig; kubectl config get-contexts shows them"
+        }
+        Some(clusters::ClusterError::PassThrough { .. }) => {
+            "leave out --pass-through, or name the clusters in a file (--clusters) with passThrough: false for this one"
         }
         Some(clusters::ClusterError::Store { source, .. }) => match source {
             tidings_archive::ClusterError::Open(error) => open_hint(error),
@@ -232,6 +241,9 @@ pub(super) fn hint(error: &(dyn Error + 'static)) -> &'static str {
         _ => match error.downcast_ref() {
             Some(ImportError::Open(error)) => open_hint(error),
             Some(ImportError::Write(error)) if is_no_space(error) => NO_SPACE,
+            Some(ImportError::Line { line: 1, .. }) => {
+                "this reads what tidings export --versions wrote; tidings import creates the events of other files in a cluster"
+            }
             _ => "see tidings archive --help",
         },
     }
@@ -267,6 +279,7 @@ async fn import_file(args: Args, file: &Path) -> Result<u8, Box<dyn Error>> {
         ..Defaults::default()
     };
     let name = args.name.unwrap_or_default();
+    let _taken = data_dir::take_for_archive(&args.data_dir)?;
     let is_whole = import::import(&args.data_dir, name, &defaults, file).await?;
     Ok(if is_whole { ENDED } else { FAILED })
 }
@@ -274,6 +287,18 @@ async fn import_file(args: Args, file: &Path) -> Result<u8, Box<dyn Error>> {
 /// Removes what was kept of a cluster.
 fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
     let folder = clusters::folder(data_dir, name)?;
+    let remove = |folder: &Path| {
+        let removed = std::fs::remove_dir_all(folder);
+        removed.map_err(|error| format!("remove {}: {error}", folder.display()))
+    };
+    let doomed = folder.with_file_name(format!(".{name}.forgotten"));
+    let was_begun = doomed.is_dir();
+    if was_begun {
+        remove(&doomed)?;
+    }
+    if was_begun && !folder.is_dir() {
+        return Ok(());
+    }
     if !folder.is_dir() {
         return Err(format!("there is no cluster {name:?} in {}", data_dir.display()).into());
     }
@@ -283,18 +308,28 @@ fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
         name: name.to_owned(),
         source: error.into(),
     })?;
-    std::fs::remove_dir_all(&folder)
-        .map_err(|error| format!("remove {}: {error}", folder.display()))?;
+    // Under another name first: if this ends in between, a part of a store would be left, which
+    // cannot be opened.
+    std::fs::rename(&folder, &doomed)
+        .map_err(|error| format!("rename {}: {error}", folder.display()))?;
+    remove(&doomed)?;
     drop(store);
     Ok(())
 }
+
+/// The way to a cluster, if it is followed, and what is kept of it.
+pub(super) type Opened = Result<(Option<Source>, Cluster), Box<dyn Error>>;
 
 /// What is followed and served.
 struct Archive {
     data_dir: PathBuf,
     defaults: Defaults,
     server: RunningClusters,
-    followed: BTreeMap<String, (ClusterSetting, Cluster)>,
+    /// The clusters that are to be followed.
+    wanted: Vec<ClusterSetting>,
+    followed: BTreeMap<String, (Connected, Cluster)>,
+    /// Those of the wanted clusters that are not followed, or not as they should be.
+    refused: Refused,
     #[cfg(feature = "objects")]
     sealing: Sealing,
 }
@@ -327,9 +362,13 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     };
     let settings = match &args.clusters {
         Some(file) => clusters::read(file)?,
-        None if args.no_follow => clusters::kept(&args.data_dir)?,
+        None if args.no_follow => {
+            data_dir::check_for_kept(&args.data_dir)?;
+            clusters::kept(&args.data_dir)?
+        }
         None => defaults.of_contexts(&args.context, args.name.as_deref())?,
     };
+    let _taken = data_dir::take_for_archive(&args.data_dir)?;
     let mut options = StartOptions::new(&args.data_dir);
     options.bind_address = args.bind_address;
     options.secure_port = args.secure_port;
@@ -343,15 +382,30 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     args.timeline.apply(&mut options.api);
     let is_shown = options.api.timeline.enabled;
     options.audit = args.audit.options();
-    let many = settings.len();
+    let (wanted, many) = (settings.clone(), settings.len());
     let mut followed = BTreeMap::new();
+    let mut refused = Refused::default();
+    let mut first_refusal = None;
     let mut served = Vec::with_capacity(many);
     for (setting, opened) in open_all(&args.data_dir, &defaults, settings, many).await {
-        let (source, cluster) = opened?;
-        served.push(Served::of(&cluster, source.as_ref()).await?);
-        #[cfg(feature = "objects")]
-        sealing.start(&cluster);
-        followed.insert(setting.name.clone(), (setting, cluster));
+        match serve_opened(setting.clone(), opened).await {
+            Ok((connected, cluster, one)) => {
+                served.push(one);
+                #[cfg(feature = "objects")]
+                sealing.start(&cluster);
+                followed.insert(setting.name, (connected, cluster));
+            }
+            // One of many does not keep the others from being followed.
+            Err(error) if args.clusters.is_some() => {
+                let said = defaults.said(&setting);
+                complain(&mut refused, &setting, said, &error.to_string());
+                first_refusal.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if let Some(error) = first_refusal.filter(|_| followed.is_empty()) {
+        return Err(error);
     }
     // All at once: a single one would be served at the root, too.
     let server = tidings_server::start_clusters(options, served).await?;
@@ -359,7 +413,9 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         data_dir: args.data_dir,
         defaults,
         server,
+        wanted,
         followed,
+        refused,
         #[cfg(feature = "objects")]
         sealing,
     };
@@ -388,19 +444,20 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The way to a cluster, and what is kept of it.
+/// Opens what is kept of a cluster, and follows it, if it is to be followed; from a source that is
+/// connected to already, if there is one.
 async fn open(
     data_dir: &Path,
     defaults: &Defaults,
     setting: &ClusterSetting,
+    connected: Option<Source>,
     clusters: usize,
-) -> Result<(Option<Source>, Cluster), Box<dyn Error>> {
+) -> Opened {
     let folder = clusters::folder(data_dir, &setting.name)?;
     let options = defaults.options(setting, clusters);
-    let source = if defaults.no_follow {
-        None
-    } else {
-        Some(defaults.connect(setting).await?)
+    let source = match connected {
+        None if !defaults.no_follow => Some(defaults.connect(setting).await?),
+        connected => connected,
     };
     let opened = Cluster::open_kept(&folder, options.clone()).await;
     let mut cluster = opened.map_err(|error| clusters::ClusterError::Store {
@@ -423,13 +480,10 @@ pub(super) async fn open_all(
     defaults: &Defaults,
     settings: Vec<ClusterSetting>,
     clusters: usize,
-) -> Vec<(
-    ClusterSetting,
-    Result<(Option<Source>, Cluster), Box<dyn Error>>,
-)> {
+) -> Vec<(ClusterSetting, Opened)> {
     stream::iter(settings)
         .map(|setting| async {
-            let opened = open(data_dir, defaults, &setting, clusters).await;
+            let opened = open(data_dir, defaults, &setting, None, clusters).await;
             (setting, opened)
         })
         .buffered(OPENED_AT_ONCE)
@@ -437,29 +491,60 @@ pub(super) async fn open_all(
         .await
 }
 
+/// What the server needs of a cluster that was opened.
+async fn serve_opened(
+    setting: ClusterSetting,
+    opened: Opened,
+) -> Result<(Connected, Cluster, FollowedCluster), Box<dyn Error>> {
+    let (source, cluster) = opened?;
+    let served = Served::of(&cluster, source.as_ref()).await;
+    Ok((connected(setting, source.as_ref()), cluster, served))
+}
+
+fn connected(setting: ClusterSetting, source: Option<&Source>) -> Connected {
+    Connected {
+        setting,
+        said: source.map_or(0, |source| source.said),
+        valid_until: source.and_then(Source::valid_until),
+        has_program: source.is_some_and(|source| source.has_program),
+    }
+}
+
+/// Whether a cluster does not know credentials any more that a program gave out: there may be
+/// others.
+fn is_refused(connected: &Connected, cluster: &Cluster) -> bool {
+    let why = || cluster.past().following().why.unwrap_or_default();
+    connected.has_program && why().ends_with("(401)")
+}
+
+/// Tells why a cluster is not followed, or not as it should be, unless that was told before.
+fn complain(refused: &mut Refused, setting: &ClusterSetting, said: u64, why: &str) {
+    if refused.note(setting, said, why) {
+        tracing::error!(
+            cluster = setting.name,
+            error = why,
+            "the cluster cannot be followed as it is set; it is tried again"
+        );
+    }
+}
+
 impl Archive {
-    /// Follows and serves further clusters. Those that cannot be followed are reported.
-    async fn add(&mut self, settings: Vec<ClusterSetting>, clusters: usize) {
-        for (setting, opened) in open_all(&self.data_dir, &self.defaults, settings, clusters).await
-        {
-            let name = setting.name.clone();
-            let served = async {
-                let (source, cluster) = opened?;
-                self.server
-                    .add(Served::of(&cluster, source.as_ref()).await?)
-                    .await?;
-                Ok::<_, Box<dyn Error>>(cluster)
-            };
-            match served.await {
-                Ok(cluster) => {
-                    #[cfg(feature = "objects")]
-                    self.sealing.start(&cluster);
-                    self.followed.insert(name, (setting, cluster));
-                }
-                Err(error) => {
-                    tracing::error!(cluster = name, %error, "the cluster is not followed; it is tried again");
-                }
+    /// Follows and serves a cluster that was opened. One that cannot be is reported.
+    async fn serve(&mut self, setting: ClusterSetting, opened: Opened) {
+        let said = self.defaults.said(&setting);
+        let served = async {
+            let (connected, cluster, served) = serve_opened(setting.clone(), opened).await?;
+            self.server.add(served).await?;
+            Ok::<_, Box<dyn Error>>((connected, cluster))
+        };
+        match served.await {
+            Ok((connected, cluster)) => {
+                #[cfg(feature = "objects")]
+                self.sealing.start(&cluster);
+                self.refused.forget(&setting.name);
+                self.followed.insert(setting.name, (connected, cluster));
             }
+            Err(error) => complain(&mut self.refused, &setting, said, &error.to_string()),
         }
     }
 
@@ -480,21 +565,16 @@ impl Archive {
         if self.defaults.no_follow {
             return std::future::pending().await;
         }
-        let of_contexts = self.followed.values();
-        let of_contexts = of_contexts.map(|(setting, _)| setting.clone());
-        let of_contexts: Vec<_> = of_contexts.collect();
         let mut complaint = String::new();
-        let mut kubeconfigs = Kubeconfigs::default();
+        let mut reread = Reread::default();
         loop {
-            let followed = self.followed.values();
-            let followed = followed.map(|(setting, _)| self.defaults.kubeconfigs(setting));
-            kubeconfigs.look(followed.flatten());
             tokio::time::sleep(LOOK).await;
-            let settings = match file.map(clusters::read) {
-                None => of_contexts.clone(),
-                Some(Ok(settings)) => {
+            match file.map(|file| reread.read(file)) {
+                // It is about to be written, or there is none.
+                None | Some(Ok(None)) => {}
+                Some(Ok(Some(settings))) => {
                     complaint.clear();
-                    settings
+                    self.wanted = settings;
                 }
                 Some(Err(error)) => {
                     let error = error.to_string();
@@ -502,36 +582,78 @@ impl Archive {
                         tracing::error!(error, "the former clusters are followed further");
                         complaint = error;
                     }
-                    continue;
-                }
-            };
-            let is_as_before = |name: &String, (before, _): &(ClusterSetting, Cluster)| {
-                settings
-                    .iter()
-                    .any(|setting| setting.name == *name && setting == before)
-            };
-            let gone = self.followed.iter();
-            let gone = gone.filter(|(name, followed)| !is_as_before(name, followed));
-            let mut gone: Vec<_> = gone.map(|(name, _)| name.clone()).collect();
-            for (name, (setting, _)) in &self.followed {
-                let mut read = self.defaults.kubeconfigs(setting).into_iter();
-                // One that cannot be used may be half written.
-                if read.any(|file| kubeconfigs.is_changed(&file))
-                    && !gone.contains(name)
-                    && self.defaults.connect(setting).await.is_ok()
-                {
-                    gone.push(name.clone());
                 }
             }
-            for name in gone {
-                tracing::info!(cluster = name, "followed no longer, or anew");
-                self.remove(&name).await;
-            }
-            let many = settings.len();
-            let mut new = settings;
-            new.retain(|setting| !self.followed.contains_key(&setting.name));
-            self.add(new, many).await;
+            self.follow_wanted().await;
         }
+    }
+
+    /// Follows the clusters that are wanted, as they are set and as their kubeconfigs say now.
+    async fn follow_wanted(&mut self) {
+        let is_wanted = |name: &str| self.wanted.iter().any(|setting| setting.name == name);
+        let unwanted = self.followed.keys().filter(|name| !is_wanted(name));
+        for name in unwanted.cloned().collect::<Vec<_>>() {
+            tracing::info!(cluster = name, "followed no longer");
+            self.remove(&name).await;
+            self.refused.forget(&name);
+        }
+        let now = SystemClock.now().0;
+        let many = self.wanted.len();
+        let mut new = Vec::new();
+        let mut said_by_files = HashMap::new();
+        for setting in self.wanted.clone() {
+            let files = self.defaults.kubeconfigs(&setting);
+            let said = *said_by_files
+                .entry(files)
+                .or_insert_with_key(|files: &Vec<PathBuf>| kubeconfigs::said(files));
+            match self.followed.get(&setting.name) {
+                None if self.refused.is_due(&setting, said) => new.push(setting),
+                Some((former, cluster))
+                    if !former.is_outdated(&setting, said, now) && !is_refused(former, cluster) =>
+                {
+                    self.refused.forget(&setting.name);
+                }
+                Some(_) if self.refused.is_due(&setting, said) => {
+                    self.follow_anew(setting, said, many).await;
+                }
+                _ => {}
+            }
+        }
+        for (setting, opened) in open_all(&self.data_dir, &self.defaults, new, many).await {
+            self.serve(setting, opened).await;
+        }
+    }
+
+    /// Follows a cluster with another setting or other credentials. The former ones are given up
+    /// only if these can be used: they may be half written.
+    async fn follow_anew(&mut self, setting: ClusterSetting, said: u64, clusters: usize) {
+        let source = match self.defaults.connect(&setting).await {
+            Ok(source) => source,
+            Err(error) => {
+                complain(&mut self.refused, &setting, said, &error.to_string());
+                return;
+            }
+        };
+        let new = connected(setting.clone(), Some(&source));
+        let former = self.followed.get(&setting.name);
+        let is_renewed = former.is_none_or(|(former, _)| former.is_renewed_by(&new));
+        let is_refused = former.is_some_and(|(former, cluster)| is_refused(former, cluster));
+        if !is_renewed || is_refused && !source.is_known().await {
+            let why = "its credentials end or have ended, and there are no others yet";
+            complain(&mut self.refused, &setting, said, why);
+            return;
+        }
+        tracing::info!(cluster = setting.name, "followed anew");
+        self.remove(&setting.name).await;
+        let opened = open(
+            &self.data_dir,
+            &self.defaults,
+            &setting,
+            Some(source),
+            clusters,
+        );
+        let opened = opened.await;
+        self.serve(setting, opened).await;
     }
 
     async fn close(self) {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tidings_cli::event::Event;
 
 use super::cluster::{ClusterFlags, CommandError, Server};
+use super::objects::segment;
 
 /// Versions of a page.
 const PAGE: usize = 500;
@@ -41,8 +42,7 @@ pub(crate) async fn clusters(
     let answer = get(&root.server().await?, "/clusters", what).await;
     let answer = answer.map_err(|error| {
         if error.is_not_found() {
-            let why = "find clusters: the server is no archive; tidings archive prints the path of a kubeconfig for one";
-            CommandError::Failed(why.to_owned())
+            no_archive("find clusters")
         } else {
             error
         }
@@ -119,6 +119,13 @@ pub(crate) async fn counts(
     }
 }
 
+/// The server does not have the path of an archive; `what` fits after "failed to".
+fn no_archive(what: &str) -> CommandError {
+    CommandError::Failed(format!(
+        "{what}: the server is no archive; tidings archive prints the path of a kubeconfig for one"
+    ))
+}
+
 /// A page of an export with versions, as lines.
 pub(crate) async fn export(server: &Server, from: &[(&str, &str)]) -> Result<String, CommandError> {
     let query = form_urlencoded::Serializer::new(String::new())
@@ -131,7 +138,15 @@ pub(crate) async fn export(server: &Server, from: &[(&str, &str)]) -> Result<Str
         server.client.request_text(request).await
     };
     let answer = server.ask(ask).await;
-    answer.map_err(|error| CommandError::request("export from the archive", "events", error))
+    let what = "export from the archive";
+    answer.map_err(|error| {
+        let error = CommandError::request(what, "events", error);
+        if error.is_not_found() {
+            no_archive(what)
+        } else {
+            error
+        }
+    })
 }
 
 /// From when to when a cluster of an archive is covered.
@@ -147,6 +162,7 @@ pub(crate) async fn versions(
     name: &str,
 ) -> Result<Vec<Event>, CommandError> {
     let what = format!("read the versions of {namespace}/{name} in the archive");
+    let (namespace, event) = (segment(namespace), segment(name));
     let mut versions = Vec::new();
     let mut token = String::new();
     loop {
@@ -156,8 +172,14 @@ pub(crate) async fn versions(
             query.append_pair("continue", &token);
         }
         let query = query.finish();
-        let path = format!("/api/v1/namespaces/{namespace}/events/{name}/versions?{query}");
-        let mut page = get(server, &path, &what).await?;
+        let path = format!("/api/v1/namespaces/{namespace}/events/{event}/versions?{query}");
+        let mut page = match get(server, &path, &what).await {
+            Ok(page) => page,
+            Err(error) if error.is_not_found() && !error.is_about(name) => {
+                return Err(no_archive(&what));
+            }
+            Err(error) => return Err(error),
+        };
         let items = page.get_mut("items").map(Value::take);
         if let Some(Value::Array(items)) = items {
             versions.extend(items.into_iter().map(Event::new));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
@@ -88,11 +88,22 @@ pub(crate) struct ClusterFlags {
 pub(crate) struct NamespaceFlags {
     /// Namespace [default: the context's, or default]
     // An empty name would mean all of them.
-    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new().try_map(namespace))]
     pub(crate) namespace: Option<String>,
     /// All namespaces
     #[arg(long, short = 'A')]
     pub(crate) all_namespaces: bool,
+}
+
+/// A namespace becomes a segment of paths, so nothing else may be in it than what namespaces are
+/// made of. Letters of the wrong case are the server's to judge.
+fn namespace(text: String) -> Result<String, &'static str> {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if text.bytes().all(is_good) {
+        Ok(text)
+    } else {
+        Err("expected the name of a namespace, of a-z, 0-9 and -")
+    }
 }
 
 /// As in kubectl, a number without a unit is in seconds.
@@ -239,6 +250,15 @@ impl CommandError {
         matches!(self, Self::Refused { status, .. } if status.code == 404)
     }
 
+    /// Whether the server names this object in its refusal: it has such objects, then.
+    pub(crate) fn is_about(&self, name: &str) -> bool {
+        let Self::Refused { status, .. } = self else {
+            return false;
+        };
+        let details = status.details.as_ref();
+        details.is_some_and(|details| details.name == name)
+    }
+
     /// Advice for the user.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
@@ -246,7 +266,8 @@ impl CommandError {
                 "name one with --kubeconfig, or a server with --server and --token; kubectl config view shows the current one"
                     .to_owned(),
             ),
-            Self::Unreachable(_) | Self::Away(_) => Some(UNREACHABLE_HINT.to_owned()),
+            Self::Unreachable(error) => Some(unreachable_hint(&with_sources(error)).to_owned()),
+            Self::Away(error) => error.hint().or_else(|| Some(UNREACHABLE_HINT.to_owned())),
             Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT.to_owned()),
             Self::Refused { rbac, .. } if self.is_forbidden() => Some(format!(
                 "{}; to read a single namespace, name it with -n",
@@ -265,6 +286,18 @@ impl CommandError {
 /// Advice if the server does not answer.
 pub(crate) const UNREACHABLE_HINT: &str =
     "is it running, and is the address right? kubectl version asks it, too";
+
+/// Advice if a server was reached that speaks otherwise or has another certificate, or if none was.
+fn unreachable_hint(why: &str) -> &'static str {
+    if why.contains("invalid HTTP version") {
+        "the server seems to expect TLS: its address begins with https://"
+    } else if why.contains("invalid peer certificate") {
+        "name the authority of the server's certificate with --certificate-authority, and the name in it with --tls-server-name if it is another"
+    } else {
+        UNREACHABLE_HINT
+    }
+}
+
 /// Advice if the server rejects the credentials.
 pub(crate) const UNAUTHORIZED_HINT: &str =
     "the credentials are wrong or have expired; kubectl auth whoami uses the same ones";
@@ -354,7 +387,7 @@ impl ClusterFlags {
     /// Flags that select and reach the cluster.
     pub(crate) async fn config(&self) -> Result<Config, CommandError> {
         if self.is_of_all() {
-            let why = "--cluster all is for tidings events, top and coverage: name one cluster";
+            let why = "use --cluster all, which is for tidings events, top and coverage: name one cluster";
             return Err(CommandError::Usage(why.to_owned()));
         }
         // Another dependency may add a second provider, and then rustls needs a default. Setting it
@@ -471,6 +504,12 @@ const NAMES_MAX: usize = 20;
 /// What is wrong if a flag names something that the kubeconfig does not have.
 fn missing(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
     let contexts: Vec<_> = kubeconfig.contexts.iter().map(|it| &*it.name).collect();
+    if options.context.is_none() && kubeconfig::current_context(kubeconfig).is_none() {
+        let known = listed(&contexts).unwrap_or_else(|| "no context".to_owned());
+        return Some(format!(
+            "it has no current context, but {known}: name one with --context"
+        ));
+    }
     let clusters: Vec<_> = kubeconfig.clusters.iter().map(|it| &*it.name).collect();
     let users: Vec<_> = kubeconfig.auth_infos.iter().map(|it| &*it.name).collect();
     named_among("context", options.context.as_deref(), &contexts)
@@ -480,16 +519,23 @@ fn missing(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<Strin
 
 fn named_among(what: &str, name: Option<&str>, known: &[&str]) -> Option<String> {
     let name = name.filter(|name| !known.contains(name))?;
+    Some(match listed(known) {
+        Some(known) => format!("it has no {what} {name:?}, but {known}"),
+        None => format!("it has no {what} {name:?}, and no other"),
+    })
+}
+
+/// Names, as a message lists them; `None` if there are no names.
+fn listed(known: &[&str]) -> Option<String> {
     if known.is_empty() {
-        return Some(format!("it has no {what} {name:?}, and no other"));
+        return None;
     }
     let more = match known.len().saturating_sub(NAMES_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     let known: Vec<_> = known.iter().take(NAMES_MAX).copied().collect();
-    let known = known.join(", ");
-    Some(format!("it has no {what} {name:?}, but {known}{more}"))
+    Some(format!("{}{more}", known.join(", ")))
 }
 
 /// The proxy in the kubeconfig for the selected cluster.

@@ -122,8 +122,7 @@ fn readable(
 
 fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
     let clusters = found.iter().flat_map(|coverage| {
-        let followed = coverage["followed"].as_array().into_iter().flatten();
-        followed.map(move |followed| {
+        followed(coverage).map(move |followed| {
             vec![
                 text(&coverage["cluster"]),
                 or(&followed["namespace"], "<all>"),
@@ -165,11 +164,28 @@ fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()>
     });
     let gaps: Vec<_> = gaps.collect();
     if gaps.is_empty() {
-        return writeln!(out, "\nNo gaps: every version since then is here.");
+        // A gap is stated when the list that ends it is complete.
+        let mut all = found.iter().flat_map(followed);
+        let is_open = all.any(|one| one.is_null() || one["listing"] == true);
+        let said = if is_open {
+            "No gaps yet: some clusters are not read to the end, or did not answer so far."
+        } else {
+            "No gaps: every version since then is here."
+        };
+        return writeln!(out, "\n{said}");
     }
     writeln!(out)?;
     let headings = ["CLUSTER", "NAMESPACE", "GAP FROM", "TO", "CAUSE"];
     table(&headings, &gaps, screen, out)
+}
+
+/// What is followed of a cluster; one that did not answer so far has nothing, which is shown, too.
+fn followed(coverage: &Value) -> impl Iterator<Item = &Value> {
+    static NOTHING: Value = Value::Null;
+    let all = coverage["followed"].as_array();
+    let all = all.map(Vec::as_slice).unwrap_or_default();
+    let nothing = all.is_empty().then_some(&NOTHING);
+    all.iter().chain(nothing)
 }
 
 fn table(
@@ -215,6 +231,9 @@ fn cause(gap: &Value) -> Cell {
 }
 
 fn number(value: &Value) -> Cell {
+    if value.is_null() {
+        return Cell::new("<unknown>");
+    }
     Cell::new(&value.to_string())
 }
 
@@ -269,7 +288,20 @@ mod tests {
                 "prod      <all>       2026-02-01T00:00:00Z   2026-02-01T00:10:00Z   absent",
             ]
         );
-        assert!(printed(coverage(json!([]))).contains("No gaps"));
+        assert!(printed(coverage(json!([]))).contains("No gaps:"));
+        // One is stated when the list that ends it is complete.
+        let mut listing = coverage(json!([]));
+        listing["followed"][0]["listing"] = true.into();
+        assert!(printed(listing).contains("No gaps yet:"));
+        // One that did not answer so far is there, too.
+        let mut unknown = coverage(json!([]));
+        unknown["followed"] = json!([]);
+        let unknown = printed(unknown);
+        assert!(unknown.contains("No gaps yet:"), "{unknown}");
+        let row = unknown.lines().nth(1).unwrap();
+        let cells: Vec<_> = row.split_whitespace().collect();
+        assert_eq!(cells[..4], ["prod", "<all>", "<unknown>", "<unknown>"]);
+        assert_eq!(cells[5..7], ["678", "<unknown>"]);
     }
 
     #[test]

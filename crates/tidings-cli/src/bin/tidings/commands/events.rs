@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// All versions of this event, from an archive; the earliest first
-    #[arg(long, value_name = "EVENT", conflicts_with = "watch")]
+    #[arg(long, value_name = "EVENT", conflicts_with = "watch", value_parser = event_name)]
     history: Option<String>,
     /// Maximum number of events held in memory, at about 5 KB each. Sorting needs all of them; with
     /// --limit only twice as many as are shown
@@ -80,6 +80,19 @@ const EXAMPLES: &str = "Examples:
 
   # Custom columns
   tidings events -o custom-columns=WHEN:.lastTimestamp,WHO:.source.component,WHAT:.message";
+
+/// An event's name, also as -o name and kubectl print it.
+fn event_name(text: &str) -> Result<String, String> {
+    let prefixes = ["event/", "events/", "event.events.k8s.io/"];
+    let mut names = prefixes
+        .iter()
+        .filter_map(|prefix| text.strip_prefix(*prefix));
+    let name = names.next().unwrap_or(text);
+    if name.is_empty() || name.contains('/') {
+        return Err("expected the name of an event, as -o name prints it".to_owned());
+    }
+    Ok(name.to_owned())
+}
 
 /// Shows events.
 pub(crate) async fn run(args: Args) -> ExitCode {
@@ -226,6 +239,26 @@ fn words(notice: &Notice) -> String {
         }
         Notice::NewHistory => {
             "the server's revisions started again: its events are shown again".to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_named_as_it_is_printed() {
+        for printed in [
+            "web.1",
+            "event/web.1",
+            "events/web.1",
+            "event.events.k8s.io/web.1",
+        ] {
+            assert_eq!(event_name(printed).as_deref(), Ok("web.1"), "{printed}");
+        }
+        for other in ["", "event/", "shop/web.1", "event/shop/web.1"] {
+            assert!(event_name(other).is_err(), "{other}");
         }
     }
 }

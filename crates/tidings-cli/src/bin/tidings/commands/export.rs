@@ -9,6 +9,7 @@
 mod file;
 mod versions;
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -138,13 +139,20 @@ async fn export_versions(args: &Args) -> Result<u8, CommandError> {
     let (mut target, found) = Target::open(&args.file, Form::JsonLines, args.resume, &what)?;
     let progress = progress(args);
     let lines = found.first.as_ref().zip(found.last.as_ref());
+    let is_begun = Cell::new(lines.is_some());
     let copied = versions::copy(&server, lines, &mut target, |count| {
+        is_begun.set(true);
         progress.set_message(format!("{count} versions and ends"));
     });
     let copied = copied.await;
     progress.finish_and_clear();
     match copied {
         Ok(count) => finish_file(args, target, "versions and ends", (found.count, count)),
+        // A server that is no archive, say: there is nothing to continue.
+        Err(error) if !is_begun.get() && !error.may_pass() => {
+            target.discard();
+            Err(error)
+        }
         Err(error) => Err(interrupted(target, true, error)),
     }
 }

@@ -5,6 +5,7 @@ mod archived;
 mod cluster;
 mod completions;
 mod coverage;
+mod data_dir;
 mod demo;
 mod describe;
 mod events;
@@ -84,7 +85,10 @@ pub(crate) fn parse(args: Vec<OsString>) -> Command {
                 .unwrap_or_else(|error| error.format(&mut command).exit())
         }
         Err(error) => command
-            .error(clap::error::ErrorKind::InvalidValue, error)
+            .error(
+                clap::error::ErrorKind::InvalidValue,
+                format!("--config: {error}"),
+            )
             .exit(),
     }
 }

@@ -265,7 +265,7 @@ async fn objects(server: &Server, kind: &Kind, namespace: &str) -> kube::Result<
 }
 
 /// A name as one segment of a path.
-fn segment(name: &str) -> String {
+pub(crate) fn segment(name: &str) -> String {
     form_urlencoded::byte_serialize(name.as_bytes())
         .collect::<String>()
         .replace('+', "%20")

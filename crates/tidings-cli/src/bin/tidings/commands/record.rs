@@ -206,6 +206,8 @@ fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> u8 {
     let why = failure.map_or_else(String::new, |failure| format!(": {}", one_line(&failure)));
     let causes = report.dropped.iter().filter(|(_, count)| *count > 0);
     let (code, words) = match causes.last() {
+        // What the server said is more than the cause.
+        Some((DropCause::RejectedOther, _)) if !why.is_empty() => (FAILED, "refused".to_owned()),
         Some((cause, _)) => (FAILED, cause.as_str().replace('_', " ")),
         None => (UNREACHABLE, format!("not written within {:?}", args.wait)),
     };

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use tidings_objects::{Checked, Manifest, Place, check, newest};
+use tidings_objects::{Checked, Manifest, Place, PlaceError, check, newest};
 
 use super::cluster::{CommandError, FAILED, finish};
 
@@ -55,7 +55,10 @@ fn unread(why: impl Display) -> CommandError {
 
 /// Whether nothing is wrong, as far as was looked.
 async fn sealed(args: Args) -> Result<u8, CommandError> {
-    let place = Place::open(&args.url).map_err(unread)?;
+    let place = Place::open(&args.url).map_err(|error| match error {
+        PlaceError::Url { .. } => CommandError::Usage(format!("read the archive: {error}")),
+        error => unread(error),
+    })?;
     let clusters = match args.cluster {
         Some(cluster) => vec![cluster],
         None => place.clusters().await.map_err(unread)?,

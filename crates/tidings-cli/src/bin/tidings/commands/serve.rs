@@ -26,6 +26,8 @@ use tidings_cli::values;
 use tidings_server::{ManagedFields, StartError, StartOptions};
 use tracing_subscriber::EnvFilter;
 
+use super::data_dir::{self, DataDirError};
+
 /// What is logged without `RUST_LOG`. The index's own files are of no interest to the operator of a
 /// server, and problems of a cluster's clients are reported where they matter.
 const DEFAULT_FILTER: &str = "info,lsm_tree=warn,kube_client=off";
@@ -188,6 +190,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     if let Some(file) = &args.config {
         tracing::info!(file = %file.display(), "settings read");
     }
+    data_dir::check_for_server(&args.data_dir)?;
     let mut options = StartOptions::new(args.data_dir);
     options.bind_address = args.bind_address;
     options.secure_port = args.secure_port;
@@ -284,9 +287,12 @@ pub(super) fn hint(error: &StartError) -> &'static str {
 }
 
 fn fail(error: &(dyn Error + 'static)) {
-    let hint = match error.downcast_ref::<StartError>() {
-        Some(error) => hint(error),
-        None => "see tidings serve --help",
+    let hint = if let Some(error) = error.downcast_ref::<StartError>() {
+        hint(error)
+    } else if let Some(error) = error.downcast_ref::<DataDirError>() {
+        error.hint()
+    } else {
+        "see tidings serve --help"
     };
     // Nowhere is left to say it if standard error is gone.
     let _ = writeln!(

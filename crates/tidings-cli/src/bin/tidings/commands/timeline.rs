@@ -15,6 +15,7 @@ use super::archive::clusters::Defaults;
 use super::archive::past::Served;
 use super::archive::{hint, open_all};
 use super::cluster::tell;
+use super::data_dir;
 use super::serve::{Signals, start_logging_of};
 
 /// It ran, and was ended by a signal.
@@ -51,7 +52,7 @@ const OPENERS: &[&[&str]] = &[&["xdg-open"]];
 Examples:
   tidings timeline                                # the cluster of the current context
   tidings timeline --context prod --context staging
-  tidings timeline --namespace shop --keep ./events   # continue there the next time")]
+  tidings timeline --namespace shop --keep ./kept   # continue there the next time")]
 pub(crate) struct Args {
     /// Kubeconfig of the clusters [default: $KUBECONFIG, ~/.kube/config, or the cluster this runs
     /// in]
@@ -105,12 +106,13 @@ async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
         ..Defaults::default()
     };
     let settings = defaults.of_contexts(&args.context, None)?;
+    let _taken = data_dir::take_for_archive(data_dir)?;
     let many = settings.len();
     let mut followed = Vec::with_capacity(many);
     let mut served = Vec::with_capacity(many);
     for (_, opened) in open_all(data_dir, &defaults, settings, many).await {
         let (source, cluster) = opened?;
-        served.push(Served::of(&cluster, source.as_ref()).await?);
+        served.push(Served::of(&cluster, source.as_ref()).await);
         followed.push(cluster);
     }
     let page = tidings_server::start_timeline(args.port, served, ApiOptions::default()).await?;

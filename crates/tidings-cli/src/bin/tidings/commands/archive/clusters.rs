@@ -10,7 +10,8 @@ use tidings_cli::clusters::{ClusterSetting, NAME_LEN_MAX, check_name};
 use tidings_server::RetentionRules;
 use tidings_store::embedded::EmbeddedOptions;
 
-use super::source::Source;
+use super::kubeconfigs;
+use super::source::{self, NotPassed, Source};
 use crate::commands::cluster::{ClusterFlags, with_sources};
 use crate::commands::kubeconfig;
 
@@ -24,6 +25,10 @@ const SAMPLE_BYTES_MIN: usize = 64 << 10;
 pub(in crate::commands) enum ClusterError {
     #[error("cluster {name:?}: {why}")]
     Config { name: String, why: String },
+    #[error(
+        "cluster {name:?}: requests cannot be passed to it: {source}; with passThrough: false in the file of --clusters it is followed without that"
+    )]
+    PassThrough { name: String, source: NotPassed },
     #[error("cluster {name:?}: {source}")]
     Store {
         name: String,
@@ -90,12 +95,43 @@ fn read_retention(path: &Path) -> Result<Retention, ClusterError> {
 
 /// The clusters of a file.
 pub(in crate::commands) fn read(path: &Path) -> Result<Vec<ClusterSetting>, ClusterError> {
-    let wrong = |why| ClusterError::File {
+    of_text(path, &text_of(path)?)
+}
+
+/// A file of clusters that is read again and again.
+///
+/// It may be half written when it is read, and a part of it may be a file of fewer clusters, or one
+/// with a smaller quota. So it counts once it was read twice with the same text.
+#[derive(Debug, Default)]
+pub(super) struct Reread(Option<String>);
+
+impl Reread {
+    /// The clusters; `None` if the text is not that of the time before.
+    pub(super) fn read(
+        &mut self,
+        path: &Path,
+    ) -> Result<Option<Vec<ClusterSetting>>, ClusterError> {
+        let text = text_of(path)?;
+        if self.0.as_ref() != Some(&text) {
+            self.0 = Some(text);
+            return Ok(None);
+        }
+        of_text(path, &text).map(Some)
+    }
+}
+
+fn text_of(path: &Path) -> Result<String, ClusterError> {
+    std::fs::read_to_string(path).map_err(|error| ClusterError::File {
+        path: path.to_owned(),
+        why: error.to_string(),
+    })
+}
+
+fn of_text(path: &Path, text: &str) -> Result<Vec<ClusterSetting>, ClusterError> {
+    let mut clusters = tidings_cli::clusters::parse(text).map_err(|why| ClusterError::File {
         path: path.to_owned(),
         why,
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let mut clusters = tidings_cli::clusters::parse(&text).map_err(wrong)?;
+    })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     for cluster in &mut clusters {
         cluster.kubeconfig = cluster.kubeconfig.take().map(|path| folder.join(path));
@@ -202,6 +238,11 @@ impl Defaults {
         }
     }
 
+    /// What the kubeconfigs that lead to a cluster say: a hash.
+    pub(super) fn said(&self, setting: &ClusterSetting) -> u64 {
+        kubeconfigs::said(&self.kubeconfigs(setting))
+    }
+
     /// A client of a cluster. Whether the cluster answers is found out by following it.
     pub(in crate::commands) async fn connect(
         &self,
@@ -211,6 +252,8 @@ impl Defaults {
             name: setting.name.clone(),
             why,
         };
+        // Before they are read: what changes meanwhile is a change.
+        let said = self.said(setting);
         let kubeconfig = setting.kubeconfig.clone().or(self.kubeconfig.clone());
         let flags = ClusterFlags::of_context(kubeconfig, setting.context.clone());
         let config = flags
@@ -218,12 +261,14 @@ impl Defaults {
             .await
             .map_err(|error| wrong(error.to_string()))?;
         let passes = setting.pass_through.unwrap_or(self.pass_through);
-        if passes && config.accept_invalid_certs {
-            let why = "requests are passed only to a cluster whose certificate is checked";
-            return Err(wrong(why.into()));
-        }
+        let pass_through = passes.then(|| source::pass_through(&config)).transpose();
+        let pass_through = pass_through.map_err(|source| ClusterError::PassThrough {
+            name: setting.name.clone(),
+            source,
+        })?;
         let is_asked = setting.cluster_access.unwrap_or(self.cluster_access);
-        Source::new(config, passes, is_asked).map_err(|error| wrong(with_sources(&error)))
+        Source::new(config, said, pass_through, is_asked)
+            .map_err(|error| wrong(with_sources(&error)))
     }
 
     /// How a cluster is followed, one of this number.
@@ -310,5 +355,57 @@ mod tests {
         for part in ["clusters.yaml: ", "line 1"] {
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    /// A part of a file may be a file of fewer clusters, or one with a smaller quota.
+    #[test]
+    fn a_file_that_is_read_again_counts_once_it_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("clusters.yaml");
+        let mut reread = Reread::default();
+        let mut look = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let found = reread.read(&path);
+            found.map(|found| found.map(|clusters| clusters.len()))
+        };
+        let whole = "clusters:\n- {name: a, quota: 20Gi}\n- name: b\n";
+        assert!(matches!(look(whole), Ok(None)));
+        assert!(matches!(look(whole), Ok(Some(2))));
+        assert!(matches!(look("clusters:\n- {name: a}\n"), Ok(None)));
+        assert!(matches!(look(whole), Ok(None)));
+        assert!(matches!(look(whole), Ok(Some(2))));
+        // What is wrong is told when it stays so.
+        assert!(matches!(look("clusters: {"), Ok(None)));
+        assert!(look("clusters: {").is_err());
+        std::fs::remove_file(&path).unwrap();
+        assert!(reread.read(&path).is_err());
+    }
+
+    /// The others are followed, and so is this one once requests are not to be passed to it.
+    #[tokio::test]
+    async fn a_cluster_that_requests_cannot_be_passed_to_is_refused_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kubeconfig");
+        let cluster = r#"{server: "https://10.0.0.1:6443", insecure-skip-tls-verify: true}"#;
+        let kubeconfig = format!(
+            "current-context: a\ncontexts:\n- {{name: a, context: {{cluster: a, user: a}}}}\n\
+             clusters:\n- {{name: a, cluster: {cluster}}}\nusers:\n- {{name: a, user: {{token: t}}}}\n"
+        );
+        std::fs::write(&path, kubeconfig).unwrap();
+        let defaults = Defaults {
+            kubeconfig: Some(path),
+            pass_through: true,
+            ..Defaults::default()
+        };
+        let mut setting = ClusterSetting::named("prod".to_owned());
+        let error = defaults.connect(&setting).await.err().unwrap();
+        assert!(matches!(error, ClusterError::PassThrough { .. }));
+        let error = error.to_string();
+        for part in ["\"prod\"", "certificate-authority", "passThrough: false"] {
+            assert!(error.contains(part), "{error}");
+        }
+        setting.pass_through = Some(false);
+        let source = defaults.connect(&setting).await.ok().unwrap();
+        assert!(source.pass_through.is_none());
     }
 }

@@ -1,35 +1,24 @@
-//! Whether the kubeconfigs of followed clusters say something else than they did: the files, and
-//! those that they name. Tokens in files of their own are read again by the client.
+//! What the kubeconfigs of a followed cluster say: the files, and those that they name. Tokens in
+//! files of their own are read again by the client.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use kube::config::Kubeconfig;
 
-/// What the files said when they were looked at. Only a hash of it is held: there are keys in it.
-#[derive(Debug, Default)]
-pub(super) struct Kubeconfigs(HashMap<PathBuf, u64>);
-
-impl Kubeconfigs {
-    /// Notes what files say.
-    pub(super) fn look(&mut self, files: impl Iterator<Item = PathBuf>) {
-        self.0 = files.map(|file| (file.clone(), said(&file))).collect();
+/// A hash of what kubeconfigs say, and of the files they name: there are keys in them.
+pub(super) fn said(files: &[PathBuf]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        hash(file, &mut hasher);
     }
-
-    /// Whether a file that was looked at says something else, and is there.
-    pub(super) fn is_changed(&self, file: &Path) -> bool {
-        let before = self.0.get(file);
-        file.exists() && before.is_some_and(|before| *before != said(file))
-    }
+    hasher.finish()
 }
 
-/// A hash of what a kubeconfig says, and of the files it names.
-fn said(file: &Path) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    std::fs::read(file).ok().hash(&mut hasher);
+fn hash(file: &Path, hasher: &mut DefaultHasher) {
+    std::fs::read(file).ok().hash(hasher);
     let Ok(kubeconfig) = Kubeconfig::read_from(file) else {
-        return hasher.finish();
+        return;
     };
     let users = kubeconfig.auth_infos.into_iter();
     let users = users.filter_map(|user| user.auth_info);
@@ -37,9 +26,8 @@ fn said(file: &Path) -> u64 {
     let clusters = kubeconfig.clusters.into_iter();
     let clusters = clusters.filter_map(|cluster| cluster.cluster?.certificate_authority);
     for named in users.flatten().chain(clusters) {
-        std::fs::read(named).ok().hash(&mut hasher);
+        std::fs::read(named).ok().hash(hasher);
     }
-    hasher.finish()
 }
 
 #[cfg(test)]
@@ -49,25 +37,28 @@ mod tests {
     #[test]
     fn a_file_is_changed_by_what_it_names_too() {
         let folder = tempfile::tempdir().unwrap();
-        let [config, key] = ["config", "key"].map(|name| folder.path().join(name));
+        let [config, key, other] = ["config", "key", "other"].map(|name| folder.path().join(name));
         let write = |path: &Path, text: &str| std::fs::write(path, text).unwrap();
         let text = "users:\n- name: a\n  user: {client-key: key}\n";
         write(&config, text);
         write(&key, "one");
-        let mut found = Kubeconfigs::default();
-        let look = |found: &mut Kubeconfigs| {
-            let is_changed = found.is_changed(&config);
-            found.look(std::iter::once(config.clone()));
-            is_changed
+        let files = [config, other];
+        let mut before = said(&files);
+        let mut is_changed = || {
+            let now = said(&files);
+            std::mem::replace(&mut before, now) != now
         };
-        assert!(!look(&mut found), "it was not looked at before");
-        assert!(!look(&mut found));
-        write(&config, &format!("{text}# another\n"));
-        assert!(look(&mut found));
-        assert!(!look(&mut found));
+        assert!(!is_changed());
+        write(&files[0], &format!("{text}# another\n"));
+        assert!(is_changed());
+        assert!(!is_changed());
         write(&key, "another");
-        assert!(look(&mut found));
-        std::fs::remove_file(&config).unwrap();
-        assert!(!look(&mut found), "one that is away is about to be written");
+        assert!(is_changed());
+        // Any of them.
+        write(&files[1], text);
+        assert!(is_changed());
+        std::fs::remove_file(&files[0]).unwrap();
+        assert!(is_changed());
+        assert!(!is_changed());
     }
 }

@@ -12,8 +12,7 @@ use tidings_objects::WaitingError;
 #[cfg(feature = "objects")]
 use tidings_server::Waiting;
 use tidings_server::{
-    ClusterSecurity, Ended, Exported, FollowedCluster, Following, ObservedVersion,
-    PassThroughError, Versions,
+    ClusterSecurity, Ended, Exported, FollowedCluster, Following, ObservedVersion, Versions,
 };
 #[cfg(feature = "objects")]
 use tidings_store::Fault;
@@ -49,14 +48,10 @@ struct Measured {
 
 impl Served {
     /// What the server needs of a cluster.
-    ///
-    /// # Errors
-    /// The cluster's address or authority cannot be passed requests to.
     pub(in crate::commands) async fn of(
         cluster: &Cluster,
         source: Option<&Source>,
-    ) -> Result<FollowedCluster, PassThroughError> {
-        let pass_through = source.map(Source::pass_through).transpose()?.flatten();
+    ) -> FollowedCluster {
         let past = cluster.past();
         let measured = Arc::new(Mutex::new(Measured::default()));
         // Before it is served: a number that begins at nothing would look like one that grows.
@@ -75,11 +70,11 @@ impl Served {
         cluster
             .store_identity()
             .clone_into(&mut followed.store_identity);
-        followed.pass_through = pass_through;
+        followed.pass_through = source.and_then(|source| source.pass_through.clone());
         if let Some(source) = source.filter(|source| source.is_asked) {
             followed.security = ClusterSecurity::of_cluster(Arc::new(source.reviewer()));
         }
-        Ok(followed)
+        followed
     }
 }
 
@@ -101,9 +96,10 @@ async fn measure(past: &Past, measured: &Mutex<Measured>) {
         Ok(coverage) => {
             let followed = coverage.followed.iter();
             // Of several namespaces that are followed now, what holds for all.
+            let is_begun = past.is_begun(&coverage);
             let current = followed
                 .clone()
-                .filter(|(namespace, _)| past.is_current(namespace));
+                .filter(|(namespace, _)| is_begun && past.is_current(namespace));
             let since = current.clone().map(|(_, position)| position.since).max();
             let until = current.map(|(_, position)| position.complete_until);
             *measured.lock().unwrap_or_else(PoisonError::into_inner) = Measured {

@@ -1,55 +1,96 @@
 //! A cluster that is followed, as its kubeconfig has it.
 
+use std::time::Duration;
+
 use base64::Engine;
+use jiff::Timestamp;
 use kube::{Client, Config};
-use tidings_server::{PassThrough, PassThroughError};
+use tidings_server::{PassThrough, PassThroughError, PassThroughOptions};
+use tokio::time::timeout;
 
 use crate::commands::serve::cluster::Cluster as Reviewing;
+
+/// Timeout of the question whether credentials are known.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// See the module documentation.
 pub(in crate::commands) struct Source {
     pub(in crate::commands) client: Client,
     address: String,
-    /// Certificates of its authority, in PEM.
-    authority: Option<String>,
-    /// Whether requests for other things than events are passed to it.
-    pub(in crate::commands) passes: bool,
+    /// The way of requests for other things than events, if they are passed to it.
+    pub(super) pass_through: Option<PassThrough>,
     /// Whether it is asked about tokens and permissions.
     pub(in crate::commands) is_asked: bool,
+    /// What its kubeconfigs said before they were read: a hash.
+    pub(super) said: u64,
+    /// Whether a program gives out its credentials.
+    pub(super) has_program: bool,
+}
+
+/// Why requests are not passed to a cluster.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::commands) enum NotPassed {
+    /// A caller's token would be sent to a server that is not known.
+    #[error(
+        "its certificate is not verified: name its certificate-authority instead of insecure-skip-tls-verify"
+    )]
+    Unverified,
+    #[error(transparent)]
+    Way(#[from] PassThroughError),
+}
+
+/// The way that the cluster is followed by, without its credentials.
+pub(super) fn pass_through(config: &Config) -> Result<PassThrough, NotPassed> {
+    if config.accept_invalid_certs {
+        return Err(NotPassed::Unverified);
+    }
+    let authority = config.root_cert.as_ref().map(|certificates| {
+        let certificates = certificates.iter().map(|certificate| pem(certificate));
+        certificates.collect::<String>()
+    });
+    let mut options = PassThroughOptions::default();
+    options.authority_pem = authority.map(String::into_bytes);
+    options.server_name.clone_from(&config.tls_server_name);
+    options.proxy.clone_from(&config.proxy_url);
+    let address = config.cluster_url.to_string();
+    Ok(PassThrough::with_options(&address, &options)?)
 }
 
 impl Source {
-    /// Of a configuration that is whole.
+    /// Of a configuration that is whole, and of kubeconfigs that said this.
     pub(in crate::commands) fn new(
         config: Config,
-        passes: bool,
+        said: u64,
+        pass_through: Option<PassThrough>,
         is_asked: bool,
     ) -> Result<Self, kube::Error> {
-        let authority = config.root_cert.as_ref().map(|certificates| {
-            let certificates = certificates.iter().map(|certificate| pem(certificate));
-            certificates.collect::<String>()
-        });
         Ok(Self {
             address: config.cluster_url.to_string(),
-            authority,
+            has_program: config.auth_info.exec.is_some(),
             client: Client::try_from(config)?,
-            passes,
+            pass_through,
             is_asked,
+            said,
         })
+    }
+
+    /// When its credentials end, in milliseconds since 1970, if the client does not replace them by
+    /// itself.
+    pub(super) fn valid_until(&self) -> Option<i64> {
+        self.client.valid_until().map(Timestamp::as_millisecond)
+    }
+
+    /// Whether the cluster knows its credentials, whatever they allow.
+    pub(super) async fn is_known(&self) -> bool {
+        match timeout(ANSWER, self.client.apiserver_version()).await {
+            Ok(Err(kube::Error::Api(status))) => status.code != 401,
+            Ok(answer) => answer.is_ok(),
+            Err(_) => false,
+        }
     }
 
     pub(in crate::commands) fn reviewer(&self) -> Reviewing {
         Reviewing::of(self.client.clone(), self.address.clone())
-    }
-
-    pub(in crate::commands) fn pass_through(
-        &self,
-    ) -> Result<Option<PassThrough>, PassThroughError> {
-        if !self.passes {
-            return Ok(None);
-        }
-        let authority = self.authority.as_deref().unwrap_or_default();
-        PassThrough::new(&self.address, authority.as_bytes()).map(Some)
     }
 }
 
@@ -66,4 +107,72 @@ fn pem(certificate: &[u8]) -> String {
     }
     pem.push_str("-----END CERTIFICATE-----\n");
     pem
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Change<'a> = &'a dyn Fn(&mut Config);
+
+    fn certificate() -> Vec<u8> {
+        let own = rcgen::generate_simple_self_signed(["api.example".to_owned()]).unwrap();
+        own.cert.der().to_vec()
+    }
+
+    #[test]
+    fn requests_are_passed_by_the_way_that_the_cluster_is_followed_by() {
+        let of = |change: &dyn Fn(&mut Config)| {
+            let mut config = Config::new("https://10.0.0.1:6443".parse().unwrap());
+            config.root_cert = Some(vec![certificate()]);
+            change(&mut config);
+            pass_through(&config).map_err(|error| error.to_string())
+        };
+        for proxy in ["http://a:b@proxy:3128", "https://proxy", "socks5://proxy"] {
+            let way = of(&|config| {
+                config.proxy_url = Some(proxy.parse().unwrap());
+                config.tls_server_name = Some("api.example".to_owned());
+            });
+            assert!(way.is_ok(), "{proxy}: {way:?}");
+        }
+        let refused: [(Change<'_>, &str); 5] = [
+            // Whatever else is named.
+            (
+                &|config| config.accept_invalid_certs = true,
+                "certificate-authority",
+            ),
+            (
+                &|config| config.proxy_url = Some("ftp://a:secret@proxy".parse().unwrap()),
+                "not a proxy",
+            ),
+            (
+                &|config| config.tls_server_name = Some("not a name".to_owned()),
+                "not a name of a server",
+            ),
+            // It is not taken for one that names no authority.
+            (
+                &|config| config.root_cert = Some(Vec::new()),
+                "not usable certificates",
+            ),
+            (
+                &|config| config.cluster_url = "http://10.0.0.1".parse().unwrap(),
+                "not an address",
+            ),
+        ];
+        for (change, expected) in refused {
+            let error = of(change).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    /// There may be no roots here: they were looked for.
+    #[test]
+    fn without_an_authority_the_systems_roots_are_taken() {
+        let config = Config::new("https://10.0.0.1:6443".parse().unwrap());
+        match pass_through(&config) {
+            Ok(_) | Err(NotPassed::Way(PassThroughError::Roots { .. })) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
 }

@@ -107,10 +107,51 @@ async fn authorities_that_are_named_are_asked() {
 
 #[test]
 fn an_empty_namespace_is_none() {
-    for words in [["-n", ""], ["--namespace", ""]] {
+    let outside = ["a b", "../x", "..", "shop/web", "shop?"].map(|name| ["-n", name]);
+    for words in [["-n", ""], ["--namespace", ""]].iter().chain(&outside) {
         let refused = Line::try_parse_from([&["tidings"], &words[..]].concat());
         assert!(refused.is_err(), "{words:?}");
     }
     let line = Line::try_parse_from(["tidings", "-n", "shop"]).unwrap();
     assert_eq!(line.namespaces.namespace.as_deref(), Some("shop"));
+}
+
+/// What there is to choose from is told.
+#[tokio::test]
+async fn a_kubeconfig_without_a_current_context_names_its_contexts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config");
+    let unset = write(&path, &selecting("", "https://other:1"));
+    let refused = flags(&[]).named(&[unset], || None).await;
+    assert!(refused.is_err_and(|why| why.contains("no current context, but one: name")));
+    let empty = "clusters: []\ncontexts: []\nusers: []\n";
+    write(&path, empty);
+    let flags = flags(&["--kubeconfig", path.to_str().unwrap()]);
+    let refused = flags.named(&[], || None).await;
+    assert!(refused.is_err_and(|why| why.contains("no current context, but no context")));
+}
+
+#[test]
+fn advice_is_about_what_the_server_answered() {
+    for (why, said) in [
+        (
+            "client error (SendRequest): invalid HTTP version parsed",
+            "https://",
+        ),
+        (
+            "client error (Connect): invalid peer certificate: UnknownIssuer",
+            "--certificate-authority",
+        ),
+        ("tcp connect error: Connection refused", "is it running"),
+    ] {
+        assert!(unreachable_hint(why).contains(said), "{why}");
+    }
+}
+
+/// What is said of it fits after "failed to".
+#[tokio::test]
+async fn all_clusters_are_not_one() {
+    let refused = flags(&["--cluster", "all"]).config().await;
+    let why = refused.unwrap_err().to_string();
+    assert!(why.starts_with("use --cluster all, which is for "), "{why}");
 }

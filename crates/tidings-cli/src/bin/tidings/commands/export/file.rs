@@ -288,6 +288,17 @@ impl Target {
         (self.form == Form::JsonLines).then_some(names.part)
     }
 
+    /// Removes the file of an export that was refused before it began.
+    pub(super) fn discard(self) {
+        let Self { sink, names, .. } = self;
+        drop(sink);
+        if let Some(names) = names {
+            // What stays is replaced by the next export.
+            let _ = remove(&names.part);
+            let _ = remove(&names.note);
+        }
+    }
+
     /// Completes the file and renames it.
     pub(super) fn finish(mut self) -> Result<(), CommandError> {
         if self.form == Form::Json {

@@ -1,0 +1,134 @@
+//! Events of which the name was used again: the younger one has it, and the elder one is under a
+//! name that ends with its uid.
+//!
+//! Invariant: an event is under one name, also if an export says that it was under another one.
+
+use bytes::Bytes;
+use tidings_api::codec;
+use tidings_store::ReadError;
+
+use super::index::index;
+use super::keeper::{Batch, Keeper};
+use super::keys;
+
+impl Keeper {
+    /// The name of an elder under which an event is kept, if it is.
+    pub(super) async fn elder_of(
+        &self,
+        [namespace, name, uid]: [&str; 3],
+        batch: &mut Batch,
+    ) -> Result<Option<String>, ReadError> {
+        for elder in [
+            keys::elder_name(name, uid),
+            keys::elder_name_in_full(name, uid),
+        ] {
+            let key = keys::event(namespace, &elder);
+            if self.is_at(&key, uid, batch).await? {
+                return Ok(Some(elder));
+            }
+            batch.leave_out_absent(&key);
+        }
+        Ok(None)
+    }
+
+    /// A name of an elder that no other event has.
+    pub(super) async fn free_name(
+        &self,
+        [namespace, name, uid]: [&str; 3],
+        batch: &mut Batch,
+    ) -> Result<String, ReadError> {
+        let short = keys::elder_name(name, uid);
+        let slot = self.slot(&keys::event(namespace, &short), batch).await?;
+        Ok(match &slot.record {
+            Some(_) => keys::elder_name_in_full(name, uid),
+            None => short,
+        })
+    }
+
+    /// The key of an event that an export has under some key. Its name may have been used again
+    /// since a former import, here or where the export is from.
+    pub(super) async fn key_here(
+        &self,
+        key: &Bytes,
+        uid: &str,
+        batch: &mut Batch,
+    ) -> Result<Option<Bytes>, ReadError> {
+        if self.is_at(key, uid, batch).await? {
+            return Ok(Some(key.clone()));
+        }
+        // Without a uid, an event is known by its key.
+        if uid.is_empty() {
+            return Ok(None);
+        }
+        let text = String::from_utf8_lossy(key);
+        let (namespace, name) = text.split_once('/').unwrap_or_default();
+        if let Some(elder) = self.elder_of([namespace, name, uid], batch).await? {
+            return Ok(Some(keys::event(namespace, &elder)));
+        }
+        if let Some(before) = keys::before_elder(key, uid)
+            && self.is_at(&before, uid, batch).await?
+        {
+            return Ok(Some(before));
+        }
+        Ok(None)
+    }
+
+    async fn is_at(&self, key: &Bytes, uid: &str, batch: &mut Batch) -> Result<bool, ReadError> {
+        let record = self.slot(key, batch).await?.record.as_ref();
+        Ok(record.is_some_and(|record| record.uid == uid.as_bytes()))
+    }
+
+    /// Makes room for an event whose name another one has.
+    pub(super) async fn move_elder(
+        &self,
+        namespace: &str,
+        name: &str,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        let key = keys::event(namespace, name);
+        let Some(record) = self.slot(&key, batch).await?.record.as_ref() else {
+            return Ok(());
+        };
+        let uid = String::from_utf8_lossy(&record.uid).into_owned();
+        let elder = self.free_name([namespace, name, &uid], batch).await?;
+        self.rename(&key, namespace, elder, batch).await
+    }
+
+    /// Keeps the event under a key under another name from now on.
+    pub(super) async fn rename(
+        &self,
+        key: &Bytes,
+        namespace: &str,
+        name: String,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        let slot = self.slot(key, batch).await?;
+        let Some(record) = slot.record.take() else {
+            return Ok(());
+        };
+        slot.is_changed = true;
+        let expires_at = slot.expires_at;
+        let Ok(mut event) = codec::decode_stored(&record.event, 0) else {
+            batch.damaged += 1;
+            return Ok(());
+        };
+        let renamed_to = keys::event(namespace, &name);
+        event.metadata.get_or_insert_default().name = Some(name);
+        let index = index(&event);
+        let expires_at = expires_at.unwrap_or_else(|| self.end(&event));
+        // Its chunks are under its uid, independent of its name.
+        let id = keys::id(&String::from_utf8_lossy(&record.uid), key);
+        let renamed = codec::encode_stored(&mut event);
+        batch.bytes += renamed.len();
+        let Ok((record, chunk)) = record.renamed(renamed) else {
+            batch.damaged += 1;
+            return Ok(());
+        };
+        if let Some(chunk) = chunk {
+            batch.chunk(&id, chunk, expires_at);
+        }
+        let slot = self.slot(&renamed_to, batch).await?;
+        slot.change(record, index, expires_at);
+        Ok(())
+    }
+}

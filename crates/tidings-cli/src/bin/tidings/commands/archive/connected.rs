@@ -1,0 +1,157 @@
+//! With what a cluster is connected to, and when it is to be connected to anew.
+//!
+//! What is noted is what the files said before they were read for the connection. So nothing that
+//! changes meanwhile is missed, and what could not be used is tried until it can.
+
+use std::collections::BTreeMap;
+
+use tidings_cli::clusters::ClusterSetting;
+
+/// Credentials are asked for again this long before they end.
+const BEFORE_THE_END_MILLIS: i64 = 60_000;
+
+/// How often the files are looked at until the same is tried again that could not be used: it may
+/// start a program that gives out credentials.
+const LOOKS_BETWEEN: u32 = 6;
+
+/// With what a cluster is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Connected {
+    pub(super) setting: ClusterSetting,
+    /// What its kubeconfigs said: a hash.
+    pub(super) said: u64,
+    /// When its credentials end, in milliseconds since 1970, if the client does not replace them by
+    /// itself: certificates that a program gives out.
+    pub(super) valid_until: Option<i64>,
+    /// Whether a program gives out its credentials. The client asks it again only before the time
+    /// that it named, and not when the cluster does not know them any more.
+    pub(super) has_program: bool,
+}
+
+impl Connected {
+    /// Whether it is to be connected to anew, as something is not as it was.
+    pub(super) fn is_outdated(&self, setting: &ClusterSetting, said: u64, now: i64) -> bool {
+        let is_ending = |end: i64| end.saturating_sub(BEFORE_THE_END_MILLIS) <= now;
+        self.setting != *setting || self.said != said || self.valid_until.is_some_and(is_ending)
+    }
+
+    /// Whether something is gained by that.
+    pub(super) fn is_renewed_by(&self, new: &Self) -> bool {
+        self.setting != new.setting
+            || self.said != new.said
+            || new.valid_until.is_none()
+            || new.valid_until > self.valid_until
+    }
+}
+
+/// What could not be used, by clusters.
+#[derive(Debug, Default)]
+pub(super) struct Refused(BTreeMap<String, Refusal>);
+
+#[derive(Debug)]
+struct Refusal {
+    setting: ClusterSetting,
+    said: u64,
+    why: String,
+    /// Looks until it is tried again.
+    looks: u32,
+}
+
+impl Refused {
+    /// Whether a cluster is to be tried now, with what is said of it now.
+    pub(super) fn is_due(&mut self, setting: &ClusterSetting, said: u64) -> bool {
+        match self.0.get_mut(&setting.name) {
+            Some(former) if former.setting == *setting && former.said == said => {
+                former.looks = former.looks.saturating_sub(1);
+                former.looks == 0
+            }
+            _ => true,
+        }
+    }
+
+    /// Notes why a cluster could not be used. Whether that is something else than the last time.
+    pub(super) fn note(&mut self, setting: &ClusterSetting, said: u64, why: &str) -> bool {
+        let refusal = Refusal {
+            setting: setting.clone(),
+            said,
+            why: why.to_owned(),
+            looks: LOOKS_BETWEEN,
+        };
+        let former = self.0.insert(setting.name.clone(), refusal);
+        former.is_none_or(|former| former.why != why)
+    }
+
+    /// A cluster could be used, or is not wanted any more.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_700_000_000_000;
+
+    fn named(context: &str) -> ClusterSetting {
+        ClusterSetting {
+            context: Some(context.to_owned()),
+            ..ClusterSetting::named("prod".to_owned())
+        }
+    }
+
+    fn connected(valid_until: Option<i64>) -> Connected {
+        Connected {
+            setting: named("a"),
+            said: 1,
+            valid_until,
+            has_program: false,
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_connected_to_anew_when_something_is_not_as_it_was() {
+        let end = Some(NOW + 600_000);
+        for (valid_until, context, said, now, expected) in [
+            (None, "a", 1, i64::MAX, false),
+            (None, "b", 1, NOW, true),
+            (None, "a", 2, NOW, true),
+            (end, "a", 1, NOW, false),
+            (end, "a", 1, NOW + 540_000, true),
+            (end, "a", 1, NOW + 900_000, true),
+        ] {
+            let found = connected(valid_until).is_outdated(&named(context), said, now);
+            assert_eq!(found, expected, "{valid_until:?} {context} {said} {now}");
+        }
+        // A program may give out the same again until it ends.
+        assert!(!connected(end).is_renewed_by(&connected(end)));
+        assert!(connected(end).is_renewed_by(&connected(Some(NOW + 700_000))));
+        assert!(connected(end).is_renewed_by(&connected(None)));
+        let other = Connected {
+            said: 2,
+            ..connected(end)
+        };
+        assert!(connected(end).is_renewed_by(&other));
+    }
+
+    #[test]
+    fn what_could_not_be_used_is_told_once_and_tried_now_and_then() {
+        let mut refused = Refused::default();
+        assert!(refused.is_due(&named("a"), 1));
+        assert!(refused.note(&named("a"), 1, "no"));
+        for _ in 0..3 {
+            for _ in 1..LOOKS_BETWEEN {
+                assert!(!refused.is_due(&named("a"), 1));
+            }
+            assert!(refused.is_due(&named("a"), 1));
+            assert!(!refused.note(&named("a"), 1, "no"));
+        }
+        // Something else at once.
+        assert!(refused.is_due(&named("b"), 1));
+        assert!(refused.is_due(&named("a"), 2));
+        assert!(refused.note(&named("a"), 2, "not this either"));
+        refused.forget("prod");
+        assert!(refused.is_due(&named("a"), 2));
+        assert!(refused.note(&named("a"), 2, "not this either"));
+    }
+}
