@@ -60,7 +60,7 @@ pub struct ClusterOptions {
     /// Whether a cluster that was not followed before is followed from now on, without a list of
     /// the events that it has. Default: no.
     pub from_now: bool,
-    /// Events per page of a list. Default: 500.
+    /// Events per page of a list. Default: 250.
     pub page: u32,
     /// The first and the longest delay before a failed request is repeated. Default: 250 ms and 30
     /// s.
@@ -81,7 +81,7 @@ impl ClusterOptions {
             mirror_deletions: false,
             seal: false,
             from_now: false,
-            page: 500,
+            page: 250,
             retry: (Duration::from_millis(250), Duration::from_secs(30)),
             store: EmbeddedOptions::default(),
         }
