@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode};
 use ring::digest;
 use serde_json::{Value, json};
 use tidings_store::ListRequest;
@@ -15,15 +15,12 @@ use super::body::encoded;
 use crate::admission::Namespace;
 use crate::api::random;
 use crate::api::server::ApiServer;
-use crate::http::negotiate::{Answer, Form, Media, Shape, negotiate};
+use crate::http::negotiate::{Answer, Form, Shape, negotiate_text};
 use crate::http::present::present;
 use crate::http::query::Query;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use tidings_api::table::IncludeObject;
-
-/// The media types a client may ask for; namespaces have no protobuf form here.
-const ACCEPTED: &str = "application/json, application/yaml";
 
 /// GET /api/v1/namespaces/{namespace}
 pub(crate) async fn get(
@@ -91,32 +88,6 @@ pub(crate) async fn list(
             respond(form, &list)
         }
     }
-}
-
-/// The form of an answer, never protobuf: a client that prefers it, as controllers in Go do, gets
-/// what else it accepts.
-///
-/// # Errors
-/// 406 if nothing else is accepted.
-fn negotiate_text(headers: &HeaderMap, query: &Query, answer: Answer) -> Result<Form, Status> {
-    let form = negotiate(headers, query, answer)?;
-    if form.media != Media::Protobuf {
-        return Ok(form);
-    }
-    let accept = headers.get(header::ACCEPT);
-    let accept = accept.and_then(|value| value.to_str().ok());
-    let is_other = |clause: &&str| {
-        let media = clause.split(';').next().unwrap_or_default();
-        media.trim_matches(' ') != Media::Protobuf.content_type()
-    };
-    let others = accept.unwrap_or_default().split(',').filter(is_other);
-    let others = others.collect::<Vec<_>>().join(",");
-    let others = HeaderValue::from_str(&others).ok();
-    let others = others.filter(|others| !others.is_empty());
-    let others = others.ok_or_else(|| Status::not_acceptable(ACCEPTED))?;
-    let mut headers = headers.clone();
-    headers.insert(header::ACCEPT, others);
-    negotiate(&headers, query, answer)
 }
 
 fn respond(form: Form, value: &Value) -> Result<Response, Status> {

@@ -27,6 +27,8 @@ impl Media {
     }
 
     const ALL: [Self; 3] = [Self::Json, Self::Yaml, Self::Protobuf];
+    /// Those of texts.
+    const TEXTS: [Self; 2] = [Self::Json, Self::Yaml];
 
     fn parse(name: &str) -> Option<Self> {
         Self::ALL
@@ -91,6 +93,8 @@ const CLAUSES_MAX: usize = 64;
 /// The encodings of documents.
 pub(crate) const ACCEPTED: &str =
     "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+/// The encodings of documents that have no protobuf form.
+const ACCEPTED_TEXTS: &str = "application/json, application/yaml";
 /// The encodings of watches.
 pub(crate) const STREAMED: &str =
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
@@ -106,15 +110,35 @@ pub(crate) fn negotiate(
     query: &Query,
     answer: Answer,
 ) -> Result<Form, Status> {
-    let accept = accepted(headers);
-    if !is_routed(accept) {
+    check_routed(headers, answer)?;
+    choose(&Media::ALL, headers, query, answer).ok_or_else(|| Status::not_acceptable(ACCEPTED))
+}
+
+/// The same for what has no protobuf form: a client that prefers it, as controllers in Go do, gets
+/// what else it accepts.
+///
+/// # Errors
+/// 406 if nothing else is accepted.
+pub(crate) fn negotiate_text(
+    headers: &HeaderMap,
+    query: &Query,
+    answer: Answer,
+) -> Result<Form, Status> {
+    check_routed(headers, answer)?;
+    choose(&Media::TEXTS, headers, query, answer)
+        .ok_or_else(|| Status::not_acceptable(ACCEPTED_TEXTS))
+}
+
+/// The router's check.
+fn check_routed(headers: &HeaderMap, answer: Answer) -> Result<(), Status> {
+    if !is_routed(accepted(headers)) {
         let streamed = match answer {
             Answer::List | Answer::Watch => format!(", {STREAMED}"),
             Answer::Object | Answer::Deleted | Answer::Status => String::new(),
         };
         return Err(Status::not_representable(&format!("{ACCEPTED}{streamed}")));
     }
-    choose(accept, headers, query, answer).ok_or_else(|| Status::not_acceptable(ACCEPTED))
+    Ok(())
 }
 
 /// The `as`, `g` and `v` of aggregated discovery.
@@ -154,7 +178,7 @@ pub(crate) fn negotiate_discovery(
         if aggregates && clause.target() == AGGREGATED_DISCOVERY {
             return clause.fitting().next().map(Discovery::Aggregated);
         }
-        let (media, shape) = clause.serve(Answer::Status)?;
+        let (media, shape) = clause.serve(&Media::ALL, Answer::Status)?;
         Some(Discovery::Plain(Form::new(media, shape, pretty)))
     };
     sorted(accept)
@@ -185,8 +209,7 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Status> {
 
 /// The form of an error: JSON if no form is accepted.
 pub(crate) fn negotiate_status(headers: &HeaderMap, query: &Query) -> Form {
-    let accept = accepted(headers);
-    choose(accept, headers, query, Answer::Status).unwrap_or(Form::json(true))
+    choose(&Media::ALL, headers, query, Answer::Status).unwrap_or(Form::json(true))
 }
 
 fn accepted(headers: &HeaderMap) -> &str {
@@ -211,13 +234,15 @@ fn is_routed(accept: &str) -> bool {
         })
 }
 
-fn choose(accept: &str, headers: &HeaderMap, query: &Query, answer: Answer) -> Option<Form> {
+/// The form of the first clause that one of these encodings can serve.
+fn choose(served: &[Media], headers: &HeaderMap, query: &Query, answer: Answer) -> Option<Form> {
+    let accept = accepted(headers);
     let human = pretty(headers, query);
     if accept.is_empty() {
         return Some(Form::json(human));
     }
     sorted(accept).iter().find_map(|clause| {
-        let (media, shape) = clause.serve(answer)?;
+        let (media, shape) = clause.serve(served, answer)?;
         let pretty = human || clause.parameter("pretty") == Some("1");
         Some(Form::new(media, shape, pretty))
     })
@@ -354,8 +379,8 @@ impl<'a> Clause<'a> {
         ["as", "g", "v"].map(|name| self.parameter(name))
     }
 
-    fn serve(&self, answer: Answer) -> Option<(Media, Shape)> {
-        let mut fitting = self.fitting();
+    fn serve(&self, served: &[Media], answer: Answer) -> Option<(Media, Shape)> {
+        let mut fitting = self.fitting().filter(|media| served.contains(media));
         fitting.find_map(|media| Some((media, self.shape(media, answer)?)))
     }
 

@@ -2,97 +2,16 @@
 //! does.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use tidings_server::ApiOptions;
+use tidings_store::UnixMillis;
 use tidings_store::clock::ManualClock;
-use tidings_store::{
-    BoxFuture, Counts, CountsRequest, Deleted, ListRequest, NewRecord, NewestRequest, Page,
-    ReadError, Record, Revision, Stats, Store, UnixMillis, Watch, WatchError, WriteError,
-};
 
 use crate::backend;
+use crate::remote::Remote;
 use crate::support::{START, Server};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
-
-struct Behind {
-    store: Arc<dyn Store>,
-    /// The latest revision of a list.
-    told: AtomicU64,
-}
-
-impl Store for Behind {
-    fn create(&self, key: Bytes, record: NewRecord) -> BoxFuture<'_, Result<Revision, WriteError>> {
-        self.store.create(key, record)
-    }
-
-    fn update(
-        &self,
-        key: Bytes,
-        record: NewRecord,
-        expected: Revision,
-    ) -> BoxFuture<'_, Result<Revision, WriteError>> {
-        self.store.update(key, record, expected)
-    }
-
-    fn delete(
-        &self,
-        key: Bytes,
-        expected: Option<Revision>,
-    ) -> BoxFuture<'_, Result<Deleted, WriteError>> {
-        self.store.delete(key, expected)
-    }
-
-    fn get(&self, key: Bytes) -> BoxFuture<'_, Result<Option<Record>, ReadError>> {
-        self.store.get(key)
-    }
-
-    fn revision(&self) -> Revision {
-        self.told.load(Ordering::Acquire)
-    }
-
-    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
-        Box::pin(async move {
-            let page = self.store.list(request).await?;
-            self.told.fetch_max(page.revision, Ordering::AcqRel);
-            Ok(page)
-        })
-    }
-
-    fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
-        self.store.counts(request)
-    }
-
-    fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
-        self.store.newest(request)
-    }
-
-    fn watch(
-        &self,
-        prefix: Bytes,
-        after: Revision,
-    ) -> BoxFuture<'_, Result<Box<dyn Watch>, WatchError>> {
-        self.store.watch(prefix, after)
-    }
-
-    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), WriteError>> {
-        self.store.compact(revision)
-    }
-
-    fn expire(&self) -> BoxFuture<'_, Result<u64, WriteError>> {
-        self.store.expire()
-    }
-
-    fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
-        self.store.stats()
-    }
-
-    fn close(&self) -> BoxFuture<'_, ()> {
-        self.store.close()
-    }
-}
 
 /// A client may ask any server for what another one has told it.
 #[tokio::test]
@@ -100,10 +19,7 @@ async fn a_version_that_another_server_has_told_is_not_of_the_future() {
     let clock = ManualClock::at(UnixMillis(START));
     let store = backend::store(&clock);
     let behind = || {
-        let behind = Behind {
-            store: Arc::clone(&store),
-            told: AtomicU64::new(1),
-        };
+        let behind = Remote::behind(Arc::clone(&store), 1);
         Server::over(Arc::new(behind), clock.clone(), ApiOptions::default())
     };
     let other = Server::over(Arc::clone(&store), clock.clone(), ApiOptions::default());

@@ -18,6 +18,7 @@ mod observing;
 mod over_etcd;
 mod policies;
 mod queueing;
+mod remote;
 mod slow;
 mod streams;
 mod support;

@@ -145,10 +145,21 @@ async fn namespaces_can_be_read() {
     );
     assert_eq!(table["rows"][3]["object"]["kind"], "PartialObjectMetadata");
     let protobuf = "application/vnd.kubernetes.protobuf";
-    let answer = server.get_as("/api/v1/namespaces", protobuf).await;
-    assert_eq!(answer.code, 406);
+    let other = format!("{protobuf}, text/html");
+    for accept in [protobuf, other.as_str()] {
+        let answer = server.get_as("/api/v1/namespaces", accept).await;
+        assert_eq!(answer.code, 406, "{accept}");
+        let told = String::from_utf8_lossy(&answer.body);
+        assert!(told.contains("application/json, application/yaml"));
+        assert!(!told.contains("application/yaml, "), "{told}");
+    }
     // Controllers in Go prefer protobuf to whatever else they accept.
-    for accept in ["*/*", "application/json", "application/json;q=0.5"] {
+    for accept in [
+        "*/*",
+        "application/*",
+        "application/json",
+        "application/json;q=0.5",
+    ] {
         let accept = format!("{protobuf}, {accept}");
         for path in ["/api/v1/namespaces", "/api/v1/namespaces/old"] {
             let answer = server.get_as(path, &accept).await;

@@ -6,128 +6,32 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures::{FutureExt, poll, stream};
+use futures::{poll, stream};
 use http::Method;
 use serde_json::{Value, json};
 use tidings_server::clock::SystemClock;
 use tidings_server::{ApiOptions, AuditLog, AuditOptions, timeline};
+use tidings_store::UnixMillis;
 use tidings_store::clock::ManualClock;
-use tidings_store::{
-    BoxFuture, Counts, CountsRequest, Deleted, ListRequest, NewRecord, NewestRequest, Page,
-    ReadError, Record, Revision, Stats, Store, UnixMillis, Watch, WatchError, WriteError,
-};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
 use crate::backend;
+use crate::remote::Remote;
 use crate::support::{START, Server, event, request, timer};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 
-/// Lists, creates and what is asked by a reason wait for a signal; everything else is like the
-/// underlying store.
-struct Slow {
-    store: Arc<dyn Store>,
-    released: watch::Receiver<bool>,
-    /// Number of waiting requests.
-    asked: watch::Sender<usize>,
-}
-
-impl Slow {
-    async fn released(&self) {
-        self.asked.send_modify(|asked| *asked += 1);
-        // A test that is over keeps no client waiting.
-        let _ = self.released.clone().wait_for(|released| *released).await;
-    }
-}
-
-impl Store for Slow {
-    fn create(&self, key: Bytes, record: NewRecord) -> BoxFuture<'_, Result<Revision, WriteError>> {
-        let create = move |()| self.store.create(key, record);
-        Box::pin(self.released().then(create))
-    }
-
-    fn update(
-        &self,
-        key: Bytes,
-        record: NewRecord,
-        expected: Revision,
-    ) -> BoxFuture<'_, Result<Revision, WriteError>> {
-        self.store.update(key, record, expected)
-    }
-
-    fn delete(
-        &self,
-        key: Bytes,
-        expected: Option<Revision>,
-    ) -> BoxFuture<'_, Result<Deleted, WriteError>> {
-        self.store.delete(key, expected)
-    }
-
-    fn get(&self, key: Bytes) -> BoxFuture<'_, Result<Option<Record>, ReadError>> {
-        self.store.get(key)
-    }
-
-    fn revision(&self) -> Revision {
-        self.store.revision()
-    }
-
-    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
-        Box::pin(self.released().then(move |()| self.store.list(request)))
-    }
-
-    fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
-        self.store.counts(request)
-    }
-
-    fn newest(&self, request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
-        if request.reason.is_none() {
-            return self.store.newest(request);
-        }
-        Box::pin(self.released().then(move |()| self.store.newest(request)))
-    }
-
-    fn watch(
-        &self,
-        prefix: Bytes,
-        after: Revision,
-    ) -> BoxFuture<'_, Result<Box<dyn Watch>, WatchError>> {
-        self.store.watch(prefix, after)
-    }
-
-    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), WriteError>> {
-        self.store.compact(revision)
-    }
-
-    fn expire(&self) -> BoxFuture<'_, Result<u64, WriteError>> {
-        self.store.expire()
-    }
-
-    fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
-        self.store.stats()
-    }
-
-    fn close(&self) -> BoxFuture<'_, ()> {
-        self.store.close()
-    }
-}
-
-/// A server over such a store, its signal, and the number of waiting requests.
+/// A server over a slow store, its signal, and the number of waiting requests.
 fn server() -> (Server, watch::Sender<bool>, watch::Receiver<usize>) {
     server_with(ApiOptions::default())
 }
 
 fn server_with(options: ApiOptions) -> (Server, watch::Sender<bool>, watch::Receiver<usize>) {
     let clock = ManualClock::at(UnixMillis(START));
-    let (release, released) = watch::channel(false);
-    let (asked, seen) = watch::channel(0);
-    let store = Slow {
-        store: backend::store(&clock),
-        released,
-        asked,
-    };
+    let (store, release, asked) = Remote::slow(backend::store(&clock));
     let server = Server::over(Arc::new(store), clock, options);
-    (server, release, seen)
+    (server, release, asked)
 }
 
 #[tokio::test(start_paused = true)]
