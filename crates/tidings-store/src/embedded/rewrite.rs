@@ -242,10 +242,13 @@ fn look_at_next(
         return Ok(Next::Segment(next));
     };
     if !disk::has_room(&segment.path, expected) {
-        tracing::warn!(
-            file = %segment.path.display(),
-            "there is no room on the disk to write a shorter file in this one's place; its space is not given back yet"
-        );
+        // Once a pass: it may be so for hundreds of them.
+        if !next.is_incomplete {
+            tracing::warn!(
+                file = %segment.path.display(),
+                "there is no room on the disk to write a shorter file in this one's place; its space is not given back yet"
+            );
+        }
         next.is_incomplete = true;
         return Ok(Next::Segment(next));
     }

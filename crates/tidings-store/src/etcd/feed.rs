@@ -25,10 +25,6 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 /// How long after an overflow or a failure the index is loaded again.
 const RELOAD_AFTER: Duration = Duration::from_secs(60);
 
-/// The part of the index that must be free when it is loaded. With less, a number of records that
-/// goes up and down about the maximum would have it loaded again and again.
-const ROOM_PART: u64 = 16;
-
 /// The interval of comparing the clock with steady time.
 const LOOK_AT_CLOCK_EVERY: Duration = Duration::from_secs(5);
 
@@ -206,20 +202,15 @@ pub(super) async fn keep_index(shared: Arc<Shared>) {
     }
 }
 
-/// Whether there is some room left in the index, so that it is not loaded to overflow at once.
+/// Whether the index has room for all, so that it is not loaded to overflow at once.
 async fn may_fit(shared: &Shared) -> bool {
     match shared.count_all().await {
-        Ok(count) => leaves_room(count, shared.options.index_len_max),
+        Ok(count) => count <= shared.index.loaded_up_to(),
         Err(failure) => {
             tracing::warn!(%failure, "cannot count etcd's records");
             false
         }
     }
-}
-
-fn leaves_room(count: u64, len_max: usize) -> bool {
-    let len_max = len_max as u64;
-    count <= len_max - len_max / ROOM_PART
 }
 
 async fn load(shared: &Shared) -> Result<(), ReadError> {
@@ -296,23 +287,4 @@ pub(super) async fn sweep_once(shared: &Shared) -> Result<u64, WriteError> {
         .map(|(key, entry)| (key, entry.revision))
         .collect();
     shared.remove_ended(&versions).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_index_is_loaded_only_if_it_is_not_nearly_full() {
-        for (count, len_max, is_loaded) in [
-            (0, 0, true),
-            (2, 2, true),
-            (3, 2, false),
-            (281_250, 300_000, true),
-            (281_251, 300_000, false),
-            (u64::MAX, usize::MAX, false),
-        ] {
-            assert_eq!(leaves_room(count, len_max), is_loaded, "{count} {len_max}");
-        }
-    }
 }

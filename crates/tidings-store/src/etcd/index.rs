@@ -40,8 +40,14 @@ impl Entry {
 /// A key and its new data; `None` means deleted.
 pub(super) type Applied = (Bytes, Revision, Option<Entry>);
 
+/// The part of the index that must be free when it is loaded after it was too small. With less, a
+/// number of records that goes up and down about the maximum would have it loaded again and again.
+const ROOM_PART: usize = 16;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// Nothing was loaded yet, or changes were missed since.
+    Empty,
     /// A snapshot is being read; changes wait in `waiting` until it is complete.
     Loading,
     Ready,
@@ -80,7 +86,7 @@ pub(super) struct Found<K = Bytes> {
 impl LocalIndex {
     pub(super) fn new(len_max: usize) -> Self {
         let state = State {
-            phase: Phase::TooLarge,
+            phase: Phase::Empty,
             generation: 0,
             revision: 0,
             entries: HashMap::new(),
@@ -125,6 +131,17 @@ impl LocalIndex {
         }
     }
 
+    /// Maximum records with which it is to be loaded.
+    pub(super) fn loaded_up_to(&self) -> u64 {
+        let is_too_small = self.state().phase == Phase::TooLarge;
+        let room = if is_too_small {
+            self.len_max / ROOM_PART
+        } else {
+            0
+        };
+        (self.len_max - room) as u64
+    }
+
     /// Begins to load a snapshot that is read from now on. Returns the number to load it under.
     pub(super) fn begin_load(&self) -> u64 {
         let mut state = self.state();
@@ -167,7 +184,7 @@ impl LocalIndex {
     pub(super) fn apply(&self, changes: Vec<Applied>, revision: Revision) {
         let mut state = self.state();
         match state.phase {
-            Phase::TooLarge => return,
+            Phase::Empty | Phase::TooLarge => return,
             Phase::Loading => state.waiting.extend(changes),
             Phase::Ready => {
                 for (key, changed_at, entry) in changes {
@@ -223,7 +240,7 @@ impl LocalIndex {
     pub(super) fn reset(&self) {
         let mut state = self.state();
         state.generation += 1;
-        state.clear(Phase::TooLarge);
+        state.clear(Phase::Empty);
     }
 
     /// The revision of the index, if it is usable.
@@ -527,5 +544,21 @@ mod tests {
         assert!(!index.load(outdated, Vec::new()));
         index.end_load(outdated, 9);
         assert_eq!(index.revision(), None);
+    }
+
+    #[test]
+    fn once_it_was_too_small_it_is_loaded_only_with_some_room() {
+        for (len_max, after) in [(2_u8, 2), (32, 30)] {
+            let index = LocalIndex::new(len_max.into());
+            let all = u64::from(len_max);
+            assert_eq!(index.loaded_up_to(), all, "the first time");
+            let entry = index.entry(1, None, &described(1, 1), 1);
+            let part = (0..=len_max).map(|number| (key(number), entry));
+            let generation = index.begin_load();
+            assert!(!index.load(generation, part.collect()));
+            assert_eq!(index.loaded_up_to(), after);
+            index.reset();
+            assert_eq!(index.loaded_up_to(), all, "changes were missed");
+        }
     }
 }
