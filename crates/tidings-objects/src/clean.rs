@@ -117,7 +117,7 @@ impl Done {
             }
             Err(error) => {
                 self.failed += 1;
-                self.is_slow |= matches!(error, FolderError::Slow);
+                self.is_slow |= error.is_slow();
                 self.failure.get_or_insert(error);
                 false
             }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
+use object_store::client::{HttpError, HttpErrorKind};
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use xxhash_rust::xxh3::xxh3_64;
@@ -61,6 +62,17 @@ pub enum FolderError {
         /// Its number.
         number: u64,
     },
+}
+
+impl FolderError {
+    /// Whether there was no answer in time, be it that the client gave up before the operation.
+    pub(crate) fn is_slow(&self) -> bool {
+        match self {
+            Self::Slow => true,
+            Self::Store(error) => had_no_answer(error),
+            _ => false,
+        }
+    }
 }
 
 /// See the module documentation.
@@ -260,6 +272,20 @@ pub(crate) fn number(found: &ObjectMeta) -> Option<u64> {
     name.parse().ok()
 }
 
+/// Whether the client waited for it in vain.
+fn had_no_answer(error: &Error) -> bool {
+    let mut error: &(dyn std::error::Error + 'static) = error;
+    loop {
+        if let Some(error) = error.downcast_ref::<HttpError>() {
+            return error.kind() == HttpErrorKind::Timeout;
+        }
+        match error.source() {
+            Some(source) => error = source,
+            None => return false,
+        }
+    }
+}
+
 async fn within<T>(operation: impl Future<Output = Result<T, Error>>) -> Result<T, FolderError> {
     match tokio::time::timeout(OPERATION_MAX, operation).await {
         Ok(done) => Ok(done?),
@@ -272,6 +298,18 @@ mod tests {
     use object_store::local::LocalFileSystem;
 
     use super::*;
+
+    #[test]
+    fn what_the_client_waited_for_in_vain_is_slow() {
+        let failed = |kind| {
+            let source = Box::new(HttpError::new(kind, std::io::Error::other("on purpose")));
+            let store = "S3";
+            FolderError::from(Error::Generic { store, source })
+        };
+        assert!(FolderError::Slow.is_slow());
+        assert!(failed(HttpErrorKind::Timeout).is_slow());
+        assert!(!failed(HttpErrorKind::Connect).is_slow());
+    }
 
     #[test]
     fn files_are_below_the_prefix_as_it_is() {

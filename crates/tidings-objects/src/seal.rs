@@ -376,7 +376,7 @@ impl Sealer {
         // Nothing is left for so short that it has to be looked for more often.
         let at = u64::try_from(self.clock.steady().as_millis()).unwrap_or(u64::MAX);
         let pause = u64::try_from(self.options.grace.as_millis()).unwrap_or(u64::MAX) / 24;
-        let is_slow = matches!(failure, Some(FolderError::Slow));
+        let is_slow = failure.as_ref().is_some_and(FolderError::is_slow);
         if !is_slow && at >= self.look_at.load(Ordering::Relaxed) {
             let left = clean::Leavings::find(&self.folder, before).await?;
             // Read after they were found: what another store sealed meanwhile, if it took the place

@@ -5,7 +5,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
-    ColumnChunkMask, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
+    ColumnChunkMask, ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader,
+    RowGroupMetaData,
 };
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::statistics::Statistics;
@@ -80,6 +81,15 @@ impl Footer {
         let from = u64::try_from(column.bloom_filter_offset()?).ok()?;
         let len = u64::try_from(column.bloom_filter_length()?).ok()?;
         Some(from..from.checked_add(len)?)
+    }
+
+    /// About the bytes that a row has in a column, before they are compressed.
+    pub(super) fn bytes_of_row(&self, group: usize, leaf: Leaf) -> usize {
+        let column = self.meta.row_groups().get(group);
+        let column = column.and_then(|group| group.columns().get(leaf.0));
+        let bytes = column.map_or(0, ColumnChunkMetaData::uncompressed_size);
+        let rows = self.groups.get(group).map_or(1, |group| group.rows.max(1));
+        usize::try_from(bytes).unwrap_or(0) / rows
     }
 
     /// Bytes that it takes.

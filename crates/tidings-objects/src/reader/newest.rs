@@ -39,7 +39,7 @@ const AHEAD: usize = 8;
 /// Versions for which it is looked at once whether there are newer ones: each look passes over the
 /// filters of all newer files.
 const LOOKED_AT_ONCE: usize = 4096;
-/// Events whose bytes are read at once.
+/// Maximum events whose bytes are read at once, if these are about what a page has room for.
 const EVENTS_AT_ONCE: usize = 256;
 
 /// A page.
@@ -148,11 +148,16 @@ impl View {
                     some.push(*top);
                     found.pop();
                 }
-                for newest in self.looked_into(&some).await?.chunks(EVENTS_AT_ONCE) {
+                let newest = self.looked_into(&some).await?;
+                let mut rest = &newest[..];
+                while !rest.is_empty() {
                     if bytes >= PAGE_BYTES_MAX {
                         latest.place = reached;
                         return Ok(latest);
                     }
+                    let room = PAGE_BYTES_MAX - bytes;
+                    let (newest, others) = rest.split_at(self.at_once(rest, room).await?);
+                    rest = others;
                     let picks: Vec<Pick> = newest.iter().map(|(_, pick)| pick.clone()).collect();
                     for record in self.records(&picks, &asked.selection).await? {
                         bytes += record.value.len();
@@ -297,21 +302,36 @@ impl View {
         picks.sort_by_key(|(place, _)| Reverse(*place));
         let mut latest = Latest::default();
         let mut bytes = 0;
-        let (wanted, more) = picks.split_at(picks.len().min(request.limit));
-        let mut chunks = wanted.chunks(EVENTS_AT_ONCE).peekable();
-        while let Some(some) = chunks.next() {
+        let (mut rest, more) = picks.split_at(picks.len().min(request.limit));
+        while !rest.is_empty() {
+            let room = PAGE_BYTES_MAX.saturating_sub(bytes);
+            let (some, others) = rest.split_at(self.at_once(rest, room).await?);
+            rest = others;
             let of_places: Vec<Pick> = some.iter().map(|(_, pick)| pick.clone()).collect();
             for record in self.records(&of_places, selection).await? {
                 bytes += record.value.len();
                 latest.records.push(record);
             }
-            let is_more = chunks.peek().is_some() || !more.is_empty();
-            if is_more && (bytes >= PAGE_BYTES_MAX || chunks.peek().is_none()) {
+            let is_more = !rest.is_empty() || !more.is_empty();
+            if is_more && (bytes >= PAGE_BYTES_MAX || rest.is_empty()) {
                 latest.place = some.last().map(|(place, _)| *place);
                 return Ok(Some(latest));
             }
         }
         Ok(Some(latest))
+    }
+
+    /// How many of some events are read at once, into so much room: one at least.
+    async fn at_once(&self, events: &[(Place, Pick)], room: usize) -> Result<usize, Fault> {
+        let mut bytes = 0;
+        for (number, (_, pick)) in events.iter().take(EVENTS_AT_ONCE).enumerate() {
+            let footer = self.footer(pick.at.file).await?;
+            bytes += footer.bytes_of_row(pick.at.group, leaf::OBJECT);
+            if number > 0 && bytes > room {
+                return Ok(number);
+            }
+        }
+        Ok(events.len().min(EVENTS_AT_ONCE))
     }
 
     /// The files that may have what is asked for, by the latest time they may have it.

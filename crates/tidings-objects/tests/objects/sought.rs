@@ -1,5 +1,6 @@
 //! What is looked for among the newest versions; and an archive of which nothing can be deleted.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tidings_api::codec;
 use tidings_objects::{ReadOptions, Reader, SealOptions, newest};
-use tidings_store::{ListRequest, NewestRequest, Record};
+use tidings_store::{ListRequest, NewestRequest, PAGE_BYTES_MAX, Record};
 
 use super::reading::{History, id, judged, latest_records, listed, observe, read, seal};
 use super::storage::Storage;
@@ -135,6 +136,53 @@ async fn an_elder_event_is_found_once_under_either_name() {
             assert_eq!(shown, [(101, elder.clone()), (200, name.clone())]);
         }
     }
+}
+
+/// Events may have megabytes each. All that are read at once are in memory.
+#[tokio::test]
+async fn a_page_of_large_events_has_few_of_them() {
+    const BYTES: usize = 512 << 10;
+    const EVENTS: usize = 60;
+    let storage = Storage::each().into_iter().next().unwrap();
+    let place = storage.place();
+    let mut world = World::new();
+    let mut history = History::new(15);
+    let mut random = fastrand::Rng::with_seed(15);
+    let large = std::iter::repeat_with(|| {
+        let mut version = history.next();
+        let note: String = std::iter::repeat_with(|| random.alphanumeric())
+            .take(BYTES)
+            .collect();
+        version["event"]["metadata"]["annotations"] = json!({ "note": note });
+        version
+    });
+    let large: Vec<_> = large.take(EVENTS).collect();
+    world.clock.advance(10_000);
+    world.import(&large).await;
+    seal(&world, &place).await;
+    let sealed = read(&place).await;
+    let cold = sealed.store();
+    let mut request = NewestRequest {
+        limit: EVENTS,
+        ..NewestRequest::default()
+    };
+    let mut found = 0;
+    loop {
+        let page = cold.newest(request.clone()).await.unwrap();
+        let bytes: usize = page.records.iter().map(|record| record.value.len()).sum();
+        assert!(bytes <= PAGE_BYTES_MAX + 2 * BYTES, "{bytes}");
+        found += page.records.len();
+        if !page.more {
+            break;
+        }
+        request.after = page.place;
+    }
+    let uids: BTreeSet<_> = large
+        .iter()
+        .map(|version| version["event"]["metadata"]["uid"].as_str())
+        .collect();
+    assert!(uids.len() * BYTES > 2 * PAGE_BYTES_MAX);
+    assert_eq!(found, uids.len());
 }
 
 /// Its own clock went back between two versions that an archive observed.
