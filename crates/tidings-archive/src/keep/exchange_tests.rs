@@ -336,6 +336,24 @@ async fn an_event_that_has_another_name_since_the_former_export_is_kept_once() {
     assert!(to.export().await.lines().skip(1).eq(later.lines().skip(1)));
 }
 
+/// As above, and the name that the event has since was that of another one.
+#[tokio::test]
+async fn an_event_that_has_another_ones_name_since_the_former_export_does_not_replace_it() {
+    let [mut from, mut later] = [place(1000), place(1000)];
+    from.observe("two", "uid-elder", Some(1)).await;
+    from.observe("two.uid-elde", "uid-other", Some(1)).await;
+    later.observe("two", "uid-elder", Some(1)).await;
+    later.observe("two", "uid-younger", Some(1)).await;
+    later.keeper.forget("shop/two".into(), None).await.unwrap();
+    let to = place(1000);
+    to.import(&from.export().await).await.unwrap();
+    later.clock.advance(1_000);
+    let imported = to.import(&later.export().await).await.unwrap();
+    assert_eq!((imported.versions, imported.seen_before), (0, 1));
+    let expected = ["shop/two.uid-elde", "shop/two.uid-elde.uid-othe"];
+    assert_eq!(events(&to).await, expected);
+}
+
 /// It is given the name of an elder one while the archive is exported, behind what was read.
 #[tokio::test]
 async fn an_event_that_is_in_an_export_under_two_names_is_kept_once() {

@@ -380,8 +380,8 @@ async fn delete(keeper: &Keeper, key: &Bytes, uid: &str) -> Result<(), ImportErr
 }
 
 /// Where an event of an export is to be: under the key that it has there, unless it is an elder one
-/// here. Another event under that key becomes an elder one. If it is under the key that it had
-/// before it became one, it is given its new name.
+/// here. Another event under that key becomes an elder one. If this one is under the key that it
+/// had before it became one, it is given its new name.
 async fn make_place(
     keeper: &Keeper,
     key: &Bytes,
@@ -391,14 +391,16 @@ async fn make_place(
     let text = String::from_utf8_lossy(key);
     let (namespace, name) = text.split_once('/').unwrap_or_default();
     match keeper.key_here(key, uid, batch).await? {
-        Some(here) if keys::before_elder(key, uid).as_ref() == Some(&here) => {
-            keeper
-                .rename(&here, namespace, name.to_owned(), batch)
-                .await?;
+        Some(here) if keys::before_elder(key, uid).as_ref() != Some(&here) => return Ok(here),
+        before => {
+            // Its name was used again since the former import, if it is taken.
+            keeper.move_elder(namespace, name, batch).await?;
+            if let Some(before) = before {
+                keeper
+                    .rename(&before, namespace, name.to_owned(), batch)
+                    .await?;
+            }
         }
-        Some(here) => return Ok(here),
-        // Its name was used again since the former import, if it is taken.
-        None => keeper.move_elder(namespace, name, batch).await?,
     }
     Ok(key.clone())
 }

@@ -41,12 +41,15 @@ impl Archive {
         let file = format!("clusters:\n{}", clusters.collect::<String>());
         let path = folder.path().join("clusters.yaml");
         std::fs::write(&path, file).unwrap();
-        let data = folder.path().join("data");
-        let mut command = tidings(&["archive", "--secure-port=0", "--clusters", text(&path)]);
-        command
-            .args(["--data-dir", text(&data)])
-            .args(further)
-            .stderr(Stdio::piped());
+        let arguments = [&["--clusters", text(&path)], further].concat();
+        Self::start_in(folder, "data", &arguments)
+    }
+
+    /// One that keeps its events in a folder in this one, with these arguments.
+    fn start_in(folder: TempDir, name: &str, arguments: &[&str]) -> Self {
+        let data = folder.path().join(name);
+        let mut command = tidings(&["archive", "--secure-port=0", "--data-dir", text(&data)]);
+        command.args(arguments).stderr(Stdio::piped());
         let (process, kubeconfig) = Process::start_and_hear(&mut command).unwrap();
         Self {
             folder,
@@ -96,6 +99,19 @@ impl Archive {
         assert_eq!(self.process.wait().code(), Some(0), "{said}");
         self.folder
     }
+}
+
+/// The token in a kubeconfig, as it is written there.
+fn token(kubeconfig: &str) -> &str {
+    let behind = kubeconfig.split("token: ").nth(1).unwrap();
+    behind.lines().next().unwrap()
+}
+
+/// Replaces a file in one step: no part of it is read.
+fn replace(path: &Path, content: &str) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, content).unwrap();
+    std::fs::rename(&new, path).unwrap();
 }
 
 /// The events of an export, by key, without values of the server.
@@ -399,16 +415,7 @@ async fn an_export_with_versions_is_imported_and_served_without_its_cluster() {
         again.stderr.contains("0 ends imported, 6 were there"),
         "{again:?}"
     );
-    let mut command = tidings(&["archive", "--no-follow", "--secure-port=0"]);
-    command
-        .args(["--data-dir", text(&other)])
-        .stderr(Stdio::piped());
-    let (process, kubeconfig) = Process::start_and_hear(&mut command).unwrap();
-    let served = Archive {
-        folder,
-        process,
-        kubeconfig: kubeconfig.into(),
-    };
+    let served = Archive::start_in(folder, "other", &["--no-follow"]);
     assert_eq!(served.run(&history).stdout, versions);
     let read: Value = serde_json::from_str(&coverage).unwrap();
     let found = served.run(&["coverage", "--cluster", "old", "-o", "json"]);
@@ -469,33 +476,12 @@ async fn a_kubeconfig_that_changes_is_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
     let right = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
-    let token = right
-        .split("token: ")
-        .nth(1)
-        .unwrap()
-        .lines()
-        .next()
-        .unwrap();
-    let new = folder.path().join("new");
-    let replace = |text: &str| {
-        std::fs::write(&new, text).unwrap();
-        std::fs::rename(&new, &kubeconfig).unwrap();
-    };
-    replace(&right.replace(token, "expired"));
-    let data = folder.path().join("data");
-    let mut command = tidings(&["archive", "--secure-port=0", "--name=prod"]);
-    command
-        .args(["--data-dir", text(&data), "--kubeconfig", text(&kubeconfig)])
-        .stderr(Stdio::piped());
-    let (process, own) = Process::start_and_hear(&mut command).unwrap();
-    let archive = Archive {
-        folder,
-        process,
-        kubeconfig: own.into(),
-    };
+    replace(&kubeconfig, &right.replace(token(&right), "expired"));
+    let arguments = ["--name=prod", "--kubeconfig", text(&kubeconfig)];
+    let archive = Archive::start_in(folder, "data", &arguments);
     let all = ["events", "-A", "--no-headers"];
     archive.until(&all, |ran| ran.code == Some(0));
-    replace(&right);
+    replace(&kubeconfig, &right);
     archive.until_lines(&all, 1);
     archive.end();
 }
@@ -506,17 +492,15 @@ async fn a_kubeconfig_that_changes_is_read_again() {
 async fn a_program_is_asked_again_when_its_credentials_are_not_known_any_more() {
     let cluster = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
     let folder = tempfile::tempdir().unwrap();
-    let [kubeconfig, given, new, data] =
-        ["kubeconfig", "given", "new", "data"].map(|name| folder.path().join(name));
+    let [kubeconfig, given] = ["kubeconfig", "given"].map(|name| folder.path().join(name));
     let right = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
-    let line = right.split("token: ").nth(1).unwrap().lines().next();
-    let line = line.unwrap();
+    let known = token(&right);
     let program = format!(
         "exec: {{apiVersion: client.authentication.k8s.io/v1, command: cat, args: [{}], \
          interactiveMode: Never}}",
         given.display()
     );
-    let of_program = right.replace(&format!("token: {line}"), &program);
+    let of_program = right.replace(&format!("token: {known}"), &program);
     std::fs::write(&kubeconfig, of_program).unwrap();
     let give = |token: &str| {
         let credential = serde_json::json!({
@@ -524,23 +508,14 @@ async fn a_program_is_asked_again_when_its_credentials_are_not_known_any_more() 
             "kind": "ExecCredential",
             "status": {"token": token},
         });
-        std::fs::write(&new, credential.to_string()).unwrap();
-        std::fs::rename(&new, &given).unwrap();
+        replace(&given, &credential.to_string());
     };
     give("expired");
-    let mut command = tidings(&["archive", "--secure-port=0", "--name=prod"]);
-    command
-        .args(["--data-dir", text(&data), "--kubeconfig", text(&kubeconfig)])
-        .stderr(Stdio::piped());
-    let (process, own) = Process::start_and_hear(&mut command).unwrap();
-    let archive = Archive {
-        folder,
-        process,
-        kubeconfig: own.into(),
-    };
+    let arguments = ["--name=prod", "--kubeconfig", text(&kubeconfig)];
+    let archive = Archive::start_in(folder, "data", &arguments);
     let all = ["events", "-A", "--no-headers"];
     archive.until(&all, |ran| ran.code == Some(0));
-    give(line.trim_matches(['"', '\'']));
+    give(known.trim_matches(['"', '\'']));
     archive.until_lines(&all, 1);
     archive.end();
 }
@@ -550,26 +525,15 @@ async fn a_program_is_asked_again_when_its_credentials_are_not_known_any_more() 
 async fn a_cluster_that_cannot_be_connected_to_keeps_none_from_being_followed() {
     let cluster = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
     let folder = tempfile::tempdir().unwrap();
-    let [file, new, late, data] =
-        ["clusters.yaml", "new", "late.yaml", "data"].map(|name| folder.path().join(name));
+    let [file, late] = ["clusters.yaml", "late.yaml"].map(|name| folder.path().join(name));
     let right = cluster.kubeconfig();
     let set = |prod: &str, more: &str| {
         let prod = format!("{{name: prod, kubeconfig: {}{prod}}}", right.display());
         let text = format!("clusters:\n- {prod}\n- {{name: late, kubeconfig: late.yaml}}\n{more}");
-        std::fs::write(&new, text).unwrap();
-        std::fs::rename(&new, &file).unwrap();
+        replace(&file, &text);
     };
     set("", "");
-    let mut command = tidings(&["archive", "--secure-port=0", "--clusters", text(&file)]);
-    command
-        .args(["--data-dir", text(&data)])
-        .stderr(Stdio::piped());
-    let (process, kubeconfig) = Process::start_and_hear(&mut command).unwrap();
-    let archive = Archive {
-        folder,
-        process,
-        kubeconfig: kubeconfig.into(),
-    };
+    let archive = Archive::start_in(folder, "data", &["--clusters", text(&file)]);
     let of = |name| ["events", "-A", "--no-headers", "--cluster", name];
     archive.until_lines(&of("prod"), 1);
     assert_ne!(archive.run(&of("late")).code, Some(0));
@@ -581,6 +545,25 @@ async fn a_cluster_that_cannot_be_connected_to_keeps_none_from_being_followed() 
     archive.until_lines(&of("edge"), 1);
     let prod = archive.run(&of("prod"));
     assert_eq!(prod.stdout.lines().count(), 1, "{prod:?}");
+    archive.end();
+}
+
+/// It is served nevertheless.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_followed_also_if_the_kubeconfig_cannot_be_written() {
+    let cluster = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
+    let archive = Archive::start(&[("prod", &cluster)]);
+    // A folder is where it is written first.
+    std::fs::create_dir(archive.kubeconfig.with_file_name("kubeconfig.new")).unwrap();
+    let file = archive.folder.path().join("clusters.yaml");
+    let before = std::fs::read_to_string(&file).unwrap();
+    let kubeconfig = cluster.kubeconfig();
+    let edge = format!("- name: edge\n  kubeconfig: {}\n", kubeconfig.display());
+    replace(&file, &format!("{before}{edge}"));
+    let all = ["events", "-A", "--cluster", "all", "--no-headers"];
+    archive.until_lines(&all, 2);
+    cluster.import(&[event("web.2", ("Pod", "web"), "BackOff", 200)]);
+    archive.until_lines(&all, 4);
     archive.end();
 }
 

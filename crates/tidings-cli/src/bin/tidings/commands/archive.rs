@@ -21,7 +21,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use futures::{StreamExt, stream};
 use tidings_archive::{Cluster, ImportError};
-use tidings_server::{FollowedCluster, RunningClusters, StartOptions};
+use tidings_server::{ClusterError as ServedError, FollowedCluster, RunningClusters, StartOptions};
 use tidings_store::clock::{Clock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use tidings_store::{Fault, WriteError};
@@ -504,7 +504,7 @@ async fn serve_opened(
 fn connected(setting: ClusterSetting, source: Option<&Source>) -> Connected {
     Connected {
         setting,
-        said: source.map_or(0, |source| source.said),
+        said: source.and_then(|source| source.said),
         valid_until: source.and_then(Source::valid_until),
         has_program: source.is_some_and(|source| source.has_program),
     }
@@ -518,7 +518,7 @@ fn is_refused(connected: &Connected, cluster: &Cluster) -> bool {
 }
 
 /// Tells why a cluster is not followed, or not as it should be, unless that was told before.
-fn complain(refused: &mut Refused, setting: &ClusterSetting, said: u64, why: &str) {
+fn complain(refused: &mut Refused, setting: &ClusterSetting, said: Option<u64>, why: &str) {
     if refused.note(setting, said, why) {
         tracing::error!(
             cluster = setting.name,
@@ -528,13 +528,25 @@ fn complain(refused: &mut Refused, setting: &ClusterSetting, said: u64, why: &st
     }
 }
 
+fn not_written(cluster: &str, error: &ServedError) {
+    tracing::error!(cluster, %error, "the kubeconfig was not written");
+}
+
 impl Archive {
     /// Follows and serves a cluster that was opened. One that cannot be is reported.
     async fn serve(&mut self, setting: ClusterSetting, opened: Opened) {
         let said = self.defaults.said(&setting);
         let served = async {
             let (connected, cluster, served) = serve_opened(setting.clone(), opened).await?;
-            self.server.add(served).await?;
+            match self.server.add(served).await {
+                Ok(()) => {}
+                // It is served nevertheless.
+                Err(error @ ServedError::Kubeconfig { .. }) => not_written(&setting.name, &error),
+                Err(error) => {
+                    cluster.close().await;
+                    return Err(error.into());
+                }
+            }
             Ok::<_, Box<dyn Error>>((connected, cluster))
         };
         match served.await {
@@ -550,7 +562,7 @@ impl Archive {
 
     async fn remove(&mut self, name: &str) {
         if let Err(error) = self.server.remove(name).await {
-            tracing::error!(cluster = name, %error, "the kubeconfig was not written");
+            not_written(name, &error);
         }
         #[cfg(feature = "objects")]
         self.sealing.stop(name);
@@ -626,7 +638,7 @@ impl Archive {
 
     /// Follows a cluster with another setting or other credentials. The former ones are given up
     /// only if these can be used: they may be half written.
-    async fn follow_anew(&mut self, setting: ClusterSetting, said: u64, clusters: usize) {
+    async fn follow_anew(&mut self, setting: ClusterSetting, said: Option<u64>, clusters: usize) {
         let source = match self.defaults.connect(&setting).await {
             Ok(source) => source,
             Err(error) => {

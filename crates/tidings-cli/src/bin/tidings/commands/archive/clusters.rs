@@ -239,7 +239,7 @@ impl Defaults {
     }
 
     /// What the kubeconfigs that lead to a cluster say: a hash.
-    pub(super) fn said(&self, setting: &ClusterSetting) -> u64 {
+    pub(super) fn said(&self, setting: &ClusterSetting) -> Option<u64> {
         kubeconfigs::said(&self.kubeconfigs(setting))
     }
 

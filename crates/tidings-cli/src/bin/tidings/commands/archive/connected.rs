@@ -19,7 +19,7 @@ const LOOKS_BETWEEN: u32 = 6;
 pub(super) struct Connected {
     pub(super) setting: ClusterSetting,
     /// What its kubeconfigs said: a hash.
-    pub(super) said: u64,
+    pub(super) said: Option<u64>,
     /// When its credentials end, in milliseconds since 1970, if the client does not replace them by
     /// itself: certificates that a program gives out.
     pub(super) valid_until: Option<i64>,
@@ -29,10 +29,18 @@ pub(super) struct Connected {
 }
 
 impl Connected {
-    /// Whether it is to be connected to anew, as something is not as it was.
-    pub(super) fn is_outdated(&self, setting: &ClusterSetting, said: u64, now: i64) -> bool {
+    /// Whether it is to be connected to anew, as something is not as it was. Where kubeconfigs say
+    /// nothing any more, the cluster that this runs in might be taken for it.
+    pub(super) fn is_outdated(
+        &self,
+        setting: &ClusterSetting,
+        said: Option<u64>,
+        now: i64,
+    ) -> bool {
         let is_ending = |end: i64| end.saturating_sub(BEFORE_THE_END_MILLIS) <= now;
-        self.setting != *setting || self.said != said || self.valid_until.is_some_and(is_ending)
+        self.setting != *setting
+            || said.is_some() && self.said != said
+            || self.valid_until.is_some_and(is_ending)
     }
 
     /// Whether something is gained by that.
@@ -51,7 +59,7 @@ pub(super) struct Refused(BTreeMap<String, Refusal>);
 #[derive(Debug)]
 struct Refusal {
     setting: ClusterSetting,
-    said: u64,
+    said: Option<u64>,
     why: String,
     /// Looks until it is tried again.
     looks: u32,
@@ -59,7 +67,7 @@ struct Refusal {
 
 impl Refused {
     /// Whether a cluster is to be tried now, with what is said of it now.
-    pub(super) fn is_due(&mut self, setting: &ClusterSetting, said: u64) -> bool {
+    pub(super) fn is_due(&mut self, setting: &ClusterSetting, said: Option<u64>) -> bool {
         match self.0.get_mut(&setting.name) {
             Some(former) if former.setting == *setting && former.said == said => {
                 former.looks = former.looks.saturating_sub(1);
@@ -70,7 +78,7 @@ impl Refused {
     }
 
     /// Notes why a cluster could not be used. Whether that is something else than the last time.
-    pub(super) fn note(&mut self, setting: &ClusterSetting, said: u64, why: &str) -> bool {
+    pub(super) fn note(&mut self, setting: &ClusterSetting, said: Option<u64>, why: &str) -> bool {
         let refusal = Refusal {
             setting: setting.clone(),
             said,
@@ -92,6 +100,8 @@ mod tests {
     use super::*;
 
     const NOW: i64 = 1_700_000_000_000;
+    const ONE: Option<u64> = Some(1);
+    const TWO: Option<u64> = Some(2);
 
     fn named(context: &str) -> ClusterSetting {
         ClusterSetting {
@@ -103,7 +113,7 @@ mod tests {
     fn connected(valid_until: Option<i64>) -> Connected {
         Connected {
             setting: named("a"),
-            said: 1,
+            said: ONE,
             valid_until,
             has_program: false,
         }
@@ -113,22 +123,24 @@ mod tests {
     fn a_cluster_is_connected_to_anew_when_something_is_not_as_it_was() {
         let end = Some(NOW + 600_000);
         for (valid_until, context, said, now, expected) in [
-            (None, "a", 1, i64::MAX, false),
-            (None, "b", 1, NOW, true),
-            (None, "a", 2, NOW, true),
-            (end, "a", 1, NOW, false),
-            (end, "a", 1, NOW + 540_000, true),
-            (end, "a", 1, NOW + 900_000, true),
+            (None, "a", ONE, i64::MAX, false),
+            (None, "b", ONE, NOW, true),
+            (None, "a", TWO, NOW, true),
+            // The files are about to be written.
+            (None, "a", None, NOW, false),
+            (end, "a", ONE, NOW, false),
+            (end, "a", ONE, NOW + 540_000, true),
+            (end, "a", ONE, NOW + 900_000, true),
         ] {
             let found = connected(valid_until).is_outdated(&named(context), said, now);
-            assert_eq!(found, expected, "{valid_until:?} {context} {said} {now}");
+            assert_eq!(found, expected, "{valid_until:?} {context} {said:?} {now}");
         }
         // A program may give out the same again until it ends.
         assert!(!connected(end).is_renewed_by(&connected(end)));
         assert!(connected(end).is_renewed_by(&connected(Some(NOW + 700_000))));
         assert!(connected(end).is_renewed_by(&connected(None)));
         let other = Connected {
-            said: 2,
+            said: TWO,
             ..connected(end)
         };
         assert!(connected(end).is_renewed_by(&other));
@@ -137,21 +149,21 @@ mod tests {
     #[test]
     fn what_could_not_be_used_is_told_once_and_tried_now_and_then() {
         let mut refused = Refused::default();
-        assert!(refused.is_due(&named("a"), 1));
-        assert!(refused.note(&named("a"), 1, "no"));
+        assert!(refused.is_due(&named("a"), ONE));
+        assert!(refused.note(&named("a"), ONE, "no"));
         for _ in 0..3 {
             for _ in 1..LOOKS_BETWEEN {
-                assert!(!refused.is_due(&named("a"), 1));
+                assert!(!refused.is_due(&named("a"), ONE));
             }
-            assert!(refused.is_due(&named("a"), 1));
-            assert!(!refused.note(&named("a"), 1, "no"));
+            assert!(refused.is_due(&named("a"), ONE));
+            assert!(!refused.note(&named("a"), ONE, "no"));
         }
         // Something else at once.
-        assert!(refused.is_due(&named("b"), 1));
-        assert!(refused.is_due(&named("a"), 2));
-        assert!(refused.note(&named("a"), 2, "not this either"));
+        assert!(refused.is_due(&named("b"), ONE));
+        assert!(refused.is_due(&named("a"), TWO));
+        assert!(refused.note(&named("a"), TWO, "not this either"));
         refused.forget("prod");
-        assert!(refused.is_due(&named("a"), 2));
-        assert!(refused.note(&named("a"), 2, "not this either"));
+        assert!(refused.is_due(&named("a"), TWO));
+        assert!(refused.note(&named("a"), TWO, "not this either"));
     }
 }

@@ -6,19 +6,23 @@ use std::path::{Path, PathBuf};
 
 use kube::config::Kubeconfig;
 
-/// A hash of what kubeconfigs say, and of the files they name: there are keys in them.
-pub(super) fn said(files: &[PathBuf]) -> u64 {
+/// A hash of what kubeconfigs say, and of the files they name: there are keys in them. `None` if
+/// no file is there: it may be about to be written.
+pub(super) fn said(files: &[PathBuf]) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
+    let mut is_any_there = false;
     for file in files {
-        hash(file, &mut hasher);
+        is_any_there |= hash(file, &mut hasher);
     }
-    hasher.finish()
+    is_any_there.then(|| hasher.finish())
 }
 
-fn hash(file: &Path, hasher: &mut DefaultHasher) {
-    std::fs::read(file).ok().hash(hasher);
+/// Whether the file is there.
+fn hash(file: &Path, hasher: &mut DefaultHasher) -> bool {
+    let text = std::fs::read(file).ok();
+    text.hash(hasher);
     let Ok(kubeconfig) = Kubeconfig::read_from(file) else {
-        return;
+        return text.is_some();
     };
     let users = kubeconfig.auth_infos.into_iter();
     let users = users.filter_map(|user| user.auth_info);
@@ -28,6 +32,7 @@ fn hash(file: &Path, hasher: &mut DefaultHasher) {
     for named in users.flatten().chain(clusters) {
         std::fs::read(named).ok().hash(hasher);
     }
+    true
 }
 
 #[cfg(test)]
@@ -60,5 +65,7 @@ mod tests {
         std::fs::remove_file(&files[0]).unwrap();
         assert!(is_changed());
         assert!(!is_changed());
+        std::fs::remove_file(&files[1]).unwrap();
+        assert_eq!(said(&files), None);
     }
 }

@@ -22,7 +22,7 @@ pub(in crate::commands) struct Source {
     /// Whether it is asked about tokens and permissions.
     pub(in crate::commands) is_asked: bool,
     /// What its kubeconfigs said before they were read: a hash.
-    pub(super) said: u64,
+    pub(super) said: Option<u64>,
     /// Whether a program gives out its credentials.
     pub(super) has_program: bool,
 }
@@ -60,7 +60,7 @@ impl Source {
     /// Of a configuration that is whole, and of kubeconfigs that said this.
     pub(in crate::commands) fn new(
         config: Config,
-        said: u64,
+        said: Option<u64>,
         pass_through: Option<PassThrough>,
         is_asked: bool,
     ) -> Result<Self, kube::Error> {
