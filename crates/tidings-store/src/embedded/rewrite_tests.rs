@@ -720,3 +720,43 @@ async fn a_pass_without_room_is_to_be_repeated() {
     assert!(log_len(&store) < before / 2);
     store.close().await;
 }
+
+/// The same by itself: nothing has to grow first.
+#[tokio::test]
+async fn a_store_that_had_no_room_gives_space_back_once_it_has_some() {
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+    let folder = new_folder();
+    let log = folder.path().join("log");
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let mut random = Random(11);
+    let store = open(folder.path(), &clock);
+    let keys = keys(400);
+    for key in &keys {
+        let record = record(&mut random, 1);
+        store.create(key.clone(), record).await.unwrap();
+    }
+    for key in &keys[1..] {
+        store.delete(key.clone(), None).await.unwrap();
+    }
+    let until = async |is_so: &dyn Fn() -> bool| {
+        let idle = async {
+            while !is_so() {
+                clock.advance(1_000);
+                assert_eq!(store.expire().await.unwrap(), 0);
+            }
+        };
+        tokio::time::timeout(PATIENCE, idle).await.is_ok()
+    };
+    faults::fill(&log);
+    let revision = store.revision();
+    store.compact(revision).await.unwrap();
+    let is_left_out = || engine(&store).upkeep.awaits() == Some(revision + 1);
+    assert!(until(&is_left_out).await, "the pass does not end");
+    assert!(log_len(&store) > 9 * SEGMENT, "{}", log_len(&store));
+    faults::empty(&log);
+    store.delete(keys[0].clone(), None).await.unwrap();
+    store.compact(store.revision()).await.unwrap();
+    let is_shorter = || log_len(&store) <= 3 * SEGMENT;
+    assert!(until(&is_shorter).await, "{}", log_len(&store));
+    store.close().await;
+}

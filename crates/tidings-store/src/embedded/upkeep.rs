@@ -100,6 +100,15 @@ impl Upkeep {
         *self.next() = Next::Forgotten(state.revision + 1, state.swept.clone());
     }
 
+    /// The revision that is to be forgotten before the next pass, if one is to come.
+    #[cfg(test)]
+    pub(crate) fn awaits(&self) -> Option<Revision> {
+        match &*self.next() {
+            Next::Forgotten(revision, _) => Some(*revision),
+            _ => None,
+        }
+    }
+
     /// Forbids passes until the store is opened again.
     pub(crate) fn give_up(&self) {
         *self.next() = Next::Opening;
