@@ -16,8 +16,9 @@ pub(crate) struct SecurityFlags {
     /// the server makes one token, for system:masters. Reloaded when replaced
     ///
     /// An empty file revokes every token. If the file is missing or malformed, the previous tokens
-    /// stay valid and the log says so. Rename a new file into place: a file written in place may be
-    /// read before it is complete, and is read again only ten seconds later.
+    /// stay valid and the log says so. Rename a new file into place: one that is written in place
+    /// counts once it is the same for a second, complete or not, and is read again ten seconds
+    /// later.
     #[arg(long, value_name = "CSV")]
     pub(crate) token_auth_file: Option<PathBuf>,
     /// Make no token and ignore an existing one; the kubeconfig then has no credentials
