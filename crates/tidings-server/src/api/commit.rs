@@ -278,7 +278,7 @@ fn taken(api: Api, name: &str, has_base: bool, existing: Option<Record>) -> Stat
         metadata.is_some_and(|metadata| metadata.deletion_timestamp.is_some())
     });
     let status = if has_base {
-        Status::generated_name_taken(api, name)
+        Status::generated_name_taken(name)
     } else {
         Status::already_exists(api, name)
     };

@@ -416,10 +416,10 @@ impl Status {
     }
 
     /// The name of an event with a base of generated names is taken, even if it was not generated.
-    /// A retry may succeed.
-    pub(crate) fn generated_name_taken(api: Api, name: &str) -> Self {
+    /// A retry may succeed. kube-apiserver says it of core/v1 in both groups.
+    pub(crate) fn generated_name_taken(name: &str) -> Self {
         let why = "the server was not able to generate a unique name for the object";
-        let mut status = Self::already_exists(api, name).retry_after_seconds(1);
+        let mut status = Self::already_exists(Api::Core, name).retry_after_seconds(1);
         status.0.message.push_str(", ");
         status.0.message.push_str(why);
         status
