@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use tidings_store::clock::{Clock, ManualClock};
+use tidings_store::clock::{Clock, ManualClock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use tidings_store::{ListRequest, NewestRequest, ObjectSelector, Store, UnixMillis};
+use tidings_store::{CountsRequest, ListRequest, NewestRequest, ObjectSelector, Store, UnixMillis};
 
 use super::events::{EVENTS_PER_OBJECT, Events, NewEvent, START};
 use super::failure::Failure;
@@ -28,10 +28,45 @@ const LIST_WRITES_PER_SECOND: u64 = 5_000;
 const LIST_PAGE: usize = 500;
 const LISTS: usize = 3;
 
+/// How often each question is asked.
+const READS: u64 = 300;
+
+/// Conditions on the newest before a moment, by the names of their figures.
+type Select = fn(NewestRequest) -> NewestRequest;
+const SELECTED: [(&str, Select); 4] = [
+    ("before_", |request| request),
+    ("before_namespace_", |request| NewestRequest {
+        prefix: "shop-prod/".into(),
+        ..request
+    }),
+    ("before_reason_", |request| NewestRequest {
+        reason: Some("FailedMount".to_owned()),
+        ..request
+    }),
+    ("before_type_", |request| NewestRequest {
+        event_type: Some("Warning".to_owned()),
+        ..request
+    }),
+];
+
 /// How long they are watched while nothing expires.
 const IDLE: Duration = Duration::from_secs(5);
 /// So often it is looked whether the space of what expired was given back.
 const GIVEN_BACK_LOOKS: u32 = 20;
+
+/// A clock whose date is moved by hand, so that what expires does when the part says so, while the
+/// time that things take is true.
+struct Dated(ManualClock);
+
+impl Clock for Dated {
+    fn now(&self) -> UnixMillis {
+        self.0.now()
+    }
+
+    fn steady(&self) -> Duration {
+        SystemClock.steady()
+    }
+}
 
 struct Embedded {
     store: EmbeddedStore,
@@ -45,11 +80,9 @@ impl Embedded {
     }
 
     fn with(folder: &Path, learns: bool) -> Result<Self, Failure> {
-        // A clock moved by hand: what expires does when the part says so, and nothing else takes
-        // time of the figures.
         let clock = ManualClock::at(UnixMillis(START));
         let mut options = EmbeddedOptions::default();
-        options.clock = Arc::new(clock.clone());
+        options.clock = Arc::new(Dated(clock.clone()));
         options.expire_by_itself = false;
         options.learn_to_compress = learns;
         Ok(Self {
@@ -112,7 +145,7 @@ pub async fn writes(folder: &Path, count: u64, updates: u64, writers: u64) -> Re
 }
 
 /// Opens a store that [`writes`] or [`archive`](super::archive()) left behind and reads: one
-/// object's events, the newest 50, all of it.
+/// object's events, the newest of everything, of an object and of ranges, counts, all of it.
 ///
 /// # Errors
 /// What the store answered, and answers that are not what was written.
@@ -137,16 +170,52 @@ pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
     };
     let first = repeat(1, &about).await?;
     let by_object = repeat(1_000, &about).await?;
-    let newest = repeat(300, |_| async {
-        let request = NewestRequest {
-            limit: 50,
-            ..NewestRequest::default()
+    let newest = |request: NewestRequest| {
+        let store = &target.store;
+        async move {
+            let page = store.newest(request).await?;
+            if page.records.is_empty() {
+                Err(Failure::from("no events are found"))
+            } else {
+                Ok(())
+            }
+        }
+    };
+    let newest_of_all = repeat(READS, |_| newest(newest_50())).await?;
+    let newest_of_object = repeat(READS, |number| {
+        let object = number.wrapping_mul(104_729) % events.objects();
+        let object = Some(ObjectSelector::Uid(Events::object_uid(object)));
+        newest(NewestRequest {
+            object,
+            ..newest_50()
+        })
+    })
+    .await?;
+    let mut in_ranges = Vec::new();
+    for (name, select) in SELECTED {
+        // Anywhere in all that time, but not so near its beginning that little is before it.
+        let range = |number: u64| {
+            let at = count / 10 + number.wrapping_mul(7_919) % (count - count / 10).max(1);
+            select(NewestRequest {
+                until: Some(UnixMillis(START + at.cast_signed())),
+                ..newest_50()
+            })
         };
-        let page = target.store.newest(request).await?;
-        if page.records.len() == 50 {
-            Ok(())
-        } else {
-            Err(Failure::from("not fifty events"))
+        in_ranges.push((name, repeat(READS, |number| newest(range(number))).await?));
+    }
+    let counts = repeat(READS, |_| {
+        let request = CountsRequest {
+            limit: 1_000,
+            ..CountsRequest::default()
+        };
+        let store = &target.store;
+        async move {
+            let counts = store.counts(request).await?;
+            if counts.counts.is_empty() {
+                Err(Failure::from("nothing is counted"))
+            } else {
+                Ok(())
+            }
         }
     })
     .await?;
@@ -156,8 +225,13 @@ pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
         .with("resident_read_bytes", resident());
     let line = first.into_figure(line, "object_first_");
     let line = by_object.into_figure(line, "object_");
+    let mut line = newest_of_all.into_figure(line, "newest_");
+    line = newest_of_object.into_figure(line, "object_newest_");
+    for (name, times) in in_ranges {
+        line = times.into_figure(line, name);
+    }
     // Of a hundred million events, the list takes an hour.
-    with_peak(newest.into_figure(line, "newest_")).print();
+    with_peak(counts.into_figure(line, "counts_")).print();
     let (seconds, listed) = timed(list_all(&target.store, 10_000)).await?;
     let line = figure(NAME, "listed").with("list_per_second", listed as f64 / seconds);
     with_peak(line).print();
@@ -166,6 +240,13 @@ pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
     }
     target.store.close().await;
     Ok(())
+}
+
+fn newest_50() -> NewestRequest {
+    NewestRequest {
+        limit: 50,
+        ..NewestRequest::default()
+    }
 }
 
 async fn list_all(store: &EmbeddedStore, page: usize) -> Result<u64, Failure> {

@@ -1,12 +1,14 @@
 //! What one commit, page or merge may take, tested from inside.
 
+use std::time::Duration;
+
 use lsm_tree::AbstractTree;
 
 use super::read::View;
 use super::tests::{MINUTE, NOW, SIZES, living, open};
 use super::*;
-use crate::clock::ManualClock;
-use crate::{Index, UnixMillis};
+use crate::clock::{Clock, ManualClock};
+use crate::{Index, ObjectSelector, UnixMillis};
 
 /// What a failed merge wrote would stay until the store is opened again.
 #[test]
@@ -186,5 +188,71 @@ async fn a_bucket_is_kept_as_long_as_the_history_needs_expiries_of_others_in_it(
         deleted.extend(ends.map(|change| change.revision()));
     }
     assert_eq!(deleted, (after + 1..=last).collect::<Vec<_>>());
+    store.close().await;
+}
+
+/// A clock that moves on by a millisecond each time it is read, as if each tree took as long.
+#[derive(Default)]
+struct Slow(AtomicU64);
+
+impl Clock for Slow {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(NOW)
+    }
+
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+    }
+}
+
+/// What is on the disk is the same read by helpers, and is never read in the calling task.
+#[tokio::test]
+async fn trees_that_are_read_slowly_are_read_by_several_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    for number in 0..40_i64 {
+        let index = Index {
+            object_uid: "one".to_owned(),
+            object_name: "web".to_owned(),
+            last_seen: UnixMillis(NOW - number * 7919 % 40),
+            ..Index::default()
+        };
+        let record = living("1", 2 << (number % 20)).index(index);
+        store
+            .create(format!("shop/{number}").into(), record)
+            .await
+            .unwrap();
+    }
+    // The trees get everything.
+    store.close().await;
+    let store = open(folder.path(), &clock).unwrap();
+    {
+        let engine = store.shared.engine();
+        let engine = engine.as_ref().unwrap();
+        let slow = Slow::default();
+        let at = |clock| {
+            View::new(engine, &store.shared.codec).with_recent(&store.shared.changes, clock)
+        };
+        let (fast, slow) = (at(&clock), at(&slow));
+        assert!(fast.buckets.len() > 10, "{} buckets", fast.buckets.len());
+        let request = ListRequest::default().object(ObjectSelector::Uid("one".to_owned()));
+        let listed = fast.list(&request, UnixMillis(NOW)).unwrap();
+        assert_eq!(listed.records.len(), 40);
+        let at_once = fast.list_at_once(&request, UnixMillis(NOW)).unwrap();
+        assert_eq!(at_once, Some(listed.clone()));
+        assert_eq!(slow.list(&request, UnixMillis(NOW)).unwrap(), listed);
+        assert_eq!(slow.list_at_once(&request, UnixMillis(NOW)).unwrap(), None);
+        for object in [None, Some(ObjectSelector::Uid("one".to_owned()))] {
+            let request = NewestRequest {
+                limit: 50,
+                object,
+                ..NewestRequest::default()
+            };
+            let newest = fast.newest(&request, UnixMillis(NOW)).unwrap();
+            assert_eq!(newest.records.len(), 40);
+            assert_eq!(slow.newest(&request, UnixMillis(NOW)).unwrap(), newest);
+        }
+    }
     store.close().await;
 }

@@ -19,7 +19,7 @@ use super::index::{Index, Sizes, remove};
 use super::keys::State;
 use super::log::{self, Extents, Log};
 use super::order::Track;
-use super::parallel;
+use super::parallel::{self, Helpers};
 use super::replay;
 use super::segment::Segment;
 use super::upkeep::Upkeep;
@@ -65,6 +65,8 @@ pub(crate) struct Engine {
     pub(crate) held: Held,
     /// Held while a segment is rewritten.
     pub(crate) rewriting: Mutex<()>,
+    /// Threads for reads that wait for the disk.
+    pub(crate) helpers: Helpers,
 }
 
 impl Engine {
@@ -181,6 +183,7 @@ impl Engine {
             upkeep,
             held: Held::default(),
             rewriting: Mutex::default(),
+            helpers: Helpers::default(),
         };
         let from = checkpoint.map_or(0, |checkpoint| checkpoint.state.revision);
         engine

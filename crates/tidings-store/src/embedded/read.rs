@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::bucket::Buckets;
+use super::bucket::{Bucket, Buckets};
 use super::codec::Codec;
 use super::engine::Engine;
 use super::held::Moment;
@@ -23,6 +24,7 @@ use super::names::Names;
 use super::segment::Scratch;
 use super::stored::{LookedUp, Stored, unpack, unpack_record};
 use crate::changes::{Bounds, Changes, Logged};
+use crate::clock::Clock;
 use crate::record::Room;
 use crate::{
     At, Change, Fault, ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Page, Place,
@@ -31,6 +33,10 @@ use crate::{
 
 /// Maximum events of one object that are read in the calling task.
 pub(crate) const AT_ONCE_MAX: usize = 64;
+
+/// How long the trees are read by one thread: some microseconds are enough if what is needed is in
+/// memory. Beyond it the disk is read, and it does many reads at once in about the time of one.
+const ALONE_MAX: Duration = Duration::from_micros(500);
 
 /// Maximum records skipped for one page of the newest.
 pub(crate) const PASSED_OVER_MAX: usize = 4096;
@@ -45,6 +51,8 @@ pub(crate) struct View<'a> {
     pub(crate) codec: &'a Codec,
     /// The latest writes, for reads that need only records.
     recent: Option<&'a Changes>,
+    /// The clock for reads that may take long.
+    clock: Option<&'a dyn Clock>,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) buckets: Arc<Buckets>,
     pub(crate) state: State,
@@ -67,6 +75,7 @@ impl<'a> View<'a> {
             engine,
             codec,
             recent: None,
+            clock: None,
             snapshot,
             buckets,
             state,
@@ -74,10 +83,11 @@ impl<'a> View<'a> {
     }
 
     /// The same, with the history in memory where possible. It gets a commit after the engine does,
-    /// and never one that is not on disk.
-    pub(crate) fn with_recent(self, recent: &'a Changes) -> Self {
+    /// and never one that is not on disk. The clock tells reads that wait for the disk.
+    pub(crate) fn with_recent(self, recent: &'a Changes, clock: &'a dyn Clock) -> Self {
         Self {
             recent: Some(recent),
+            clock: Some(clock),
             ..self
         }
     }
@@ -257,7 +267,8 @@ impl<'a> View<'a> {
     }
 
     /// The same for the events of one object at the latest revision, if these are few and in the
-    /// page cache: then another thread would take longer. The index is read as for a point read.
+    /// page cache: then another thread would take longer. If the index is not in memory, it ends
+    /// soon.
     pub(crate) fn list_at_once(
         &self,
         request: &ListRequest,
@@ -280,7 +291,7 @@ impl<'a> View<'a> {
     }
 
     /// Locations of versions that may be about an object, and perhaps of others. `None` if there
-    /// are many, and only few may be read.
+    /// are many, or the disk is slow, and only few may be read.
     fn about(
         &self,
         object: &ObjectSelector,
@@ -299,17 +310,54 @@ impl<'a> View<'a> {
             };
             versions.extend(about.iter().map(|found| (found.revision, found.bucket)));
         }
-        for (name, bucket) in self.buckets.iter() {
-            let prefix = By::Object(object).prefix();
+        let count = AtomicUsize::new(0);
+        let prefix = By::Object(object).prefix();
+        let of_trees = self.in_buckets(at_once, |name, bucket| {
+            let mut found = Vec::new();
             for entry in self.snapshot.prefix(&bucket.index, &prefix[..]) {
                 let place = keys::read_place(&key_of(entry)?)?;
-                versions.insert(place.revision, *name);
-                if are_many(&versions) {
-                    return Ok(None);
+                found.push((place.revision, name));
+                if at_once && count.fetch_add(1, Ordering::Relaxed) >= AT_ONCE_MAX {
+                    break;
                 }
             }
-        }
+            Ok(found)
+        })?;
+        let Some(of_trees) = of_trees else {
+            return Ok(None);
+        };
+        versions.extend(of_trees.into_iter().flatten());
         Ok(Some(versions).filter(|versions| !are_many(versions)))
+    }
+
+    /// What a read finds in each bucket, in their order: by this thread, and with helpers once it
+    /// waits for the disk. `None` if it does and must not.
+    fn in_buckets<T: Send>(
+        &self,
+        at_once: bool,
+        read: impl Fn(u64, &Bucket) -> Result<T, Fault> + Sync,
+    ) -> Result<Option<Vec<T>>, Fault> {
+        let steady = || self.clock.map_or(Duration::ZERO, Clock::steady);
+        let start = steady();
+        let buckets: Vec<_> = self.buckets.iter().collect();
+        let (mut found, mut left) = (Vec::with_capacity(buckets.len()), &buckets[..]);
+        while let Some(((name, bucket), rest)) = left.split_first() {
+            found.push(read(**name, bucket)?);
+            left = rest;
+            if left.is_empty() || steady().saturating_sub(start) < ALONE_MAX {
+                continue;
+            }
+            if at_once {
+                return Ok(None);
+            }
+            let rest = self
+                .engine
+                .helpers
+                .each(left, |(name, bucket)| read(**name, bucket));
+            found.extend(rest.into_iter().collect::<Result<Vec<_>, _>>()?);
+            break;
+        }
+        Ok(Some(found))
     }
 
     /// The versions, at a revision, of keys that changed after it.
@@ -625,10 +673,9 @@ impl<'a> View<'a> {
             let seen = Seen::new(chunk, self.state.revision, by, request.behind());
             streams.push(SeenStream::new(seen.map(Ok))?);
         }
-        for (name, bucket) in self.buckets.iter() {
-            let name = *name;
+        let of_trees = self.in_buckets(false, |name, bucket| {
             if self.is_swept(name, Revision::MAX) {
-                continue;
+                return Ok(None);
             }
             if let By::Object(ObjectKey::Name(_, None)) = by {
                 // They are by groups of their names, each in order.
@@ -638,8 +685,7 @@ impl<'a> View<'a> {
                 places.retain(|place| request.in_range(*place));
                 places.sort_unstable_by(|a, b| b.cmp(a));
                 let seen = places.into_iter().map(move |place| Ok((place, name)));
-                streams.push(SeenStream::new(seen)?);
-                continue;
+                return SeenStream::new(seen).map(Some);
             }
             let (first, last) = by.range(request);
             let range = (
@@ -648,8 +694,9 @@ impl<'a> View<'a> {
             );
             let entries = self.snapshot.range::<&[u8], _>(&bucket.index, range);
             let seen = entries.map(move |entry| Ok((keys::read_place(&key_of(entry)?)?, name)));
-            streams.push(SeenStream::new(seen)?);
-        }
+            SeenStream::new(seen).map(Some)
+        })?;
+        streams.extend(of_trees.into_iter().flatten().flatten());
         Ok(streams)
     }
 
@@ -763,12 +810,12 @@ impl<'a> PageBuilder<'a> {
 /// Places and buckets of versions, the last seen first.
 struct SeenStream {
     next: Option<(Place, u64)>,
-    rest: Box<dyn Iterator<Item = Result<(Place, u64), Fault>>>,
+    rest: Box<dyn Iterator<Item = Result<(Place, u64), Fault>> + Send>,
 }
 
 impl SeenStream {
     fn new(
-        rest: impl Iterator<Item = Result<(Place, u64), Fault>> + 'static,
+        rest: impl Iterator<Item = Result<(Place, u64), Fault>> + Send + 'static,
     ) -> Result<Self, Fault> {
         let mut stream = Self {
             next: None,

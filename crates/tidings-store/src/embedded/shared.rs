@@ -53,7 +53,9 @@ impl Shared {
         read: impl FnOnce(&View<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         match &*self.engine() {
-            Some(engine) => read(&View::new(engine, &self.codec).with_recent(&self.changes)),
+            Some(engine) => {
+                read(&View::new(engine, &self.codec).with_recent(&self.changes, &*self.clock))
+            }
             None => Err(Fault::Closed.into()),
         }
     }
@@ -162,7 +164,8 @@ impl Shared {
             _ => None,
         };
         let moment = held.unwrap_or_else(|| engine.moment());
-        let view = View::at(engine, &self.codec, moment.clone()).with_recent(&self.changes);
+        let view =
+            View::at(engine, &self.codec, moment.clone()).with_recent(&self.changes, &*self.clock);
         let page = read(&view)?;
         let more = |page: &Page| page.more && page.revision == moment.state.revision;
         if page.as_ref().is_some_and(more) {
@@ -201,7 +204,8 @@ impl Shared {
         let engine = self.engine();
         let engine = engine.as_ref().ok_or(Fault::Closed)?;
         let moment = engine.moment();
-        let view = View::at(engine, &self.codec, moment.clone()).with_recent(&self.changes);
+        let view =
+            View::at(engine, &self.codec, moment.clone()).with_recent(&self.changes, &*self.clock);
         let page = view.newest(request, now)?;
         if !page.behind.is_empty() {
             // They are read as of the same revision.
