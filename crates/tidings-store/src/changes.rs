@@ -58,6 +58,8 @@ struct Ring {
     /// The ring is complete after this revision.
     oldest: Revision,
     latest: Revision,
+    /// How often the backend's history was replaced by another one.
+    history: u64,
 }
 
 /// See the module documentation.
@@ -85,6 +87,7 @@ impl Changes {
             bytes: 0,
             oldest: if new { 0 } else { latest },
             latest,
+            history: 0,
         };
         Self {
             ring: RwLock::new(ring),
@@ -157,7 +160,7 @@ impl Changes {
     /// All changes after one revision up to another, if the ring has them.
     pub(crate) fn between(&self, after: Revision, until: Revision) -> Option<Vec<Logged>> {
         let ring = self.ring();
-        let complete = after >= ring.oldest && until <= ring.latest;
+        let complete = (ring.oldest..=until).contains(&after) && until <= ring.latest;
         complete.then(|| {
             ring.changes
                 .range(ring.position(after)..ring.position(until))
@@ -166,9 +169,21 @@ impl Changes {
         })
     }
 
-    /// Starts again at a revision, with an empty history.
+    /// Starts again at a later revision, with an empty history.
     #[cfg(feature = "etcd")]
     pub(crate) fn reset(&self, latest: Revision) {
+        self.empty(latest, 0);
+    }
+
+    /// Another history took the place of the former one, and is at this revision, which may be
+    /// earlier. Watchers of the former one fall behind, wherever they are.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn begin_anew(&self, latest: Revision) {
+        self.empty(latest, 1);
+    }
+
+    #[cfg(feature = "etcd")]
+    fn empty(&self, latest: Revision, replaced: u64) {
         {
             let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
             *ring = Ring {
@@ -176,9 +191,18 @@ impl Changes {
                 bytes: 0,
                 oldest: latest,
                 latest,
+                history: ring.history + replaced,
             };
         }
         self.publish([], latest);
+    }
+
+    /// The last change, if it is remembered.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn last(&self) -> Option<Arc<Change>> {
+        let ring = self.ring();
+        let last = ring.changes.back()?;
+        Some(Arc::clone(&last.change))
     }
 
     /// The record that was written at a revision, if it is remembered and each revision has one
@@ -191,9 +215,15 @@ impl Changes {
         (record.revision == revision).then(|| record.clone())
     }
 
-    fn take(&self, after: Revision, prefix: &[u8]) -> Found {
+    /// Whether there is something to tell a watcher at a position in a history.
+    fn is_ahead_of(&self, position: Revision, history: u64) -> bool {
         let ring = self.ring();
-        if after < ring.oldest {
+        ring.latest > position || ring.history != history
+    }
+
+    fn take(&self, (after, history): (Revision, u64), prefix: &[u8]) -> Found {
+        let ring = self.ring();
+        if after < ring.oldest || ring.history != history {
             return Found::TooOld;
         }
         let mut taken = Vec::new();
@@ -229,11 +259,13 @@ impl Changes {
         if let Err(fault) = &*latest.borrow() {
             return Err(fault.clone().into());
         }
+        let history = self.ring().history;
         Ok(Box::new(Watcher {
             changes: Arc::clone(self),
             older,
             prefix,
             position: after,
+            history,
             latest,
             ended: None,
         }))
@@ -269,6 +301,8 @@ struct Watcher {
     older: Arc<dyn Older>,
     prefix: Bytes,
     position: Revision,
+    /// The history that the position is in.
+    history: u64,
     latest: watch::Receiver<Result<Revision, Fault>>,
     ended: Option<WatchError>,
 }
@@ -277,8 +311,9 @@ impl Watcher {
     async fn wait(&mut self) -> Result<Vec<Arc<Change>>, WatchError> {
         loop {
             let state = self.latest.borrow_and_update().clone();
-            if self.changes.latest() > self.position {
-                let (changes, reached) = match self.changes.take(self.position, &self.prefix) {
+            if self.changes.is_ahead_of(self.position, self.history) {
+                let place = (self.position, self.history);
+                let (changes, reached) = match self.changes.take(place, &self.prefix) {
                     Found::Changes(changes, reached) => (changes, reached),
                     Found::TooOld => self.read_older().await?,
                 };
@@ -323,5 +358,74 @@ impl Watch for Watcher {
 
     fn revision(&self) -> Revision {
         self.position
+    }
+}
+
+#[cfg(all(test, feature = "etcd"))]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Older for Nothing {
+        fn read(
+            &self,
+            after: Revision,
+            _: Bounds,
+        ) -> Result<(Vec<Arc<Change>>, Revision), WatchError> {
+            Err(WatchError::Compacted { after, oldest: 0 })
+        }
+
+        fn oldest(&self) -> Result<Revision, Fault> {
+            Ok(0)
+        }
+    }
+
+    /// It may be at an earlier revision than the former one, at the same or at a later one.
+    #[tokio::test]
+    async fn watchers_of_a_history_end_when_another_one_takes_its_place() {
+        let bounds = Bounds {
+            changes: 8,
+            bytes: 1 << 20,
+        };
+        let changes = Arc::new(Changes::new(10, bounds));
+        let watch_after = |after| {
+            let watch = changes.watch(Bytes::new(), after, Arc::new(Nothing));
+            watch.unwrap()
+        };
+        for latest in [4, 5, 20] {
+            let before = changes.latest();
+            let (mut waits, mut late) = (watch_after(before), watch_after(before));
+            let waiting = tokio::spawn(async move { waits.next().await });
+            tokio::task::yield_now().await;
+            changes.begin_anew(latest);
+            for ended in [waiting.await.unwrap(), late.next().await] {
+                let want = WatchError::Compacted {
+                    after: before,
+                    oldest: 0,
+                };
+                assert_eq!(ended.unwrap_err().to_string(), want.to_string());
+            }
+            // What comes in the new one is told to its own watchers.
+            let mut watch = watch_after(latest);
+            let deleted = Change::Delete {
+                revision: latest + 1,
+                previous: Record {
+                    key: "a".into(),
+                    value: Bytes::new(),
+                    revision: 1,
+                    expires_at: None,
+                },
+                expired: false,
+            };
+            let logged = Logged {
+                change: Arc::new(deleted),
+                previous_index: None,
+                previous_bucket: 0,
+            };
+            changes.publish([logged], latest + 1);
+            assert_eq!(watch.next().await.unwrap()[0].revision(), latest + 1);
+            assert_eq!(changes.last().map(|last| last.revision()), Some(latest + 1));
+        }
     }
 }

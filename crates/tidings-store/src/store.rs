@@ -63,6 +63,13 @@ pub trait Store: Send + Sync + 'static {
     /// revision.
     fn revision(&self) -> Revision;
 
+    /// Whether a number can be a revision of this store, reached or not. If it cannot, another
+    /// store has told it, and here it is [`ReadError::Compacted`] and [`WatchError::Compacted`].
+    /// The default is that every number can.
+    fn is_own(&self, _revision: Revision) -> bool {
+        true
+    }
+
     /// Live records in key order: of one prefix, optionally of one involved object, all from one
     /// revision.
     ///

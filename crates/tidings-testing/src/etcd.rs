@@ -12,6 +12,7 @@ pub struct Member {
     program: PathBuf,
     arguments: Vec<String>,
     log: PathBuf,
+    data: PathBuf,
     url: String,
     process: Option<Process>,
 }
@@ -35,6 +36,11 @@ impl Member {
     /// Kills the process.
     pub fn kill(&mut self) {
         self.process = None;
+    }
+
+    /// The folder of its data. It may be copied or replaced while the process does not run.
+    pub fn data(&self) -> &Path {
+        &self.data
     }
 
     /// Sends the process a signal, if it runs.
@@ -69,15 +75,11 @@ impl Cluster {
             .collect();
         let url = |client: u16| format!("{scheme}://127.0.0.1:{client}");
         let members = ports.iter().enumerate().map(|(number, (client, peer))| {
+            let data = folder.path().join(format!("m{number}"));
             let mut member = Member {
                 program: program.clone(),
-                arguments: arguments(
-                    number,
-                    &url(*client),
-                    *peer,
-                    &peers.join(","),
-                    folder.path(),
-                ),
+                arguments: arguments(number, &url(*client), *peer, &peers.join(","), &data),
+                data,
                 log: folder.path().join(format!("m{number}.log")),
                 url: url(*client),
                 process: None,
@@ -103,8 +105,7 @@ impl Cluster {
     }
 }
 
-fn arguments(number: usize, client: &str, peer: u16, peers: &str, folder: &Path) -> Vec<String> {
-    let data = folder.join(format!("m{number}"));
+fn arguments(number: usize, client: &str, peer: u16, peers: &str, data: &Path) -> Vec<String> {
     let pairs = [
         ("--name", format!("m{number}")),
         ("--data-dir", data.to_string_lossy().into_owned()),

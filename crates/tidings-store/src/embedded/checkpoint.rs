@@ -12,6 +12,7 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::believed;
 use super::disk;
 use super::error::OpenError;
 use super::index::{Index, NAMES};
@@ -157,13 +158,32 @@ impl Checkpoint {
             })
     }
 
-    /// Whether one of its buckets is missing from the log without having been dropped.
+    /// Whether something is missing from the log without having been dropped: one of its buckets;
+    /// a segment whose `.idx` file is there; or the newest commit, none of whose frames is ever
+    /// dropped by a program that stores the time as this one does.
     pub(crate) fn is_lost(&self, log: &Log, state: &State) -> bool {
         let there = log.buckets();
-        let is_dropped = |bucket: &u64| *bucket <= state.swept.floor;
-        self.buckets
-            .keys()
-            .any(|bucket| !there.contains_key(bucket) && !is_dropped(bucket))
+        let is_needed = |bucket: &u64| *bucket > state.swept.floor;
+        let mut buckets = self.buckets.keys();
+        let lost = buckets.find(|&bucket| !there.contains_key(bucket) && is_needed(bucket));
+        if let Some(bucket) = lost {
+            tracing::error!("the log has nothing of bucket {bucket:016x}, which was not dropped");
+            return true;
+        }
+        if let Some(file) = log.missing(is_needed) {
+            tracing::error!(file = %file.display(), "a file of the log is missing");
+            return true;
+        }
+        let number = log.number();
+        if number < self.number && believed::read(log.store()).is_some() {
+            tracing::error!(
+                number,
+                newest = self.number,
+                "the log ends before the newest commit: a file of it is missing"
+            );
+            return true;
+        }
+        false
     }
 
     /// Replaces the checkpoint of a store durably.

@@ -51,6 +51,10 @@ const PATIENCE_MAX: Duration = Duration::from_millis(5);
 /// The interval of reading the clock without requests.
 const TICK: Duration = Duration::from_secs(1);
 
+/// Parts of the time for which history is remembered; it is forgotten later by at most one of them,
+/// and by a tick.
+const AGES: u32 = 1024;
+
 /// Buckets that are dropped within this time, at most, are not rewritten for space.
 const SPARED_MAX: Duration = Duration::from_secs(3600);
 
@@ -63,8 +67,9 @@ pub(crate) struct Committer {
     /// Buckets whose expiries are all written, with the revision at that time: they are dropped
     /// once the history no longer needs them.
     finished: Vec<(u64, Revision)>,
-    /// The store's revision by time, one entry per tick, for forgetting history by age.
-    ages: VecDeque<(Duration, Revision)>,
+    ages: Ages,
+    /// When history was last forgotten by age and count.
+    ticked_at: Option<Duration>,
     /// The time up to which the clock is believed.
     confirmed: Confirmed,
     /// When that was last stored for the next process, and as of which commit.
@@ -96,12 +101,12 @@ impl Committer {
         confirmed: Confirmed,
         (flusher, trainer): (Flusher, Trainer),
     ) -> Self {
-        let (finished, ages, demands) = (Vec::new(), VecDeque::new(), Vec::new());
         Self {
             shared,
             state,
-            finished,
-            ages,
+            finished: Vec::new(),
+            ages: Ages::default(),
+            ticked_at: None,
             confirmed,
             noted: (Duration::ZERO, number),
             number,
@@ -111,7 +116,7 @@ impl Committer {
             flusher,
             _trainer: trainer,
             swept_names: 0,
-            demands,
+            demands: Vec::new(),
             swept_at: None,
             complained_at: None,
         }
@@ -253,7 +258,6 @@ impl Committer {
                 .map(|bucket| (bucket, self.state.revision))
                 .collect();
         }
-        self.ages.clear();
     }
 
     fn is_finished(&self, bucket: u64) -> bool {
@@ -474,20 +478,17 @@ impl Committer {
 
     /// Moves the end of the history by age and count, once in a tick. Returns whether it was now.
     fn forget_old(&mut self, batch: &mut Batch<'_>, now: Times) -> bool {
-        let options = &self.shared.options;
-        let revision = self.state.revision;
-        if is_within(TICK, self.ages.back().map(|(at, _)| *at), now) {
+        if is_within(TICK, self.ticked_at, now) {
             return false;
         }
-        self.ages.push_back((now.steady, revision));
-        let mut until = revision.saturating_sub(options.history_len_max);
-        while let Some((at, revision)) = self.ages.front()
-            && now.steady.saturating_sub(*at) > options.history_retention
-        {
-            until = until.max(*revision);
-            self.ages.pop_front();
-        }
-        batch.forget(until);
+        self.ticked_at = Some(now.steady);
+        let options = &self.shared.options;
+        let revision = self.state.revision;
+        let by_age = self
+            .ages
+            .note(now.steady, revision, options.history_retention);
+        let by_count = revision.saturating_sub(options.history_len_max);
+        batch.forget(by_age.max(by_count));
         true
     }
 
@@ -594,6 +595,33 @@ impl Committer {
     }
 }
 
+/// The store's revision at moments since it was opened, for forgetting history by age. Bounded: at
+/// most about one moment for each of [`AGES`] parts of the time for which history is remembered; it
+/// has no new ones while nothing is written.
+#[derive(Default)]
+struct Ages(VecDeque<(Duration, Revision)>);
+
+impl Ages {
+    /// Notes the revision of this moment. Returns the greatest noted one that is older than
+    /// history is remembered, or 0.
+    fn note(&mut self, now: Duration, revision: Revision, remembered: Duration) -> Revision {
+        let since = |at: Duration| now.saturating_sub(at);
+        let is_due = self
+            .0
+            .back()
+            .is_none_or(|(at, last)| *last < revision && since(*at) >= remembered / AGES);
+        if is_due {
+            self.0.push_back((now, revision));
+        }
+        // The last one that is too old stays: it is returned again if this commit fails.
+        while self.0.get(1).is_some_and(|(at, _)| since(*at) > remembered) {
+            self.0.pop_front();
+        }
+        let oldest = self.0.front().filter(|(at, _)| since(*at) > remembered);
+        oldest.map_or(0, |(_, revision)| *revision)
+    }
+}
+
 /// Whether a moment was less than some time ago.
 fn is_within(period: Duration, at: Option<Duration>, now: Times) -> bool {
     at.is_some_and(|at| now.steady.saturating_sub(at) < period)
@@ -627,5 +655,56 @@ impl Drop for Ending {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         shared.ended.send_replace(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn history_is_forgotten_once_it_is_older_than_it_is_remembered() {
+        let mut ages = Ages::default();
+        // Second, revision then, and the revision up to which history is forgotten.
+        let cases = [
+            (0, 5, 0),
+            (1, 7, 0),
+            (2, 7, 0),
+            (9, 7, 0),
+            (10, 7, 0),
+            (11, 7, 5),
+            (12, 7, 7),
+            // The commit failed, or nothing is written.
+            (13, 7, 7),
+            (40, 8, 7),
+            (50, 9, 7),
+            (51, 9, 8),
+        ];
+        for (at, revision, want) in cases {
+            let forgotten = ages.note(seconds(at), revision, seconds(10));
+            assert_eq!(forgotten, want, "second {at}");
+        }
+    }
+
+    #[test]
+    fn however_long_history_is_remembered_few_moments_are_noted() {
+        for remembered in [seconds(600), seconds(90 * 86_400), Duration::MAX] {
+            let mut ages = Ages::default();
+            let step = seconds(1).max(remembered.min(seconds(1 << 40)) / 10_000);
+            for number in 0..20_000 {
+                let now = step * number;
+                let forgotten = ages.note(now, u64::from(number), remembered);
+                assert!(ages.0.len() <= AGES as usize + 2, "{}", ages.0.len());
+                // That of the step that was so long ago, or by a part of the time before it.
+                let age = now.saturating_sub(step * forgotten as u32);
+                let late = remembered / AGES + step * 2;
+                assert!(age <= remembered.saturating_add(late), "{age:?}");
+                assert!(forgotten == 0 || age > remembered, "{age:?}");
+            }
+        }
     }
 }

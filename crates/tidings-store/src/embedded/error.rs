@@ -48,13 +48,14 @@ pub enum OpenError {
         /// The store's format.
         found: u32,
     },
-    /// The log is damaged before its end, so acknowledged writes would be lost.
+    /// The log is damaged before its end, or files of it are gone, so acknowledged writes would be
+    /// lost.
     #[error(
         "{file} is damaged at byte {offset} and more was written after that, so this is not a crash's doing; \
          restore the folder from a copy"
     )]
     Damaged {
-        /// The segment of the log.
+        /// The segment of the log, or the folder of the log that lacks one.
         file: PathBuf,
         /// Where the damage begins.
         offset: u64,

@@ -4,7 +4,8 @@
 //! A commit appends one frame to each of its segments, of which there is nearly always one. Frames
 //! have the commit's number and the number of its frames, so after a crash it is known whether the
 //! last commit is complete. If not, it was not acknowledged, and its bytes are removed, kept in
-//! `torn/` and logged. A missing commit before another one is damage, and the store does not open.
+//! `torn/` and logged. A missing commit before another one is damage, and the store does not open;
+//! so is a missing segment, if another file shows that it was there.
 //!
 //! Invariants: the segments of a bucket are in the order of their revisions, and only the last
 //! grows; only its frames may be followed by zeros. After a failed write or sync nothing is
@@ -29,8 +30,14 @@ use super::parallel;
 use super::segment::{AppendError, Extent, FoundFrame, Scratch, Segment, Walk};
 use crate::{Fault, Revision};
 
+/// The end of a segment's name.
+const SEGMENT: &str = "log";
+
 /// The end of the name of a segment that is being written to replace another.
 const UNFINISHED: &str = "new";
+
+/// The end of the name of the file that tells where things are in a segment.
+const PLACES: &str = "idx";
 
 /// A segment with a frame of one of the last `RECENT` commits has [room](Segment::append) for the
 /// next ones.
@@ -170,6 +177,9 @@ pub(crate) struct Log {
     pub(crate) segment_len: u64,
     handles: Arc<Handles>,
     buckets: RwLock<BTreeMap<u64, Segments>>,
+    /// Segments that were missing at opening though their `.idx` files were there, which are
+    /// removed first, and their buckets.
+    missing: Vec<(u64, PathBuf)>,
     /// The segments with frames of the last commits, each with the number of the last one. No other
     /// has room.
     recent: Mutex<Vec<(Arc<Segment>, u64)>>,
@@ -229,7 +239,8 @@ impl Log {
         let mut tails = Vec::new();
         let mut claims = Vec::new();
         let mut behind = 0;
-        let files = segment_files(folder).map_err(|error| io("read folder", folder, error))?;
+        let files = files(folder, SEGMENT).map_err(|error| io("read folder", folder, error))?;
+        let missing = missing(folder, &files).map_err(|error| io("read folder", folder, error))?;
         let newest: BTreeMap<_, _> = files
             .iter()
             .map(|(bucket, first, _)| (*bucket, *first))
@@ -303,6 +314,7 @@ impl Log {
             segment_len,
             handles,
             buckets: RwLock::new(buckets.collect()),
+            missing,
             recent: Mutex::default(),
             idx: Mutex::default(),
             behind: AtomicU64::new(behind),
@@ -315,6 +327,25 @@ impl Log {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// The folder of the store.
+    pub(crate) fn store(&self) -> &Path {
+        self.folder.parent().unwrap_or(&self.folder)
+    }
+
+    /// The number of the last commit with a frame in it.
+    pub(crate) fn number(&self) -> u64 {
+        let buckets = self.buckets();
+        let numbers = buckets.values().map(Segments::number);
+        numbers.max().unwrap_or(0)
+    }
+
+    /// A segment that was missing at opening, of a bucket that is needed.
+    pub(crate) fn missing(&self, is_needed: impl Fn(&u64) -> bool) -> Option<&Path> {
+        let mut missing = self.missing.iter();
+        let found = missing.find(|(bucket, _)| is_needed(bucket));
+        found.map(|(_, path)| path.as_path())
     }
 
     /// Adds the entry of a bucket's segments.
@@ -643,7 +674,7 @@ fn give_room_back(segment: &Segment) {
 
 /// Whether a folder has nothing that could be a store's log.
 pub(crate) fn is_empty(folder: &Path) -> bool {
-    segment_files(folder).is_ok_and(|files| files.is_empty()) || !folder.exists()
+    files(folder, SEGMENT).is_ok_and(|files| files.is_empty()) || !folder.exists()
 }
 
 /// Removes the file of a process that ended while rewriting a segment.
@@ -657,14 +688,33 @@ fn remove_unfinished(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The segments in a folder: bucket, first revision and path, in that order.
-fn segment_files(folder: &Path) -> io::Result<Vec<(u64, Revision, PathBuf)>> {
+/// A file of a segment: bucket, first revision and path.
+type SegmentFile = (u64, Revision, PathBuf);
+
+/// The segments of which only the `.idx` file is in a folder, and their buckets. A store removes a
+/// segment only after the name of that file is durably gone, except with its whole bucket.
+fn missing(folder: &Path, segments: &[SegmentFile]) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut missing = Vec::new();
+    for (bucket, first, path) in files(folder, PLACES)? {
+        let place = |(bucket, first, _): &SegmentFile| (*bucket, *first);
+        let found = segments.binary_search_by_key(&(bucket, first), place);
+        if found.is_err() {
+            missing.push((bucket, path.with_extension(SEGMENT)));
+        }
+    }
+    Ok(missing)
+}
+
+/// The files of segments in a folder whose names have this end, in the order of bucket and
+/// revision.
+fn files(folder: &Path, end: &str) -> io::Result<Vec<SegmentFile>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str()?.strip_suffix(".log"));
+        if path.extension().is_none_or(|it| it != end) {
+            continue;
+        }
+        let name = path.file_stem().and_then(|name| name.to_str());
         let Some((bucket, first)) = name.and_then(|name| name.split_once('-')) else {
             continue;
         };

@@ -28,6 +28,8 @@ pub(crate) struct Track {
     pub(crate) early: i64,
     /// A lower bound of other unwritten ends.
     pub(crate) next: i64,
+    /// The confirmed time at which a due end could not be read first, if that is still so.
+    pub(crate) unreadable: Option<i64>,
 }
 
 impl Track {
@@ -38,6 +40,7 @@ impl Track {
             reached: (reached, 0),
             early: reached,
             next: i64::MIN,
+            unreadable: None,
         }
     }
 
@@ -67,6 +70,7 @@ impl Order {
             reached: (i64::MIN, 0),
             early: i64::MAX,
             next: i64::MAX,
+            unreadable: None,
         });
         let is_early = end.saturating_add(TOLERANCE) < track.latest;
         track.latest = track.latest.max(end);

@@ -5,8 +5,8 @@
 //! Invariants: expiries in the order of revisions are in the state (a mark for each bucket, and the
 //! last finished bucket), and do not change the index; an early expiry is written like a deletion,
 //! but in a bucket that stays as long as its version's, so that a rebuilt index finds it.
-//! Unreadable records in one bucket do not delay another: damaged ones at all, those whose file
-//! cannot be read for longer than an hour.
+//! Unreadable records in one bucket do not delay another: not at all if they are damaged, and for
+//! an hour at most if their file cannot be read.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ use crate::{Fault, Record, Revision, UnixMillis};
 const STEPS_MAX: usize = 16 * 1024;
 
 /// Milliseconds for which a bucket that is over waits for a file that cannot be read, before the
-/// ends in it are given up.
+/// ends in it are given up. They count from when it was over and the file could not be read, since
+/// a process may begin long after the end.
 const UNREADABLE_MAX: i64 = 3_600_000;
 
 /// Early ends examined at a time, for the lag.
@@ -79,10 +80,12 @@ impl Batch<'_> {
             let is_over = i64::try_from(*name).is_ok_and(|end| end <= now);
             all_over &= is_over;
             let swept = self.sweep_bucket((*name, bucket), &mut track, &mut budget);
+            let since = track.unreadable.unwrap_or(now);
+            track.unreadable = swept.is_err().then_some(since);
             order.set(*name, track);
             match swept {
                 // Everything in it has expired. It must not delay later buckets for ever.
-                Err(fault) if is_over && is_given_up(*name, &fault, now) => {
+                Err(fault) if is_over && is_given_up((*name, since), &fault, now) => {
                     tracing::error!(
                         bucket = name,
                         %fault,
@@ -288,11 +291,11 @@ impl Batch<'_> {
     }
 }
 
-/// Whether a fault in a bucket that is over is reason to do without the rest of it: damage at once,
-/// a file that cannot be read after some time.
-fn is_given_up(bucket: u64, fault: &Fault, now: i64) -> bool {
+/// Whether a fault in a bucket that is over, found at some moment, is reason to do without the rest
+/// of it: damage at once, a file that cannot be read after some time.
+fn is_given_up((bucket, since): (u64, i64), fault: &Fault, now: i64) -> bool {
     let end = i64::try_from(bucket).unwrap_or(i64::MAX);
-    let has_waited = end.saturating_add(UNREADABLE_MAX) <= now;
+    let has_waited = end.max(since).saturating_add(UNREADABLE_MAX) <= now;
     matches!(fault, Fault::Corrupt(_)) || has_waited && is_lasting(fault)
 }
 
@@ -331,7 +334,8 @@ impl View<'_> {
         Ok(found)
     }
 
-    /// Milliseconds by which the earliest unwritten expiry is overdue.
+    /// Milliseconds by which the earliest unwritten expiry is overdue. Where the log is damaged, it
+    /// is overdue since that was found.
     pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
         let mut first = now;
         for (name, bucket) in self
@@ -356,23 +360,38 @@ impl View<'_> {
         let start = self.state.swept.mark(name).saturating_add(1);
         let mut walk = bucket.log.walk(start);
         let mut left = LOOKED_BEHIND;
-        let found = walk.next(|entry| {
-            let Entry { kind, revision, .. } = entry;
-            if kind != Kind::Version || revision < start {
-                return Ok(None);
-            }
-            let version = Version::decode(entry.content, revision, name)?;
-            let end = version.expires_at.filter(|end| *end <= now);
-            if end.is_none() {
+        loop {
+            let found = walk.next(|entry| {
+                let Entry { kind, revision, .. } = entry;
+                if kind != Kind::Version || revision < start {
+                    return Ok(None);
+                }
+                let version = Version::decode(entry.content, revision, name)?;
+                let end = version.expires_at.filter(|end| *end <= now);
+                if let Some(end) = end {
+                    return Ok(Some(Some((end, revision))));
+                }
                 let holds_up = version
                     .expires_at
                     .is_some_and(|end| end.0 <= now.0.saturating_add(TOLERANCE));
                 left -= 1;
-                return Ok((!holds_up || left == 0).then_some(None));
+                Ok((!holds_up || left == 0).then_some(None))
+            });
+            match found {
+                Ok(Some(Some((end, revision)))) => {
+                    if !self.is_ended(&bucket.index, revision)? {
+                        return Ok(Some(end));
+                    }
+                }
+                Ok(_) => return Ok(None),
+                // The lag of the others, and everything else that is counted, is still told.
+                Err(Fault::Corrupt(_)) => {
+                    let since = self.engine.index.order.of(name).unreadable;
+                    return Ok(since.map(UnixMillis));
+                }
+                Err(fault) => return Err(fault),
             }
-            Ok((!self.is_ended(&bucket.index, revision)?).then_some(end))
-        })?;
-        Ok(found.flatten())
+        }
     }
 
     fn first_early(

@@ -261,6 +261,68 @@ async fn a_bucket_that_cannot_be_read_holds_up_no_other_for_long() {
     assert!(files.iter().all(is_gone), "the space is free: {left:?}");
 }
 
+/// A process that begins long after a bucket is over has not waited for a file of it yet.
+#[tokio::test]
+async fn a_bucket_that_was_over_before_is_not_given_up_at_the_first_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(START));
+    let options = EmbeddedOptions {
+        clock: Arc::new(clock.clone()),
+        expire_by_itself: false,
+        free_space_min: 0,
+        segment_bytes: 1 << 10,
+        log_files_max: 0,
+        ..EmbeddedOptions::default()
+    };
+    let open = || EmbeddedStore::open(folder.path(), options.clone()).unwrap();
+    let store = open();
+    for number in 0..40 {
+        let record = NewRecord::new("1").expires_at(UnixMillis(START + 2 * MINUTE));
+        let created = store.create(format!("a{number}").into(), record).await;
+        created.unwrap();
+    }
+    store.close().await;
+    drop(store);
+    let store = open();
+    clock.advance(9 * DAY);
+    let file = segments(folder.path()).remove(0);
+    let away = file.with_extension("away");
+    fs::rename(&file, &away).unwrap();
+    let refused = store.expire().await;
+    assert!(
+        matches!(refused, Err(WriteError::Fault(Fault::Storage(_)))),
+        "{refused:?}"
+    );
+    fs::rename(&away, &file).unwrap();
+    assert_eq!(store.expire().await.unwrap(), 40, "all ends are told");
+    assert_eq!(store.stats().await.unwrap().records, 0);
+}
+
+/// Damage makes the lag grow, and does not make everything else fail that is counted.
+#[tokio::test]
+async fn the_lag_includes_ends_that_are_damaged() {
+    let mut kept = Kept::new(false);
+    kept.write("lost", MINUTE).await;
+    kept.write("lives", HOUR).await;
+    // It is over, and its bucket may still get records, so that this is not given up.
+    kept.clock.advance(70 * SECOND);
+    let file = segments(kept.path()).remove(0);
+    let mut bytes = fs::read(&file).unwrap();
+    for byte in bytes.iter_mut().skip(16) {
+        *byte ^= 0x55;
+    }
+    fs::write(&file, bytes).unwrap();
+    assert_eq!(kept.store().stats().await.unwrap().expiry_lag_ms, 0);
+    let refused = kept.store().expire().await;
+    assert!(
+        matches!(refused, Err(WriteError::Fault(Fault::Corrupt(_)))),
+        "{refused:?}"
+    );
+    kept.clock.advance(10 * SECOND);
+    let stats = kept.store().stats().await.unwrap();
+    assert_eq!((stats.records, stats.expiry_lag_ms), (2, 10_000));
+}
+
 /// It is late, though the sweep may not come to it before the other one is over.
 #[tokio::test]
 async fn the_lag_tells_of_one_that_waits_behind_a_live_one() {

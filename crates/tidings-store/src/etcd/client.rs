@@ -46,7 +46,7 @@ pub(super) struct Client {
     tokens: Tokens,
     request_timeout: Duration,
     attempt_timeout: Duration,
-    /// The greatest revision in any answer.
+    /// The greatest revision in any answer of the cluster's current history.
     revision: AtomicU64,
 }
 
@@ -63,7 +63,7 @@ impl Client {
         })
     }
 
-    /// The greatest revision in any answer.
+    /// The greatest revision in any answer of the cluster's current history.
     pub(super) fn revision(&self) -> Revision {
         self.revision.load(Ordering::Acquire)
     }
@@ -73,6 +73,11 @@ impl Client {
         let revision = header.map_or(0, |header| unsigned(header.revision));
         self.revision.fetch_max(revision, Ordering::AcqRel);
         revision
+    }
+
+    /// Another history took the place of the former one, and is at this revision.
+    pub(super) fn begin_anew(&self, revision: Revision) {
+        self.revision.store(revision, Ordering::Release);
     }
 
     /// The deadline of a request that begins now.

@@ -61,8 +61,14 @@ pub(super) async fn run(shared: Arc<Shared>, every: Duration) {
     // The version of the key and the revision of the cluster, as of the previous round.
     let mut version = 0;
     let mut revision = 0;
+    let mut history = shared.history();
     loop {
         sleep(every).await;
+        let current = shared.history();
+        if current != history {
+            // Nothing of the former one is true of this one.
+            (history, version, revision) = (current, 0, 0);
+        }
         match round(&shared, version, revision).await {
             Ok(next) => (version, revision) = next,
             Err(failure) => {
@@ -105,7 +111,11 @@ pub(super) async fn round(
             // The key was deleted: begin again.
             return Ok((0, latest));
         };
-        shared.compacted(written(theirs));
+        let compacted = written(theirs);
+        // One who does not know yet that etcd went back may name a revision that is not reached.
+        if compacted <= latest {
+            shared.compacted(compacted);
+        }
         return Ok((theirs.version, latest));
     }
     if revision > 0 {

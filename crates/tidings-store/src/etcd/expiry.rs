@@ -113,6 +113,11 @@ impl Expiries {
         self.state().written.get(&revision).copied()
     }
 
+    /// Forgets the revisions of all writes: another history has other writes at them.
+    pub(super) fn forget_written(&self) {
+        self.state().written.clear();
+    }
+
     /// The end of a version of a record; `decode` asks the index, or the server's decoder about its
     /// value.
     pub(super) fn of(

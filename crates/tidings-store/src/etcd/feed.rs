@@ -13,14 +13,11 @@ use super::client::unsigned;
 use super::end::{End, SET_MILLIS};
 use super::index::{Applied, Entry};
 use super::pause::Pause;
-use super::stream::{Ended, Stream};
+use super::stream::{Ended, PROGRESS_EVERY, Stream};
 use super::wire::{KeyValue, WatchEvent};
 use crate::changes::Logged;
 use crate::clock::Reading;
 use crate::{Change, ReadError, Record, Revision, UnixMillis, WriteError};
-
-/// The interval of requests for progress while nothing changes, so that bookmarks are current.
-const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// How long after an overflow or a failure the index is loaded again.
 const RELOAD_AFTER: Duration = Duration::from_secs(60);
@@ -37,17 +34,34 @@ const SWEEP_LEN: usize = 1024;
 /// delete it.
 const LEASE_SLACK_MILLIS: i64 = 120_000;
 
+/// Why following by one stream stopped.
+enum Stopped {
+    Ended(Ended),
+    /// etcd has another history than the followed one.
+    Replaced,
+}
+
+impl From<Ended> for Stopped {
+    fn from(ended: Ended) -> Self {
+        Self::Ended(ended)
+    }
+}
+
 /// Follows the cluster for ever: from stream to stream, member to member.
 pub(super) async fn follow(shared: Arc<Shared>) {
     let mut position = shared.changes.latest();
     let mut pause = Pause::default();
     loop {
         let started_at = position;
-        match follow_once(&shared, &mut position).await {
-            Ended::Failed(failure) => {
+        let stopped = follow_once(&shared, &mut position).await;
+        if position > started_at {
+            pause = Pause::default();
+        }
+        match stopped {
+            Stopped::Ended(Ended::Failed(failure)) => {
                 tracing::warn!(%failure, position, "the watch on etcd ended; going on at the next member");
             }
-            Ended::Compacted(oldest) => {
+            Stopped::Ended(Ended::Compacted(oldest)) => {
                 tracing::warn!(
                     position,
                     oldest,
@@ -63,19 +77,26 @@ pub(super) async fn follow(shared: Arc<Shared>) {
                     Err(failure) => tracing::warn!(%failure, "cannot learn etcd's revision"),
                 }
             }
-        }
-        if position > started_at {
-            pause = Pause::default();
+            Stopped::Replaced => match shared.begin_anew().await {
+                Ok(latest) => position = latest,
+                Err(failure) => tracing::warn!(%failure, "cannot learn etcd's revision"),
+            },
         }
         pause.wait().await;
     }
 }
 
-async fn follow_once(shared: &Shared, position: &mut Revision) -> Ended {
+async fn follow_once(shared: &Shared, position: &mut Revision) -> Stopped {
     let mut stream = match Stream::open(&shared.client, &shared.keys, *position).await {
         Ok(stream) => stream,
-        Err(ended) => return ended,
+        Err(ended) => return ended.into(),
     };
+    // After the opening, as a stream does not outlive the history that it is of.
+    match shared.is_same_history().await {
+        Ok(true) => {}
+        Ok(false) => return Stopped::Replaced,
+        Err(failure) => return Ended::from(failure).into(),
+    }
     let mut tick = interval(PROGRESS_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -92,10 +113,10 @@ async fn follow_once(shared: &Shared, position: &mut Revision) -> Ended {
         };
         let delivery = match delivery {
             Ok(delivery) => delivery,
-            Err(ended) => return ended,
+            Err(ended) => return ended.into(),
         };
         let Some(changes) = shared.changes_of(&delivery.events).await else {
-            return Ended::Compacted(delivery.revision);
+            return Ended::Compacted(delivery.revision).into();
         };
         shared.publish(changes, delivery.revision);
         *position = delivery.revision;

@@ -25,6 +25,12 @@
 //! - **Watches.** One stream from etcd feeds all watchers through a bounded history in memory; a
 //!   watcher that starts earlier than it reads etcd's own history. After a failure the stream
 //!   continues at another member after the last complete revision.
+//! - **Another history.** If etcd was restored from a backup under this process, or is another
+//!   cluster, this is found when the stream from etcd is opened again, and logged: watches end as
+//!   [`WatchError::Compacted`], [`Store::revision`] goes back to that of etcd, and the store
+//!   continues with what etcd has. A client that begins a watch at a revision of the former history
+//!   after the new one has reached it is not told: restore with `etcdutl`'s `--bump-revision` and
+//!   `--mark-compacted`.
 //! - **Indexes.** etcd has no indexes. A bounded local index follows the watch. While it is not
 //!   ready, or if it is too small, lists by object and by time read the whole prefix. So does each
 //!   page of [`Store::newest`] with a range, an object, a reason or a type; counts read everything.
@@ -48,6 +54,7 @@ mod error;
 mod expiry;
 mod failure;
 mod feed;
+mod history;
 mod identity;
 mod index;
 mod keys;
@@ -225,7 +232,7 @@ impl Store for EtcdStore {
         })
     }
 
-    /// The latest revision in any answer of etcd to this process.
+    /// The latest revision in any answer of etcd to this process. It goes back if etcd does.
     fn revision(&self) -> Revision {
         self.shared.client.revision()
     }

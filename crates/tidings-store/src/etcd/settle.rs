@@ -119,7 +119,7 @@ impl Shared {
     }
 
     /// The key at a revision; zero means the latest.
-    async fn version_at(
+    pub(super) async fn version_at(
         &self,
         key: &Bytes,
         revision: Revision,

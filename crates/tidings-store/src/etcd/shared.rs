@@ -40,6 +40,10 @@ pub(super) struct Shared {
     pub(super) changes: Arc<Changes>,
     /// The feed's revision.
     pub(super) fed: tokio::sync::watch::Sender<Revision>,
+    /// The number of etcd's history; see `history.rs`.
+    pub(super) history: tokio::sync::watch::Sender<u64>,
+    /// The id of the cluster whose history it is; zero if unknown.
+    pub(super) cluster: AtomicU64,
     /// Wakes the feed to ask etcd for progress.
     pub(super) want_progress: Notify,
     /// The oldest readable revision, as far as known; zero if nothing was ever compacted.
@@ -78,6 +82,8 @@ impl Shared {
             index: LocalIndex::new(options.index_len_max),
             changes: Arc::new(Changes::new(latest, bounds)),
             fed: tokio::sync::watch::Sender::new(latest),
+            history: tokio::sync::watch::Sender::new(0),
+            cluster: AtomicU64::new(0),
             want_progress: Notify::new(),
             oldest: AtomicU64::new(oldest),
             expired: AtomicU64::new(0),

@@ -1,6 +1,7 @@
 //! One watch of etcd: complete revisions in order, or the reason of its end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tonic::Status;
@@ -11,6 +12,9 @@ use super::keys::Keys;
 use super::token::Token;
 use super::wire::{self, WatchAction, WatchEvent, WatchRequest};
 use crate::Revision;
+
+/// The interval of requests for progress while nothing changes, so that bookmarks are current.
+pub(super) const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// Why a stream ended.
 #[derive(Debug)]

@@ -7,17 +7,19 @@
 //!                                           └───────────────────────┘
 //! ```
 //!
-//! Both have the same changes, so a watch may switch at any revision that it has reached.
+//! Both have the same changes, so a watch may switch at any revision that it has reached. It ends
+//! when another history takes the place of the one in which it was started.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Shared;
 use super::client::{RANGE, signed};
 use super::pause::Pause;
-use super::stream::{Ended, Stream};
+use super::stream::{Ended, PROGRESS_EVERY, Stream};
 use super::wire::{RangeRequest, RangeResponse};
 use crate::changes::{Bounds, Older};
 use crate::{BoxFuture, Change, Fault, Revision, Watch, WatchError};
@@ -29,6 +31,8 @@ pub(super) async fn start(
     after: Revision,
 ) -> Result<Box<dyn Watch>, WatchError> {
     shared.check_open()?;
+    // Before anything that is read of it.
+    let history = shared.history();
     let oldest = shared.oldest();
     if after < oldest {
         return Err(WatchError::Compacted { after, oldest });
@@ -55,6 +59,7 @@ pub(super) async fn start(
         shared: Arc::clone(shared),
         prefix,
         position: after,
+        history,
         source,
         ended: None,
     }))
@@ -117,6 +122,9 @@ struct Direct {
     shared: Arc<Shared>,
     stream: Option<Stream>,
     pause: Pause,
+    /// When it asks for progress next: without a change, too, it is to reach the history in memory.
+    /// Kept here, as calls may be given up sooner.
+    asks_at: Instant,
 }
 
 impl Direct {
@@ -126,6 +134,7 @@ impl Direct {
             shared: Arc::clone(shared),
             stream: None,
             pause: Pause::default(),
+            asks_at: sleep(PROGRESS_EVERY).deadline(),
         })
     }
 }
@@ -140,13 +149,22 @@ struct EtcdWatch {
     shared: Arc<Shared>,
     prefix: Bytes,
     position: Revision,
+    /// The number of the history that the position is in.
+    history: u64,
     source: Source,
     ended: Option<WatchError>,
 }
 
 impl EtcdWatch {
     async fn wait(&mut self) -> Result<Vec<Arc<Change>>, WatchError> {
+        let history = self.history;
         loop {
+            if self.shared.history() != history {
+                return Err(WatchError::Compacted {
+                    after: self.revision(),
+                    oldest: self.shared.oldest(),
+                });
+            }
             match &mut self.source {
                 Source::Recent(recent) => match recent.next().await {
                     Ok(changes) => return Ok(changes),
@@ -161,6 +179,7 @@ impl EtcdWatch {
                     let changes = tokio::select! {
                         changes = self.read_direct() => changes?,
                         () = shared.until_closed() => return Err(Fault::Closed.into()),
+                        () = shared.until_replaced(history) => continue,
                     };
                     if self.position >= self.shared.changes.oldest()
                         && let Ok(recent) = self.shared.recent(&self.prefix, self.position)
@@ -212,7 +231,15 @@ impl EtcdWatch {
                     }
                 }
             };
-            match stream.next().await {
+            let next = tokio::select! {
+                next = stream.next() => next,
+                () = sleep_until(direct.asks_at) => {
+                    stream.ask_progress();
+                    direct.asks_at = sleep(PROGRESS_EVERY).deadline();
+                    continue;
+                }
+            };
+            match next {
                 Ok(delivery) => break delivery,
                 Err(Ended::Compacted(oldest)) => return Err(compacted(oldest)),
                 Err(Ended::Failed(failure)) => {

@@ -352,9 +352,10 @@ impl Shared {
     /// Writes the expiry of every record that has expired by the confirmed time.
     pub(super) async fn expire(&self) -> Result<u64, WriteError> {
         self.check_open()?;
-        let mut ended = Vec::new();
+        let mut removed = 0;
         let mut walk = self.walk_all();
         while let Some(part) = walk.next(self).await.map_err(into_fault)? {
+            let mut ended = Vec::new();
             for version in part {
                 let record = self.record(version).await;
                 // After the end is known, so that every reading that it was computed from is
@@ -363,8 +364,9 @@ impl Shared {
                     ended.push((record.key, record.revision));
                 }
             }
+            removed += self.remove_ended(&ended).await?;
         }
-        self.remove_ended(&ended).await
+        Ok(removed)
     }
 
     /// Deletes these versions, several at one revision. Returns the number that still existed.

@@ -436,6 +436,53 @@ fn a_log_that_lost_acknowledged_writes_is_refused() {
     assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
 }
 
+/// A file of the log is lost, and the others of its bucket are there.
+#[test]
+fn a_log_that_lost_one_of_its_files_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys: Vec<String> = (0..60).map(|number| format!("key-{number:02}")).collect();
+    block_on(async {
+        let mut options = EmbeddedOptions::default();
+        options.segment_bytes = 1 << 10;
+        let store = EmbeddedStore::open(folder.path(), options).unwrap();
+        for key in &keys {
+            let record = NewRecord::new(format!("value of {key}")).index(about(key, 1));
+            store.create(key.clone().into(), record).await.unwrap();
+        }
+        store.close().await;
+    });
+    let files: Vec<_> = segment_lens(folder.path()).into_keys().collect();
+    assert!(files.len() > 3, "{files:?}");
+    let (older, newest) = (files[1].clone(), files[files.len() - 1].clone());
+    let places = newest.with_extension("idx");
+    let checkpoint = folder.path().join("CHECKPOINT");
+    let cases = [
+        ("an older one", vec![&older]),
+        ("the newest", vec![&newest]),
+        (
+            "the newest, and where things are in it",
+            vec![&newest, &places],
+        ),
+        ("the newest, and the checkpoint", vec![&newest, &checkpoint]),
+    ];
+    for (what, lost) in cases {
+        let copied = copy(folder.path());
+        for path in lost {
+            let path = path.strip_prefix(folder.path()).unwrap();
+            fs::remove_file(copied.path().join(path)).unwrap();
+        }
+        for _ in 0..2 {
+            let error = records(copied.path()).unwrap_err();
+            assert!(
+                matches!(error, OpenError::Damaged { .. }),
+                "{what}: {error}"
+            );
+        }
+    }
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    assert_eq!(records(folder.path()).unwrap(), expected(&keys));
+}
+
 /// A name and an operation on a store's files.
 type Harm = (&'static str, fn(&Path));
 

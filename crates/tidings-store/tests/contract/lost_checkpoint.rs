@@ -118,8 +118,12 @@ async fn shown(store: &EmbeddedStore) -> Vec<String> {
 /// A name and an operation on a store's files.
 type Harm = (&'static str, fn(&Path));
 
-const HARMS: [Harm; 4] = [
+const HARMS: [Harm; 5] = [
     ("nothing", |_| {}),
+    ("a dropped bucket left a file behind", |folder| {
+        let file = "log/0000000000000001-0000000000000001.idx";
+        fs::write(folder.join(file), "").unwrap();
+    }),
     ("checkpoint lost", |folder| {
         fs::remove_file(folder.join("CHECKPOINT")).unwrap();
     }),

@@ -17,12 +17,16 @@ use tidings_store::clock::{Clock, ManualClock, SystemClock};
 use tidings_store::etcd::{Credentials, Description, EtcdOptions, EtcdStore, OpenError, TlsFiles};
 use tidings_store::{
     Change, Fault, Index, ListRequest, NewRecord, ObjectSelector, Store, UnixMillis, Watch,
-    WriteError,
+    WatchError, WriteError,
 };
-use tidings_testing::etcd::Cluster;
+use tidings_testing::copy_folder;
+use tidings_testing::etcd::{Cluster, Member};
 
 const START: i64 = 1_700_000_000_000;
 const HOUR: i64 = 3_600_000;
+
+/// Maximum time to wait for what must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A value is the uid of the object it is about.
 fn describe(value: &[u8]) -> Description {
@@ -220,16 +224,50 @@ async fn a_revision_is_never_told_in_parts() {
     }
 }
 
+/// Whether an etcd is asked for progress. Debian's is not: its answers may overtake events.
+fn is_asked_for_progress(url: &str) -> bool {
+    let status = gateway::call(url, "maintenance/status", &json!({}));
+    let version = status["version"].as_str().unwrap_or_default();
+    !version.starts_with("3.4")
+}
+
+/// A watch after an older revision than the store has in memory needs no change to catch up, and
+/// has no stream of its own from then on.
+#[tokio::test]
+async fn an_older_watch_catches_up_while_nothing_changes() {
+    let Some(cluster) = Cluster::start(1, &[]) else {
+        return;
+    };
+    let url = &cluster.endpoints()[0];
+    if !is_asked_for_progress(url) {
+        return;
+    }
+    gateway::put(url, "/registry/events/a", "uid-1", "0");
+    let clock = ManualClock::at(UnixMillis(START));
+    let first = open(options(&cluster), clock.clone()).await.revision();
+    for number in 0..5 {
+        gateway::put(url, &format!("/registry/pods/{number}"), "", "0");
+    }
+    let late = open(options(&cluster), clock).await;
+    assert_eq!(late.revision(), first + 5);
+    let mut watch = late.watch(Bytes::new(), first).await.unwrap();
+    let catch_up = async {
+        while watch.revision() < first + 5 {
+            let waited = tokio::time::timeout(Duration::from_millis(50), watch.next()).await;
+            assert!(waited.is_err(), "other keys are not reported");
+        }
+    };
+    let caught_up = tokio::time::timeout(PATIENCE, catch_up).await;
+    assert!(caught_up.is_ok(), "at {}", watch.revision());
+}
+
 #[tokio::test]
 async fn writes_of_others_move_watches_and_index_along() {
     let Some(cluster) = Cluster::start(1, &[]) else {
         return;
     };
     let url = &cluster.endpoints()[0];
-    let status = gateway::call(url, "maintenance/status", &json!({}));
-    let version = status["version"].as_str().unwrap_or_default();
-    if version.starts_with("3.4") {
-        // Debian's: its answers to progress requests may overtake events, so none are asked for.
+    if !is_asked_for_progress(url) {
         return;
     }
     let store = open(options(&cluster), ManualClock::at(UnixMillis(START))).await;
@@ -326,6 +364,88 @@ async fn members_that_are_not_there_are_passed_over() {
         .await
         .unwrap();
     assert_eq!(next(&mut *watch, 1).await[0].revision(), second);
+}
+
+/// Copies a member's data, which it ends for.
+fn back_up(member: &mut Member, to: &Path) {
+    member.kill();
+    copy_folder(member.data(), to);
+}
+
+/// Starts a member with other data than it had.
+fn restore(member: &mut Member, from: &Path) {
+    member.kill();
+    std::fs::remove_dir_all(member.data()).unwrap();
+    copy_folder(from, member.data());
+    member.start();
+}
+
+/// It is at an earlier revision than the store has seen, or others have written more since than the
+/// store has seen.
+#[tokio::test]
+async fn an_etcd_that_is_restored_from_a_backup_is_followed_anew() {
+    const LOST: usize = 20;
+    for others in [0, 2 * LOST] {
+        let Some(mut cluster) = Cluster::start(1, &[]) else {
+            return;
+        };
+        let url = cluster.endpoints()[0].clone();
+        let folder = tempfile::tempdir().unwrap();
+        let (backup, restored) = (folder.path().join("backup"), folder.path().join("restored"));
+        gateway::put(&url, "/registry/events/old", "uid-1", "0");
+        back_up(&mut cluster.members[0], &backup);
+        cluster.members[0].start();
+        for number in 0..others {
+            let key = format!("/registry/events/other-{number}");
+            gateway::put(&url, &key, "uid-1", "0");
+        }
+        back_up(&mut cluster.members[0], &restored);
+        restore(&mut cluster.members[0], &backup);
+
+        let store = open(options(&cluster), ManualClock::at(UnixMillis(START))).await;
+        let mut last = 0;
+        for number in 0..LOST {
+            let key = format!("lost-{number}");
+            let created = store.create(key.into(), record("uid-1", START + HOUR));
+            last = created.await.unwrap();
+        }
+        let mut watch = store.watch(Bytes::new(), last - 1).await.unwrap();
+        assert_eq!(next(&mut *watch, 1).await[0].revision(), last);
+
+        restore(&mut cluster.members[0], &restored);
+        let told = tokio::time::timeout(PATIENCE, watch.next()).await;
+        let told = told.expect("the watch ends");
+        assert!(
+            matches!(&told, Err(WatchError::Compacted { after, .. }) if *after == last),
+            "{others}: {told:?}"
+        );
+        let page = store.list(ListRequest::default()).await.unwrap();
+        assert_eq!(page.records.len(), 1 + others);
+        assert_eq!(page.revision, store.revision());
+        assert_eq!(page.revision < last, others == 0);
+        let object = ListRequest::default().object(ObjectSelector::Uid("uid-1".into()));
+        assert_eq!(store.list(object).await.unwrap().records.len(), 1 + others);
+        if others == 0 {
+            let later = store.watch(Bytes::new(), last).await.err();
+            assert!(
+                matches!(later, Some(WatchError::Future { .. })),
+                "{later:?}"
+            );
+        }
+
+        // The former lease, which would do, is not in the backup.
+        let mut watch = store.watch(Bytes::new(), page.revision).await.unwrap();
+        let created = store.create("lost-0".into(), record("uid-2", START + HOUR));
+        let created = created.await.unwrap();
+        assert!(created > page.revision);
+        let change = next(&mut *watch, 1).await.remove(0);
+        assert_eq!(
+            (change.key(), change.revision()),
+            (&Bytes::from("lost-0"), created)
+        );
+        let end = change.record().unwrap().expires_at;
+        assert_eq!(end, Some(UnixMillis(START + HOUR)));
+    }
 }
 
 /// Turns authentication on, with a user root whose password is secret.
