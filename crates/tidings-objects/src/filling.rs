@@ -59,7 +59,8 @@ impl Filler {
         let mut rows: Vec<Row> = rows.collect::<Result<_, _>>()?;
         rows.sort_unstable_by(Row::order);
         let is_last = merge::is_last(level, 0);
-        let files = seal::write(&self.folder, level, is_last, rows.into_iter().map(Ok)).await?;
+        let written = seal::write(&self.folder, (level, is_last), 0, rows.into_iter().map(Ok));
+        let files = written.await?;
         let latest = files.iter().map(|file| file.to).max();
         let until = self.manifest.sealed_until;
         self.manifest.sealed_until = until.max(latest.unwrap_or_default());

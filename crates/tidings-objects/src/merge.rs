@@ -2,13 +2,13 @@
 //!
 //! Invariants: eight files that follow each other in time, among those that were merged equally
 //! often, become one if they are small, so that few small ones remain; nothing is merged more than
-//! three times, so that a version is written four times at most. Memory: some rows of each, and
-//! their bytes.
+//! three times, so that a version is written four times at most. Memory: some rows of each, and the
+//! bytes that these and those behind them are made of.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
 
-use crate::file::read::{FileError, GroupRows, Reader};
+use crate::file::read::{FileError, GroupRows, Rest};
 use crate::manifest::File;
 use crate::row::Row;
 
@@ -58,9 +58,7 @@ pub(crate) struct Merged {
 }
 
 struct Source {
-    reader: Reader,
-    /// The row group that is read next.
-    group: usize,
+    rest: Rest,
     of_group: Option<GroupRows>,
     rows: VecDeque<Row>,
 }
@@ -73,11 +71,11 @@ impl Source {
                 if self.rows.is_empty() {
                     self.of_group = None;
                 }
-            } else if self.group < self.reader.groups() {
-                self.of_group = Some(self.reader.rows_of(self.group)?);
-                self.group += 1;
             } else {
-                break;
+                self.of_group = self.rest.group()?;
+                if self.of_group.is_none() {
+                    break;
+                }
             }
         }
         Ok(self.rows.pop_front())
@@ -112,10 +110,9 @@ impl PartialEq for Next {
 impl Eq for Next {}
 
 impl Merged {
-    pub(crate) fn new(readers: Vec<Reader>) -> Result<Self, FileError> {
-        let sources = readers.into_iter().map(|reader| Source {
-            reader,
-            group: 0,
+    pub(crate) fn new(files: Vec<Rest>) -> Result<Self, FileError> {
+        let sources = files.into_iter().map(|rest| Source {
+            rest,
             of_group: None,
             rows: VecDeque::new(),
         });
@@ -151,9 +148,50 @@ impl Iterator for Merged {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
     use jiff::Timestamp;
+    use k8s_pb::api::core::v1::Event;
 
     use super::*;
+    use crate::file::read::Reader;
+    use crate::file::write::Writer;
+    use crate::row::Version;
+
+    /// The bytes of a file that is merged, as long as any of them is held.
+    struct Held(Arc<Vec<u8>>);
+
+    impl AsRef<[u8]> for Held {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    /// Eight files and the one they become would be in memory otherwise.
+    #[test]
+    fn a_file_that_is_merged_is_not_held_as_a_whole() {
+        let cluster: Arc<str> = "prod".into();
+        let mut writer = Writer::new(false).unwrap();
+        for number in (0..3).rev() {
+            let version = Version {
+                epoch: 0,
+                number,
+                observed_at: 1,
+                object: tidings_api::codec::encode_stored(&mut Event::default()),
+            };
+            writer.push(Row::new(&cluster, version).unwrap()).unwrap();
+        }
+        let bytes = Arc::new(writer.finish().unwrap());
+        let held = Bytes::from_owner(Held(Arc::clone(&bytes)));
+        let reader = Reader::new(&cluster, held).unwrap();
+        assert_eq!(Arc::strong_count(&bytes), 2);
+        let rest = reader.rest().unwrap();
+        assert_eq!(Arc::strong_count(&bytes), 1);
+        let merged = Merged::new(vec![rest]).unwrap();
+        let numbers: Vec<u64> = merged.map(|row| row.unwrap().version).collect();
+        assert_eq!(numbers, [2, 1, 0]);
+    }
 
     #[test]
     fn eight_small_files_of_one_level_that_follow_each_other_are_merged() {

@@ -3,9 +3,9 @@
 //! Invariants: the manifest says up to where versions are sealed, in the same write that makes the
 //! files part of the archive, so that the end of the process at any moment neither skips nor
 //! doubles one; only the store that the manifest names continues an archive; a file that cannot be
-//! merged keeps nothing else from being sealed. Memory: a part of events with its columns, or the
-//! files that are merged and the one they become; of one cluster at a time. Processor time: what
-//! the rest of the process leaves.
+//! merged keeps nothing else from being sealed. Memory: a part of events with its columns, or what
+//! was not read yet of the files that are merged, and the one they become; of one cluster at a
+//! time. Processor time: what the rest of the process leaves.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
+use parquet::errors::ParquetError;
 use tidings_archive::{Cluster, JournalError, Part, SealedVersion, Unsealed};
 use tidings_store::clock::Clock;
 use tokio::sync::Semaphore;
@@ -37,6 +38,9 @@ const VERSIONS_MAX: u64 = 20_000;
 const LOOK: Duration = Duration::from_secs(5);
 /// How long a seal that failed is waited with.
 const RETRY: Duration = Duration::from_secs(15);
+/// Bytes that a merged file may have beyond those of the files that it is made of, or of a row
+/// group beyond where it ends.
+const ROOM_BYTES: usize = 2 << 20;
 
 /// How a cluster is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,7 +274,8 @@ impl Sealer {
             return Ok(None);
         }
         let versions = rows.len() as u64;
-        let files = write(&self.folder, 0, false, rows.into_iter().map(Ok)).await?;
+        let written = write(&self.folder, (0, false), 0, rows.into_iter().map(Ok));
+        let files = written.await?;
         let mut next = manifest.next(random_id(), self.now());
         sealed.versions += versions;
         sealed.files += files.len() as u64;
@@ -317,18 +322,19 @@ impl Sealer {
     async fn merge(&self, manifest: &Manifest, group: &[File]) -> Result<Manifest, MergeError> {
         // It is not closed.
         let _turn = self.turn.acquire().await.ok();
-        let mut readers = Vec::with_capacity(group.len());
+        let mut files = Vec::with_capacity(group.len());
         for file in group {
-            let bytes = self.folder.whole(&file.path, file.bytes, &file.checksum);
-            let bytes = bytes.await.map_err(SealError::Folder)?;
-            let reader = bytes.and_then(|bytes| {
-                let reader = Reader::new(&self.cluster, bytes);
-                reader.map_err(|error| error.to_string())
-            });
-            readers.push(reader.map_err(|why| MergeError::Damaged {
+            let damaged = |why| MergeError::Damaged {
                 paths: vec![file.path.clone()],
                 why,
-            })?);
+            };
+            let bytes = self.folder.whole(&file.path, file.bytes, &file.checksum);
+            let bytes = bytes.await.map_err(SealError::Folder)?;
+            let (cluster, bytes) = (Arc::clone(&self.cluster), bytes.map_err(damaged)?);
+            // What is not needed of a file is let go before the next one is read.
+            let rest = background::run(move || Reader::new(&cluster, bytes)?.rest()).await;
+            let rest = rest.map_err(|_| SealError::NotMade)?;
+            files.push(rest.map_err(|error| damaged(error.to_string()))?);
         }
         let of_group = |error: SealError| match error {
             SealError::File(error) => MergeError::Damaged {
@@ -338,11 +344,12 @@ impl Sealer {
             error => MergeError::Seal(error),
         };
         let level = group.iter().map(|file| file.level).max().unwrap_or(0) + 1;
-        let rows = background::run(move || merge::Merged::new(readers)).await;
+        let rows = background::run(move || merge::Merged::new(files)).await;
         let rows = rows.map_err(|_| SealError::NotMade)?;
         let rows = rows.map_err(SealError::File).map_err(of_group)?;
-        let is_last = merge::is_last(level, group.iter().map(|file| file.bytes).sum());
-        let files = write(&self.folder, level, is_last, rows).await;
+        let bytes: u64 = group.iter().map(|file| file.bytes).sum();
+        let is_last = merge::is_last(level, bytes);
+        let files = write(&self.folder, (level, is_last), bytes, rows).await;
         let files = files.map_err(of_group)?;
         let total = |files: &[File]| files.iter().map(|file| file.rows).sum::<u64>();
         if total(&files) != total(group) || merge::sum(&files) != merge::sum(group) {
@@ -361,16 +368,23 @@ impl Sealer {
     /// Deletes what is over; how many objects.
     async fn clean(&self, manifest: &Manifest) -> Result<u64, SealError> {
         let now = self.now();
-        let mut next = manifest.next(random_id(), now);
         let ago = |time| now.checked_sub(signed(time)).unwrap_or(Timestamp::MIN);
         let before = ago(self.options.grace);
+        let mut newest = manifest.clone();
         if let Some(keep_for) = self.options.keep_for {
-            let over = next.files.iter().filter(|file| file.to <= ago(keep_for));
+            let over = newest.files.iter().filter(|file| file.to <= ago(keep_for));
             let over: BTreeSet<_> = over.map(|file| file.path.clone()).collect();
-            next.remove(&over, now);
+            if !over.is_empty() {
+                // No manifest names them any more when the first of them is deleted, even if there
+                // is no grace.
+                newest = newest.next(random_id(), now);
+                newest.remove(&over, now);
+                self.folder.commit(&newest).await?;
+            }
         }
+        let mut next = newest.next(random_id(), now);
         let (mut deleted, mut failure) = clean::removed(&self.folder, &mut next, before).await;
-        if next.files != manifest.files || next.removed != manifest.removed {
+        if next.removed != newest.removed {
             self.folder.commit(&next).await?;
         }
         // Nothing is left for so short that it has to be looked for more often.
@@ -416,23 +430,32 @@ pub(crate) fn rows(cluster: &Arc<str>, versions: Vec<SealedVersion>) -> (Vec<Row
     (rows, unreadable)
 }
 
-/// Writes rows, which are sorted, as files, which may be the last ones of these rows.
+/// Writes rows, which are sorted, as files of a level, which may be the last ones of these rows.
+/// `bytes` is about how long they are together, or 0 if that is not known.
 pub(crate) async fn write(
     folder: &Folder,
-    level: u32,
-    is_last: bool,
+    (level, is_last): (u32, bool),
+    bytes: u64,
     rows: impl Iterator<Item = Result<Row, FileError>> + Send + 'static,
 ) -> Result<Vec<File>, SealError> {
     let mut files = Vec::new();
     let mut rows = rows.peekable();
+    let mut expected = usize::try_from(bytes).unwrap_or(usize::MAX);
     while rows.peek().is_some() {
+        let room = match expected {
+            0 => 0,
+            expected => expected.min(FILE_BYTES_MAX) + ROOM_BYTES,
+        };
         let encoded = background::run(move || {
-            let encoded = encode(level, is_last, FILE_BYTES_MAX, &mut rows);
+            let writer = Writer::with_room(is_last, room).map_err(FileError::from);
+            let encoded =
+                writer.and_then(|writer| encode(writer, level, FILE_BYTES_MAX, &mut rows));
             encoded.map(|encoded| (encoded, rows))
         });
         let (encoded, left) = encoded.await.map_err(|_| SealError::NotMade)??;
         rows = left;
         let Encoded { file, parts } = encoded;
+        expected = expected.saturating_sub(parts[0].len());
         for (path, bytes) in file.paths().zip(parts) {
             folder.create(&folder.path(path), bytes).await?;
         }
@@ -442,38 +465,50 @@ pub(crate) async fn write(
 }
 
 /// A file and its rollup, in the order in which they are written.
-pub(crate) struct Encoded {
-    pub(crate) file: File,
-    pub(crate) parts: [Bytes; 2],
+struct Encoded {
+    file: File,
+    parts: [Bytes; 2],
 }
 
-/// A file of the first rows, which ends with the row group that reaches a number of bytes.
-pub(crate) fn encode(
+/// A file of the first rows, which ends with the row group that reaches a number of bytes, and its
+/// rollup.
+fn encode(
+    writer: Writer,
     level: u32,
-    is_last: bool,
     bytes_max: usize,
     rows: &mut impl Iterator<Item = Result<Row, FileError>>,
 ) -> Result<Encoded, FileError> {
-    let mut writer = Writer::new(is_last)?;
     let mut rollup = Rollup::new()?;
+    let (mut file, bytes) = encode_rows(writer, level, bytes_max, rows, |row| rollup.add(row))?;
+    let rollup = rollup.finish()?;
+    file.rollup = Some(manifest::Rollup {
+        path: file.path.replacen("events/", "rollups/", 1),
+        bytes: rollup.len() as u64,
+        checksum: checksum(&rollup),
+    });
+    let parts = [bytes, rollup.into()];
+    Ok(Encoded { file, parts })
+}
+
+/// The same without a rollup; each row is shown once.
+pub(crate) fn encode_rows(
+    mut writer: Writer,
+    level: u32,
+    bytes_max: usize,
+    rows: &mut impl Iterator<Item = Result<Row, FileError>>,
+    mut show: impl FnMut(&Row) -> Result<(), ParquetError>,
+) -> Result<(File, Bytes), FileError> {
     let mut file = Described::default();
     while writer.len() < bytes_max
         && let Some(row) = rows.next()
     {
         let row = row?;
         file.add(&row);
-        rollup.add(&row)?;
+        show(&row)?;
         writer.push(row)?;
     }
-    let (bytes, rollup) = (writer.finish()?, rollup.finish()?);
-    let mut file = file.file(level, &bytes);
-    file.rollup = Some(manifest::Rollup {
-        path: file.path.replacen("events/", "rollups/", 1),
-        bytes: rollup.len() as u64,
-        checksum: checksum(&rollup),
-    });
-    let parts = [bytes.into(), rollup.into()];
-    Ok(Encoded { file, parts })
+    let bytes = writer.finish()?;
+    Ok((file.file(level, &bytes), bytes.into()))
 }
 
 fn checksum(bytes: &[u8]) -> String {

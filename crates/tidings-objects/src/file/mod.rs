@@ -2,6 +2,7 @@
 //! are read.
 
 pub(crate) mod columns;
+pub(crate) mod pieces;
 pub(crate) mod read;
 pub(crate) mod rollup;
 pub(crate) mod write;

@@ -1,20 +1,22 @@
 //! Reads the rows of a file, some or a row group at a time, from the columns that a version is made
 //! of; or all columns, to see whether they say the same.
 //!
-//! Memory: these rows and a page of each column, or one row group, beside the bytes of the file.
+//! Memory: these rows and a page of each column, or one row group, beside the bytes of the file; of
+//! one that is merged, only the bytes of these columns, and of row groups that were not read yet.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
+use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::FileMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, FileMetaData, RowGroupMetaData};
 use parquet::file::reader::{FileReader, RowGroupReader};
-use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::file::serialized_reader::{SerializedFileReader, SerializedPageReader};
 
 use super::columns::{COLUMNS, EPOCH, FORM, FORM_KEY, OBJECT, OBSERVED, VERSION, Value};
+use super::pieces::Pieces;
 use crate::row::{Row, Unreadable, Version};
 
 /// Why a file cannot be read.
@@ -53,15 +55,20 @@ pub enum FileError {
 /// A file whose end was read.
 pub(crate) struct Reader {
     file: SerializedFileReader<Bytes>,
+    bytes: Bytes,
     cluster: Arc<str>,
 }
 
 impl Reader {
     pub(crate) fn new(cluster: &Arc<str>, bytes: Bytes) -> Result<Self, FileError> {
-        let file = SerializedFileReader::new(bytes)?;
+        let file = SerializedFileReader::new(bytes.clone())?;
         check_form(file.metadata().file_metadata())?;
         let cluster = Arc::clone(cluster);
-        Ok(Self { file, cluster })
+        Ok(Self {
+            file,
+            bytes,
+            cluster,
+        })
     }
 
     /// What it says under a key.
@@ -128,15 +135,80 @@ impl Reader {
         Ok(rows)
     }
 
-    /// The rows of a row group, to be read some at a time.
-    pub(crate) fn rows_of(&self, group: usize) -> Result<GroupRows, FileError> {
-        let group = self.file.get_row_group(group)?;
-        GroupRows::new(&self.cluster, &*group)
+    /// What versions are made of, to be read some rows at a time. The file's own bytes are let go.
+    pub(crate) fn rest(self) -> Result<Rest, FileError> {
+        let groups = self.file.metadata().row_groups().iter();
+        let groups = groups.map(|group| Group::of(group, &self.bytes));
+        let groups: Vec<_> = groups.collect::<Result<_, ParquetError>>()?;
+        Ok(Rest {
+            cluster: self.cluster,
+            groups: groups.into_iter(),
+        })
     }
 
     fn rows(&self, group: &dyn RowGroupReader) -> Result<Vec<Row>, FileError> {
         let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
         GroupRows::new(&self.cluster, group)?.some(rows)
+    }
+}
+
+/// The row groups of a file that were not read yet, by the bytes of the columns that a version is
+/// made of.
+pub(crate) struct Rest {
+    cluster: Arc<str>,
+    groups: std::vec::IntoIter<Group>,
+}
+
+impl Rest {
+    /// The next row group, if there is one.
+    pub(crate) fn group(&mut self) -> Result<Option<GroupRows>, FileError> {
+        let group = self.groups.next();
+        let rows = group.map(|group| GroupRows::of(&self.cluster, &group));
+        Ok(rows.transpose()?)
+    }
+}
+
+/// See [`Rest`].
+struct Group {
+    rows: usize,
+    columns: [ColumnChunkMetaData; 4],
+    pieces: Arc<Pieces>,
+}
+
+impl Group {
+    fn of(group: &RowGroupMetaData, bytes: &Bytes) -> Result<Self, ParquetError> {
+        let missing = || ParquetError::General("a column is nowhere".into());
+        let column = |leaf: usize| group.columns().get(leaf).cloned().ok_or_else(missing);
+        let columns = [
+            column(OBSERVED)?,
+            column(EPOCH)?,
+            column(VERSION)?,
+            column(OBJECT)?,
+        ];
+        let pieces = columns.iter().map(|column| {
+            let (from, len) = column.byte_range();
+            let at = |place: u64| usize::try_from(place).ok();
+            let range = at(from).zip(from.checked_add(len).and_then(at));
+            let piece = range.and_then(|(from, to)| bytes.get(from..to));
+            // A copy: a piece of the file would hold all of it.
+            let piece = piece.map(Bytes::copy_from_slice);
+            Ok::<_, ParquetError>((from, piece.ok_or_else(missing)?))
+        });
+        let pieces: Vec<_> = pieces.collect::<Result<_, _>>()?;
+        Ok(Self {
+            rows: usize::try_from(group.num_rows())?,
+            columns,
+            pieces: Arc::new(Pieces::new(pieces, bytes.len() as u64)),
+        })
+    }
+
+    fn values<T: DataType>(
+        &self,
+        column: &ColumnChunkMetaData,
+    ) -> Result<ColumnReaderImpl<T>, ParquetError> {
+        let pages = SerializedPageReader::new(Arc::clone(&self.pieces), column, self.rows, None)?;
+        let reader = get_column_reader(column.column_descr_ptr(), Box::new(pages));
+        Ok(get_typed_column_reader(reader))
     }
 }
 
@@ -157,6 +229,17 @@ impl GroupRows {
             epochs: get_typed_column_reader(group.get_column_reader(EPOCH)?),
             versions: get_typed_column_reader(group.get_column_reader(VERSION)?),
             objects: get_typed_column_reader(group.get_column_reader(OBJECT)?),
+        })
+    }
+
+    fn of(cluster: &Arc<str>, group: &Group) -> Result<Self, ParquetError> {
+        let [observed, epochs, versions, objects] = &group.columns;
+        Ok(Self {
+            cluster: Arc::clone(cluster),
+            observed: group.values(observed)?,
+            epochs: group.values(epochs)?,
+            versions: group.values(versions)?,
+            objects: group.values(objects)?,
         })
     }
 

@@ -23,7 +23,14 @@ pub(crate) struct Writer {
 impl Writer {
     /// Of a file that is the last one of its rows, or of one that is merged into others later.
     pub(crate) fn new(is_last: bool) -> Result<Self> {
-        let file = SerializedFileWriter::new(Vec::new(), schema()?, properties(is_last)?)?;
+        Self::with_room(is_last, 0)
+    }
+
+    /// The same of a file that is to have about this number of bytes: one that grows is copied, and
+    /// is there twice meanwhile.
+    pub(crate) fn with_room(is_last: bool, bytes: usize) -> Result<Self> {
+        let room = Vec::with_capacity(bytes);
+        let file = SerializedFileWriter::new(room, schema()?, properties(is_last)?)?;
         Ok(Self {
             file,
             rows: Vec::new(),

@@ -4,15 +4,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use futures::future::try_join_all;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use parquet::bloom_filter::Sbbf;
 use parquet::column::reader::{get_column_reader, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::page_index::offset_index::PageLocation;
-use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 use tokio::task::spawn_blocking;
 
@@ -20,10 +20,15 @@ use super::fault::{Fault, caught};
 use super::fetch::{Fetch, REQUEST_BYTES_MAX, Remote};
 use super::footer::Footer;
 use super::leaf::{self, Leaf};
+use crate::file::pieces::Pieces;
 
 /// Values of at most this number of rows next to each other are copied out of their page, which is
 /// far longer.
 const FEW: usize = 64;
+/// Bytes of columns from which on no more are decoded together: a chunk.
+const CHUNK_BYTES: u64 = 2 << 20;
+/// Chunks of one read at once: some are asked for while others are decoded.
+const CHUNKS_OF_READ: usize = 4;
 
 /// Ranges of rows of a row group, in their order, apart from each other.
 pub(super) type Rows = Vec<Range<usize>>;
@@ -83,47 +88,103 @@ impl Values {
     }
 }
 
-/// The values of some columns of each of these, in their order. As many are asked for at once as
-/// have about [`REQUEST_BYTES_MAX`] bytes.
+/// The values of some columns of each of these, in their order. Their bytes are held afterwards,
+/// but for those of many events: these are read last, and once, and would take the place of all
+/// that led to them.
 pub(super) async fn read<const N: usize>(
     fetch: &Fetch,
     wants: Vec<Want>,
     leaves: [Leaf; N],
 ) -> Result<Vec<[Values; N]>, Fault> {
-    let mut values = Vec::with_capacity(wants.len());
-    let with_ranges = wants.into_iter().map(|want| {
+    as_many(read_each(fetch, wants, &leaves).await?)
+}
+
+/// The same, whose bytes are not held: something that is made of them is.
+pub(super) async fn read_once<const N: usize>(
+    fetch: &Fetch,
+    wants: Vec<Want>,
+    leaves: [Leaf; N],
+) -> Result<Vec<[Values; N]>, Fault> {
+    as_many(read_chunks(fetch, wants, &leaves, false).await?)
+}
+
+/// The same as [`read`], of any number of columns.
+pub(super) async fn read_each(
+    fetch: &Fetch,
+    wants: Vec<Want>,
+    leaves: &[Leaf],
+) -> Result<Vec<Vec<Values>>, Fault> {
+    read_chunks(fetch, wants, leaves, true).await
+}
+
+fn as_many<const N: usize>(read: Vec<Vec<Values>>) -> Result<Vec<[Values; N]>, Fault> {
+    let read = read.into_iter().map(|values| {
+        let values = <[Values; N]>::try_from(values);
+        values.map_err(|_| Fault::Unknown("other columns were asked for"))
+    });
+    read.collect()
+}
+
+/// Rows that are wanted, and where the pages are that have them.
+type Ranged = (Want, Vec<Range<u64>>);
+
+async fn read_chunks(
+    fetch: &Fetch,
+    wants: Vec<Want>,
+    leaves: &[Leaf],
+    is_held: bool,
+) -> Result<Vec<Vec<Values>>, Fault> {
+    let ranged = wants.into_iter().map(|want| {
         let ranges = leaves.iter().flat_map(|leaf| ranges_of(&want, *leaf));
         let ranges: Vec<_> = ranges.collect();
         (want, ranges)
     });
-    let mut wants = with_ranges.peekable();
-    while wants.peek().is_some() {
-        let mut bytes = 0;
-        let some = std::iter::from_fn(|| {
-            let (want, ranges) = wants.next_if(|_| bytes < REQUEST_BYTES_MAX)?;
-            bytes += ranges.iter().map(|it| it.end - it.start).sum::<u64>();
-            Some((want, ranges))
-        });
-        let some = some.collect();
-        values.extend(read_some(fetch, some, leaves).await?);
-    }
-    Ok(values)
+    let ranged: Vec<Ranged> = ranged.collect();
+    let bytes: u64 = ranged.iter().map(bytes_of).sum();
+    let is_many = bytes > fetch.shared.events_held_max && leaves.contains(&leaf::OBJECT);
+    let is_held = is_held && !is_many;
+    let read = chunks(ranged).into_iter();
+    let read = read.map(|chunk| read_chunk(fetch, chunk, leaves, is_held).boxed());
+    let read: Vec<_> = read.collect();
+    let read = stream::iter(read).buffered(CHUNKS_OF_READ);
+    let read: Vec<_> = read.try_collect().await?;
+    Ok(read.into_iter().flatten().collect())
 }
 
-async fn read_some<const N: usize>(
+fn bytes_of((_, ranges): &Ranged) -> u64 {
+    ranges.iter().map(|it| it.end - it.start).sum()
+}
+
+/// Each ends with what reaches [`CHUNK_BYTES`].
+fn chunks(ranged: Vec<Ranged>) -> Vec<Vec<Ranged>> {
+    let mut chunks = Vec::new();
+    let (mut chunk, mut bytes) = (Vec::new(), 0);
+    for want in ranged {
+        bytes += bytes_of(&want);
+        chunk.push(want);
+        if bytes >= CHUNK_BYTES {
+            chunks.push(std::mem::take(&mut chunk));
+            bytes = 0;
+        }
+    }
+    if !chunk.is_empty() {
+        chunks.push(chunk);
+    }
+    chunks
+}
+
+async fn read_chunk(
     fetch: &Fetch,
-    wants: Vec<(Want, Vec<Range<u64>>)>,
-    leaves: [Leaf; N],
-) -> Result<Vec<[Values; N]>, Fault> {
-    let read = wants.into_iter().map(|(want, ranges)| async {
-        let bytes = fetch.ranges(&want.file, &ranges).await?;
+    chunk: Vec<Ranged>,
+    leaves: &[Leaf],
+    is_held: bool,
+) -> Result<Vec<Vec<Values>>, Fault> {
+    // It is not closed.
+    let _chunk = fetch.shared.chunks.acquire().await.ok();
+    let read = chunk.into_iter().map(|(want, ranges)| async move {
+        let bytes = fetch.ranges_held(&want.file, &ranges, is_held).await?;
         let pieces = ranges.into_iter().map(|range| range.start).zip(bytes);
-        let mut pieces: Vec<_> = pieces.collect();
-        pieces.sort_by_key(|(from, _)| *from);
-        let pieces = Pieces {
-            pieces,
-            len: want.file.len,
-        };
+        let pieces = Pieces::new(pieces.collect(), want.file.len);
         Ok::<_, Fault>((want, Arc::new(pieces)))
     });
     let read = try_join_all(read).await?;
@@ -131,18 +192,15 @@ async fn read_some<const N: usize>(
     let path = path.unwrap_or_default();
     // It is not closed.
     let _place = fetch.shared.decodes.acquire().await.ok();
+    let leaves = leaves.to_vec();
     let decoded = spawn_blocking(move || {
         let decoded = read.iter().map(|(want, pieces)| {
-            let mut failed = None;
-            let values = leaves.map(|leaf| {
-                let path = &want.file.path;
-                let decoded = caught(path, || decode(want, pieces, leaf));
-                decoded.unwrap_or_else(|error| {
-                    failed.get_or_insert(Fault::parquet(path, &error));
-                    Values::Numbers(Vec::new())
-                })
+            let path = &want.file.path;
+            let values = leaves.iter().map(|leaf| {
+                let decoded = caught(path, || decode(want, pieces, *leaf));
+                decoded.map_err(|error| Fault::parquet(path, &error))
             });
-            failed.map_or(Ok(values), Err)
+            values.collect::<Result<Vec<_>, Fault>>()
         });
         decoded.collect::<Result<Vec<_>, Fault>>()
     });
@@ -282,50 +340,4 @@ fn values<T: DataType>(
         at = rows.end;
     }
     Ok((values, defined))
-}
-
-/// Parts of a file.
-struct Pieces {
-    /// Where each begins, in order.
-    pieces: Vec<(u64, Bytes)>,
-    len: u64,
-}
-
-impl Length for Pieces {
-    fn len(&self) -> u64 {
-        self.len
-    }
-}
-
-impl ChunkReader for Pieces {
-    type T = bytes::buf::Reader<Bytes>;
-
-    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(self.from(start)?.reader())
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        let found = self.from(start)?;
-        if found.len() < length {
-            return Err(missing(start));
-        }
-        Ok(found.slice(..length))
-    }
-}
-
-impl Pieces {
-    fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
-        let behind = self.pieces.partition_point(|(from, _)| *from <= start);
-        let piece = behind.checked_sub(1).and_then(|at| self.pieces.get(at));
-        let (from, bytes) = piece.ok_or_else(|| missing(start))?;
-        let at = usize::try_from(start - from).unwrap_or(usize::MAX);
-        if at > bytes.len() {
-            return Err(missing(start));
-        }
-        Ok(bytes.slice(at..))
-    }
-}
-
-fn missing(at: u64) -> ParquetError {
-    ParquetError::General(format!("what is at {at} was not read"))
 }

@@ -32,6 +32,10 @@ const REQUESTS_AT_ONCE: usize = 32;
 const READS_AT_ONCE: usize = 8;
 /// Maximum threads that decode columns.
 const DECODES_AT_ONCE: usize = 4;
+/// Maximum chunks of columns that are asked for and decoded at once, by all reads together.
+const CHUNKS_AT_ONCE: usize = 12;
+/// Of the cache, the part that events may take which one read asks for: one in this number.
+const EVENTS_SHARE: u64 = 4;
 /// Ranges with less between them are read together: that costs less time than another request.
 const GAP_MAX: u64 = 128 << 10;
 /// Ranges are not read together beyond this.
@@ -108,6 +112,10 @@ pub(super) struct Shared {
     pub(super) reads: Semaphore,
     /// Of threads that decode columns.
     pub(super) decodes: Semaphore,
+    /// Of chunks of columns, whose bytes are in memory.
+    pub(super) chunks: Semaphore,
+    /// Maximum bytes of events that one read asks for, beyond which the cache does not hold them.
+    pub(super) events_held_max: u64,
 }
 
 impl Shared {
@@ -125,6 +133,8 @@ impl Shared {
             places: Semaphore::new(REQUESTS_AT_ONCE),
             reads: Semaphore::new(READS_AT_ONCE),
             decodes: Semaphore::new(DECODES_AT_ONCE),
+            chunks: Semaphore::new(CHUNKS_AT_ONCE),
+            events_held_max: cache_bytes / EVENTS_SHARE,
         }
     }
 }
@@ -158,11 +168,21 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
-    /// Ranges of a file, in their order.
+    /// Ranges of a file, in their order, which are held afterwards.
     pub(super) async fn ranges(
         &self,
         file: &Remote,
         wanted: &[Range<u64>],
+    ) -> Result<Vec<Bytes>, Fault> {
+        self.ranges_held(file, wanted, true).await
+    }
+
+    /// The same; if they are not to be held, only what is held already is not asked for.
+    pub(super) async fn ranges_held(
+        &self,
+        file: &Remote,
+        wanted: &[Range<u64>],
+        is_held: bool,
     ) -> Result<Vec<Bytes>, Fault> {
         let whole = match &file.held {
             Some(held) => Some(held.clone()),
@@ -199,11 +219,13 @@ impl Fetch {
             let Some((whole, bytes)) = whole else {
                 continue;
             };
-            if let Some(part) = part(bytes, range, whole.start) {
-                // A copy, so that what is held is not all that was read.
-                let part = Bytes::copy_from_slice(&part);
-                let key = Key::Bytes(file.id, range.start);
-                self.hold(key, Held::Bytes(part.clone()));
+            if let Some(mut part) = part(bytes, range, whole.start) {
+                if is_held {
+                    // A copy, so that what is held is not all that was read.
+                    part = Bytes::copy_from_slice(&part);
+                    let key = Key::Bytes(file.id, range.start);
+                    self.hold(key, Held::Bytes(part.clone()));
+                }
                 *found = Some(part);
             }
         }

@@ -4,6 +4,8 @@
 //! the others have the beginning of their uid behind it, as in the archive that sealed them. What
 //! is sealed has one name or the other, depending on when that was.
 
+use tidings_archive::REVISION_BITS;
+
 /// The order of the versions of an event, and of events of one name: epoch and version at the
 /// source, as the archive's clock may have gone back between two of them; and when it was observed,
 /// in microseconds since 1970.
@@ -18,10 +20,15 @@ pub(super) struct Order {
 const VERSION_BITS: u32 = 48;
 
 impl Order {
-    /// The version at the source, as long as that did not go back to an earlier state.
+    /// The version at the source, as long as that did not go back to an earlier state. Of a source
+    /// that is an archive itself, without the bits that say which one.
     pub(super) fn revision(self) -> u64 {
         let epoch = self.epoch.min((1 << (63 - VERSION_BITS)) - 1);
-        let version = self.version.min((1 << VERSION_BITS) - 1);
+        let version = if self.version >> VERSION_BITS == 0 {
+            self.version
+        } else {
+            self.version & ((1 << REVISION_BITS) - 1)
+        };
         (epoch << VERSION_BITS | version).max(1)
     }
 }
@@ -98,6 +105,8 @@ mod tests {
         };
         assert_eq!(of(0, 4711), 4711);
         assert!(of(1, 1) > of(0, u64::MAX));
+        let of_archive = 5_000_001_u64 << REVISION_BITS;
+        assert_eq!(of(0, of_archive + 4711), 4711);
         assert!(i64::try_from(of(u64::MAX, u64::MAX)).is_ok());
         assert_eq!(of(0, 0), 1);
     }

@@ -4,11 +4,13 @@
 //! one. A version counts only if it is its event's newest, which is looked for in the rows about
 //! the same object of files that were written at the same time or later.
 //!
-//! Memory: [`VERSIONS_MAX`] versions; what is beyond is left to the next page. So are row groups
-//! beyond a number, except those that may have events of the moment from which the page begins.
+//! Memory: [`VERSIONS_MAX`] versions, and those of some row groups; what is beyond is left to the
+//! next page. So are row groups beyond a number, except those that may have events of the moment
+//! from which the page begins.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, try_join, try_join_all};
@@ -18,7 +20,7 @@ use tidings_store::{NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Place, Record
 use super::columns::{self, Filter, Rows};
 use super::fault::Fault;
 use super::footer::{Footer, Group};
-use super::leaf;
+use super::leaf::{self, Leaf};
 use super::names::{self, Order};
 use super::objects::Objects;
 use super::position::Position;
@@ -31,16 +33,19 @@ use crate::manifest::File;
 const VERSIONS_MAX: usize = 16_384;
 /// An archive's clock goes back by less than this, in microseconds.
 const CLOCKS_DIFFER_MICROS: i64 = 10 * 60_000_000;
-/// Files that are opened, and row groups that are read, at once.
+/// Files that are opened, and row groups that are read for what may be later, at once.
 const AT_ONCE: usize = 4;
+/// Row groups of one step that are read or looked into at once.
+const GROUPS_AT_ONCE: usize = 8;
 /// Maximum versions of an object, for each event that is wanted, whose events are asked for before
 /// it is known which versions are the newest.
 const AHEAD: usize = 8;
 /// Versions for which it is looked at once whether there are newer ones: each look passes over the
 /// filters of all newer files.
 const LOOKED_AT_ONCE: usize = 4096;
-/// Maximum events whose bytes are read at once, if these are about what a page has room for.
-const EVENTS_AT_ONCE: usize = 256;
+/// Maximum events whose bytes are read at once, if these are about what a page has room for. Those
+/// of a time are all over a file: each read decodes most of its pages.
+const EVENTS_AT_ONCE: usize = 1024;
 
 /// A page.
 #[derive(Debug, Default)]
@@ -191,17 +196,11 @@ impl View {
                 };
                 return Ok(latest);
             }
-            let read = self.read_on(&asked, &mut units, &mut found).await?;
+            let read = self.read_on(&asked, &mut units, (&mut found, &mut left_out));
+            let read = read.await?;
             // Those of the first moment have to be read for every page that begins there.
             if bound < begun {
                 groups += read;
-            }
-            if found.len() > VERSIONS_MAX {
-                let mut all = found.into_sorted_vec();
-                let rest = all.len() - VERSIONS_MAX;
-                left_out = left_out.max(all.get(rest - 1).map(|(place, _)| *place));
-                all.drain(..rest);
-                found = all.into();
             }
         }
     }
@@ -357,14 +356,17 @@ impl View {
         &self,
         asked: &Asked<'_>,
         units: &mut BTreeMap<(i64, Reverse<At>), Unit>,
-        found: &mut BinaryHeap<Found>,
+        (found, left_out): (&mut BinaryHeap<Found>, &mut Option<Place>),
     ) -> Result<usize, Fault> {
         let (mut files, mut groups) = (Vec::new(), Vec::new());
-        while files.len() < AT_ONCE
-            && groups.len() < AT_ONCE
-            && let Some((_, unit)) = units.pop_last()
-        {
-            match unit {
+        let latest = units.keys().next_back().map(|(time, _)| *time);
+        while let Some(next) = units.last_entry() {
+            // No version is certain before all that may have the latest time were read.
+            let is_needed = latest == Some(next.key().0);
+            if files.len() >= AT_ONCE || (groups.len() >= AT_ONCE && !is_needed) {
+                break;
+            }
+            match next.remove() {
                 Unit::File(file) => files.push(file),
                 Unit::Group(file, footer, group) => groups.push((file, footer, group)),
             }
@@ -392,11 +394,14 @@ impl View {
             }
         }
         let number = groups.len();
-        let read = groups
-            .into_iter()
-            .map(|(file, footer, group)| self.versions_of(asked, file, footer, group));
-        for versions in try_join_all(read).await? {
+        let mut reads: Vec<BoxFuture<'_, Result<Vec<Found>, Fault>>> = Vec::new();
+        for (file, footer, group) in groups {
+            reads.push(self.versions_of(asked, file, footer, group).boxed());
+        }
+        let mut reads = stream::iter(reads).buffered(GROUPS_AT_ONCE);
+        while let Some(versions) = reads.try_next().await? {
             found.extend(versions);
+            leave_out(found, left_out);
         }
         Ok(number)
     }
@@ -447,34 +452,33 @@ impl View {
         ];
         let wanted = wanted.into_iter();
         let wanted = wanted.filter_map(|(leaf, wanted)| Some((leaf, wanted?)));
-        let fetch = &self.fetch;
-        let texts = wanted.map(|(leaf, wanted)| {
-            let want = vec![want.clone()];
-            async move {
-                let read = columns::read(fetch, want, [leaf]).await?;
-                Ok::<_, Fault>((read.into_iter().next().map(|[values]| values), wanted))
-            }
-        });
-        let leaves = [leaf::LAST_SEEN, leaf::EPOCH, leaf::VERSION, leaf::OBSERVED];
-        let numbers = columns::read(fetch, vec![want.clone()], leaves);
-        let (read, texts) = try_join(numbers, try_join_all(texts)).await?;
+        let wanted: Vec<(Leaf, Wanted<'_>)> = wanted.collect();
+        // Together: those that lie close are one request.
+        let numbers = [leaf::LAST_SEEN, leaf::EPOCH, leaf::VERSION];
+        let leaves = numbers.into_iter();
+        let leaves = leaves.chain(wanted.iter().map(|(leaf, _)| *leaf));
+        let leaves: Vec<Leaf> = leaves.collect();
+        let read = columns::read_each(&self.fetch, vec![want], &leaves).await?;
         let mut found = Vec::new();
-        for [seen, epochs, versions, observed] in &read {
+        for values in &read {
+            let [seen, epochs, versions, texts @ ..] = &values[..] else {
+                continue;
+            };
             for (number, row) in rows.iter().cloned().flatten().enumerate() {
                 let order = Order {
-                    observed: observed.number(number),
                     epoch: epochs.number(number).cast_unsigned(),
                     version: versions.number(number).cast_unsigned(),
+                    // No part of a revision.
+                    observed: 0,
                 };
                 let place = Place {
                     last_seen: UnixMillis(leaf::seen(seen.maybe(number))),
                     revision: order.revision(),
                 };
-                let is_wanted = |(values, wanted): &(Option<columns::Values>, Wanted<'_>)| {
-                    let text = values.as_ref().map_or(&b""[..], |it| it.text(number));
-                    wanted.accepts(text)
-                };
-                if request.in_range(place) && texts.iter().all(is_wanted) {
+                let mut texts = texts.iter().zip(&wanted);
+                let mut is_wanted =
+                    || texts.all(|(text, (_, wanted))| wanted.accepts(text.text(number)));
+                if request.in_range(place) && is_wanted() {
                     found.push((place, At { file, group, row }));
                 }
             }
@@ -486,21 +490,20 @@ impl View {
     async fn looked_into(&self, some: &[Found]) -> Result<Vec<(Place, Pick)>, Fault> {
         let ats: Vec<At> = some.iter().map(|(_, at)| *at).collect();
         let mut versions: Vec<Option<Pick>> = vec![None; ats.len()];
-        for (values, places) in self.rows(&ats, leaf::KEYS).await? {
+        let keys = self.rows(&ats, leaf::KEYS);
+        let (keys, mut objects) = try_join(keys, self.objects_of(&ats)).await?;
+        for (values, places) in keys {
             for (number, row) in places {
-                let at = ats[number];
-                let footer = self.footer(at.file).await?;
-                let runs = self.runs(at.file, &footer, at.group).await?;
-                let keyed = self.keyed(0, values.each_ref(), row, at)?;
+                let keyed = self.keyed(0, values.each_ref(), row, ats[number])?;
                 versions[number] = Some(Pick {
                     position: Position {
-                        place: runs.place(runs.of_row(at.row)).map(str::to_owned),
+                        place: std::mem::take(&mut objects[number]),
                         base: keyed.base.clone(),
                         uid: keyed.uid,
                     },
                     shown: keyed.base,
                     order: keyed.order,
-                    at,
+                    at: ats[number],
                 });
             }
         }
@@ -520,6 +523,36 @@ impl View {
             picks.push((place, pick));
         }
         Ok(picks)
+    }
+
+    /// The objects that some versions are about.
+    async fn objects_of(&self, ats: &[At]) -> Result<Vec<super::runs::Place>, Fault> {
+        let mut of_groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+        for (number, at) in ats.iter().enumerate() {
+            let numbers = of_groups.entry((at.file, at.group)).or_default();
+            numbers.push(number);
+        }
+        let mut looks: Vec<BoxFuture<'_, Result<ObjectsOf, Fault>>> = Vec::new();
+        for ((file, group), numbers) in of_groups {
+            let look = async move {
+                let footer = self.footer(file).await?;
+                let runs = self.runs(file, &footer, group).await?;
+                let objects = numbers.into_iter().map(|number| {
+                    let place = runs.place(runs.of_row(ats[number].row));
+                    (number, place.map(str::to_owned))
+                });
+                Ok::<ObjectsOf, Fault>(objects.collect())
+            };
+            looks.push(look.boxed());
+        }
+        let mut looks = stream::iter(looks).buffered(GROUPS_AT_ONCE);
+        let mut objects = vec![super::runs::Place::default(); ats.len()];
+        while let Some(found) = looks.try_next().await? {
+            for (number, place) in found {
+                objects[number] = place;
+            }
+        }
+        Ok(objects)
     }
 
     /// What there is that is newer than each of these versions, about the same object.
@@ -567,7 +600,6 @@ impl View {
             return Ok(Vec::new());
         }
         let footer = self.footer(number).await?;
-        let mut found = Vec::new();
         let within = |group: &Group| {
             let places = places.iter();
             let places =
@@ -578,55 +610,88 @@ impl View {
         let groups = footer.groups.iter().enumerate();
         let groups = groups.map(|(group, it)| (group, within(it)));
         let groups: Vec<_> = groups.filter(|(_, places)| !places.is_empty()).collect();
-        let filters = groups
-            .iter()
-            .map(|(group, _)| footer.filter(*group, leaf::EVENT));
-        let filters: Vec<_> = filters.collect();
-        let ranges: Vec<_> = filters.iter().flatten().cloned().collect();
+        let filters = groups.iter().map(|(group, _)| {
+            let of_both = [leaf::NAME, leaf::EVENT];
+            of_both.map(|leaf| footer.filter(*group, leaf))
+        });
+        let filters: Vec<[Option<Range<u64>>; 2]> = filters.collect();
+        let ranges: Vec<_> = filters.iter().flatten().flatten().cloned().collect();
         let bytes = self.fetch.ranges(self.file(number)?, &ranges).await?;
         let mut bytes = bytes.into_iter();
-        for ((group, mut places), filter) in groups.into_iter().zip(filters) {
-            let filter = filter.and_then(|_| bytes.next());
-            let filter = Filter::new(&self.file(number)?.path, filter.as_ref())?;
-            places.retain(|(_, numbers)| {
+        let path = &self.file(number)?.path;
+        let mut looks: Vec<BoxFuture<'_, Result<NewerOf, Fault>>> = Vec::new();
+        for ((group, places), filters) in groups.into_iter().zip(filters) {
+            let filters = filters.map(|range| range.and_then(|_| bytes.next()));
+            let [objects, events] = filters
+                .each_ref()
+                .map(|bytes| Filter::new(path, bytes.as_ref()));
+            let (objects, events) = (objects?, events?);
+            // An event has a newer version only about the same object: both names have to be there.
+            let may_have = |place: super::runs::Place<&str>, numbers: &[usize]| {
                 let mut names = numbers.iter().flat_map(|number| &known.names[*number]);
-                names.any(|name| filter.may_have(name))
-            });
-            if places.is_empty() {
-                continue;
+                objects.may_have(place[2]) && names.any(|name| events.may_have(name))
+            };
+            let places = places.into_iter();
+            let places = places.filter(|(place, numbers)| may_have(**place, numbers));
+            let places: Vec<_> = places.map(|(place, _)| **place).collect();
+            if !places.is_empty() {
+                let look = self.newer_within((number, group), &footer, places, (versions, known));
+                looks.push(look.boxed());
             }
-            let runs = self.runs(number, &footer, group).await?;
-            let mut rows: Rows = Vec::new();
-            for (place, _) in &places {
-                let run = runs.seek(**place);
-                if run < runs.len() && runs.place(run) == **place {
-                    rows.push(runs.rows(run));
-                }
+        }
+        let found = stream::iter(looks).buffered(AT_ONCE);
+        let found: Vec<_> = found.try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// The same in the rows of a row group about some places.
+    async fn newer_within(
+        &self,
+        (file, group): (usize, usize),
+        footer: &Arc<Footer>,
+        places: Vec<super::runs::Place<&str>>,
+        (versions, known): (&[Pick], &Known<'_>),
+    ) -> Result<NewerOf, Fault> {
+        let runs = self.runs(file, footer, group).await?;
+        let mut rows: Rows = Vec::new();
+        for place in places {
+            let run = runs.seek(place);
+            if run < runs.len() && runs.place(run) == place {
+                rows.push(runs.rows(run));
             }
-            if rows.is_empty() {
-                continue;
-            }
-            let want = self.want(number, &footer, group, rows.clone())?;
-            for values in columns::read(&self.fetch, vec![want], leaf::KEYS).await? {
-                for (at, row) in rows.iter().cloned().flatten().enumerate() {
-                    let file = number;
-                    let keyed = self.keyed(0, values.each_ref(), at, At { file, group, row })?;
-                    let place = runs.place(runs.of_row(row));
-                    known.compare(
-                        place,
-                        (&keyed.base, &keyed.uid, keyed.order),
-                        versions,
-                        &mut found,
-                    );
-                }
+        }
+        let mut found = Vec::new();
+        if rows.is_empty() {
+            return Ok(found);
+        }
+        let want = self.want(file, footer, group, rows.clone())?;
+        for values in columns::read(&self.fetch, vec![want], leaf::KEYS).await? {
+            for (at, row) in rows.iter().cloned().flatten().enumerate() {
+                let keyed = self.keyed(0, values.each_ref(), at, At { file, group, row })?;
+                let place = runs.place(runs.of_row(row));
+                let event = (keyed.base.as_str(), keyed.uid.as_str(), keyed.order);
+                known.compare(place, event, versions, &mut found);
             }
         }
         Ok(found)
     }
 }
 
+/// Leaves the earliest of what was found to the next page, if it is more than is held.
+fn leave_out(found: &mut BinaryHeap<Found>, left_out: &mut Option<Place>) {
+    let Some(rest) = found.len().checked_sub(VERSIONS_MAX).filter(|it| *it > 0) else {
+        return;
+    };
+    let mut all = std::mem::take(found).into_sorted_vec();
+    let latest = all.get(rest - 1).map(|(place, _)| *place);
+    *left_out = latest.max(*left_out);
+    all.drain(..rest);
+    *found = all.into();
+}
+
 /// Of some versions, by their numbers.
 type NewerOf = Vec<(usize, Newer)>;
+type ObjectsOf = Vec<(usize, super::runs::Place)>;
 
 /// What there is that is newer than a version.
 #[derive(Clone, Copy, Debug, Default)]

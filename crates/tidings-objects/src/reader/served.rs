@@ -103,6 +103,7 @@ impl SealedCluster {
         coverage.events = view.count_of_versions();
         coverage.kept_since = from.map(jiff::Timestamp::as_millisecond).min();
         coverage.disk_bytes = manifest.bytes();
+        coverage.gone = Some(manifest.gone);
         coverage
     }
 

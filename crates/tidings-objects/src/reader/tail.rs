@@ -14,11 +14,12 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::fetch::Remote;
 use crate::file::read::{FileError, Reader};
+use crate::file::write::Writer;
 use crate::folder::Folder;
 use crate::manifest::{File, Manifest};
 use crate::merge::Merged;
 use crate::row::Row;
-use crate::seal::{Described, Encoded, encode};
+use crate::seal::{Described, encode_rows};
 use crate::waiting::{Head, KEY};
 
 /// Parts that there are at most: beyond, they are merged, so that a read has few files to look
@@ -249,16 +250,15 @@ impl Tail {
         };
         let events = many.iter().map(|part| part.events).sum();
         let entries = (one.from, last.through, events);
-        let readers = many.iter().map(|part| {
+        let files = many.iter().map(|part| {
             let bytes = part.remote.held.clone().unwrap_or_default();
-            Reader::new(cluster, bytes)
+            Reader::new(cluster, bytes)?.rest()
         });
-        let mut rows = Merged::new(readers.collect::<Result<_, _>>()?)?;
-        // One file, however much is held: entries cannot be told apart by their rows.
-        let Encoded { mut file, parts } = encode(0, false, usize::MAX, &mut rows)?;
-        // It is counted by its rows: a rollup would have to be read, too.
-        file.rollup = None;
-        let [bytes, _] = parts;
+        let mut rows = Merged::new(files.collect::<Result<_, _>>()?)?;
+        // One file, however much is held: entries cannot be told apart by their rows. It is counted
+        // by these: a rollup would have to be read, too.
+        let writer = Writer::new(false)?;
+        let (file, bytes) = encode_rows(writer, 0, usize::MAX, &mut rows, |_| Ok(()))?;
         if file.rows != many.iter().map(|part| part.file.rows).sum::<u64>() {
             return Err(FileError::Order);
         }
@@ -310,9 +310,9 @@ mod tests {
             };
             let row = Row::new(&cluster, version).unwrap();
             let events = row.object.len() as u64;
-            let Encoded { file, parts } =
-                encode(0, false, usize::MAX, &mut std::iter::once(Ok(row))).unwrap();
-            let [bytes, _] = parts;
+            let (writer, mut rows) = (Writer::new(false).unwrap(), std::iter::once(Ok(row)));
+            let encoded = encode_rows(writer, 0, usize::MAX, &mut rows, |_| Ok(()));
+            let (file, bytes) = encoded.unwrap();
             let entries = (number, number + 1, events);
             Arc::new(Part::new(&folder, file, bytes, entries))
         };

@@ -283,7 +283,7 @@ impl View {
         let rows = footer.groups.get(group).map_or(0, |group| group.rows);
         let want = self.want(file, footer, group, std::iter::once(0..rows).collect())?;
         let leaves = [leaf::NAMESPACE, leaf::KIND, leaf::NAME];
-        let mut read = columns::read(&self.fetch, vec![want], leaves).await?;
+        let mut read = columns::read_once(&self.fetch, vec![want], leaves).await?;
         let values = read.pop();
         let texts = values
             .as_ref()

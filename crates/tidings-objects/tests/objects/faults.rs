@@ -11,7 +11,7 @@ use tidings_store::clock::{Clock, ManualClock};
 use super::storage::Storage;
 use super::turns::Turns;
 use super::unsure::{FAULTS, Fault, Known, Plan, Unsure};
-use super::world::{World, sum_of};
+use super::world::{World, long_after, sum_of};
 
 /// Seals what was observed at once as a part of its own.
 const PART_BYTES: usize = 1;
@@ -91,6 +91,42 @@ async fn a_manifest_whose_answer_is_lost_is_looked_for() {
             well += usize::from(sealed.is_ok());
         }
         assert_eq!(well, expected, "{fault:?}");
+    }
+}
+
+/// The storage looks after each change whether the newest manifest is whole.
+#[tokio::test]
+async fn what_is_over_is_deleted_once_no_manifest_names_it() {
+    let storage = Storage::folder();
+    let mut begun = World::new();
+    begun.observe(4).await;
+    let options = || {
+        let mut options = SealOptions::default();
+        options.grace = Duration::ZERO;
+        options
+    };
+    let sealed = begun.seal(&storage.place(), options()).await.unwrap();
+    assert_eq!(sealed.files, 1);
+    begun.clock = long_after();
+    let over = || {
+        let mut options = options();
+        options.keep_for = Some(Duration::from_secs(3600));
+        options
+    };
+    let well = storage.copy();
+    let (unsure, place) = Unsure::new(&well, Plan::None);
+    let sealed = begun.copy().seal(&place, over()).await.unwrap();
+    assert_eq!((sealed.deleted, well.files()), (2, 0));
+    for at in 0..unsure.requests() {
+        let (storage, world) = (storage.copy(), begun.copy());
+        let (_, place) = Unsure::new(&storage, Plan::At(at, Fault::Refused));
+        // Whether it fails depends on what it was.
+        drop(world.seal(&place, over()).await);
+        for file in newest(&storage.place(), "prod").await.unwrap().files {
+            assert!(storage.file(&format!("prod/{}", file.path)).is_file());
+        }
+        world.seal(&storage.place(), over()).await.unwrap();
+        assert_eq!(storage.files(), 0);
     }
 }
 

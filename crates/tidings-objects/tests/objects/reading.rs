@@ -64,7 +64,7 @@ impl Judged {
     }
 
     /// The requests since the last call.
-    fn asked(&self) -> usize {
+    pub(crate) fn asked(&self) -> usize {
         self.requests.swap(0, Ordering::Relaxed)
     }
 }
@@ -823,8 +823,13 @@ async fn requests_are_few() {
             limit: 10_000,
             ..CountsRequest::default()
         };
+        let of_text = NewestRequest {
+            texts: vec!["nowhere".to_owned()],
+            limit: 50,
+            ..NewestRequest::default()
+        };
         let mut asked = Vec::new();
-        for question in 0..6 {
+        for question in 0..7 {
             let sealed = read(&place).await;
             let cold = sealed.store();
             store.asked();
@@ -835,13 +840,14 @@ async fn requests_are_few() {
                     2 => drop(cold.list(list.clone()).await.unwrap()),
                     3 => drop(cold.list(of_object.clone()).await.unwrap()),
                     4 => drop(cold.get(key.clone()).await.unwrap().unwrap()),
-                    _ => drop(cold.counts(two_days.clone()).await.unwrap()),
+                    5 => drop(cold.counts(two_days.clone()).await.unwrap()),
+                    _ => drop(cold.newest(of_text.clone()).await.unwrap()),
                 }
                 asked.push(store.asked());
             }
         }
         // At first, and again.
-        assert_eq!(asked, [18, 0, 13, 0, 12, 0, 15, 0, 16, 0, 3, 0]);
+        assert_eq!(asked, [18, 0, 13, 0, 12, 0, 15, 0, 16, 0, 3, 0, 6, 0]);
     }
 }
 

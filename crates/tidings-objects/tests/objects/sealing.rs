@@ -14,7 +14,7 @@ use tidings_store::clock::Clock;
 use tidings_testing::serving;
 use tokio::sync::mpsc;
 
-use super::reading::judged;
+use super::reading::{judged, read};
 use super::storage::Storage;
 use super::world::{World, long_after};
 
@@ -45,6 +45,31 @@ async fn files_are_merged_and_have_what_those_before_had() {
             assert!(file.is_file(), "{file:?}");
         }
     }
+}
+
+/// They are in no gap.
+#[tokio::test]
+async fn readers_are_told_how_many_versions_were_deleted_before_they_were_sealed() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    world.observe(2).await;
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    let sealed = read(&place).await;
+    assert_eq!(sealed.coverage().gone, Some(0));
+    world.observe(2).await;
+    let cluster = world.open().await;
+    let key = Bytes::from_static(b"shop/web-3.3");
+    cluster.store().delete(key, None).await.unwrap();
+    cluster.close().await;
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    sealed.look().await.unwrap();
+    let coverage = sealed.coverage();
+    assert_eq!((coverage.events, coverage.gone), (3, Some(1)));
+    let json = coverage.to_json("prod");
+    assert_eq!(json["gone"], 1);
+    // How long they are kept is not known to readers.
+    assert!(json["retention"].is_null());
 }
 
 /// Making one takes memory, whatever the number of clusters.

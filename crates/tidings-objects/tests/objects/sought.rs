@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tidings_api::codec;
 use tidings_objects::{ReadOptions, Reader, SealOptions, newest};
+use tidings_store::clock::Clock;
 use tidings_store::{ListRequest, NewestRequest, PAGE_BYTES_MAX, Record};
 
 use super::reading::{History, id, judged, latest_records, listed, observe, read, seal};
@@ -60,6 +61,60 @@ async fn texts_are_looked_for_in_messages() {
                 assert!(pages > 1, "{texts:?}");
             }
         }
+    }
+}
+
+/// A newer file has the name of an event, in another namespace, and not the object's: nothing of it
+/// is read but its filters.
+#[tokio::test]
+async fn newer_files_without_the_object_are_not_looked_into() {
+    const EVENTS: usize = 3;
+    for storage in Storage::each() {
+        let (place, store) = judged(&storage);
+        let mut world = World::new();
+        let mut history = History::new(16);
+        history.noise = 400;
+        for (namespace, object) in [("a", "lone"), ("b", "other")] {
+            let mut versions: Vec<_> = std::iter::repeat_with(|| history.next())
+                .take(1200)
+                .collect();
+            for number in 0..EVENTS {
+                let mut version = history.next();
+                let (name, object) = (format!("lone.{number}"), format!("{object}-{number}"));
+                version["namespace"] = json!(namespace);
+                version["name"] = json!(name);
+                let event = &mut version["event"];
+                event["metadata"]["namespace"] = json!(namespace);
+                event["metadata"]["name"] = json!(name);
+                event["metadata"]["uid"] = json!(format!("uid-of-{object}"));
+                event["involvedObject"]["namespace"] = json!(namespace);
+                event["involvedObject"]["kind"] = json!("Node");
+                event["involvedObject"]["name"] = json!(object);
+                event["message"] = json!(format!("about {object}"));
+                versions.push(version);
+            }
+            world.clock.advance(history.time + 1 - world.clock.now().0);
+            world.import(&versions).await;
+            seal(&world, &place).await;
+        }
+        let manifest = newest(&place, "prod").await.unwrap();
+        assert!(manifest.files.iter().all(|file| file.bytes > 256 << 10));
+        let mut asked = Vec::new();
+        for number in 0..EVENTS {
+            let sealed = read(&place).await;
+            let request = NewestRequest {
+                texts: vec![format!("about lone-{number}")],
+                limit: 50,
+                ..NewestRequest::default()
+            };
+            store.asked();
+            let page = sealed.store().newest(request).await.unwrap();
+            assert_eq!((page.records.len(), page.more), (1, false));
+            asked.push(store.asked());
+        }
+        // The ends of both files, their texts and times, keys, objects and bytes of the event, and
+        // the filters of both. A filter may know a name that is not there.
+        assert_eq!(asked.iter().min(), Some(&9), "{asked:?}");
     }
 }
 

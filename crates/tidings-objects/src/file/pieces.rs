@@ -1,0 +1,57 @@
+//! Parts of a file, as the crate for the format reads them.
+
+use bytes::{Buf, Bytes};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, Length};
+
+/// See the module documentation.
+pub(crate) struct Pieces {
+    /// Where each begins, in order.
+    pieces: Vec<(u64, Bytes)>,
+    len: u64,
+}
+
+impl Pieces {
+    /// Of a file of this length: where each begins, and its bytes.
+    pub(crate) fn new(mut pieces: Vec<(u64, Bytes)>, len: u64) -> Self {
+        pieces.sort_by_key(|(from, _)| *from);
+        Self { pieces, len }
+    }
+
+    fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
+        let behind = self.pieces.partition_point(|(from, _)| *from <= start);
+        let piece = behind.checked_sub(1).and_then(|at| self.pieces.get(at));
+        let (from, bytes) = piece.ok_or_else(|| missing(start))?;
+        let at = usize::try_from(start - from).unwrap_or(usize::MAX);
+        if at > bytes.len() {
+            return Err(missing(start));
+        }
+        Ok(bytes.slice(at..))
+    }
+}
+
+impl Length for Pieces {
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+impl ChunkReader for Pieces {
+    type T = bytes::buf::Reader<Bytes>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(self.from(start)?.reader())
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let found = self.from(start)?;
+        if found.len() < length {
+            return Err(missing(start));
+        }
+        Ok(found.slice(..length))
+    }
+}
+
+fn missing(at: u64) -> ParquetError {
+    ParquetError::General(format!("what is at {at} was not read"))
+}
