@@ -56,6 +56,8 @@ pub use key::CountKey;
 pub use name::{EventName, NameStamps};
 pub use outcome::{DropCause, DropCounts, Fate};
 pub use ownership::{Told, is_named_after, possible_owners, told_of};
+#[doc(hidden)]
+pub use packed::floor_char_boundary;
 pub use reference::{Reference, ReferenceFields};
 pub use retry::{
     Backoff, RetryClass, RetryPolicy, StatusErrors, StatusFailure, WriteError, WriteErrorKind,

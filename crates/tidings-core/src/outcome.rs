@@ -6,9 +6,12 @@
 
 use std::fmt;
 
-/// The causes, each with its label: the one place where a cause is added.
+/// The causes, each with its label: the one place where a cause is added. `benign` marks those that
+/// happen in a healthy cluster.
 macro_rules! drop_causes {
-    ($($(#[$doc:meta])+ $cause:ident = $label:literal,)+) => {
+    (@is_benign) => { false };
+    (@is_benign benign) => { true };
+    ($($(#[$doc:meta])+ $cause:ident = $label:literal $($benign:ident)?,)+) => {
         /// Why an event was given up. One list for the whole library, so that every loss has
         /// exactly one name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +28,14 @@ macro_rules! drop_causes {
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$cause => $label,)+
+                }
+            }
+
+            /// Whether this happens in a healthy cluster, and so is logged only at debug level.
+            /// client-go logs the same causes at verbosity 5.
+            pub const fn is_benign(self) -> bool {
+                match self {
+                    $(Self::$cause => drop_causes!(@is_benign $($benign)?),)+
                 }
             }
         }
@@ -50,9 +61,9 @@ drop_causes! {
     /// The sink could not make a request for it (a namespace it may not write to, for example).
     InvalidRequest = "invalid_request",
     /// The server has an event of that name that this delivery did not write (409 `AlreadyExists`).
-    AlreadyExists = "already_exists",
+    AlreadyExists = "already_exists" benign,
     /// Its namespace is being deleted (403 with the cause `NamespaceTerminating`).
-    NamespaceTerminating = "namespace_terminating",
+    NamespaceTerminating = "namespace_terminating" benign,
     /// The server found it malformed (400 or 422).
     RejectedInvalid = "rejected_invalid",
     /// The server did not accept the credentials (401), even after the retries for token rotation.
@@ -68,14 +79,6 @@ drop_causes! {
     RejectedOther = "rejected_other",
     /// All retries failed.
     RetriesExhausted = "retries_exhausted",
-}
-
-impl DropCause {
-    /// Whether this happens in a healthy cluster, and so is logged only at debug level. client-go
-    /// logs the same two at verbosity 5.
-    pub const fn is_benign(self) -> bool {
-        matches!(self, Self::AlreadyExists | Self::NamespaceTerminating)
-    }
 }
 
 impl fmt::Display for DropCause {

@@ -189,8 +189,11 @@ impl fmt::Write for Cutting<'_> {
     }
 }
 
-/// The last character boundary of `text` at or before `at`.
-pub(crate) fn floor_char_boundary(text: &str, at: usize) -> usize {
+/// The last character boundary of `text` at or before `at`. Std has this from Rust 1.91.
+///
+/// For our own crates only, which all cut texts with it.
+#[doc(hidden)]
+pub fn floor_char_boundary(text: &str, at: usize) -> usize {
     if at >= text.len() {
         return text.len();
     }

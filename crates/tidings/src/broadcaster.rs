@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use tidings_core::{DropCause, Event, EventSource};
+use tidings_core::{Event, EventSource};
 use tokio::sync::watch;
 
 use crate::acknowledgement::Context;
@@ -45,8 +45,9 @@ const ABANDON_GRACE: Duration = Duration::from_millis(500);
 /// runtime: they only fill queues.
 ///
 /// Handlers and sinks end with their runtime. Events that a sink then has in memory, and all events
-/// recorded later until its [`Watch`] stops it, are dropped as [`DropCause::RuntimeGone`]; events
-/// on disk wait for the next process ([`SinkOptions::spill`]).
+/// recorded later until its [`Watch`] stops it, are dropped as
+/// [`RuntimeGone`](crate::DropCause::RuntimeGone); events on disk wait for the next process
+/// ([`SinkOptions::spill`]).
 ///
 /// # Limits
 /// Each watcher's queue is bounded ([`QueueOptions`](crate::QueueOptions)), and each sink's pending
@@ -385,10 +386,9 @@ impl Shared {
     fn report_now(&self) -> FlushReport {
         let (mut sinks, mut handlers) = self.registry.counts();
         let [to_sinks, to_handlers] = self.intake.mux.lost_to_gone();
-        sinks.refused(DropCause::RuntimeGone, to_sinks);
-        handlers.refused(DropCause::RuntimeGone, to_handlers);
-        sinks.refused(DropCause::InvalidReference, self.intake.invalid_reference());
-        sinks.refused(DropCause::Stopped, self.intake.stopped());
+        sinks.refused(&to_sinks);
+        handlers.refused(&to_handlers);
+        sinks.refused(&self.intake.refused.counts());
         FlushReport::new(sinks, handlers)
     }
 }

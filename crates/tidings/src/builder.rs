@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tidings_core::{EventSource, EventType, Reference};
+use tidings_core::{DropCause, EventSource, EventType, Reference};
 use tracing::Span;
 
 use crate::acknowledgement::{Acknowledgement, Context};
@@ -187,7 +187,7 @@ impl<'a> EventBuilder<'a> {
 
     fn count_refused(&self) {
         if self.regarding.is_err() {
-            self.intake.count_invalid_reference();
+            self.intake.refused.add(DropCause::InvalidReference, 1);
         }
     }
 

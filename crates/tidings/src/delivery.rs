@@ -26,7 +26,7 @@ use tracing::{Instrument, Span};
 use crate::acknowledgement::Context;
 use crate::clock::{Clock, entropy};
 use crate::config::{InvalidSinkOptions, SinkOptions, WhenFull};
-use crate::metrics::{SinkMetrics, dropped};
+use crate::metrics::SinkMetrics;
 use crate::mux::Receiver;
 use crate::questions::Questions;
 use crate::registry::{Ending, Phase, Progress, reached};
@@ -420,7 +420,6 @@ impl SinkTask {
     fn book_lost(&mut self) {
         let lost = self.spill.as_mut().map_or(0, Spill::take_lost);
         if lost > 0 {
-            dropped(DropCause::InvalidEvent).increment(lost);
             self.progress.dropped(DropCause::InvalidEvent, lost);
         }
     }
@@ -439,7 +438,6 @@ impl SinkTask {
                 break;
             };
             if let Err(cause) = self.rules.take(now, &event, &mut self.delivery) {
-                dropped(cause).increment(1);
                 self.progress.dropped(cause, 1);
                 if let Some(context) = Context::of(event.context()) {
                     context.dropped(cause);
@@ -507,7 +505,6 @@ impl SinkTask {
                 Fate::Aggregated => self.rules.lost(&settled.occurrence),
                 Fate::Dropped(cause) => {
                     self.rules.lost(&settled.occurrence);
-                    dropped(cause).increment(events);
                     log_drop(cause, self.progress.dropped(cause, events), &settled);
                 }
                 // Pending is what is offered and not settled.

@@ -8,14 +8,15 @@ use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use tidings_core::{
-    ClusterScopedNamespace, Event, EventContext, EventSource, EventType, NameStamps, NewEvent,
-    Reference,
+    ClusterScopedNamespace, DropCause, Event, EventContext, EventSource, EventType, NameStamps,
+    NewEvent, Reference,
 };
 use tokio::sync::watch;
 
 use crate::acknowledgement::Context;
 use crate::clock::{Clock, entropy};
 use crate::config::BroadcasterOptions;
+use crate::drops::Drops;
 use crate::error::{BroadcasterStopped, RecordError, ReferenceError};
 use crate::metrics::RecorderMetrics;
 use crate::mux::{Mux, Published};
@@ -49,8 +50,9 @@ pub(crate) struct Intake {
     names: Arc<NameStamps>,
     cluster_scoped_namespace: ClusterScopedNamespace,
     text_bytes_max: usize,
-    invalid_reference: AtomicU64,
-    stopped: AtomicU64,
+    /// Calls that were refused before the event reached a queue.
+    pub(crate) refused: Drops,
+    /// Events that watchers missed, of which each watcher has its own count: for the log only.
     missed: AtomicU64,
     metrics: RecorderMetrics,
     pub(crate) follow_spans: bool,
@@ -68,8 +70,7 @@ impl Intake {
             names: name_stamps(),
             cluster_scoped_namespace: options.cluster_scoped_namespace.clone(),
             text_bytes_max: options.text_bytes_max,
-            invalid_reference: AtomicU64::new(0),
-            stopped: AtomicU64::new(0),
+            refused: Drops::default(),
             missed: AtomicU64::new(0),
             metrics: RecorderMetrics::new(),
             follow_spans: options.follow_spans,
@@ -88,16 +89,6 @@ impl Intake {
         intake
     }
 
-    /// Events refused because their object could not be referred to.
-    pub(crate) fn invalid_reference(&self) -> u64 {
-        self.invalid_reference.load(Ordering::Relaxed)
-    }
-
-    /// Events refused because they came after shutdown.
-    pub(crate) fn stopped(&self) -> u64 {
-        self.stopped.load(Ordering::Relaxed)
-    }
-
     /// Returns the number of sinks that took the event, if there are any sinks.
     fn publish(&self, event: Event, event_type: EventType) -> Result<Option<usize>, RecordError> {
         if self.delivers
@@ -112,8 +103,7 @@ impl Intake {
             }
             Published::Full { missed_by } => (missed_by, Err(RecordError::QueueFull)),
             Published::Stopped => {
-                self.stopped.fetch_add(1, Ordering::Relaxed);
-                self.metrics.stopped();
+                self.refused.add(DropCause::Stopped, 1);
                 (0, Err(RecordError::Stopped(BroadcasterStopped)))
             }
         };
@@ -192,12 +182,6 @@ impl Intake {
         self.publish(event, fields.event_type)
     }
 
-    /// Counts an event whose object cannot be referred to.
-    pub(crate) fn count_invalid_reference(&self) {
-        self.invalid_reference.fetch_add(1, Ordering::Relaxed);
-        self.metrics.invalid_reference();
-    }
-
     /// Counts and logs an event whose object cannot be referred to.
     #[cold]
     pub(crate) fn refuse(
@@ -208,7 +192,7 @@ impl Intake {
         reason: &str,
         message: &dyn fmt::Display,
     ) {
-        self.count_invalid_reference();
+        self.refused.add(DropCause::InvalidReference, 1);
         tracing::error!(
             %error, object, eventType = event_type.as_str(), reason, %message,
             "Could not construct reference, will not report event"
@@ -218,13 +202,11 @@ impl Intake {
     /// Logs that an event came after shutdown.
     pub(crate) fn log(&self, result: Result<(), RecordError>) {
         // A full queue is logged where it is counted.
-        if let Err(error @ RecordError::Stopped(_)) = result
-            && is_sampled(self.stopped().saturating_sub(1), 1)
-        {
-            tracing::error!(
-                %error, dropped = self.stopped(),
-                "Unable to record event (will not retry!)"
-            );
+        if let Err(error @ RecordError::Stopped(_)) = result {
+            let dropped = self.refused.counts().get(DropCause::Stopped);
+            if is_sampled(dropped.saturating_sub(1), 1) {
+                tracing::error!(%error, dropped, "Unable to record event (will not retry!)");
+            }
         }
     }
 }

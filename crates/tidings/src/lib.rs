@@ -186,6 +186,7 @@ mod builder;
 mod clock;
 mod config;
 mod delivery;
+mod drops;
 mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]

@@ -10,7 +10,7 @@
 //! | `tidings_recorder_aggregated_total` | counter | | events merged into the write of a later one |
 //! | `tidings_recorder_dropped_total` | counter | `cause` | events given up, once per sink or watcher that lost it |
 //! | `tidings_recorder_abandoned_total` | counter | | events a sink still had when it ended: at the deadline of a shutdown, or on disk when its runtime ended. Those on disk are for the next process |
-//! | `tidings_recorder_pending_events` | gauge | | events offered to sinks of which it is not known yet what became, wherever they wait |
+//! | `tidings_recorder_pending_events` | gauge | | events offered to sinks that are not written, merged or given up yet, wherever they wait |
 //! | `tidings_recorder_pending_bytes` | gauge | | about how much memory those take that wait to be written, or are being written |
 //! | `tidings_recorder_writes_total` | counter | `verb`, `outcome` | requests to sinks; `outcome` is `ok` or `error` |
 //! | `tidings_recorder_write_seconds` | histogram | `verb` | how long these took |
@@ -24,8 +24,8 @@
 //! | `tidings_recorder_spill_recovered_total` | counter | | events that an earlier process left on disk |
 //! | `tidings_recorder_spill_bytes` | gauge | | how many bytes of events lie on disk |
 //!
-//! The causes are those of [`DropCause`]. Events recorded while there is no watcher are counted as
-//! recorded only.
+//! The causes are those of [`DropCause`]; the counter of each is there from the start. Events
+//! recorded while there is no watcher are counted as recorded only.
 
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
@@ -124,20 +124,20 @@ pub(crate) fn describe() {
 pub(crate) struct RecorderMetrics {
     normal: Counter,
     warning: Counter,
-    invalid_reference: Counter,
-    stopped: Counter,
     queue_full: Counter,
 }
 
 impl RecorderMetrics {
     pub(crate) fn new() -> Self {
         describe();
+        // Registered at zero, so that the first loss is an increase.
+        for cause in DropCause::ALL {
+            dropped(*cause).increment(0);
+        }
         let events = |event_type: EventType| counter!(EVENTS, "type" => event_type.as_str());
         Self {
             normal: events(EventType::Normal),
             warning: events(EventType::Warning),
-            invalid_reference: dropped(DropCause::InvalidReference),
-            stopped: dropped(DropCause::Stopped),
             queue_full: dropped(DropCause::QueueFull),
         }
     }
@@ -147,14 +147,6 @@ impl RecorderMetrics {
             EventType::Normal => self.normal.increment(1),
             EventType::Warning => self.warning.increment(1),
         }
-    }
-
-    pub(crate) fn invalid_reference(&self) {
-        self.invalid_reference.increment(1);
-    }
-
-    pub(crate) fn stopped(&self) {
-        self.stopped.increment(1);
     }
 
     pub(crate) fn queue_full(&self, watchers: u64) {
@@ -173,7 +165,7 @@ pub(crate) fn dropped(cause: DropCause) -> Counter {
     counter!(DROPPED, "cause" => cause.as_str())
 }
 
-/// Counts events lost to watchers that ended with their runtime.
+/// Counts events lost to watchers that had ended with their runtime.
 pub(crate) fn runtime_gone(events: u64) {
     if events > 0 {
         dropped(DropCause::RuntimeGone).increment(events);

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
-use tidings_core::Event;
+use tidings_core::{DropCause, DropCounts, Event};
 
 use crate::config::{QueueOptions, WhenFull};
 use crate::error::BroadcasterStopped;
@@ -228,12 +228,12 @@ impl Mux {
         }
     }
 
-    /// The number of events lost to watchers that had ended with their runtime: sinks, and others.
-    pub(crate) fn lost_to_gone(&self) -> [u64; 2] {
+    /// Events lost to watchers that had ended with their runtime: sinks, and others.
+    pub(crate) fn lost_to_gone(&self) -> [DropCounts; 2] {
         let lost = Arc::clone(&self.state().lost);
         lost.events
             .each_ref()
-            .map(|events| events.load(Ordering::Acquire))
+            .map(|events| only(DropCause::RuntimeGone, events.load(Ordering::Acquire)))
     }
 
     /// Accepts nothing more, and lets every watcher read what was accepted before. Idempotent.
@@ -501,6 +501,12 @@ fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Release);
 }
 
+fn only(cause: DropCause, events: u64) -> DropCounts {
+    let mut drops = DropCounts::default();
+    drops.add(cause, events);
+    drops
+}
+
 impl Lost {
     fn published(&self) -> u64 {
         self.published.load(Ordering::Acquire)
@@ -514,12 +520,13 @@ impl QueueCounts {
     }
 
     /// Events offered to the watcher when its task was gone.
-    pub(crate) fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> DropCounts {
         let until = || self.until.get().copied();
-        self.orphan.get().map_or(0, |orphan| {
+        let lost = self.orphan.get().map_or(0, |orphan| {
             let published = self.lost.published();
             until().unwrap_or(published).saturating_sub(orphan.from)
-        })
+        });
+        only(DropCause::RuntimeGone, lost)
     }
 
     /// Set if its task ended without having been stopped.
@@ -530,6 +537,11 @@ impl QueueCounts {
     /// Events the watcher's full queue made it miss.
     pub(crate) fn missed(&self) -> u64 {
         self.missed.load(Ordering::Acquire)
+    }
+
+    /// The same by cause.
+    pub(crate) fn drops(&self) -> DropCounts {
+        only(DropCause::QueueFull, self.missed())
     }
 }
 

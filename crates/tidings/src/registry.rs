@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::Counter;
-use tidings_core::{DropCause, DropCounts};
+use tidings_core::DropCause;
 use tokio::sync::watch;
 
-use crate::metrics::{abandoned, runtime_gone};
+use crate::drops::Drops;
+use crate::metrics::abandoned;
 use crate::mux::{Orphan, QueueCounts};
 use crate::report::Counts;
 
@@ -67,7 +68,7 @@ pub(crate) struct Progress {
     recovered: AtomicU64,
     delivered: AtomicU64,
     aggregated: AtomicU64,
-    dropped: Mutex<DropCounts>,
+    dropped: Drops,
     /// At the end: events on disk, for the next process.
     left_on_disk: Arc<AtomicU64>,
     ended: watch::Sender<bool>,
@@ -105,7 +106,7 @@ impl Registry {
             recovered: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
             aggregated: AtomicU64::new(0),
-            dropped: Mutex::default(),
+            dropped: Drops::default(),
             left_on_disk: Arc::default(),
             ended: watch::Sender::new(false),
         });
@@ -210,15 +211,12 @@ impl Progress {
 
     /// Counts events as dropped; returns how many were dropped for that cause before.
     pub(crate) fn dropped(&self, cause: DropCause, number: u64) -> u64 {
-        let mut drops = self.drops();
-        let before = drops.get(cause);
-        drops.add(cause, number);
-        before
+        self.dropped.add(cause, number)
     }
 
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.own_counts();
-        counts.refused(DropCause::RuntimeGone, self.queue.lost());
+        counts.refused(&self.queue.lost());
         counts
     }
 
@@ -226,8 +224,8 @@ impl Progress {
     fn own_counts(&self) -> Counts {
         let delivered = self.delivered.load(Ordering::Acquire);
         let aggregated = self.aggregated.load(Ordering::Acquire);
-        let mut dropped = *self.drops();
-        dropped.add(DropCause::QueueFull, self.queue.missed());
+        let mut dropped = self.dropped.counts();
+        dropped.merge(&self.queue.drops());
         // Read last, with acquire ordering: a reader that sees an event as settled also sees it as
         // offered.
         let offered = self.queue.offered() + self.recovered.load(Ordering::Acquire);
@@ -271,10 +269,6 @@ impl Progress {
         // The sender lives as long as `self`, so this cannot fail.
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
-
-    fn drops(&self) -> std::sync::MutexGuard<'_, DropCounts> {
-        self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A task that a shutdown waits for.
@@ -305,7 +299,6 @@ impl Drop for Ending {
     fn drop(&mut self) {
         if let Some(orphan) = self.progress.queue.orphan() {
             let lost = self.progress.lose_memory(orphan);
-            runtime_gone(lost);
             tracing::error!(
                 dropped = lost,
                 "The runtime of a sink or handler has ended, or none could be started: its events are dropped until it is stopped"

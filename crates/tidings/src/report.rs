@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use tidings_core::{DropCause, DropCounts};
+use tidings_core::DropCounts;
 
 /// Outcomes of the events offered to one or several sinks or handlers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,10 +31,10 @@ impl Counts {
         self.pending += other.pending;
     }
 
-    /// Counts recorder calls that reached no sink.
-    pub(crate) fn refused(&mut self, cause: DropCause, number: u64) {
-        self.offered += number;
-        self.dropped.add(cause, number);
+    /// Counts events that reached no sink or handler, which were offered nevertheless.
+    pub(crate) fn refused(&mut self, drops: &DropCounts) {
+        self.offered += drops.total();
+        self.dropped.merge(drops);
     }
 }
 
@@ -125,6 +125,8 @@ impl fmt::Display for FlushReport {
 
 #[cfg(test)]
 mod tests {
+    use tidings_core::DropCause;
+
     use super::*;
 
     /// What handlers missed was dropped, or never taken.
@@ -147,6 +149,22 @@ mod tests {
             let expected = missed.map(|missed| format!("  handlers missed {missed} of 10"));
             assert_eq!(line, expected.unwrap_or_default());
         }
+    }
+
+    #[test]
+    fn what_was_refused_for_any_cause_was_offered_and_dropped() {
+        let mut refused = DropCounts::default();
+        for (cause, number) in DropCause::ALL.iter().zip(1..) {
+            refused.add(*cause, number);
+        }
+        let mut counts = Counts {
+            offered: 1,
+            delivered: 1,
+            ..Counts::default()
+        };
+        counts.refused(&refused);
+        assert_eq!(counts.dropped, refused);
+        assert_eq!(counts.offered, 1 + refused.total());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::Stream;
 use metrics::counter;
-use tidings_core::{DropCause, DropCounts, Event};
+use tidings_core::Event;
 use tokio::sync::watch;
 
 use crate::metrics::{HANDLED, HANDLER_PANICS};
@@ -49,7 +49,7 @@ impl Watch {
     /// Idempotent; other watchers are not affected.
     ///
     /// Until it is called, events are offered even to a watcher that ended with its runtime, and
-    /// dropped as [`DropCause::RuntimeGone`].
+    /// dropped as [`RuntimeGone`](crate::DropCause::RuntimeGone).
     pub fn stop(&self) {
         if let Some(running) = &self.0 {
             running.mux.stop(running.id);
@@ -136,8 +136,7 @@ impl EventWatcher {
     /// Events offered to it: read, missed because its queue was full, and queued.
     pub fn counts(&self) -> Counts {
         let queue = self.receiver.counts();
-        let mut dropped = DropCounts::default();
-        dropped.add(DropCause::QueueFull, queue.missed());
+        let dropped = queue.drops();
         let pending = self.receiver.queued() + self.batch.len() as u64;
         let offered = queue.offered();
         Counts {

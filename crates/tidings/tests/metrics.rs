@@ -146,6 +146,10 @@ async fn every_stage_and_every_cause_is_counted() {
     metrics::set_global_recorder(kept.clone()).unwrap();
 
     let broadcaster = Broadcaster::new();
+    for cause in DropCause::ALL {
+        let counter = format!("tidings_recorder_dropped_total{{cause={cause}}}");
+        assert!(kept.values.lock().unwrap().contains_key(&counter));
+    }
     let sink = MemorySink::new();
     broadcaster.start_recording_to_sink(sink.clone());
     broadcaster.start_event_watcher(|_| {});

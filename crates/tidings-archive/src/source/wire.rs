@@ -12,7 +12,6 @@ use jiff::Timestamp;
 use prost::Message;
 use tidings_api::codec::{self, Api, protobuf};
 use tidings_core::validate::bounded_text;
-use tidings_core::wire::put_varint;
 
 use crate::follow::follower::{Failure, Page};
 use crate::keep::keeper::{Observation, Unreadable};
@@ -224,11 +223,7 @@ fn elements_of(event: &[u8]) -> Result<usize, String> {
 }
 
 fn observation(api: Api, raw: &Bytes, is_gone: bool) -> Result<Observation, String> {
-    let read = codec::read_protobuf_event(api, raw.clone());
-    let event = read.or_else(|why| match repaired(api, raw) {
-        Some(repaired) => codec::read_protobuf_event(api, repaired),
-        None => Err(why),
-    })?;
+    let event = codec::read_protobuf_event(api, raw.clone())?;
     let metadata = event.metadata.clone().unwrap_or_default();
     if ![metadata.namespace(), metadata.name()]
         .into_iter()
@@ -244,42 +239,6 @@ fn observation(api: Api, raw: &Bytes, is_gone: bool) -> Result<Observation, Stri
         event,
         is_gone,
     })
-}
-
-/// The numbers of the fields of an event that are texts, except for those of the objects in it,
-/// which are names.
-fn texts(api: Api) -> [u64; 6] {
-    match api {
-        // reason, message, type, action, reportingComponent, reportingInstance
-        Api::Core => [3, 4, 9, 12, 14, 15],
-        // reportingController, reportingInstance, action, reason, note, type
-        Api::Events => [4, 5, 6, 7, 10, 11],
-    }
-}
-
-/// An event with U+FFFD where its texts are not UTF-8, as API servers write it in JSON; `None` if
-/// they are. Go does not check the texts of a protobuf message, so that a message that was cut to a
-/// number of bytes may end within a character. It becomes three times as long at most.
-fn repaired(api: Api, event: &[u8]) -> Option<Bytes> {
-    let texts = texts(api);
-    let mut repaired = Vec::with_capacity(event.len());
-    let mut is_changed = false;
-    let mut rest = event;
-    while !rest.is_empty() {
-        let field = rest;
-        let (tag, value) = take_field(&mut rest)?;
-        let is_text = tag & 7 == 2 && texts.contains(&(tag >> 3));
-        if is_text && std::str::from_utf8(value).is_err() {
-            let text = String::from_utf8_lossy(value);
-            put_varint(tag, &mut repaired);
-            put_varint(text.len() as u64, &mut repaired);
-            repaired.extend_from_slice(text.as_bytes());
-            is_changed = true;
-        } else {
-            repaired.extend_from_slice(&field[..field.len() - rest.len()]);
-        }
-    }
-    is_changed.then(|| repaired.into())
 }
 
 /// What is known of an event that cannot be read, and its version. Only events with names of which

@@ -5,7 +5,7 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tidings_core::{Event, Reference, ReferenceFields};
+use tidings_core::{DropCause, Event, Reference, ReferenceFields};
 
 use super::*;
 use crate::EventType::{Normal, Warning};
@@ -157,7 +157,8 @@ fn what_cannot_be_referred_to_is_an_error_for_those_who_ask() {
         Err(RecordError::Reference(ReferenceError::NoObject))
     );
     recorder.normal(&None::<Pod>, "Started", "");
-    assert_eq!(recorder.intake.invalid_reference(), 2);
+    let refused = recorder.intake.refused.counts();
+    assert_eq!(refused.get(DropCause::InvalidReference), 2);
     events.assert_no_more();
 }
 

@@ -36,3 +36,27 @@ pub(crate) fn repaired(of: &Type, event: &[u8]) -> Option<Bytes> {
     }
     is_changed.then(|| repaired.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use tidings_core::fields::{core_v1, events_v1};
+
+    use super::*;
+
+    #[test]
+    fn every_text_of_an_event_is_repaired_and_nothing_else() {
+        for of in [&core_v1::EVENT, &events_v1::EVENT] {
+            for field in of.fields {
+                let [sent, shown] = [&b"cut \xff"[..], "cut \u{fffd}".as_bytes()].map(|value| {
+                    let mut event = Vec::new();
+                    put_bytes(field.number as usize, value, &mut event);
+                    Bytes::from(event)
+                });
+                let is_text = matches!(field.kind, Kind::Text);
+                let expected = is_text.then(|| shown.clone());
+                assert_eq!(repaired(of, &sent), expected, "{}", field.name());
+                assert_eq!(repaired(of, &shown), None, "{}", field.name());
+            }
+        }
+    }
+}

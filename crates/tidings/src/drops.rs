@@ -1,0 +1,50 @@
+//! Dropped events, counted by cause: the one place that counts them in reports and in metrics. Only
+//! queues count by themselves what they have no room for, under their lock (`mux.rs`).
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tidings_core::{DropCause, DropCounts};
+
+use crate::metrics::dropped;
+
+/// Counts that several threads may add to.
+#[derive(Debug, Default)]
+pub(crate) struct Drops(Mutex<DropCounts>);
+
+impl Drops {
+    /// Counts events as dropped; returns how many were dropped for that cause before.
+    pub(crate) fn add(&self, cause: DropCause, events: u64) -> u64 {
+        if events > 0 {
+            dropped(cause).increment(events);
+        }
+        let mut counts = self.lock();
+        let before = counts.get(cause);
+        counts.add(cause, events);
+        before
+    }
+
+    pub(crate) fn counts(&self) -> DropCounts {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DropCounts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_is_counted_apart() {
+        let drops = Drops::default();
+        for cause in DropCause::ALL {
+            assert_eq!(drops.add(*cause, 0), 0, "{cause}");
+            assert_eq!(drops.add(*cause, 2), 0, "{cause}");
+            assert_eq!(drops.add(*cause, 1), 2, "{cause}");
+        }
+        let counts = drops.counts();
+        assert!(DropCause::ALL.iter().all(|cause| counts.get(*cause) == 3));
+    }
+}
