@@ -5,12 +5,10 @@ use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::Serialize;
-use tidings_core::fields::Type;
-use tidings_core::fields::core_v1::{EVENT_SOURCE, OBJECT_REFERENCE};
 use tidings_core::validate::go_quote;
 use tidings_core::wire::{write_integer, write_members, write_string};
 
-use crate::codec::stored::{StoredEvent, field, meta};
+use crate::codec::stored::{StoredEvent, field, meta, reference, source};
 use crate::codec::time::Moment;
 use crate::codec::view::EventView;
 use crate::codec::{self, Api};
@@ -81,20 +79,19 @@ struct Cells<'a> {
 
 impl<'a> Cells<'a> {
     fn of(event: &impl EventView<'a>) -> Option<Self> {
-        let text = |object, of: &Type, name| event.text_of(object, of.number(name) as usize);
-        let object = |name| text(field::INVOLVED_OBJECT, &OBJECT_REFERENCE, name);
-        let source = |name| text(field::SOURCE, &EVENT_SOURCE, name);
+        let object = |number| event.text_of(field::INVOLVED_OBJECT, number);
+        let reporter = |number| event.text_of(field::SOURCE, number);
         Some(Self {
             series: event.series()?,
             first_timestamp: event.time(field::FIRST_TIMESTAMP)?,
             last_timestamp: event.time(field::LAST_TIMESTAMP)?,
             event_time: event.time(field::EVENT_TIME)?,
             count: event.count()?,
-            kind: object("kind")?,
-            name_of_object: object("name")?,
-            field_path: object("fieldPath")?,
-            component: source("component")?,
-            host: source("host")?,
+            kind: object(reference::KIND)?,
+            name_of_object: object(reference::NAME)?,
+            field_path: object(reference::FIELD_PATH)?,
+            component: reporter(source::COMPONENT)?,
+            host: reporter(source::HOST)?,
             reporting_component: event.text(field::REPORTING_COMPONENT)?,
             reporting_instance: event.text(field::REPORTING_INSTANCE)?,
             r#type: event.text(field::TYPE)?,

@@ -1,8 +1,6 @@
 //! Parsing of Kubernetes' two time types, `Time` (whole seconds) and `MicroTime` (exactly six
 //! fractional digits), as `k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go` does.
 
-use jiff::civil;
-
 use crate::go;
 
 pub use tidings_core::wire::Moment;
@@ -10,83 +8,18 @@ pub(crate) use tidings_core::wire::moment;
 
 /// Reads a `Time`: any RFC 3339 text, truncated to seconds.
 pub(crate) fn parse_time(text: &str) -> Result<Moment, String> {
-    let moment = match parse(text) {
-        Some((moment, _)) => moment,
-        None => go::time::parse(text, false)?,
-    };
+    let moment = go::time::parse(text, false)?;
     Ok(Moment { nanos: 0, ..moment })
 }
 
 /// Reads a `MicroTime`: RFC 3339 with exactly six fractional digits.
 pub(crate) fn parse_micro_time(text: &str) -> Result<Moment, String> {
-    match parse(text) {
-        Some((moment, 6)) => Ok(moment),
-        _ => go::time::parse(text, true),
-    }
-}
-
-/// The moment and the number of its fractional digits.
-fn parse(text: &str) -> Option<(Moment, usize)> {
-    let bytes = text.as_bytes();
-    let number = |range: std::ops::Range<usize>| -> Option<i16> {
-        bytes.get(range)?.iter().try_fold(0_i16, |value, digit| {
-            digit
-                .is_ascii_digit()
-                .then(|| value * 10 + i16::from(digit - b'0'))
-        })
-    };
-    let is = |at: usize, byte: u8| bytes.get(at) == Some(&byte);
-    if !(is(4, b'-') && is(7, b'-') && is(10, b'T') && is(13, b':') && is(16, b':')) {
-        return None;
-    }
-    let small = |range| number(range).and_then(|value| i8::try_from(value).ok());
-    let date = civil::Date::new(number(0..4)?, small(5..7)?, small(8..10)?).ok()?;
-    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
-    if hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-
-    let mut rest = bytes.get(19..)?;
-    let mut nanos = 0_i32;
-    let mut digits = 0;
-    if let [b'.' | b',', fraction @ ..] = rest {
-        digits = fraction
-            .iter()
-            .take_while(|byte| byte.is_ascii_digit())
-            .count();
-        if digits == 0 {
-            return None;
-        }
-        let (fraction, after) = fraction.split_at_checked(digits)?;
-        nanos = fraction
-            .iter()
-            .chain(std::iter::repeat(&b'0'))
-            .take(9)
-            .fold(0, |value, digit| value * 10 + i32::from(digit - b'0'));
-        rest = after;
-    }
-    let offset_minutes = match rest {
-        b"Z" => 0,
-        [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] => {
-            let digit = |byte: &u8| byte.is_ascii_digit().then(|| i64::from(byte - b'0'));
-            let (hours, minutes) = (digit(h1)? * 10 + digit(h2)?, digit(m1)? * 10 + digit(m2)?);
-            if hours > 24 || minutes > 60 {
-                return None;
-            }
-            (hours * 60 + minutes) * if *sign == b'-' { -1 } else { 1 }
-        }
-        _ => return None,
-    };
-    let days = i64::from((date - civil::date(1970, 1, 1)).get_days());
-    let of_day = i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second);
-    Some((
-        Moment::new(days * 86_400 + of_day - offset_minutes * 60, nanos)?,
-        digits,
-    ))
+    go::time::parse(text, true)
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::civil;
     use tidings_core::wire::{write_micro_time, write_time};
 
     use super::*;

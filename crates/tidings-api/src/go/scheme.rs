@@ -35,17 +35,15 @@ const META_KINDS: [&str; 7] = [
 
 /// kube-apiserver's words for a kind that is not Event: another one, or an unknown one.
 pub fn unknown_kind(group_version: &str, kind: &str) -> String {
-    match group_version {
-        "v1" | "events.k8s.io/v1" if META_KINDS.contains(&kind) => {
-            format!("converting (v1.{kind}) to (core.Event): unknown conversion")
-        }
-        "v1" if CORE_KINDS.contains(&kind) => {
-            format!("converting (v1.{kind}) to (core.Event): unknown conversion")
-        }
-        "events.k8s.io/v1" if kind == "EventList" => {
-            "converting (v1.EventList) to (core.Event): unknown conversion".to_owned()
-        }
-        _ => not_registered(group_version, kind),
+    let is_known = match group_version {
+        "v1" => META_KINDS.contains(&kind) || CORE_KINDS.contains(&kind),
+        "events.k8s.io/v1" => META_KINDS.contains(&kind) || kind == "EventList",
+        _ => false,
+    };
+    if is_known {
+        format!("converting (v1.{kind}) to (core.Event): unknown conversion")
+    } else {
+        not_registered(group_version, kind)
     }
 }
 

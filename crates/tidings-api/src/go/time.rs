@@ -1,6 +1,5 @@
 //! Go's `time.Parse` for the two layouts: it accepts more than RFC 3339 (an hour of one digit), and
-//! has Go's errors. The fast parser in [`mod@crate::codec::time`] reads the usual form; this one is
-//! for the rest.
+//! has Go's errors.
 
 use std::fmt::Write;
 

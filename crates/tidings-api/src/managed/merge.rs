@@ -19,9 +19,8 @@ fn merge_at(schema: Schema, live: Option<&Value>, applied: Option<&Value>) -> Op
     match schema {
         Schema::Struct(_) | Schema::Texts => {
             let none = Map::new();
-            let members = |side: Option<&'_ Value>| side.and_then(Value::as_object).cloned();
-            let (old, new) = (members(live), members(applied));
-            let (old, new) = (old.as_ref().unwrap_or(&none), new.as_ref().unwrap_or(&none));
+            let old = live.and_then(Value::as_object).unwrap_or(&none);
+            let new = applied.and_then(Value::as_object).unwrap_or(&none);
             if old.is_empty() && new.is_empty() {
                 return whole();
             }
@@ -160,13 +159,9 @@ pub(super) fn prune(schema: Schema, merged: Value, last: &FieldSet, managed: &Fi
 /// The set with the named members around its fields (`EnsureNamedFieldsAreMembers`): `source.host`
 /// brings `source`, but `labels.app` does not bring the map of labels' own inner maps.
 fn with_named(schema: Schema, set: &FieldSet) -> FieldSet {
-    let member = |schema: Schema, element: &PathElement| match element {
+    let named = |schema: Schema, element: &PathElement| match element {
         PathElement::Field(name) => schema.declared(name),
         _ => None,
     };
-    set.with_members(
-        schema,
-        &|schema, element| member(schema, element).is_some(),
-        &|schema, element| member(schema, element).unwrap_or(Schema::Any),
-    )
+    set.with_members(schema, Schema::Any, &named)
 }

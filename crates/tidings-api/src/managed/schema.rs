@@ -279,14 +279,9 @@ fn compare_at(
             }
         } else {
             let none = Map::new();
-            let members = |side: Option<&'_ Value>| side.and_then(Value::as_object).cloned();
-            let (old, new) = (members(old), members(new));
-            compare_members(
-                schema,
-                old.as_ref().unwrap_or(&none),
-                new.as_ref().unwrap_or(&none),
-                changes,
-            );
+            let old = old.and_then(Value::as_object).unwrap_or(&none);
+            let new = new.and_then(Value::as_object).unwrap_or(&none);
+            compare_members(schema, old, new, changes);
         }
     });
 }

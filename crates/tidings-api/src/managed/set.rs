@@ -256,21 +256,20 @@ impl FieldSet {
         }
     }
 
-    /// Makes members of all inner nodes for which `is_named` is true.
+    /// Makes members of all inner nodes that are `named`, which gives the context below a node;
+    /// below others it is `unnamed`.
     pub(crate) fn with_members<C: Copy>(
         &self,
         context: C,
-        is_named: &impl Fn(C, &PathElement) -> bool,
-        inner: &impl Fn(C, &PathElement) -> C,
+        unnamed: C,
+        named: &impl Fn(C, &PathElement) -> Option<C>,
     ) -> Self {
         let nodes = self.0.iter().map(|(element, node)| {
-            let below = if node.below.is_empty() {
-                Self::default()
-            } else {
-                node.below
-                    .with_members(inner(context, element), is_named, inner)
-            };
-            let member = node.member || (!below.is_empty() && is_named(context, element));
+            let inner = named(context, element);
+            let below = node
+                .below
+                .with_members(inner.unwrap_or(unnamed), unnamed, named);
+            let member = node.member || (inner.is_some() && !below.is_empty());
             (element.clone(), Node { member, below })
         });
         Self(nodes.collect())

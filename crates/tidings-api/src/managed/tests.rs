@@ -430,17 +430,6 @@ fn managers_are_named_after_programs() {
     assert_eq!(manager_of(&"x".repeat(200)).len(), 128);
 }
 
-/// The schema of applying and the tables of the codec know the same names.
-#[test]
-fn schema_and_codec_agree() {
-    for api in [Api::Core, Api::Events] {
-        let schema = schema::Schema::of(api);
-        for field in api.event().fields {
-            assert!(schema.declared(field.name()).is_some(), "{}", field.name());
-        }
-    }
-}
-
 proptest! {
     /// Walking typed events finds the same differences as walking their JSON.
     #[test]

@@ -178,10 +178,7 @@ impl Place {
             }
             .ok_or(Impossible)?;
         }
-        match found {
-            Value::Object(_) | Value::Array(_) => Ok(found),
-            _ => Err(Impossible),
-        }
+        Ok(found)
     }
 
     /// The value, if any. An index outside of a list is an error.

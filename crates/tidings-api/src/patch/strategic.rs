@@ -290,7 +290,7 @@ fn merge_lists(
     }
     let Some(key) = merge_key(&place.path) else {
         let why = "cannot merge lists without merge key for struct";
-        return Err(Refused::Unexpected(why.to_owned()));
+        return Err(unexpected(why));
     };
     let (mut replaces, mut gone, mut sent) = (false, HashSet::new(), Vec::new());
     for item in patch {
@@ -302,7 +302,7 @@ fn merge_lists(
             Some(Some("replace")) => replaces = true,
             Some(Some("merge")) => {
                 let why = "merging lists cannot yet be specified in the patch";
-                return Err(Refused::Unexpected(why.to_owned()));
+                return Err(unexpected(why));
             }
             Some(_) => {
                 return Err(unknown_directive(item.as_object().unwrap_or(&Map::new())));
@@ -360,7 +360,7 @@ fn put_together(
         && let Some(place) = order.iter().position(|item| !item.is_object())
     {
         let why = format!("value for key {place} is not a map");
-        return Err(Refused::Unexpected(why));
+        return Err(unexpected(why));
     }
     let (wanted, known) = (places(order)?, places(before)?);
     let (mut sent, mut left_alone) = (Vec::new(), Vec::new());
@@ -421,7 +421,7 @@ fn no_list(path: &[String], known: bool) -> Refused {
         Some(Kind::Object(of)) => of.name,
         _ => {
             let why = "merging an object in json but data type is not struct, instead is: map";
-            return Refused::Unexpected(why.to_owned());
+            return unexpected(why);
         }
     };
     Refused::Unexpected(if known {
@@ -478,10 +478,7 @@ fn other_type(expected: &str, found: &Value) -> Refused {
 fn kind_of_items(lists: &[&[Value]]) -> Result<&'static str, Refused> {
     let mut kinds = lists.iter().copied().flatten().map(go_type);
     match kinds.next() {
-        None => {
-            let why = "no elements in any of the given slices";
-            Err(Refused::Unexpected(why.to_owned()))
-        }
+        None => Err(unexpected("no elements in any of the given slices")),
         Some(LIST) => Err(Refused::ListOfLists),
         Some(kind) if kinds.all(|other| other == kind) => Ok(kind),
         Some(_) => {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_pb::api::core::v1::Event;
 use tidings_core::fields::Type;
-use tidings_core::fields::core_v1::{EVENT_SOURCE, OBJECT_REFERENCE};
+use tidings_core::fields::core_v1::OBJECT_REFERENCE;
 
 use crate::codec::Api;
-use crate::codec::stored::{field, meta};
+use crate::codec::stored::{field, meta, reference, source};
 use crate::codec::view::EventView;
 
 /// A parsed field selector; the empty one matches everything. Terms are grouped by field, so that
@@ -46,6 +46,7 @@ enum EventField {
 impl EventField {
     const NAME: Self = Self::Of(field::METADATA, meta::NAME);
     const NAMESPACE: Self = Self::Of(field::METADATA, meta::NAMESPACE);
+    const SOURCE_COMPONENT: Self = Self::Of(field::SOURCE, source::COMPONENT);
 
     fn parse(api: Api, label: &str) -> Option<Self> {
         let number = |of: &Type, name: &str| Some(of.field(name)?.stored as usize);
@@ -70,8 +71,7 @@ impl EventField {
     }
 
     /// A field of the object that the event is about.
-    fn of_object(name: &str) -> Self {
-        let number = OBJECT_REFERENCE.number(name) as usize;
+    fn of_object(number: usize) -> Self {
         Self::Of(field::INVOLVED_OBJECT, number)
     }
 
@@ -85,9 +85,6 @@ impl EventField {
             },
         }
     }
-
-    const SOURCE_COMPONENT: Self =
-        Self::Of(field::SOURCE, EVENT_SOURCE.number("component") as usize);
 }
 
 /// The label, whether it has to be equal or unequal, and the value.
@@ -186,7 +183,7 @@ impl FieldSelector {
     /// The objects that an event must be about, by uid or by name.
     pub fn object(&self) -> Option<SelectedObject<'_>> {
         if let Some(uid) = self
-            .required(EventField::of_object("uid"))
+            .required(EventField::of_object(reference::UID))
             .filter(|uid| !uid.is_empty())
         {
             return Some(SelectedObject::Uid(uid));
@@ -197,14 +194,16 @@ impl FieldSelector {
     /// The same, if nothing else has to be compared: all events about it are selected.
     pub fn only_object(&self) -> Option<SelectedObject<'_>> {
         let object = self.object()?;
-        let parts: &[&str] = match object {
-            SelectedObject::Uid(_) => &["uid"],
-            SelectedObject::Name { .. } => &["kind", "name", "namespace"],
+        let parts: &[usize] = match object {
+            SelectedObject::Uid(_) => &[reference::UID],
+            SelectedObject::Name { .. } => {
+                &[reference::KIND, reference::NAME, reference::NAMESPACE]
+            }
         };
         let is_part = |field| {
             parts
                 .iter()
-                .any(|part| EventField::of_object(part) == field)
+                .any(|part| EventField::of_object(*part) == field)
         };
         let mut fields = self.fields.iter();
         let is_whole = fields.all(|(field, wanted)| is_part(*field) && wanted.unequal.is_empty());
@@ -213,11 +212,11 @@ impl FieldSelector {
 
     /// The same by their name alone, for a store that does not find uids.
     pub fn object_by_name(&self) -> Option<SelectedObject<'_>> {
-        let name = self.required(EventField::of_object("name"));
+        let name = self.required(EventField::of_object(reference::NAME));
         Some(SelectedObject::Name {
             name: name.filter(|name| !name.is_empty())?,
-            kind: self.required(EventField::of_object("kind")),
-            namespace: self.required(EventField::of_object("namespace")),
+            kind: self.required(EventField::of_object(reference::KIND)),
+            namespace: self.required(EventField::of_object(reference::NAMESPACE)),
         })
     }
 }

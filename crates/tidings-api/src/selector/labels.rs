@@ -197,32 +197,16 @@ impl Parser {
             return Ok((self.key()?, Requirement::Absent));
         }
         let key = self.key()?;
-        let requirement = match self.peek().clone() {
-            Token::End | Token::Symbol(",") => Requirement::Exists,
-            Token::Symbol("=" | "==") => {
-                self.next();
-                Requirement::In([self.only_value(&key)?].into())
-            }
-            Token::Symbol("!=") => {
-                self.next();
-                Requirement::NotIn([self.only_value(&key)?].into())
-            }
-            Token::Symbol(">") => {
-                self.next();
-                Requirement::GreaterThan(self.integer(&key)?)
-            }
-            Token::Symbol("<") => {
-                self.next();
-                Requirement::LessThan(self.integer(&key)?)
-            }
-            Token::Word(word) if word == "in" => {
-                self.next();
-                Requirement::In(self.values(&key)?)
-            }
-            Token::Word(word) if word == "notin" => {
-                self.next();
-                Requirement::NotIn(self.values(&key)?)
-            }
+        if matches!(self.peek(), Token::End | Token::Symbol(",")) {
+            return Ok((key, Requirement::Exists));
+        }
+        let requirement = match self.next() {
+            Token::Symbol("=" | "==") => Requirement::In([self.only_value(&key)?].into()),
+            Token::Symbol("!=") => Requirement::NotIn([self.only_value(&key)?].into()),
+            Token::Symbol(">") => Requirement::GreaterThan(self.integer(&key)?),
+            Token::Symbol("<") => Requirement::LessThan(self.integer(&key)?),
+            Token::Word(word) if word == "in" => Requirement::In(self.values(&key)?),
+            Token::Word(word) if word == "notin" => Requirement::NotIn(self.values(&key)?),
             found => {
                 return Err(format!(
                     "found '{}', expected: in, notin, =, ==, !=, gt, lt",

@@ -7,7 +7,6 @@
 
 mod configuration;
 
-use std::fmt::Write;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +15,7 @@ use parking_lot::Mutex;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use lru::LruCache;
-use tidings_core::{Monotonic, TokenBucket, TokenRate};
+use tidings_core::{Monotonic, TokenBucket, TokenRate, floor_char_boundary};
 
 pub use self::configuration::ConfigurationError;
 use tidings_api::codec::Api;
@@ -196,14 +195,9 @@ impl Enforcer {
     fn message(&self, key: &[&str]) -> String {
         let mut text = format!("limit reached on type {} for key ", self.limit_type.name());
         for part in key {
-            // Writing to a string does not fail.
-            let _ = text.write_str(part);
+            text.push_str(part);
         }
-        let mut end = text.len().min(SAID_BYTES_MAX);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
+        text.truncate(floor_char_boundary(&text, SAID_BYTES_MAX));
         text
     }
 }

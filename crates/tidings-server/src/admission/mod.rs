@@ -3,7 +3,7 @@
 
 mod event_rate_limit;
 mod judgements;
-mod namespaces;
+pub(crate) mod namespaces;
 pub(crate) mod retention;
 mod size;
 

@@ -11,7 +11,7 @@ use tidings_core::validate::check_dns1123_label;
 use crate::auth::settings::{self, SettingsError};
 
 /// The namespaces every cluster has.
-const ALWAYS: [&str; 3] = ["default", "kube-public", "kube-system"];
+pub(crate) const ALWAYS: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 /// The state of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -62,7 +62,8 @@ struct Rule {
 #[derive(Debug)]
 struct Condition {
     field: Field,
-    patterns: Patterns,
+    /// At least one, of which one has to match.
+    patterns: Vec<String>,
 }
 
 /// The fields that conditions can name.
@@ -130,33 +131,45 @@ impl Field {
     }
 }
 
-/// Patterns, at least one, of which one has to match.
-#[derive(Debug)]
-struct Patterns(Vec<String>);
-
-impl Patterns {
-    fn matches(&self, text: &str) -> bool {
-        self.0.iter().any(|pattern| glob(pattern, text))
-    }
-
-    fn match_everything(&self) -> bool {
-        self.0.iter().any(|pattern| pattern == "*")
-    }
-}
-
 impl Rule {
     fn matches(&self, cluster: &str, event: &Event) -> bool {
         let holds = |condition: &Condition| {
             let found = condition.field.of(cluster, event);
-            condition.patterns.matches(found)
+            let mut patterns = condition.patterns.iter();
+            patterns.any(|pattern| glob(pattern, found))
         };
         self.conditions.iter().all(holds)
     }
 
     fn matches_everything(&self) -> bool {
-        self.conditions
-            .iter()
-            .all(|condition| condition.patterns.match_everything())
+        self.conditions.iter().all(Condition::always_holds)
+    }
+
+    /// Whether it can match events of a cluster.
+    fn is_for(&self, cluster: &str) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.all(|condition| condition.holds_for(cluster).unwrap_or(true))
+    }
+
+    /// Whether it matches every event of a cluster.
+    fn matches_all_of(&self, cluster: &str) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.all(|condition| {
+            let holds = condition.holds_for(cluster);
+            holds.unwrap_or_else(|| condition.always_holds())
+        })
+    }
+}
+
+impl Condition {
+    fn always_holds(&self) -> bool {
+        self.patterns.iter().any(|pattern| pattern == "*")
+    }
+
+    /// Whether it holds for a cluster; `None` if it is about the events.
+    fn holds_for(&self, cluster: &str) -> Option<bool> {
+        let mut patterns = self.patterns.iter();
+        matches!(self.field, Field::Cluster).then(|| patterns.any(|pattern| glob(pattern, cluster)))
     }
 }
 
@@ -223,6 +236,30 @@ impl RetentionRules {
     pub fn ttl(&self, event: &Event) -> Option<Duration> {
         let matching = |rule: &&Rule| rule.matches(&self.cluster, event);
         self.rules.iter().find(matching).map(|rule| rule.ttl)
+    }
+
+    /// The times of the rules that can match events of the cluster, in their order.
+    pub fn times(&self) -> Vec<Duration> {
+        self.possible().into_iter().map(|rule| rule.ttl).collect()
+    }
+
+    /// Whether every event of the cluster matches a rule, as the last one that can match any
+    /// matches all: [`ttl`](Self::ttl) is never `None` then.
+    pub fn match_everything(&self) -> bool {
+        let last = self.possible().pop();
+        last.is_some_and(|rule| rule.matches_all_of(&self.cluster))
+    }
+
+    /// The rules that can match events of the cluster: none behind one that matches all of them.
+    fn possible(&self) -> Vec<&Rule> {
+        let mut possible = Vec::new();
+        for rule in self.rules.iter().filter(|rule| rule.is_for(&self.cluster)) {
+            possible.push(rule);
+            if rule.matches_all_of(&self.cluster) {
+                break;
+            }
+        }
+        possible
     }
 }
 
@@ -322,10 +359,7 @@ fn condition(field: Field, given: Spanned<OneOrMore>) -> Result<Condition, Setti
             return refuse(format!("{name} {pattern:?}: {why}"));
         }
     }
-    Ok(Condition {
-        field,
-        patterns: Patterns(patterns),
-    })
+    Ok(Condition { field, patterns })
 }
 
 /// A duration in Go's notation, optionally preceded by days: `90d`, `1d12h`, `30m`.
@@ -433,6 +467,34 @@ mod tests {
         let mut reported = event("other", "Normal", "X", "kubelet");
         reported.reporting_component = Some("example.com/other".into());
         assert_eq!(rules.ttl(&reported), None);
+    }
+
+    #[test]
+    fn the_times_are_those_of_rules_that_can_match_events_of_the_cluster() {
+        let rules = RetentionRules::parse(
+            "rules:
+- {type: Normal, ttl: 7d}
+- {cluster: 'prod-*', reason: X, ttl: 1h}
+- {cluster: ['*'], namespace: shop, ttl: 90d}
+- {cluster: edge, ttl: 3d}
+- {namespace: quiet, ttl: 2d}
+",
+        )
+        .unwrap();
+        for (cluster, days, match_everything) in [
+            ("other", &[7_u64, 90, 2][..], false),
+            // What is behind a rule of every event of the cluster never applies.
+            ("edge", &[7, 90, 3], true),
+        ] {
+            let rules = rules.of_cluster(cluster);
+            let times = days.iter().map(|days| Duration::from_secs(days * 86_400));
+            assert_eq!(rules.times(), times.collect::<Vec<_>>(), "{cluster}");
+            assert_eq!(rules.match_everything(), match_everything, "{cluster}");
+        }
+        let hour = Duration::from_secs(3600);
+        assert!(rules.of_cluster("prod-1").times().contains(&hour));
+        let none = RetentionRules::default();
+        assert!(none.times().is_empty() && !none.match_everything());
     }
 
     #[test]

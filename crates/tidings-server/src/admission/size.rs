@@ -2,6 +2,7 @@
 
 use k8s_pb::api::core::v1::Event;
 use prost::Message;
+use tidings_core::floor_char_boundary;
 
 use crate::http::status::Status;
 
@@ -91,16 +92,13 @@ impl EventSizeLimit {
     fn cut(self, event: &mut Event, len: usize, said: Option<String>) -> Result<String, Status> {
         let whole = event.message().len();
         let over = len.saturating_sub(self.bytes_max) + ELLIPSIS.len() + ANNOTATION_BYTES;
-        let Some(mut keep) = whole.checked_sub(over) else {
+        let Some(keep) = whole.checked_sub(over) else {
             return Err(Status::event_too_large(len, self.bytes_max));
         };
         let mut message = event.message.take().unwrap_or_default();
         // The annotation of an earlier cut has the original length.
         let said = said.filter(|_| message.ends_with(ELLIPSIS));
-        while !message.is_char_boundary(keep) {
-            keep -= 1;
-        }
-        message.truncate(keep);
+        message.truncate(floor_char_boundary(&message, keep));
         message.push_str(ELLIPSIS);
         event.message = Some(message);
         Ok(said.unwrap_or_else(|| whole.to_string()))

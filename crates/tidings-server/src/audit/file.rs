@@ -50,9 +50,7 @@ impl RotatedFile {
         if self.options.is_standard_output() {
             return Ok(());
         }
-        let mut backups = self.backups()?;
-        backups.sort();
-        self.remove_old(&backups);
+        self.remove_old(&self.backups()?);
         Ok(())
     }
 
@@ -102,7 +100,6 @@ impl RotatedFile {
     fn rotate(&mut self) -> io::Result<()> {
         self.file = None;
         let mut backups = self.backups()?;
-        backups.sort();
         let path = self.backup_path(backups.last());
         let renamed = std::fs::rename(&self.options.path, &path);
         self.reopen()?;
@@ -145,7 +142,7 @@ impl RotatedFile {
     /// The time at which a file was rotated, from its name.
     fn put_aside(&self, path: &Path) -> Option<Timestamp> {
         let (start, end) = self.name_parts();
-        let name = path.file_name()?.to_str()?;
+        let name = path.file_name()?.to_string_lossy();
         parse_stamp(name.strip_prefix(&start)?.strip_suffix(&end)?)
     }
 
@@ -178,20 +175,17 @@ impl RotatedFile {
         self.folder().join(format!("{start}{stamp}{end}"))
     }
 
+    /// The rotated files, in order.
     fn backups(&self) -> io::Result<Vec<PathBuf>> {
-        let (start, end) = self.name_parts();
         let mut found = Vec::new();
         for entry in std::fs::read_dir(self.folder())? {
-            let entry = entry?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let stamp = name
-                .strip_prefix(&start)
-                .and_then(|rest| rest.strip_suffix(&end));
+            let path = entry?.path();
             // Not other files of the folder.
-            if stamp.and_then(parse_stamp).is_some() {
-                found.push(entry.path());
+            if self.put_aside(&path).is_some() {
+                found.push(path);
             }
         }
+        found.sort();
         Ok(found)
     }
 }

@@ -41,13 +41,15 @@ struct Peer(IpAddr);
 
 impl Peer {
     fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let network = address.to_bits() >> 64 << 64;
-                Self(Ipv6Addr::from_bits(network).into())
-            }
-            address @ IpAddr::V4(_) => Self(address),
-        }
+        Self(network(address))
+    }
+}
+
+/// The network of a host: the IPv4 address itself, or the /64 network of IPv6.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address @ IpAddr::V4(_) => address,
     }
 }
 

@@ -207,14 +207,14 @@ impl PassThrough {
         self
     }
 
-    /// A place for a request, if one is free.
-    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.requests).try_acquire_owned().ok()
-    }
-
-    /// A place for a watch or a followed log, if one is free.
-    pub(crate) fn long_place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.long_requests).try_acquire_owned().ok()
+    /// A place for a request, or for a watch or a followed log, if one is free.
+    pub(crate) fn place(&self, is_long: bool) -> Option<OwnedSemaphorePermit> {
+        let places = if is_long {
+            &self.long_requests
+        } else {
+            &self.requests
+        };
+        Arc::clone(places).try_acquire_owned().ok()
     }
 
     /// Sends a request without a body to a path, with its query, below the server's address.

@@ -116,7 +116,7 @@ impl ListOptions {
     }
 
     fn combination_errors(&self, query: &Query) -> FieldErrors {
-        let forbidden = |field: &str, detail: &str| FieldError::forbidden(field, detail);
+        let forbidden = |detail: &str| FieldError::forbidden("resourceVersionMatch", detail);
         let with_continue = "resourceVersionMatch is forbidden when continue is provided";
         let mut errors = FieldErrors::default();
         let version_match = query.get(params::RESOURCE_VERSION_MATCH);
@@ -128,35 +128,25 @@ impl ListOptions {
         if !query.flag(params::WATCH) {
             if let Some(value) = version_match {
                 if resource_version.is_none() {
-                    errors.push(|| {
-                        forbidden(
-                            "resourceVersionMatch",
-                            "resourceVersionMatch is forbidden unless resourceVersion is provided",
-                        )
-                    });
+                    let why =
+                        "resourceVersionMatch is forbidden unless resourceVersion is provided";
+                    errors.push(|| forbidden(why));
                 }
                 if self.continue_token.is_some() {
-                    errors.push(|| forbidden("resourceVersionMatch", with_continue));
+                    errors.push(|| forbidden(with_continue));
                 }
                 if !matches!(value, "Exact" | "NotOlderThan") {
                     errors.push(|| unsupported(value, &["Exact", "NotOlderThan", ""]));
                 }
                 if value == "Exact" && resource_version == Some("0") {
-                    errors.push(|| {
-                        forbidden(
-                            "resourceVersionMatch",
-                            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-                        )
-                    });
+                    let why =
+                        "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                    errors.push(|| forbidden(why));
                 }
             }
             if self.send_initial_events.is_some() {
-                errors.push(|| {
-                    forbidden(
-                        "sendInitialEvents",
-                        "sendInitialEvents is forbidden for list",
-                    )
-                });
+                let why = "sendInitialEvents is forbidden for list";
+                errors.push(|| FieldError::forbidden("sendInitialEvents", why));
             }
             return errors;
         }
@@ -167,17 +157,12 @@ impl ListOptions {
         let version_match = version_match.or(legacy.then_some("NotOlderThan"));
         let asks = self.send_initial_events.is_some() || legacy;
         if asks && version_match != Some("NotOlderThan") {
-            errors.push(|| {
-                forbidden(
-                    "resourceVersionMatch",
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                )
-            });
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.push(|| forbidden(why));
         }
         if let Some(value) = version_match {
             if !asks {
                 errors.push(|| forbidden(
-                    "resourceVersionMatch",
                     "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
                 ));
             }
@@ -185,7 +170,7 @@ impl ListOptions {
                 errors.push(|| unsupported(value, &["NotOlderThan"]));
             }
             if self.continue_token.is_some() {
-                errors.push(|| forbidden("resourceVersionMatch", with_continue));
+                errors.push(|| forbidden(with_continue));
             }
         }
         errors

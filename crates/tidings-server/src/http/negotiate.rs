@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, header};
 
 use crate::http::params;
 use crate::http::query::Query;
@@ -192,14 +192,8 @@ pub(crate) fn negotiate_discovery(
 /// # Errors
 /// 406 if JSON is not accepted.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Status> {
-    let json = clauses(accepted(headers)).any(|clause| {
-        let media = clause
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim_matches(' ');
-        matches!(media, "" | "*/*" | "application/json")
-    });
+    let json = media_types(accepted(headers))
+        .any(|media| matches!(media, "" | "*/*" | "application/json"));
     if json {
         Ok(())
     } else {
@@ -213,10 +207,13 @@ pub(crate) fn negotiate_status(headers: &HeaderMap, query: &Query) -> Form {
 }
 
 fn accepted(headers: &HeaderMap) -> &str {
-    let accept = headers.get(header::ACCEPT);
-    accept
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default()
+    text_of(headers, header::ACCEPT)
+}
+
+/// The text of a header; empty without one.
+fn text_of(headers: &HeaderMap, name: HeaderName) -> &str {
+    let value = headers.get(name);
+    value.map_or("", |value| value.to_str().unwrap_or_default())
 }
 
 /// The clauses, up to the maximum.
@@ -224,14 +221,18 @@ fn clauses(accept: &str) -> impl Iterator<Item = &str> {
     accept.split(',').take(CLAUSES_MAX)
 }
 
+/// Their media types.
+fn media_types(accept: &str) -> impl Iterator<Item = &str> {
+    clauses(accept).map(|clause| {
+        let media = clause.split(';').next().unwrap_or_default();
+        media.trim_matches(' ')
+    })
+}
+
 /// Whether a clause has one of the server's media types (`matchesAccept` of go-restful).
 fn is_routed(accept: &str) -> bool {
-    accept.is_empty()
-        || clauses(accept).any(|clause| {
-            let media = clause.split(';').next().unwrap_or_default();
-            let media = media.trim_matches(' ');
-            media == "*/*" || Media::parse(media).is_some()
-        })
+    let is_served = |media: &str| media == "*/*" || Media::parse(media).is_some();
+    accept.is_empty() || media_types(accept).any(is_served)
 }
 
 /// The form of the first clause that one of these encodings can serve.
@@ -261,10 +262,7 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
 /// # Errors
 /// 415 for an encoding that the server does not read.
 pub(crate) fn body_media(headers: &HeaderMap) -> Result<Media, Status> {
-    let content_type = headers.get(header::CONTENT_TYPE);
-    let content_type = content_type
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
+    let content_type = text_of(headers, header::CONTENT_TYPE);
     let (name, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
     let name = name.trim();
     if content_type.is_empty() {
@@ -296,10 +294,7 @@ fn are_parameters(text: &str) -> bool {
 }
 
 fn read_by_a_human(headers: &HeaderMap) -> bool {
-    let agent = headers
-        .get(header::USER_AGENT)
-        .and_then(|agent| agent.to_str().ok())
-        .unwrap_or_default();
+    let agent = text_of(headers, header::USER_AGENT);
     ["curl", "Wget", "Mozilla/5.0"]
         .iter()
         .any(|prefix| agent.starts_with(prefix))

@@ -80,14 +80,10 @@ impl Query {
         let Some(value) = self.values(parameter).next() else {
             return Ok(None);
         };
-        let refuse = |why| {
-            let value = go_quote(value);
+        value.parse::<i64>().map(Some).map_err(|error| {
+            let (value, why) = (go_quote(value), parse_int_error(&error));
             Status::bad_request(format!("strconv.ParseInt: parsing {value}: {why}"))
-        };
-        match value.parse() {
-            Ok(number) => Ok(Some(number)),
-            Err(error) => Err(refuse(parse_int_error(&error))),
-        }
+        })
     }
 
     /// A moment; `None` without the parameter.
@@ -204,7 +200,7 @@ impl Query {
             }
         };
         if !errors.is_empty() {
-            return Err(invalid_options(options_kind, &errors));
+            return Err(Status::invalid(options_kind, "meta.k8s.io", "", &errors));
         }
         Ok(WriteOptions {
             dry_run: !dry_run.is_empty(),
@@ -252,10 +248,6 @@ pub(crate) fn not_supported(field: &str, value: impl Display, supported: &[&str]
 pub(crate) fn dry_run_error(values: &[&str]) -> Option<FieldError> {
     let supported = values.iter().all(|value| *value == "All");
     (!supported).then(|| not_supported("dryRun", serde_json::Value::from(values), &["All"]))
-}
-
-fn invalid_options(kind: &str, errors: &FieldErrors) -> Status {
-    Status::invalid(kind, "meta.k8s.io", "", errors)
 }
 
 /// Go's words for text that is not a number.

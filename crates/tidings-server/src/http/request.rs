@@ -216,9 +216,8 @@ impl RequestInfo {
 
     /// Whether it is for the versions of an event in an archive.
     pub(crate) fn is_versions(&self) -> bool {
-        let of_events = matches!(self.group.as_str(), "" | "events.k8s.io");
         let is_read = matches!(self.method, Method::GET | Method::HEAD) && self.verb == "get";
-        is_read && of_events && self.resource == "events" && self.subresource == VERSIONS
+        is_read && self.is_about_events() && self.subresource == VERSIONS
     }
 
     /// Whether what an archive has is asked about as a whole.
@@ -308,6 +307,12 @@ impl RequestInfo {
             "/healthz" | "/livez" | "/readyz" | "/version"
         )
     }
+}
+
+/// Whether a path is this root, or below it.
+pub(crate) fn is_at_or_below(path: &str, root: &str) -> bool {
+    let rest = path.strip_prefix(root);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn plain_verb(method: &Method) -> &'static str {

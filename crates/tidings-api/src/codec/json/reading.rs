@@ -41,7 +41,7 @@ impl Reading {
         }
     }
 
-    fn path(&self, last: Option<&str>) -> String {
+    fn path_to(&self, last: &str) -> String {
         let mut text = String::new();
         for step in &self.path {
             match step {
@@ -58,18 +58,16 @@ impl Reading {
                 }
             }
         }
-        if let Some(last) = last {
-            if !text.is_empty() {
-                text.push('.');
-            }
-            text.push_str(last);
+        if !text.is_empty() {
+            text.push('.');
         }
+        text.push_str(last);
         text
     }
 
     /// Notes a field. Its path is short: the name, and a few steps to it.
     pub(super) fn note(&mut self, what: &str, name: &str) {
-        let path = self.path(Some(name));
+        let path = self.path_to(name);
         self.notes.note(what, &path);
     }
 

@@ -34,11 +34,7 @@ impl Source for Versioned<'_, '_> {
         if field.stored as usize == field::METADATA {
             return sink.object(Some(&self.metadata()));
         }
-        let event = Part {
-            message: self.event,
-            version: None,
-        };
-        event.give(field, sink)
+        Part::of(self.event).give(field, sink)
     }
 }
 

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 pub use brief::Brief;
 use in_place::Versioned;
-pub(crate) use numbers::{field, meta};
+pub(crate) use numbers::{field, meta, reference, source};
 pub(crate) use repair::repaired;
 use tidings_core::fields::{core_v1, events_v1};
 pub use tidings_core::wire::{put_varint, varint_len};
@@ -242,6 +242,14 @@ mod tests {
         Ok(())
     }
 
+    /// A stored value around the bytes of an event.
+    fn enveloped(event: &[u8]) -> Vec<u8> {
+        let mut value = MAGIC.to_vec();
+        put_bytes(1, TYPE_OF_STORED, &mut value);
+        put_bytes(2, event, &mut value);
+        value
+    }
+
     fn metadata() -> impl Strategy<Value = ObjectMeta> {
         let map = proptest::collection::btree_map(any::<String>(), any::<String>(), 0..3);
         let owner = (any::<String>(), proptest::option::of(any::<bool>())).prop_map(
@@ -288,10 +296,8 @@ mod tests {
         /// Bytes of any kind are looked at or left to the decoder, without a panic.
         #[test]
         fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut enveloped = MAGIC.to_vec();
-            put_bytes(1, TYPE_OF_STORED, &mut enveloped);
-            put_bytes(2, &bytes, &mut enveloped);
-            for bytes in [bytes, enveloped] {
+            let around = enveloped(&bytes);
+            for bytes in [bytes, around] {
                 if let Some(stored) = StoredEvent::open(&bytes, 1) {
                     let mut out = Vec::new();
                     for api in [Api::Core, Api::Events] {
@@ -331,9 +337,7 @@ mod tests {
         let mut labels = Vec::new();
         put_bytes(field::METADATA, &unsorted, &mut labels);
         for raw in [twice.concat(), labels, b"\x1a\x01\xff".to_vec()] {
-            let mut value = MAGIC.to_vec();
-            put_bytes(1, TYPE_OF_STORED, &mut value);
-            put_bytes(2, &raw, &mut value);
+            let value = enveloped(&raw);
             let mut out = Vec::new();
             let stored = StoredEvent::open(&value, 1).unwrap();
             assert_eq!(stored.write_json(Api::Core, true, &mut out), None);
@@ -344,25 +348,19 @@ mod tests {
         let mut beyond = Vec::new();
         put_varint(1 << 35 | 8, &mut beyond);
         beyond.push(1);
-        let mut numbered = MAGIC.to_vec();
-        put_bytes(1, TYPE_OF_STORED, &mut numbered);
-        put_bytes(2, &beyond, &mut numbered);
+        let numbered = enveloped(&beyond);
         assert!(super::super::decode_stored(&numbered.clone().into(), 1).is_err());
         // An invalid text, where another takes its place.
         let mut version = Vec::new();
         put_bytes(meta::RESOURCE_VERSION, b"\xff", &mut version);
         let mut metadata = Vec::new();
         put_bytes(field::METADATA, &version, &mut metadata);
-        let mut versioned = MAGIC.to_vec();
-        put_bytes(1, TYPE_OF_STORED, &mut versioned);
-        put_bytes(2, &metadata, &mut versioned);
+        let versioned = enveloped(&metadata);
         assert!(super::super::decode_stored(&versioned.clone().into(), 1).is_err());
-        let mut enveloped = MAGIC.to_vec();
-        put_bytes(1, TYPE_OF_STORED, &mut enveloped);
-        put_bytes(2, b"", &mut enveloped);
-        enveloped.extend_from_slice(&[4 << 3, 1]);
-        assert!(super::super::decode_stored(&enveloped.clone().into(), 1).is_err());
-        for value in [json, numbered, versioned, enveloped] {
+        let mut typed = enveloped(b"");
+        typed.extend_from_slice(&[4 << 3, 1]);
+        assert!(super::super::decode_stored(&typed.clone().into(), 1).is_err());
+        for value in [json, numbered, versioned, typed] {
             assert!(StoredEvent::open(&value, 1).is_none());
         }
     }
