@@ -9,11 +9,13 @@ use std::process::Command;
 use crate::command::{self, Result, cargo, output};
 
 /// The crates to make faults in, and further crates whose tests reach them.
-const REACHED_FROM: [(&str, &[&str]); 6] = [
+const REACHED_FROM: [(&str, &[&str]); 8] = [
     ("tidings-core", &["tidings", "tidings-conformance"]),
+    ("tidings-api", &["tidings-server"]),
     ("tidings", &["tidings-conformance"]),
     ("tidings-store", &["tidings-server"]),
     ("tidings-archive", &["tidings-cli"]),
+    ("tidings-objects", &["tidings-cli"]),
     ("tidings-server", &["tidings-cli"]),
     ("tidings-cli", &[]),
 ];

@@ -114,8 +114,15 @@ const NEVER_IN_CORE: [&str; 8] = [
     "metrics",
 ];
 
-/// Crates whose users choose the version of Kubernetes.
-const VERSION_IS_THE_USERS: [&str; 2] = ["tidings-core", "tidings"];
+/// Crates whose users choose the version of Kubernetes: the published libraries on k8s-openapi.
+const VERSION_IS_THE_USERS: [&str; 6] = [
+    "tidings-core",
+    "tidings-api",
+    "tidings",
+    "tidings-archive",
+    "tidings-objects",
+    "tidings-server",
+];
 
 pub(super) fn check(metadata: &Value) -> Vec<String> {
     let mut problems = Vec::new();
@@ -245,6 +252,11 @@ mod tests {
                 "tidings",
                 json!({"name": "k8s-openapi", "features": ["latest"], "kind": "dev"}),
                 0,
+            ),
+            (
+                "tidings-objects",
+                json!({"name": "k8s-openapi", "features": ["latest"]}),
+                1,
             ),
             (
                 "tidings-cli",

@@ -1,6 +1,7 @@
 //! The rooms of a crate, in one table: a file uses files of its own room and of those below, never
-//! of a room above.
+//! of a room above, or of another one of the same rank.
 
+use std::cmp::Ordering;
 use std::path::Path;
 
 use super::source::SourceFile;
@@ -10,61 +11,64 @@ use super::uses::{Uses, roots};
 /// no other room.
 type Room = (&'static str, &'static [&'static str]);
 
-/// Crates with their rooms, the highest first. Every file of such a crate is in one room, except
-/// the root, which declares them, and `clock.rs`.
-const ROOMS: [(&str, &[Room]); 8] = [
+/// Rooms of one rank, which may not use each other.
+type Rank = &'static [Room];
+
+/// Folders in which a library or program begins, with its ranks of rooms, the highest first. Every
+/// file there is in one room, except the root, which declares them, and `clock.rs`.
+const ROOMS: [(&str, &[Rank]); 11] = [
     (
-        "tidings-core",
+        "crates/tidings-core/src",
         &[
-            (
+            &[(
                 "correlation and delivery",
                 &["correlator/", "delivery/", "patch.rs", "retry.rs"],
-            ),
-            ("wire forms", &["recorded.rs", "recorded/"]),
-            ("events", &["*"]),
+            )],
+            &[("wire forms", &["recorded.rs", "recorded/"])],
+            &[("events", &["*"])],
         ],
     ),
     (
-        "tidings-api",
+        "crates/tidings-api/src",
         &[
-            ("requests", &["patch/", "selector/", "table.rs"]),
-            ("codec", &["codec/", "managed/"]),
-            ("words", &["*"]),
+            &[("requests", &["patch/", "selector/", "table.rs"])],
+            &[("codec", &["codec/", "managed/"])],
+            &[("words", &["*"])],
         ],
     ),
     (
-        "tidings",
+        "crates/tidings/src",
         &[
-            (
+            &[(
                 "broadcaster",
                 &["broadcaster.rs", "kube_rs.rs", "testing.rs"],
-            ),
-            ("delivery", &["delivery.rs", "questions.rs"]),
-            ("recording", &["*"]),
+            )],
+            &[("delivery", &["delivery.rs", "questions.rs"])],
+            &[("recording", &["*"])],
         ],
     ),
     (
-        "tidings-store",
+        "crates/tidings-store/src",
         &[
-            ("backends", &["embedded/", "etcd/", "memory.rs"]),
-            ("contract", &["*"]),
+            &[("backends", &["embedded/", "etcd/", "memory.rs"])],
+            &[("contract", &["*"])],
         ],
     ),
     (
-        "tidings-archive",
+        "crates/tidings-archive/src",
         &[
-            ("archive", &["archive.rs", "fuzzing.rs"]),
-            ("source", &["source/"]),
-            ("follow", &["follow/"]),
-            ("keep", &["keep/"]),
-            ("versions", &["version/"]),
+            &[("archive", &["archive.rs", "fuzzing.rs"])],
+            &[("source", &["source/"])],
+            &[("follow", &["follow/"])],
+            &[("keep", &["keep/"])],
+            &[("versions", &["version/"])],
         ],
     ),
     (
-        "tidings-objects",
+        "crates/tidings-objects/src",
         &[
-            ("reading", &["reader/"]),
-            (
+            &[("reading", &["reader/"])],
+            &[(
                 "sealing",
                 &[
                     "continued.rs",
@@ -76,36 +80,101 @@ const ROOMS: [(&str, &[Room]); 8] = [
                     "check.rs",
                     "waiting.rs",
                 ],
-            ),
-            ("folder", &["folder.rs", "manifest.rs", "unfinished.rs"]),
-            ("place", &["place.rs", "client.rs"]),
-            ("files", &["file/", "row.rs"]),
+            )],
+            &[("folder", &["folder.rs", "manifest.rs", "unfinished.rs"])],
+            &[("place", &["place.rs", "client.rs"])],
+            &[("files", &["file/", "row.rs"])],
         ],
     ),
     (
-        "tidings-server",
+        "crates/tidings-server/src",
         &[
-            ("start", &["start/", "fuzzing.rs"]),
-            ("timeline", &["timeline/"]),
-            ("archive", &["archive/"]),
-            ("api", &["api/"]),
-            ("admission", &["admission/"]),
-            ("audit", &["audit/"]),
-            ("auth", &["auth/"]),
-            ("flow", &["flow/"]),
-            ("metrics", &["metrics/"]),
-            ("http", &["http/"]),
+            &[("start", &["start/", "fuzzing.rs"])],
+            &[("timeline", &["timeline/"])],
+            &[("archive", &["archive/"])],
+            &[("api", &["api/"])],
+            &[("admission", &["admission/"]), ("audit", &["audit/"])],
+            &[("auth", &["auth/"])],
+            &[("flow", &["flow/"])],
+            &[("metrics", &["metrics/"])],
+            &[("http", &["http/"])],
         ],
     ),
     (
-        "tidings-cli",
+        "crates/tidings-cli/src",
         &[
-            ("import", &["import/"]),
-            (
+            &[("import", &["import/"])],
+            &[(
                 "printing",
                 &["columns.rs", "format.rs", "jsonpath/", "printer.rs"],
-            ),
-            ("events", &["*"]),
+            )],
+            &[("events", &["*"])],
+        ],
+    ),
+    (
+        "crates/tidings-cli/src/bin/tidings",
+        &[
+            &[("verbs", &["commands/mod.rs"])],
+            &[
+                ("timeline", &["commands/timeline.rs"]),
+                ("demo", &["commands/demo/"]),
+            ],
+            &[
+                (
+                    "servers",
+                    &[
+                        "commands/archive.rs",
+                        "commands/archive/",
+                        "commands/data_dir.rs",
+                        "commands/serve.rs",
+                        "commands/serve/",
+                    ],
+                ),
+                ("completions", &["commands/completions.rs"]),
+                ("coverage", &["commands/coverage.rs"]),
+                ("describe", &["commands/describe.rs"]),
+                ("events", &["commands/events.rs"]),
+                ("export", &["commands/export.rs", "commands/export/"]),
+                ("import", &["commands/import.rs", "commands/import/"]),
+                ("man", &["commands/man.rs"]),
+                ("rbac", &["commands/rbac.rs"]),
+                ("record", &["commands/record.rs", "commands/record/"]),
+                ("sealed", &["commands/sealed.rs"]),
+                ("top", &["commands/top.rs"]),
+            ],
+            &[("common parts", &["*"])],
+        ],
+    ),
+    (
+        "crates/tidings-conformance/src",
+        &[
+            &[
+                ("archive", &["archive/"]),
+                (
+                    "clients",
+                    &["clients.rs", "k9s.rs", "kube_rs.rs", "passing.rs"],
+                ),
+                (
+                    "correlator",
+                    &["correlator.rs", "difference.rs", "scenario.rs"],
+                ),
+                ("hostile", &["hostile/"]),
+                ("interchange", &["interchange/"]),
+                ("reference", &["reference/"]),
+            ],
+            &[("common parts", &["http.rs", "process.rs", "servers.rs"])],
+        ],
+    ),
+    (
+        "benches/src",
+        &[
+            &[("sealed", &["sealed/"])],
+            &[("showing", &["showing/"])],
+            &[
+                ("recording", &["recording/"]),
+                ("serving", &["serving/"]),
+                ("storing", &["storing/"]),
+            ],
         ],
     ),
 ];
@@ -115,31 +184,38 @@ const BESIDE: [&str; 3] = ["lib.rs", "main.rs", "clock.rs"];
 
 pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
     let mut problems = Vec::new();
-    for (name, root) in roots(files) {
-        let Some((_, rooms)) = ROOMS.iter().find(|(crate_name, _)| *crate_name == name) else {
+    let roots = roots(files);
+    for (sources, ranks) in ROOMS {
+        let sources = Path::new(sources);
+        let mut begin = roots.iter().map(|(_, root)| root);
+        let Some(root) = begin.find(|root| root.parent() == Some(sources)) else {
+            problems.push(format!(
+                "{}: has rooms in rooms.rs, but no crate begins there",
+                sources.display()
+            ));
             continue;
         };
         // The search for circles reports unreadable files.
-        let Ok(uses) = Uses::read(files, &root) else {
-            continue;
-        };
-        let sources = root.parent().unwrap_or(Path::new(""));
-        problems.extend(broken(&uses, sources, rooms));
+        if let Ok(uses) = Uses::read(files, root) {
+            problems.extend(broken(&uses, sources, ranks));
+        }
     }
     problems
 }
 
-fn broken(uses: &Uses, sources: &Path, rooms: &[Room]) -> Vec<String> {
+fn broken(uses: &Uses, sources: &Path, ranks: &[Rank]) -> Vec<String> {
+    let rooms: Vec<(usize, &Room)> = ranks
+        .iter()
+        .enumerate()
+        .flat_map(|(rank, rooms)| rooms.iter().map(move |room| (rank, room)))
+        .collect();
     let room_of = |file: &Path| {
         let file = file.strip_prefix(sources).unwrap_or(file).to_str()?;
         let is_in =
             |member: &&str| file == *member || member.ends_with('/') && file.starts_with(*member);
-        let named = |room: &Room| room.1.iter().any(is_in);
-        let rest = |room: &Room| room.1.contains(&"*");
-        rooms
-            .iter()
-            .position(named)
-            .or_else(|| rooms.iter().position(rest))
+        let mut named = rooms.iter().filter(|(_, room)| room.1.iter().any(is_in));
+        let mut rest = rooms.iter().filter(|(_, room)| room.1.contains(&"*"));
+        named.next().or_else(|| rest.next()).copied()
     };
     let is_beside = |file: &Path| {
         let file = file.strip_prefix(sources).unwrap_or(file);
@@ -150,7 +226,7 @@ fn broken(uses: &Uses, sources: &Path, rooms: &[Room]) -> Vec<String> {
         if is_beside(file) {
             continue;
         }
-        let Some(room) = room_of(file) else {
+        let Some((rank, (room, _))) = room_of(file) else {
             problems.push(format!("{}: in no room of its crate", file.display()));
             continue;
         };
@@ -158,15 +234,19 @@ fn broken(uses: &Uses, sources: &Path, rooms: &[Room]) -> Vec<String> {
             if is_beside(other) {
                 continue;
             }
-            if let Some(above) = room_of(other).filter(|above| *above < room)
-                && let (Some((room, _)), Some((above, _))) = (rooms.get(room), rooms.get(above))
-            {
-                problems.push(format!(
-                    "{} ({room}) uses {} ({above}) for {what}, which is a room above",
-                    file.display(),
-                    other.display()
-                ));
-            }
+            let Some((its_rank, (its_room, _))) = room_of(other) else {
+                continue;
+            };
+            let why = match its_rank.cmp(&rank) {
+                Ordering::Less => "a room above",
+                Ordering::Equal if its_room != room => "another room of its rank",
+                _ => continue,
+            };
+            problems.push(format!(
+                "{} ({room}) uses {} ({its_room}) for {what}, which is {why}",
+                file.display(),
+                other.display()
+            ));
         }
     }
     problems
@@ -176,13 +256,16 @@ fn broken(uses: &Uses, sources: &Path, rooms: &[Room]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const TWO: [Room; 2] = [("upper", &["upper.rs", "attic/"]), ("lower", &["lower.rs"])];
+    const TWO: [Rank; 2] = [
+        &[("upper", &["upper.rs", "attic/"])],
+        &[("lower", &["lower.rs"])],
+    ];
 
     fn problems(upper: &str, attic: &str, lower: &str) -> usize {
         problems_in(&TWO, upper, attic, lower)
     }
 
-    fn problems_in(rooms: &[Room], upper: &str, attic: &str, lower: &str) -> usize {
+    fn problems_in(ranks: &[Rank], upper: &str, attic: &str, lower: &str) -> usize {
         let files = [
             ("lib.rs", "mod attic; mod lower; mod upper;"),
             ("upper.rs", upper),
@@ -194,7 +277,7 @@ mod tests {
             text: text.to_owned(),
         });
         let uses = Uses::read(&files, Path::new("a/src/lib.rs")).unwrap();
-        broken(&uses, Path::new("a/src"), rooms).len()
+        broken(&uses, Path::new("a/src"), ranks).len()
     }
 
     #[test]
@@ -209,8 +292,26 @@ mod tests {
         let attic = "pub struct Lower(crate::attic::Attic);";
         assert_eq!(problems("", "pub struct Attic;", attic), 1);
         // The lower room has everything that the other does not.
-        let rest: [Room; 2] = [("upper", &["upper.rs"]), ("rest", &["*"])];
+        let rest: [Rank; 2] = [&[("upper", &["upper.rs"])], &[("rest", &["*"])]];
         assert_eq!(problems_in(&rest, "pub struct Upper;", "", up), 1);
         assert_eq!(problems_in(&rest, down, "", "pub struct Lower;"), 0);
+    }
+
+    #[test]
+    fn what_uses_another_room_of_its_rank_is_found() {
+        let siblings: [Rank; 2] = [
+            &[("upper", &["upper.rs"]), ("attic", &["attic/"])],
+            &[("lower", &["lower.rs"])],
+        ];
+        let down = "use crate::lower::Lower; pub struct Upper(Lower);";
+        let lower = "pub struct Lower;";
+        assert_eq!(problems_in(&siblings, down, down, lower), 0);
+        let across = "use crate::upper::Upper; pub struct Attic(Upper);";
+        assert_eq!(problems_in(&siblings, down, across, lower), 1);
+    }
+
+    #[test]
+    fn rooms_of_a_crate_that_is_not_there_are_found() {
+        assert_eq!(check(&[]).len(), ROOMS.len());
     }
 }

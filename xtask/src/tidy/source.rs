@@ -45,14 +45,18 @@ pub(super) fn read(root: &Path) -> Result<Vec<SourceFile>> {
     Ok(files)
 }
 
+/// A library of the page that others wrote.
+const VENDORED: &str = "uplot.js";
+
 fn is_checked(name: &str) -> bool {
     let extension = Path::new(name)
         .extension()
         .and_then(|extension| extension.to_str());
-    matches!(
+    let is_text = matches!(
         extension,
-        Some("rs" | "md" | "toml" | "go" | "sh" | "yaml" | "yml" | "json")
-    ) || name == "run"
+        Some("rs" | "md" | "toml" | "go" | "sh" | "yaml" | "yml" | "json" | "js" | "html")
+    );
+    is_text && name != VENDORED || name == "run"
 }
 
 /// A path without `.` and `..`.

@@ -1,5 +1,5 @@
-//! Plain wording in documents, comments and messages: bounded lines, and no awkward phrases, each
-//! with a hint. Quoted code is not checked.
+//! Plain wording in documents, comments, messages, the page and tables of cases: bounded lines,
+//! and no awkward phrases, each with a hint. Quoted code is not checked.
 
 use super::source::SourceFile;
 
@@ -41,7 +41,7 @@ const PHRASES: [Phrase; 19] = [
     (concat!("go ", "on"), &[], "say \"continue\""),
     (
         concat!("a", "side"),
-        &["set aside"],
+        &["set aside", "<aside", "</aside"],
         "say \"except for\" or \"apart from\"",
     ),
     (concat!("in ", "silence"), &[], "say \"silently\""),
@@ -57,6 +57,9 @@ const PHRASES: [Phrase; 19] = [
         "say \"almost nothing\"",
     ),
 ];
+
+/// The beginning of a command in a comment of a file of settings. It cannot be broken.
+const COMMAND: &str = "#   ";
 
 /// Minimum words of a quoted text that is a sentence for users.
 const SENTENCE_WORDS: usize = 5;
@@ -87,33 +90,39 @@ fn check_file(file: &SourceFile) -> Vec<String> {
     problems
 }
 
-/// Texts of a Rust program for users: longer quoted ones, each with its line.
-fn sentences(file: &SourceFile) -> impl Iterator<Item = (usize, &str)> {
-    let is_rust = file.path.extension().is_some_and(|kind| kind == "rs");
-    let lines = (1..).zip(file.text.lines()).filter(move |_| is_rust);
-    let code = lines.filter(|(_, line)| comment(line).is_none());
-    let quoted = code.flat_map(|(number, line)| {
-        let texts = line.split('"').skip(1).step_by(2);
-        texts.map(move |text| (number, text))
-    });
-    quoted.filter(|(_, text)| text.split_whitespace().count() >= SENTENCE_WORDS)
+/// Texts for users that are no comments, each with its line: longer quoted ones of a program, and
+/// all lines of a page or of a table of cases.
+fn sentences(file: &SourceFile) -> Vec<(usize, &str)> {
+    let kind = kind(file);
+    let lines = (1..).zip(file.text.lines());
+    let code = lines.filter(|(_, line)| comment(kind, line).is_none());
+    let is_sentence = |text: &str| text.split_whitespace().count() >= SENTENCE_WORDS;
+    match kind {
+        "rs" | "js" => code
+            .flat_map(|(number, line)| {
+                let quoted = line.split('"').skip(1).step_by(2);
+                quoted.map(move |text| (number, text))
+            })
+            .filter(|(_, text)| is_sentence(text))
+            .collect(),
+        "html" | "yaml" | "yml" => code.collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// The lines of prose of a file, each with its number, without comment marks.
 fn prose(file: &SourceFile) -> Vec<(usize, &str, &str)> {
-    let kind = file.path.extension().and_then(|kind| kind.to_str());
-    let strip = match kind {
-        Some("md") => |line| Some(line),
-        Some("rs") => comment,
-        _ => return Vec::new(),
-    };
+    let kind = kind(file);
     let mut lines = Vec::new();
     let mut is_code = false;
     for (number, line) in (1..).zip(file.text.lines()) {
-        let Some(text) = strip(line) else {
+        let Some(text) = comment(kind, line) else {
             is_code = false;
             continue;
         };
+        if kind != "md" && line.trim_start().starts_with(COMMAND) {
+            continue;
+        }
         if text.trim_start().starts_with("```") {
             is_code = !is_code;
         } else if !is_code {
@@ -123,12 +132,23 @@ fn prose(file: &SourceFile) -> Vec<(usize, &str, &str)> {
     lines
 }
 
-/// The text of a comment line.
-fn comment(line: &str) -> Option<&str> {
+/// The extension of a file's name; empty for scripts, which have none.
+fn kind(file: &SourceFile) -> &str {
+    let kind = file.path.extension().and_then(|kind| kind.to_str());
+    kind.unwrap_or_default()
+}
+
+/// The text of a comment line. Documents are all text.
+fn comment<'a>(kind: &str, line: &'a str) -> Option<&'a str> {
+    let marks: &[&str] = match kind {
+        "md" => return Some(line),
+        "rs" => &["//!", "///", "//"],
+        "js" => &["//", "/**", "/*", "*"],
+        "toml" | "yaml" | "yml" | "sh" | "" => &["#"],
+        _ => return None,
+    };
     let line = line.trim_start();
-    ["//!", "///", "//"]
-        .iter()
-        .find_map(|mark| line.strip_prefix(mark))
+    marks.iter().find_map(|mark| line.strip_prefix(mark))
 }
 
 /// Whether a line could be broken: it is not in a table, and has a space.
@@ -184,6 +204,14 @@ mod tests {
                 ("a.rs", format!("    /// It {phrase} x\n")),
                 ("a.rs", format!("// {}\n", phrase.to_uppercase())),
                 ("a.rs", format!("warn!(\"a text that {phrase} x\");\n")),
+                ("a.js", format!("/** It {phrase} x */\n")),
+                ("a.js", format!(" * It {phrase} x\n")),
+                ("a.js", format!("say(\"a text that {phrase} x\");\n")),
+                ("a.html", format!("<p>It {phrase} x</p>\n")),
+                ("a.yaml", format!("  # It {phrase} x\n")),
+                ("a.yaml", format!("- case: it {phrase} x\n")),
+                ("a.toml", format!("# It {phrase} x\n")),
+                ("run", format!("# It {phrase} x\n")),
             ] {
                 let found = problems(path, &text);
                 assert_eq!(found.len(), 1, "{path}: {text}: {found:?}");
@@ -198,7 +226,11 @@ mod tests {
                 ("a.md", format!("```text\nit {phrase} x\n```\n")),
                 ("a.md", format!("It `{phrase}` x\n")),
                 ("a.md", format!("x{phrase}x\n")),
-                ("a.toml", format!("# {phrase}\n")),
+                ("a.js", format!("let text = \"{phrase} x\";\n")),
+                ("a.toml", format!("text = \"it {phrase} x\"\n")),
+                ("a.yaml", format!("#   it {phrase} x\n")),
+                ("run", format!("echo it {phrase} x\n")),
+                ("a.css", format!("it {phrase} x\n")),
             ] {
                 assert_eq!(problems(path, &text), [""; 0], "{path}: {text}");
             }
@@ -226,6 +258,11 @@ mod tests {
             ("a.rs", format!("// {word}\n"), 0),
             ("a.rs", format!("/// ```text\n/// x {word}\n/// ```\n"), 0),
             ("a.rs", format!("let x = \"x {word}\";\n"), 0),
+            ("a.toml", format!("# x {word}\n"), 1),
+            ("a.yaml", format!("# x {word}\n"), 1),
+            ("a.yaml", format!("#   x {word}\n"), 0),
+            ("a.yaml", format!("x: x {word}\n"), 0),
+            ("a.html", format!("x {word}\n"), 0),
         ];
         for (path, text, expected) in cases {
             assert_eq!(problems(path, &text).len(), expected, "{path}: {text}");
