@@ -21,6 +21,8 @@ use crate::keep::import::{self, ImportError, Imported};
 use crate::keep::journal::Journal;
 use crate::keep::keeper::{KeepError, KeepFor, Keeper};
 use crate::keep::keys;
+use crate::keep::lives::{InForce, Lives};
+use crate::keep::numbers::Numbers;
 use crate::keep::retention;
 use crate::keep::sealed_before::SealedBefore;
 use crate::keep::served::ServedStore;
@@ -46,6 +48,8 @@ pub struct ClusterOptions {
     /// Identifies the rules of `keep_for`: if it differs from the last start, they are applied to
     /// everything that is kept, soon after this start. Default: empty.
     pub rules: String,
+    /// What coverage says of the times that `keep_for` gives. Default: nothing.
+    pub lives: Option<Lives>,
     /// Maximum bytes of the cluster on disk. Beyond it, the events last seen longest ago are
     /// deleted. Default: no limit.
     ///
@@ -77,6 +81,7 @@ impl ClusterOptions {
             selections: vec![Selection::default()],
             keep_for: Arc::new(|_| Duration::from_secs(90 * 24 * 3600)),
             rules: String::new(),
+            lives: None,
             quota: None,
             mirror_deletions: false,
             seal: false,
@@ -404,6 +409,12 @@ impl Cluster {
             };
             self.tasks.spawn(until(self.stop.subscribe(), shell.run()));
         }
+        if let Some(lives) = options.lives {
+            let rules = options.rules.clone();
+            self.keeper
+                .in_force
+                .get_or_init(|| InForce { rules, lives });
+        }
         let retaining = Retaining {
             name: options.name.clone(),
             keeper: Arc::clone(&self.keeper),
@@ -433,6 +444,7 @@ impl Cluster {
     pub fn store(&self) -> Arc<dyn Store> {
         Arc::new(ServedStore {
             keeper: Arc::clone(&self.keeper),
+            numbers: Numbers::of(&self.identity),
         })
     }
 

@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use tidings_api::codec::Api;
 
+use crate::keep::lives::Applied;
 use crate::keep::own::parse;
 use crate::keep::position::{Gap, Position};
 use crate::keep::retention::Trimmed;
@@ -41,4 +42,5 @@ pub fn kept(bytes: &[u8]) {
     let _ = parse::<Position>(bytes);
     let _ = parse::<Gap>(bytes);
     let _ = parse::<Trimmed>(bytes);
+    let _ = parse::<Applied>(bytes);
 }

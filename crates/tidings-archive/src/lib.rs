@@ -75,6 +75,8 @@ pub use keep::coverage::Coverage;
 pub use keep::export::Exported;
 pub use keep::import::{ImportError, Imported};
 pub use keep::keeper::KeepFor;
+pub use keep::lives::{Lives, Retention};
+pub use keep::numbers::REVISION_BITS;
 pub use keep::position::{Cause, Gap, Position};
 pub use keep::retention::Trimmed;
 pub use keep::unsealed::{JournalError, Part, SealedVersion, Unsealed};

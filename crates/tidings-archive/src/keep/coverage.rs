@@ -9,9 +9,10 @@ use tidings_store::{
 use super::gaps;
 use super::keeper::Keeper;
 use super::keys::{self, EARLIEST};
+use super::lives::Retention;
 use super::own::parse;
 use super::position::{Gap, Position};
-use super::retention::{Trimmed, trimmed};
+use super::retention::{Trimmed, retention, trimmed};
 
 /// Counts read per request.
 const COUNTS_PAGE: usize = 10_000;
@@ -33,6 +34,11 @@ pub struct Coverage {
     pub disk_bytes: u64,
     /// Events deleted to keep the quota.
     pub trimmed: Trimmed,
+    /// What the rules end, which is in no gap; `None` if it is not known.
+    pub retention: Option<Retention>,
+    /// Of a sealed archive: versions that ended or were deleted before they were sealed, and those
+    /// that could not be read. They are in no gap.
+    pub gone: Option<u64>,
 }
 
 impl Coverage {
@@ -60,6 +66,7 @@ impl Coverage {
             kept_since,
             disk_bytes: keeper.store.stats().await?.disk_bytes,
             trimmed: trimmed(keeper).await?,
+            retention: retention(keeper).await?,
             ..Self::gaps_and_positions(keeper).await?
         })
     }
@@ -110,7 +117,7 @@ impl Coverage {
                 "missingSeconds": gap.missing() / 1000,
             })
         });
-        json!({
+        let mut coverage = json!({
             "kind": "Coverage",
             "cluster": name,
             "followed": followed.collect::<Vec<_>>(),
@@ -125,7 +132,12 @@ impl Coverage {
                     before => time(before),
                 },
             },
-        })
+            "retention": self.retention.map(Retention::to_json),
+        });
+        if let Some(gone) = self.gone {
+            coverage["gone"] = gone.into();
+        }
+        coverage
     }
 }
 

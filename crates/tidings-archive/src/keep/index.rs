@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_pb::api::core::v1::{Event, ObjectReference};
 use tidings_api::codec;
+use tidings_core::floor_char_boundary;
 use tidings_store::{Index, UnixMillis};
 
 use super::keys;
@@ -13,11 +14,7 @@ const INDEX_TEXT_MAX: usize = 512;
 /// The index entries of an event.
 pub(crate) fn index(event: &Event) -> Index {
     let object = event.involved_object.as_ref();
-    let clip = |text: &str| {
-        let end = (0..=INDEX_TEXT_MAX.min(text.len())).rev();
-        let end = end.into_iter().find(|end| text.is_char_boundary(*end));
-        text[..end.unwrap_or(0)].to_owned()
-    };
+    let clip = |text: &str| text[..floor_char_boundary(text, INDEX_TEXT_MAX)].to_owned();
     let text = |of: fn(&ObjectReference) -> &str| clip(object.map(of).unwrap_or_default());
     let last_seen = codec::last_seen(event).map_or(0, Timestamp::as_millisecond);
     Index {

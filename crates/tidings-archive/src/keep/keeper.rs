@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +26,7 @@ use super::gaps;
 use super::index::index;
 use super::journal::{Item, Journal};
 use super::keys;
+use super::lives::InForce;
 use super::own::{json, parse};
 use super::position::{Cause, Gap, Position, Unswept};
 use super::sealed_before::SealedBefore;
@@ -107,6 +108,8 @@ pub(crate) struct Keeper {
     /// What was sealed before the store began.
     sealed_before: RwLock<Option<Arc<SealedBefore>>>,
     keep_for: KeepFor,
+    /// What `keep_for` says, once the cluster is followed, if that is known.
+    pub(crate) in_force: OnceLock<InForce>,
     pub(super) mirror_deletions: bool,
 }
 
@@ -192,6 +195,7 @@ impl Keeper {
             journal: None,
             sealed_before: RwLock::default(),
             keep_for,
+            in_force: OnceLock::new(),
             mirror_deletions,
         }
     }

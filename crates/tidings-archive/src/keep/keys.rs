@@ -83,6 +83,9 @@ pub(crate) const IDENTITY: &[u8] = b"\0identity";
 /// The rules that gave records their expiry.
 pub(crate) const RETENTION: &[u8] = b"\0retention";
 
+/// Since when these rules hold for everything that is kept.
+pub(crate) const RETAINED: &[u8] = b"\0retained";
+
 /// The export that was imported.
 pub(crate) const IMPORTED: &[u8] = b"\0imported";
 

@@ -17,6 +17,8 @@ pub(crate) mod keeper;
 #[cfg(test)]
 mod keeper_tests;
 pub(crate) mod keys;
+pub(crate) mod lives;
+pub(crate) mod numbers;
 pub(crate) mod own;
 pub(crate) mod position;
 pub(crate) mod retention;
@@ -24,6 +26,8 @@ pub(crate) mod retention;
 mod retention_tests;
 pub(crate) mod sealed_before;
 pub(crate) mod served;
+#[cfg(test)]
+mod served_tests;
 pub(crate) mod sweep;
 pub(crate) mod unsealed;
 #[cfg(test)]

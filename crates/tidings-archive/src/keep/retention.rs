@@ -21,6 +21,7 @@ use tidings_store::{
 use super::index::index;
 use super::keeper::{KeepError, Keeper, counts_from};
 use super::keys::{self, EARLIEST};
+use super::lives::{Applied, Retention};
 use super::own::{json, parse};
 use crate::version::record;
 
@@ -66,9 +67,36 @@ pub(crate) async fn apply(keeper: &Keeper, rules: &str) -> Result<(), KeepError>
     if let Some(error) = refused {
         return Err(error.into());
     }
-    let write = Write::put(key, NewRecord::new(rules.to_owned()));
-    keeper.store.write_all(vec![write]).await?;
+    let applied = Applied {
+        since: keeper.clock.now().0,
+    };
+    let writes = vec![
+        Write::put(key, NewRecord::new(rules.to_owned())),
+        Write::put(keys::RETAINED, NewRecord::new(json(&applied))),
+    ];
+    keeper.store.write_all(writes).await?;
     Ok(())
+}
+
+/// What the rules in force end; `None` if it is not known, as where nothing is followed.
+pub(crate) async fn retention(keeper: &Keeper) -> Result<Option<Retention>, ReadError> {
+    let Some(in_force) = keeper.in_force.get() else {
+        return Ok(None);
+    };
+    let get = |key| keeper.store.get(Bytes::from_static(key));
+    let rules = get(keys::RETENTION).await?;
+    let is_applied = rules.is_some_and(|found| found.value == in_force.rules.as_bytes());
+    let mut since = None;
+    if is_applied && let Some(found) = get(keys::RETAINED).await? {
+        let applied: Applied = parse(&found.value)?;
+        since = Some(applied.since);
+    }
+    Ok(Some(Retention {
+        lives: in_force.lives,
+        is_applied,
+        since,
+        mirrors_deletions: keeper.mirror_deletions,
+    }))
 }
 
 /// Gives the records under a prefix, behind a key, the expiry of the rules. What is refused for

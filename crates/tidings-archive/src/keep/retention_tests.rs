@@ -16,6 +16,7 @@ use tidings_store::{
 use super::coverage::Coverage;
 use super::journal::Journal;
 use super::keeper::{KeepError, KeepFor, Keeper, Observation, With};
+use super::lives::{InForce, Lives, Retention};
 use super::position::Position;
 use super::retention::{Quota, Unreleased};
 use super::unsealed::Unsealed;
@@ -176,6 +177,52 @@ async fn the_hour_since_which_events_are_kept_does_not_depend_on_when_it_is_aske
         kept.clock.advance(minutes * 60_000);
         let coverage = Coverage::read(&kept.keeper).await.unwrap();
         assert_eq!(coverage.kept_since, Some(hour), "{minutes}");
+    }
+    kept.keeper.store.close().await;
+}
+
+#[tokio::test]
+async fn coverage_says_how_long_the_rules_let_events_live_and_since_when() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
+    kept.observe(2).await;
+    retention::apply(&kept.keeper, "former").await.unwrap();
+    // Nothing is followed: no rules are in force.
+    let coverage = Coverage::read(&kept.keeper).await.unwrap();
+    assert_eq!(coverage.retention, None);
+    assert!(coverage.to_json("prod")["retention"].is_null());
+    let in_force = InForce {
+        rules: "30d".into(),
+        lives: Lives::new(&[DAY * 7], false, DAY * 30),
+    };
+    let lives = in_force.lives;
+    kept.keeper.in_force.set(in_force).unwrap();
+    let expected = |since: Option<i64>| Retention {
+        lives,
+        is_applied: since.is_some(),
+        since,
+        mirrors_deletions: false,
+    };
+    kept.clock.advance(HOUR);
+    let coverage = Coverage::read(&kept.keeper).await.unwrap();
+    assert_eq!(coverage.retention, Some(expected(None)));
+    retention::apply(&kept.keeper, "30d").await.unwrap();
+    let applied_at = kept.clock.now().0;
+    // Applied at each start, they hold since the first.
+    kept.clock.advance(HOUR);
+    retention::apply(&kept.keeper, "30d").await.unwrap();
+    for coverage in [
+        Coverage::read(&kept.keeper).await.unwrap(),
+        Coverage::counted(&kept.keeper).await.unwrap(),
+    ] {
+        assert_eq!(coverage.retention, Some(expected(Some(applied_at))));
+        let json = &coverage.to_json("prod")["retention"];
+        assert_eq!(json["shortestSeconds"], 7 * 86_400);
+        assert_eq!(json["longestSeconds"], 30 * 86_400);
+        assert_eq!(json["eventTTLSeconds"], 30 * 86_400);
+        assert_eq!(json["rules"], 1);
+        assert_eq!(json["applied"], true);
+        assert_eq!(json["since"], "2023-11-14T23:13:20Z");
     }
     kept.keeper.store.close().await;
 }

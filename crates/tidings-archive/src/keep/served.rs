@@ -1,20 +1,27 @@
-//! A cluster's store as the API serves it: only the newest versions of events.
+//! A cluster's store as the API serves it: only the newest versions of events, and revisions by the
+//! store's own numbers.
+//!
+//! A number of another store is answered as one whose history is forgotten, so that its client
+//! begins anew.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tidings_store::{
-    BoxFuture, Change, Counts, CountsRequest, Deleted, Fault, ListRequest, NewRecord,
-    NewestRequest, Page, ReadError, Record, Revision, Stats, Store, Watch, WatchError, WriteError,
+    At, BoxFuture, Change, Counts, CountsRequest, Deleted, Fault, ListRequest, NewRecord,
+    NewestRequest, Page, Place, ReadError, Record, Revision, Stats, Store, Watch, WatchError,
+    WriteError,
 };
 
 use super::keeper::{KeepError, Keeper};
 use super::keys::{self, EARLIEST};
+use super::numbers::Numbers;
 use crate::version::record;
 
 /// See the module documentation.
 pub(crate) struct ServedStore {
     pub(crate) keeper: Arc<Keeper>,
+    pub(crate) numbers: Numbers,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -26,24 +33,84 @@ fn read_only<T: Send>() -> BoxFuture<'static, Result<T, WriteError>> {
 }
 
 /// The record of the newest version.
-fn event(record: &Record) -> Result<Record, Fault> {
+fn event(record: &Record, numbers: Numbers) -> Result<Record, Fault> {
     let value = record::event(&record.value).map_err(|error| Fault::Corrupt(error.to_string()))?;
     Ok(Record {
         value,
+        revision: numbers.number(record.revision),
         ..record.clone()
     })
 }
 
-fn events(mut page: Page) -> Result<Page, ReadError> {
+fn events(mut page: Page, numbers: Numbers) -> Result<Page, ReadError> {
     let records = std::mem::take(&mut page.records);
-    let records = records.iter().map(event).collect::<Result<_, _>>();
-    page.records = records?;
+    let records = records.iter().map(|record| event(record, numbers));
+    page.records = records.collect::<Result<_, Fault>>()?;
+    page.revision = numbers.number(page.revision);
+    for (_, revision) in &mut page.behind {
+        *revision = numbers.number(*revision);
+    }
+    page.place = page.place.map(|place| Place {
+        revision: numbers.number(place.revision),
+        ..place
+    });
     Ok(page)
+}
+
+fn read_error(error: ReadError, numbers: Numbers) -> ReadError {
+    match error {
+        ReadError::Compacted { requested, oldest } => ReadError::Compacted {
+            requested: numbers.number(requested),
+            oldest: numbers.number(oldest),
+        },
+        ReadError::Future { requested, current } => ReadError::Future {
+            requested: numbers.number(requested),
+            current: numbers.number(current),
+        },
+        error => error,
+    }
+}
+
+fn watch_error(error: WatchError, numbers: Numbers) -> WatchError {
+    match error {
+        WatchError::Compacted { after, oldest } => WatchError::Compacted {
+            after: numbers.number(after),
+            oldest: numbers.number(oldest),
+        },
+        WatchError::Future { requested, current } => WatchError::Future {
+            requested: numbers.number(requested),
+            current: numbers.number(current),
+        },
+        error => error,
+    }
+}
+
+fn write_error(error: WriteError, numbers: Numbers) -> WriteError {
+    match error {
+        WriteError::Conflict { expected, current } => WriteError::Conflict {
+            expected: numbers.number(expected),
+            current: numbers.number(current),
+        },
+        WriteError::FutureRevision { requested, current } => WriteError::FutureRevision {
+            requested: numbers.number(requested),
+            current: numbers.number(current),
+        },
+        error => error,
+    }
 }
 
 impl ServedStore {
     fn store(&self) -> &dyn Store {
         &*self.keeper.store
+    }
+
+    /// The revision that a reader asks for by its number.
+    fn asked(&self, number: u64) -> Result<Revision, ReadError> {
+        let revision = self.numbers.revision(number);
+        revision.ok_or_else(|| ReadError::Compacted {
+            requested: number,
+            oldest: self.revision(),
+        })
     }
 }
 
@@ -70,15 +137,17 @@ impl Store for ServedStore {
             if keys::is_own(&key) {
                 return Err(WriteError::NotFound);
             }
+            // No record has the revision 0.
+            let expected = expected.map(|number| self.numbers.revision(number).unwrap_or(0));
             let forgotten = self.keeper.forget(key, expected).await;
             let (found, revision) = forgotten.map_err(|error| match error {
-                KeepError::Write(error) => error,
+                KeepError::Write(error) => write_error(error, self.numbers),
                 KeepError::Read(ReadError::Fault(fault)) => fault.into(),
                 KeepError::Read(error) => Fault::Storage(Arc::new(error)).into(),
             })?;
             Ok(Deleted {
-                revision,
-                previous: event(&found)?,
+                revision: self.numbers.number(revision),
+                previous: event(&found, self.numbers)?,
             })
         })
     }
@@ -89,12 +158,17 @@ impl Store for ServedStore {
                 return Ok(None);
             }
             let found = self.store().get(key).await?;
-            Ok(found.as_ref().map(event).transpose()?)
+            let found = found.as_ref().map(|found| event(found, self.numbers));
+            Ok(found.transpose()?)
         })
     }
 
     fn revision(&self) -> Revision {
-        self.store().revision()
+        self.numbers.number(self.store().revision())
+    }
+
+    fn is_own(&self, revision: Revision) -> bool {
+        self.numbers.revision(revision).is_some()
     }
 
     fn list(&self, mut request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
@@ -104,20 +178,32 @@ impl Store for ServedStore {
                 Some(after) => after.max(behind),
                 None => behind,
             });
-            events(self.store().list(request).await?)
+            if let At::Exact(number) = request.at {
+                request.at = At::Exact(self.asked(number)?);
+            }
+            let page = self.store().list(request).await;
+            let page = page.map_err(|error| read_error(error, self.numbers))?;
+            events(page, self.numbers)
         })
     }
 
     fn newest(&self, mut request: NewestRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         Box::pin(async move {
+            if let Some(after) = &mut request.after {
+                after.revision = self.asked(after.revision)?;
+            }
             request.since = Some(request.since.unwrap_or(EARLIEST).max(EARLIEST));
-            events(self.store().newest(request).await?)
+            events(self.store().newest(request).await?, self.numbers)
         })
     }
 
     fn counts(&self, mut request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
-        request.since = Some(request.since.unwrap_or(EARLIEST).max(EARLIEST));
-        self.keeper.store.counts(request)
+        Box::pin(async move {
+            request.since = Some(request.since.unwrap_or(EARLIEST).max(EARLIEST));
+            let mut counts = self.store().counts(request).await?;
+            counts.revision = self.numbers.number(counts.revision);
+            Ok(counts)
+        })
     }
 
     fn watch(
@@ -126,13 +212,27 @@ impl Store for ServedStore {
         after: Revision,
     ) -> BoxFuture<'_, Result<Box<dyn Watch>, WatchError>> {
         Box::pin(async move {
-            let watch = self.store().watch(prefix, after).await?;
-            Ok(Box::new(ServedWatch(watch)) as Box<dyn Watch>)
+            let numbers = self.numbers;
+            let revision = numbers.revision(after);
+            let revision = revision.ok_or_else(|| WatchError::Compacted {
+                after,
+                oldest: self.revision(),
+            })?;
+            let watch = self.store().watch(prefix, revision).await;
+            let watch = watch.map_err(|error| watch_error(error, numbers))?;
+            Ok(Box::new(ServedWatch { watch, numbers }) as Box<dyn Watch>)
         })
     }
 
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), WriteError>> {
-        self.keeper.store.compact(revision)
+        Box::pin(async move {
+            // What another store remembers is not forgotten here.
+            let Some(revision) = self.numbers.revision(revision) else {
+                return Ok(());
+            };
+            let compacted = self.store().compact(revision).await;
+            compacted.map_err(|error| write_error(error, self.numbers))
+        })
     }
 
     fn expire(&self) -> BoxFuture<'_, Result<u64, WriteError>> {
@@ -140,7 +240,12 @@ impl Store for ServedStore {
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
-        self.keeper.store.stats()
+        Box::pin(async move {
+            let mut stats = self.store().stats().await?;
+            stats.revision = self.numbers.number(stats.revision);
+            stats.oldest_revision = self.numbers.number(stats.oldest_revision);
+            Ok(stats)
+        })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
@@ -148,16 +253,21 @@ impl Store for ServedStore {
     }
 }
 
-struct ServedWatch(Box<dyn Watch>);
+struct ServedWatch {
+    watch: Box<dyn Watch>,
+    numbers: Numbers,
+}
 
 impl Watch for ServedWatch {
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<Arc<Change>>, WatchError>> {
         Box::pin(async move {
+            let numbers = self.numbers;
             loop {
-                let changes = self.0.next().await?;
+                let changes = self.watch.next().await;
+                let changes = changes.map_err(|error| watch_error(error, numbers))?;
                 let changes = changes
                     .iter()
-                    .filter_map(|change| served(change).transpose());
+                    .filter_map(|change| served(change, numbers).transpose());
                 let changes = changes.collect::<Result<Vec<_>, Fault>>()?;
                 if !changes.is_empty() {
                     return Ok(changes);
@@ -167,15 +277,16 @@ impl Watch for ServedWatch {
     }
 
     fn revision(&self) -> Revision {
-        self.0.revision()
+        self.numbers.number(self.watch.revision())
     }
 }
 
 /// A change of an event; `None` if its newest version did not change.
-fn served(change: &Change) -> Result<Option<Arc<Change>>, Fault> {
+fn served(change: &Change, numbers: Numbers) -> Result<Option<Arc<Change>>, Fault> {
     if keys::is_own(change.key()) {
         return Ok(None);
     }
+    let event = |record: &Record| event(record, numbers);
     let change = match change {
         Change::Put { record, previous } => {
             let record = event(record)?;
@@ -193,7 +304,7 @@ fn served(change: &Change) -> Result<Option<Arc<Change>>, Fault> {
             previous,
             expired,
         } => Change::Delete {
-            revision: *revision,
+            revision: numbers.number(*revision),
             previous: event(previous)?,
             expired: *expired,
         },

@@ -2,4 +2,5 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod follow;
+mod numbers;
 mod support;

@@ -14,6 +14,9 @@ use super::support::{Cluster, Ran, event, metrics_of_archive, run, tidings};
 /// Timeout of each step on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Real events at least that a server accepts of those beside the project.
+const REAL_EVENTS_MIN: usize = 10_000;
+
 /// An archive that runs.
 pub(crate) struct Archive {
     folder: TempDir,
@@ -177,6 +180,8 @@ async fn clusters_are_followed_and_read_together_and_one_can_be_forgotten() {
             .unwrap();
         let cells: Vec<_> = line.split_whitespace().collect();
         assert_eq!(cells[5..7], ["1", "1"], "{coverage}");
+        let retention = format!("Retention of {name}: 90d after an event was last observed; ");
+        assert!(coverage.contains(&retention), "{coverage}");
     }
     // An open archive keeps its folder.
     let data = archive.folder.path().join("data");
@@ -308,14 +313,35 @@ async fn a_folder_is_an_archives_or_a_servers() {
     archive.end();
 }
 
-/// Real events, if there are any beside the project; otherwise those of the tests.
+/// Imports a file of events, of which a server refuses only those that are not valid. Returns the
+/// number of those that it has now and had not before.
+fn import_valid(cluster: &Cluster, file: &Path) -> usize {
+    let ran = cluster.run(&["import", text(file)]);
+    let numbers = ran.stdout.split(|letter: char| !letter.is_ascii_digit());
+    let numbers: Vec<usize> = numbers.filter_map(|number| number.parse().ok()).collect();
+    // Further ones are of events that were not sent.
+    let [read, created, there, refused, unreadable] = numbers[..] else {
+        panic!("{ran:?}");
+    };
+    let events = std::fs::read_to_string(file).unwrap().lines().count();
+    assert_eq!((read, unreadable), (events, 0), "{ran:?}");
+    assert_eq!(created + there + refused, read, "{ran:?}");
+    assert_eq!(ran.code, Some(i32::from(refused > 0)), "{ran:?}");
+    let mut said = ran.stderr.lines();
+    assert!(said.all(|line| line.contains("422 Invalid")), "{ran:?}");
+    created
+}
+
+/// Real events, if there are any beside the project, and one of the test with every field. Returns
+/// the number of events.
 fn real_events(cluster: &Cluster) -> usize {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/events");
-    let files = std::fs::read_dir(&data).into_iter().flatten();
-    let mut imported = 0;
-    for file in files {
-        let ran = cluster.run(&["import", text(&file.unwrap().path())]);
-        imported += usize::from(ran.code == Some(0) || ran.code == Some(1));
+    let mut valid = 0;
+    if let Ok(files) = std::fs::read_dir(&data) {
+        for file in files {
+            valid += import_valid(cluster, &file.unwrap().path());
+        }
+        assert!(valid >= REAL_EVENTS_MIN, "{valid}");
     }
     let mut whole = event("whole.1", ("Pod", "web"), "BackOff", 5000);
     whole["metadata"]["labels"] = serde_json::json!({"app": "web"});
@@ -328,24 +354,36 @@ fn real_events(cluster: &Cluster) -> usize {
     whole["reportingInstance"] = "controller-0".into();
     whole["action"] = "Restart".into();
     cluster.import(&[whole]);
-    imported
+    valid + 1
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_keeps_every_field_of_what_it_follows() {
     let cluster = Cluster::start().await;
-    real_events(&cluster);
+    let valid = real_events(&cluster);
     let archive = Archive::start(&[("prod", &cluster)]);
-    let at_source = cluster.run(&["export", "-A"]);
-    let at_source = exported(&at_source.stdout);
-    assert!(!at_source.is_empty());
+    let printed = cluster.run(&["export", "-A"]).stdout;
+    let at_source = exported(&printed);
+    assert_eq!(at_source.len(), valid);
     let export = ["export", "-A", "--cluster", "prod"];
     let here = archive.until(&export, |ran| ran.stdout.lines().count() >= at_source.len());
     let here = exported(&here);
     for (key, event) in &at_source {
+        // They are among what is compared.
+        for given in ["uid", "creationTimestamp"] {
+            assert!(event["metadata"][given].is_string(), "{key}: {given}");
+        }
         assert_eq!(here.get(key), Some(event), "{key}");
     }
     assert_eq!(here.len(), at_source.len());
+    // The number that a version has at its source is kept beside it.
+    let read = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+    let mut events = printed.lines().map(read);
+    let whole = events.find(|event| event["metadata"]["name"] == "whole.1");
+    let history = ["events", "-n=shop", "--history=whole.1", "-o=jsonl"];
+    let version = read(&archive.run(&history).stdout);
+    let number = |event: &Value| event["metadata"]["resourceVersion"].clone();
+    assert_eq!(number(&version), number(&whole.unwrap()));
     archive.end();
 }
 
@@ -424,6 +462,9 @@ async fn an_export_with_versions_is_imported_and_served_without_its_cluster() {
         assert_eq!(found[name], read[name], "{name}");
     }
     assert_eq!(found["cluster"], "old");
+    // Without following, no rules are in force.
+    assert_eq!(read["retention"]["longestSeconds"], 90 * 86_400);
+    assert!(found["retention"].is_null());
     served.end();
 }
 
@@ -537,6 +578,7 @@ async fn a_cluster_that_cannot_be_connected_to_keeps_none_from_being_followed() 
     let of = |name| ["events", "-A", "--no-headers", "--cluster", name];
     archive.until_lines(&of("prod"), 1);
     assert_ne!(archive.run(&of("late")).code, Some(0));
+    assert_is_missing(&archive.metrics("prod").await, "late");
     std::fs::copy(&right, &late).unwrap();
     archive.until_lines(&of("late"), 1);
     // A further cluster shows when the file was read.
@@ -545,6 +587,52 @@ async fn a_cluster_that_cannot_be_connected_to_keeps_none_from_being_followed() 
     archive.until_lines(&of("edge"), 1);
     let prod = archive.run(&of("prod"));
     assert_eq!(prod.stdout.lines().count(), 1, "{prod:?}");
+    archive.end();
+}
+
+/// Alerts on the time since progress see it.
+#[track_caller]
+fn assert_is_missing(metrics: &str, cluster: &str) {
+    for line in [
+        format!("tidings_archive_following_well{{cluster=\"{cluster}\"}} 0\n"),
+        format!("tidings_archive_state{{cluster=\"{cluster}\",state=\"not started\"}} 1\n"),
+        format!("tidings_archive_seconds_since_progress{{cluster=\"{cluster}\"}} "),
+    ] {
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
+}
+
+/// At the start and later.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_hangs_holds_up_only_its_own_cluster() {
+    let cluster = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let [file, hanging] = ["clusters.yaml", "hanging.yaml"].map(|name| folder.path().join(name));
+    let kubeconfig = cluster.kubeconfig();
+    let right = std::fs::read_to_string(&kubeconfig).unwrap();
+    let program = "exec: {apiVersion: client.authentication.k8s.io/v1, command: sleep, \
+                   args: ['600'], interactiveMode: Never}";
+    let of_program = right.replace(&format!("token: {}", token(&right)), program);
+    std::fs::write(&hanging, of_program).unwrap();
+    let set = |more: &str| {
+        let prod = format!("{{name: prod, kubeconfig: {}}}", kubeconfig.display());
+        let hanging = "{name: hanging, kubeconfig: hanging.yaml}";
+        replace(&file, &format!("clusters:\n- {prod}\n- {hanging}\n{more}"));
+    };
+    set("");
+    let archive = Archive::start_in(folder, "data", &["--clusters", text(&file)]);
+    let of = |name| ["events", "-A", "--no-headers", "--cluster", name];
+    archive.until_lines(&of("prod"), 1);
+    assert_is_missing(&archive.metrics("prod").await, "hanging");
+    let edge = format!("- {{name: edge, kubeconfig: {}}}\n", kubeconfig.display());
+    set(&edge);
+    archive.until_lines(&of("edge"), 1);
+    // Another kubeconfig is taken at once: what hangs is not waited for.
+    replace(&hanging, &right);
+    archive.until_lines(&of("hanging"), 1);
+    let metrics = archive.metrics("prod").await;
+    assert!(!metrics.contains("state=\"not started\""), "{metrics}");
     archive.end();
 }
 

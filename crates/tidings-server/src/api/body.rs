@@ -303,7 +303,8 @@ pub(crate) fn event_response(
     now: jiff::Timestamp,
     warnings: &[String],
 ) -> Result<Response, Status> {
-    let (media, body) = encode_one(call.api, form, event, &|| table_rows(call, form, now))?;
+    let rows = table_rows(call, form, now)?;
+    let (media, body) = encode_one(call.api, form, event, Some(&rows))?;
     let mut response = encoded(code, media, body);
     warn(warnings, response.headers_mut());
     Ok(response)
@@ -331,13 +332,14 @@ fn encode_one(
     api: Api,
     form: Form,
     event: &Event,
-    rows: &dyn Fn() -> Result<Rows, Status>,
+    rows: Option<&Rows>,
 ) -> Result<(Media, Vec<u8>), Status> {
     let mut json = Vec::with_capacity(1024);
     match form.shape {
         Shape::Mismatch(why) => return Err(Status::shape_mismatch(why)),
         Shape::Table(_) => {
-            json = table_of_one(&rows()?, event, true);
+            let rows = rows.ok_or_else(|| Status::internal("a table without rows"))?;
+            json = table_of_one(rows, event, true);
         }
         Shape::Partial(api_version) => {
             let metadata = event.metadata.clone().unwrap_or_default();
@@ -375,18 +377,16 @@ pub(crate) fn encode_watched(
     api: Api,
     form: Form,
     event: &Event,
-    rows: Option<&Rows>,
-    columns: bool,
+    rows: Option<(Rows, bool)>,
 ) -> Result<Bytes, Status> {
-    if let Some(rows) = rows {
-        return Ok(table_of_one(rows, event, columns).into());
+    if let Some((rows, columns)) = rows {
+        return Ok(table_of_one(&rows, event, columns).into());
     }
     let plain = Form {
         pretty: false,
         ..form
     };
-    let unreachable_rows = || Err(Status::internal("a table without rows"));
-    let (media, mut body) = encode_one(api, plain, event, &unreachable_rows)?;
+    let (media, mut body) = encode_one(api, plain, event, None)?;
     if media == Media::Json && body.last() == Some(&b'\n') {
         body.pop();
     }

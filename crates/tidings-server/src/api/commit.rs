@@ -4,6 +4,7 @@ use axum::response::Response;
 use http::StatusCode;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use tidings_core::floor_char_boundary;
 use tidings_core::validate::FieldErrors;
 use tidings_store::{NewRecord, Record, WriteError};
 
@@ -290,10 +291,7 @@ fn taken(api: Api, name: &str, has_base: bool, existing: Option<Record>) -> Stat
 }
 
 fn generated_name(base: &str) -> Result<String, Status> {
-    let mut stem = base.len().min(GENERATE_STEM_BYTES_MAX);
-    while !base.is_char_boundary(stem) {
-        stem -= 1;
-    }
+    let stem = floor_char_boundary(base, GENERATE_STEM_BYTES_MAX);
     let suffix = random::name_suffix().map_err(Status::internal)?;
     Ok(format!("{}{suffix}", base.get(..stem).unwrap_or_default()))
 }

@@ -218,7 +218,6 @@ struct Deletion {
 /// Reads `DeleteOptions` from the body, or else from the query. Grace period and propagation policy
 /// have no effect on events.
 fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
-    const OPTIONS: &str = "DeleteOptions";
     let options = if call.body.is_empty() {
         call.info.query.delete_options()?
     } else {
@@ -239,7 +238,7 @@ fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
     let dry_run: Vec<&str> = options.dry_run.iter().map(String::as_str).collect();
     errors.extend(dry_run_error(&dry_run));
     if !errors.is_empty() {
-        return Err(Status::invalid(OPTIONS, "meta.k8s.io", "", &errors));
+        return Err(Status::invalid("DeleteOptions", "meta.k8s.io", "", &errors));
     }
     // A body replaces the query, except that a dry run may be requested in either.
     let dry_run = !dry_run.is_empty()

@@ -16,14 +16,14 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::body::encoded;
 use super::not_found::not_found;
 use crate::api::server::ApiServer;
 use crate::http::negotiate::{Discovery, Form, Media, Shape, negotiate_discovery, require_json};
 use crate::http::present::present;
-use crate::http::request::RequestInfo;
+use crate::http::request::{RequestInfo, is_at_or_below};
 use crate::http::status::Status;
 use tidings_api::codec::protobuf::envelop_bytes;
 
@@ -219,11 +219,7 @@ pub(crate) async fn below(
 pub(super) fn no_such_path(path: &str) -> Response {
     let roots = DOCUMENTS.iter().map(|(root, _)| *root);
     let mut roots = roots.filter(|root| *root != "/apis").chain(["/version"]);
-    let is_below = |root| {
-        let rest = path.strip_prefix(root);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    if roots.any(is_below) {
+    if roots.any(|root| is_at_or_below(path, root)) {
         Status::no_such_path().into_response()
     } else {
         not_found()
@@ -270,15 +266,11 @@ fn aggregated(document: &Document, media: Media, headers: &HeaderMap) -> Result<
 
 /// Any method of /: the served paths.
 pub(crate) async fn paths() -> Result<Response, Status> {
-    #[derive(Serialize)]
-    struct Paths {
-        paths: Vec<&'static str>,
-    }
     let mut paths: Vec<_> = DOCUMENTS.iter().map(|(path, _)| *path).collect();
     paths.extend(["/apis/", "/healthz", "/livez", "/metrics"]);
     paths.extend(["/openapi/v3", "/openapi/v3/", "/readyz", "/version"]);
     paths.sort_unstable();
-    let json = serde_json::to_vec_pretty(&Paths { paths }).map_err(Status::internal)?;
+    let json = serde_json::to_vec_pretty(&json!({"paths": paths})).map_err(Status::internal)?;
     Ok(encoded(StatusCode::OK, Media::Json, json))
 }
 

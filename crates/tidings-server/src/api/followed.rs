@@ -214,6 +214,9 @@ pub struct Following {
     pub received: u64,
     /// Spans of time in which versions may be missing.
     pub gaps: u64,
+    /// Versions of events that could not be kept since the start, by causes: a few words, because
+    /// they are a label of metrics. Empty for a sealed archive.
+    pub not_kept: Vec<(&'static str, u64)>,
     /// Since when the cluster is followed, if it is known.
     pub covered_since: Option<UnixMillis>,
     /// Up to when nothing is missing but for the gaps, if it is known.

@@ -19,7 +19,7 @@ pub(crate) fn event_frame(
     kind: &str,
     record: &Record,
     revision: Revision,
-    rows: Option<(&Rows, bool)>,
+    rows: Option<(Rows, bool)>,
 ) -> Result<Bytes, Status> {
     let stored = StoredEvent::open(&record.value, revision);
     if let Some(object) = stored.and_then(|stored| object(api, form, &stored, revision, rows)) {
@@ -27,8 +27,7 @@ pub(crate) fn event_frame(
     }
     let Stored { mut event, .. } = Stored::decode(record.clone())?;
     codec::set_revision(&mut event, revision);
-    let columns = rows.is_some_and(|(_, columns)| columns);
-    let object = encode_watched(api, form, &event, rows.map(|(rows, _)| rows), columns)?;
+    let object = encode_watched(api, form, &event, rows)?;
     Ok(frame(form.media, kind, &object))
 }
 
@@ -38,7 +37,7 @@ fn object(
     form: Form,
     stored: &StoredEvent<'_>,
     revision: Revision,
-    rows: Option<(&Rows, bool)>,
+    rows: Option<(Rows, bool)>,
 ) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(1024);
     match (form.shape, form.media) {

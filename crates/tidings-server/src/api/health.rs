@@ -11,7 +11,7 @@ use http::StatusCode;
 use tidings_core::validate::go_quote;
 
 use super::not_found::not_found;
-use crate::api::followed::Followed;
+use crate::api::followed::Following;
 use crate::api::server::ApiServer;
 use crate::auth::{ANONYMOUS, User};
 use crate::http::params;
@@ -52,8 +52,10 @@ pub(crate) async fn all(
     Extension(info): Extension<Arc<RequestInfo>>,
     Extension(user): Extension<User>,
 ) -> Response {
-    let following = server.followed.as_ref();
-    let following = following.map(|followed| following_line(followed, &user));
+    let following = server.followed.as_ref().map(|followed| {
+        let now = followed.past.following();
+        following_line(&followed.name, now, &user)
+    });
     let mut found = Vec::new();
     for check in checks(info.uri.path()) {
         found.push((*check, failure(&server, check).await));
@@ -63,8 +65,7 @@ pub(crate) async fn all(
 
 /// A line about the following of a cluster. This is not a check, because kept events are served in
 /// any case. Anonymous clients do not see the reason of a problem.
-pub(crate) fn following_line(followed: &Followed, user: &User) -> String {
-    let following = followed.past.following();
+pub(crate) fn following_line(name: &str, following: Following, user: &User) -> String {
     let sign = if following.why.is_none() { '+' } else { '-' };
     let progress = following.since_progress.map_or_else(
         || "no progress yet".to_owned(),
@@ -75,7 +76,7 @@ pub(crate) fn following_line(followed: &Followed, user: &User) -> String {
         Some(_) => ": reason withheld".to_owned(),
         None => String::new(),
     };
-    let (name, state) = (&followed.name, following.state);
+    let state = following.state;
     format!("[{sign}]cluster {name}: {progress}, {state}{why}\n")
 }
 

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -293,11 +293,8 @@ impl Limit {
 
 pub(crate) fn too_many_requests() -> Response {
     let headers = [
-        (header::RETRY_AFTER, HeaderValue::from_static("1")),
-        (
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("text/plain; charset=utf-8"),
-        ),
+        (header::RETRY_AFTER, "1"),
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
     ];
     (
         StatusCode::TOO_MANY_REQUESTS,

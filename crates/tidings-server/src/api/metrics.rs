@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, header};
+use http::header;
 use tidings_store::Stats;
 
 use super::discovery::build_info;
@@ -19,10 +19,8 @@ pub(crate) async fn metrics(State(server): State<Arc<ApiServer>>) -> Response {
 
 /// The page as a response.
 pub(crate) fn answer(page: Text) -> Response {
-    let content_type = [(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
-    )];
+    let form = "text/plain; version=0.0.4; charset=utf-8";
+    let content_type = [(header::CONTENT_TYPE, form)];
     (content_type, page.into_string()).into_response()
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tidings_store::ListRequest;
 
 use super::body::encoded;
-use crate::admission::Namespace;
+use crate::admission::{Namespace, namespaces};
 use crate::api::random;
 use crate::api::server::ApiServer;
 use crate::http::negotiate::{Answer, Form, Shape, negotiate_text};
@@ -35,19 +35,13 @@ pub(crate) async fn get(
     let namespace = namespace.ok_or_else(|| Status::namespace_not_found(&name))?;
     let items = [(name, namespace)];
     let identity = server.identity.as_deref();
-    match form.shape {
-        Shape::Table(api_version) => {
-            let items = (&items[..], &json!({}));
-            respond(form, &table(api_version, query, items, identity)?)
-        }
-        Shape::Partial(api_version) => respond(form, &partial(api_version, &items[0], identity)),
-        Shape::Mismatch(why) => Err(Status::shape_mismatch(why)),
-        Shape::Whole => {
-            let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
-            merge(&mut whole, object(&items[0], identity));
-            respond(form, &whole)
-        }
-    }
+    let shown = match form.shape {
+        Shape::Table(api_version) => table(api_version, query, &items, &json!({}), identity)?,
+        Shape::Partial(api_version) => partial(api_version, &items[0], identity),
+        Shape::Mismatch(why) => return Err(Status::shape_mismatch(why)),
+        Shape::Whole => whole(&items[0], identity),
+    };
+    respond(form, &shown)
 }
 
 /// GET /api/v1/namespaces: those of the settings; without settings, those of every cluster and
@@ -62,32 +56,28 @@ pub(crate) async fn list(
     let items = all(&server).await?;
     let identity = server.identity.as_deref();
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
-    match form.shape {
-        Shape::Table(api_version) => {
-            let items = (&items[..], &metadata);
-            respond(form, &table(api_version, query, items, identity)?)
-        }
+    let shown = match form.shape {
+        Shape::Table(api_version) => table(api_version, query, &items, &metadata, identity)?,
         Shape::Partial(api_version) => {
             let list = items
                 .iter()
                 .map(|item| partial(api_version, item, identity));
             let list: Vec<Value> = list.collect();
-            let list = json!({
+            json!({
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": api_version,
                 "metadata": metadata,
                 "items": list,
-            });
-            respond(form, &list)
+            })
         }
-        Shape::Mismatch(why) => Err(Status::shape_mismatch(why)),
+        Shape::Mismatch(why) => return Err(Status::shape_mismatch(why)),
         Shape::Whole => {
             let list = items.iter().map(|item| object(item, identity));
             let list: Vec<Value> = list.collect();
-            let list = json!({"kind": "NamespaceList", "apiVersion": "v1", "metadata": metadata, "items": list});
-            respond(form, &list)
+            json!({"kind": "NamespaceList", "apiVersion": "v1", "metadata": metadata, "items": list})
         }
-    }
+    };
+    respond(form, &shown)
 }
 
 fn respond(form: Form, value: &Value) -> Result<Response, Status> {
@@ -102,7 +92,7 @@ async fn all(server: &ApiServer) -> Result<Vec<(String, Namespace)>, Status> {
         return Ok(named.iter().map(item).collect());
     }
     let mut names = stored(server, usize::MAX).await?;
-    names.extend(["default", "kube-public", "kube-system"].map(str::to_owned));
+    names.extend(namespaces::ALWAYS.map(str::to_owned));
     names.sort();
     names.dedup();
     let item = |name| (name, Namespace::Active);
@@ -160,6 +150,13 @@ fn object((name, namespace): &(String, Namespace), identity: Option<&str>) -> Va
     })
 }
 
+fn whole(item: &(String, Namespace), identity: Option<&str>) -> Value {
+    let mut whole = object(item, identity);
+    whole["kind"] = "Namespace".into();
+    whole["apiVersion"] = "v1".into();
+    whole
+}
+
 fn partial(api_version: &str, (name, _): &(String, Namespace), identity: Option<&str>) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
@@ -173,7 +170,8 @@ fn partial(api_version: &str, (name, _): &(String, Namespace), identity: Option<
 fn table(
     api_version: &str,
     query: &Query,
-    (items, metadata): (&[(String, Namespace)], &Value),
+    items: &[(String, Namespace)],
+    metadata: &Value,
     identity: Option<&str>,
 ) -> Result<Value, Status> {
     let include = query.include_object()?;
@@ -183,11 +181,7 @@ fn table(
         let object = match include {
             IncludeObject::None => Value::Null,
             IncludeObject::Metadata => partial(api_version, item, identity),
-            IncludeObject::Object => {
-                let mut whole = json!({"kind": "Namespace", "apiVersion": "v1"});
-                merge(&mut whole, object(item, identity));
-                whole
-            }
+            IncludeObject::Object => whole(item, identity),
         };
         json!({"cells": [name, namespace.phase(), "<unknown>"], "object": object})
     };
@@ -203,10 +197,4 @@ fn table(
         ],
         "rows": rows,
     }))
-}
-
-fn merge(into: &mut Value, more: Value) {
-    if let (Some(into), Value::Object(more)) = (into.as_object_mut(), more) {
-        into.extend(more);
-    }
 }

@@ -20,7 +20,7 @@ use futures::future::try_join_all;
 use http::{HeaderName, HeaderValue};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use tidings_store::{
-    ListRequest, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Place, Record, Revision, UnixMillis,
+    ListRequest, NewestRequest, PAGE_BYTES_MAX, Place, Record, Revision, UnixMillis,
 };
 
 use super::call::Call;
@@ -46,23 +46,11 @@ const READS_AT_ONCE: usize = 4;
 /// The prefix of continue tokens of lists in this order; other tokens have no dot.
 const TOKEN: &str = "newest.";
 
-/// The events requested in this order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    limit: usize,
-    /// Only those about this object.
-    object: Option<ObjectSelector>,
-    since: Option<UnixMillis>,
-    until: Option<UnixMillis>,
-    /// Events after this place.
-    after: Option<Place>,
-}
-
 /// The requested events, if this order applies.
 ///
 /// # Errors
 /// 400 for times that cannot be read.
-pub(crate) fn wanted(call: &Call, options: &ListOptions) -> Result<Option<Wanted>, Status> {
+pub(crate) fn wanted(call: &Call, options: &ListOptions) -> Result<Option<NewestRequest>, Status> {
     let query = &call.info.query;
     let selector = &options.selector;
     let object = selector.fields.only_object().map(indexed);
@@ -85,12 +73,14 @@ pub(crate) fn wanted(call: &Call, options: &ListOptions) -> Result<Option<Wanted
             None => return Ok(None),
         },
     };
-    Ok(Some(Wanted {
-        limit,
+    Ok(Some(NewestRequest {
+        prefix: key_prefix(&call.info.namespace).into(),
         object,
+        limit,
         since: query.moment(params::SINCE)?,
         until: query.moment(params::UNTIL)?,
         after,
+        ..NewestRequest::default()
     }))
 }
 
@@ -112,24 +102,8 @@ pub(crate) async fn list(
     server: &Arc<ApiServer>,
     call: &Call,
     form: Form,
-    wanted: Wanted,
+    request: NewestRequest,
 ) -> Result<Response, Status> {
-    let Wanted {
-        limit,
-        object,
-        since,
-        until,
-        after,
-    } = wanted;
-    let request = NewestRequest {
-        prefix: key_prefix(&call.info.namespace).into(),
-        object,
-        limit,
-        since,
-        until,
-        after,
-        ..NewestRequest::default()
-    };
     let page = server.store.newest(request).await?;
     let newest = Newest {
         server: Arc::clone(server),

@@ -16,7 +16,6 @@ use tidings_store::{At, ListRequest, Page, ReadError, Record, Revision};
 
 use super::streamed::Batches;
 use crate::api::server::ApiServer;
-use crate::http::continuation::Continuation;
 use crate::http::status::Status;
 use crate::http::stored::selects;
 use tidings_api::selector::Selector;
@@ -97,12 +96,10 @@ impl Pages {
     /// The list's metadata, once it was read completely.
     fn meta(&self) -> ListMeta {
         let after = self.request.after.as_ref().filter(|_| self.more);
-        let continuation = after.map(|after| Continuation {
-            revision: Some(self.revision),
-            after: relative(after, self.namespace_len),
-            store: self.server.store_identity().to_owned(),
+        let token = after.map(|after| {
+            let after = relative(after, self.namespace_len);
+            self.server.continue_token(Some(self.revision), after)
         });
-        let token = continuation.as_ref().map(Continuation::encode);
         if let (Some(token), Some(remaining)) = (&token, self.remaining) {
             let lists = &self.server.remaining;
             lists.keep(&self.request.prefix, token, remaining);
@@ -235,12 +232,8 @@ async fn read_page(
         .map_err(|error: ReadError| {
             // A list that cannot continue at its own revision can continue at the latest.
             let resume = after.map(|after| {
-                Continuation {
-                    revision: None,
-                    after: relative(&after, namespace_len),
-                    store: server.store_identity().to_owned(),
-                }
-                .encode()
+                let after = relative(&after, namespace_len);
+                server.continue_token(None, after)
             });
             Status::from_read(&error, resume)
         })

@@ -23,6 +23,7 @@ use super::followed::Followed;
 use super::limits::too_many_requests;
 use crate::api::server::ApiServer;
 use crate::auth::authenticator::KnownBy;
+use crate::auth::impersonation;
 use crate::clock;
 use crate::flow::paced::Lasting;
 use crate::flow::pass_through::{PassError, PassThrough, Passed};
@@ -91,12 +92,7 @@ pub(super) async fn pass(
 ) -> Result<Response, Response> {
     let head = head.map_err(IntoResponse::into_response)?;
     let is_long = is_long(info);
-    let place = if is_long {
-        way.long_place()
-    } else {
-        way.place()
-    };
-    let Some(places) = place.zip(server.limits.passed(is_long)) else {
+    let Some(places) = way.place(is_long).zip(server.limits.passed(is_long)) else {
         server.metrics.terminated(info.labels, 429);
         return Err(too_many_requests());
     };
@@ -177,8 +173,7 @@ pub(super) fn head(
         return refuse(FORBIDDEN, "this one may do more than read");
     }
     let given = request.headers();
-    let mut names = given.keys();
-    if names.any(|name| name.as_str().starts_with("impersonate-")) {
+    if impersonation::count_of(given) > 0 {
         return refuse(FORBIDDEN, "impersonation is not passed on");
     }
     let token = match request.extensions().get() {

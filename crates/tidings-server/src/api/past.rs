@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::response::Response;
-use http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
 use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
@@ -134,12 +134,7 @@ fn as_observed(
 
 /// A token of something of this store.
 fn token(what: &str, after: &str, server: &ApiServer) -> String {
-    Continuation {
-        revision: None,
-        after: format!("{what}{after}"),
-        store: server.store_identity().to_owned(),
-    }
-    .encode()
+    server.continue_token(None, format!("{what}{after}"))
 }
 
 /// What a token says, if it is one of these.
@@ -238,10 +233,8 @@ pub(crate) async fn export(
         lines.extend(more.to_string().into_bytes());
         lines.push(b'\n');
     }
-    let mut answer = encoded(StatusCode::OK, Media::Json, lines);
-    let form = HeaderValue::from_static("application/jsonl");
-    answer.headers_mut().insert(header::CONTENT_TYPE, form);
-    Ok(answer)
+    let form = [(header::CONTENT_TYPE, "application/jsonl")];
+    Ok((form, lines).into_response())
 }
 
 /// GET /waiting: what waits to be sealed, as a Parquet file.
@@ -258,10 +251,8 @@ pub(crate) async fn waiting(
     let from = entry(params::FROM)?.unwrap_or(0);
     match asked.past.waiting(from, entry(params::TO)?).await? {
         Waiting::File(file) => {
-            let mut answer = encoded(StatusCode::OK, Media::Json, file);
-            let form = HeaderValue::from_static("application/vnd.apache.parquet");
-            answer.headers_mut().insert(header::CONTENT_TYPE, form);
-            Ok(answer)
+            let form = [(header::CONTENT_TYPE, "application/vnd.apache.parquet")];
+            Ok((form, file).into_response())
         }
         Waiting::Sealed => {
             let why = "Some of these versions are sealed: the newest manifest says up to which.";

@@ -158,22 +158,19 @@ pub(crate) async fn access(
             path: asked.path.as_str().into(),
         },
         (both, _) => {
-            let mut error = if both.is_some() {
+            let error = if both.is_some() {
                 FieldError::invalid(
                     "spec.nonResourceAttributes",
                     "",
                     "cannot be specified in combination with resourceAttributes",
                 )
             } else {
-                FieldError::invalid(
+                FieldError::invalid_as(
                     "spec.resourceAttributes",
-                    "",
+                    "null",
                     "exactly one of nonResourceAttributes or resourceAttributes must be specified",
                 )
             };
-            if both.is_none() {
-                error.value = "null".into();
-            }
             // Upstream leaves out which kind it is.
             return Err(Status::invalid("", GROUP, "", &error.into()));
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_pb::api::core::v1::Event;
-use tidings_store::{BoxFuture, Store, UnixMillis};
+use tidings_store::{BoxFuture, Revision, Store, UnixMillis};
 use tokio::sync::watch;
 
 use crate::admission::{Admission, AdmissionCounts, Gate};
@@ -19,6 +19,7 @@ use crate::audit::{AuditCounts, AuditLog};
 use crate::auth::{AccessCounters, Authenticator, Authorizer};
 use crate::clock::Clock;
 use crate::flow::connections::Connections;
+use crate::http::continuation::Continuation;
 use crate::http::status::Status;
 use crate::http::stored::{Key, Stored};
 use crate::metrics::Metrics;
@@ -219,6 +220,16 @@ impl ApiServer {
     pub(crate) fn store_identity(&self) -> &str {
         let followed = self.followed.as_ref();
         followed.map_or("", |followed| &followed.store_identity)
+    }
+
+    /// A continue token for a list of this store.
+    pub(crate) fn continue_token(&self, revision: Option<Revision>, after: String) -> String {
+        let continuation = Continuation {
+            revision,
+            after,
+            store: self.store_identity().to_owned(),
+        };
+        continuation.encode()
     }
 
     /// Whether the server is ending, now or soon.

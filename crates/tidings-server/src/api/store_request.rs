@@ -53,7 +53,16 @@ pub(super) fn indexed(object: SelectedObject<'_>) -> ObjectSelector {
     }
 }
 
-/// 504 if a client requests a later revision than the store has.
+/// 410 if a client requests a revision that another store has told.
+pub(crate) fn of_this_store(server: &ApiServer, revision: Revision) -> Result<(), Status> {
+    if server.store.is_own(revision) {
+        return Ok(());
+    }
+    let why = "The provided resourceVersion is of another store: list again without it.";
+    Err(Status::expired(why, None))
+}
+
+/// 504 if a client requests a later revision than the store has, 410 for one of another store.
 ///
 /// The revision that the store tells at once may be older than one that a client has seen: another
 /// server of the same etcd has told it, or a list that was read before its changes were published.
@@ -62,6 +71,7 @@ pub(crate) async fn not_newer_than_store(
     server: &ApiServer,
     revision: Revision,
 ) -> Result<(), Status> {
+    of_this_store(server, revision)?;
     if revision <= server.store.revision() {
         return Ok(());
     }

@@ -23,7 +23,7 @@ use tidings_store::{At, BoxFuture, Change, ListRequest, Record, Revision, Watch,
 use super::body::{encode_watched, table_rows};
 use super::call::Call;
 use super::frame::{event_frame, frame, together};
-use super::store_request::{not_newer_than_store, store_request};
+use super::store_request::{not_newer_than_store, of_this_store, store_request};
 use crate::api::encoded::{EncodingKey, RowKey};
 use crate::api::server::ApiServer;
 use crate::clock;
@@ -197,6 +197,9 @@ impl Watching {
     /// Determines where the watch begins.
     async fn start(&mut self) -> Result<(), Status> {
         let options = &self.options;
+        if let ResourceVersion::At(revision) = options.resource_version {
+            of_this_store(&self.server, revision)?;
+        }
         let (initial, after) = match (options.send_initial_events, options.resource_version) {
             (Some(true), ResourceVersion::At(revision)) => {
                 let checked = not_newer_than_store(&self.server, revision).await;
@@ -372,13 +375,12 @@ impl Watching {
             api: self.call.api,
             media: self.form.media,
             shape: self.form.shape,
-            row: rows.as_ref().map(|(rows, columns)| RowKey {
+            row: rows.map(|(rows, columns)| RowKey {
                 second: rows.now.as_second(),
                 include_object: rows.include_object,
-                columns: *columns,
+                columns,
             }),
         };
-        let rows = rows.as_ref().map(|(rows, columns)| (rows, *columns));
         let encode = || event_frame(self.call.api, self.form, kind, record, revision, rows);
         self.server.encoded.get_or_encode(&key, encode).map(Some)
     }
@@ -386,26 +388,21 @@ impl Watching {
     /// An existing event, as ADDED.
     fn first_frame(&mut self, record: &Record) -> Result<Bytes, Status> {
         let rows = self.rows_to_send()?;
-        let rows = rows.as_ref().map(|(rows, columns)| (rows, *columns));
         let (api, form) = (self.call.api, self.form);
         event_frame(api, form, "ADDED", record, record.revision, rows)
     }
 
     /// For a watch of Tables: how rows are made, and whether this is the first Table, which has the
-    /// columns.
+    /// columns. Ages are as of this second, so that all watchers share the rows.
     fn rows_to_send(&mut self) -> Result<Option<(Rows, bool)>, Status> {
         let Shape::Table(_) = self.form.shape else {
             return Ok(None);
         };
         let columns = !std::mem::replace(&mut self.columns_sent, true);
-        Ok(Some((self.rows()?, columns)))
-    }
-
-    /// Rows with ages as of this second, so that all watchers share them.
-    fn rows(&self) -> Result<Rows, Status> {
         let now = self.server.clock.now();
         let second = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
-        table_rows(&self.call, self.form, second)
+        let rows = table_rows(&self.call, self.form, second)?;
+        Ok(Some((rows, columns)))
     }
 
     /// A BOOKMARK: an event without content, except for the revision of the watch.
@@ -427,9 +424,7 @@ impl Watching {
             ..Event::default()
         };
         let rows = self.rows_to_send()?;
-        let columns = rows.as_ref().is_some_and(|(_, columns)| *columns);
-        let rows = rows.as_ref().map(|(rows, _)| rows);
-        let object = encode_watched(self.call.api, self.form, &event, rows, columns)?;
+        let object = encode_watched(self.call.api, self.form, &event, rows)?;
         Ok(frame(self.form.media, "BOOKMARK", &object))
     }
 

@@ -6,15 +6,17 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use axum::Router;
 use hyper_util::service::TowerToHyperService;
 use parking_lot::RwLock;
 use tidings_core::validate::check_dns1123_label;
 
-use crate::api::followed::FollowedCluster;
+use crate::api::followed::{FollowedCluster, Following};
 use crate::api::router;
 use crate::api::server::ApiServer;
+use crate::clock::monotonic;
 
 /// Why a cluster is not served.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +67,14 @@ pub(crate) struct Clusters {
     table: RwLock<Arc<Table>>,
     /// The number of the cluster that was added last.
     last: AtomicU64,
+    /// Clusters that are not served, and should be.
+    missing: RwLock<BTreeMap<String, Missing>>,
+}
+
+/// A cluster that is not served, and should be.
+struct Missing {
+    since: Instant,
+    why: String,
 }
 
 /// Clusters in the order in which they were added (by number), and by name.
@@ -88,6 +98,7 @@ impl Clusters {
             root,
             table: RwLock::default(),
             last: AtomicU64::new(0),
+            missing: RwLock::default(),
         }
     }
 
@@ -138,6 +149,34 @@ impl Clusters {
             served.server.remove();
         }
         served.is_some()
+    }
+
+    /// Replaces the clusters that are not served and should be, by names, and why. One that was
+    /// missing before is missing since then.
+    pub(crate) fn set_missing(&self, clusters: BTreeMap<String, String>) {
+        let mut missing = self.missing.write();
+        let clusters = clusters.into_iter().map(|(name, why)| {
+            let former = missing.get(&name);
+            let since = former.map_or_else(monotonic, |former| former.since);
+            (name, Missing { since, why })
+        });
+        *missing = clusters.collect();
+    }
+
+    /// The clusters that are not served and should be, as clusters that are followed badly.
+    pub(super) fn missing(&self) -> Vec<(String, Following)> {
+        let table = self.table();
+        let missing = self.missing.read();
+        let missing = missing
+            .iter()
+            .filter(|(name, _)| !table.numbers.contains_key(*name));
+        let missing = missing.map(|(name, missing)| {
+            let mut following = Following::new("not started");
+            following.since_progress = Some(missing.since.elapsed());
+            following.why = Some(missing.why.clone());
+            (name.clone(), following)
+        });
+        missing.take(self.root.options.max_clusters).collect()
     }
 
     /// The names, in the order in which the clusters were added.

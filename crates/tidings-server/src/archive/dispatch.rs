@@ -14,6 +14,7 @@ use hyper_util::service::TowerToHyperService;
 
 use super::clusters::Clusters;
 use crate::api::chain;
+use crate::http::request::is_at_or_below;
 use crate::http::status::Status;
 
 /// The prefix of a cluster's paths.
@@ -67,10 +68,7 @@ async fn dispatch(State(dispatch): State<Arc<Dispatch>>, mut request: Request) -
 }
 
 fn is_roots(path: &str) -> bool {
-    ROOT.into_iter().any(|root| {
-        let rest = path.strip_prefix(root);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    })
+    ROOT.into_iter().any(|root| is_at_or_below(path, root))
 }
 
 /// The URI without the beginning of its path.

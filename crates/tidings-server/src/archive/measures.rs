@@ -6,53 +6,40 @@ use std::sync::atomic::Ordering;
 
 use tidings_store::UnixMillis;
 
-use super::clusters::Served;
+use super::clusters::{Clusters, Served};
 use crate::api::followed::{Asked, Following};
 use crate::metrics::Text;
 
-/// Appends the metrics of these clusters.
-pub(super) fn write(clusters: &[Arc<Served>], text: &mut Text) {
+/// Appends the metrics of the clusters. One that should be served and is not has those of its
+/// following.
+pub(super) fn write(clusters: &Clusters, text: &mut Text) {
+    let missing = clusters.missing();
+    let clusters = clusters.all();
     let of = |served: &Arc<Served>| {
         let followed = served.server.followed.as_ref();
         followed.map(|followed| (served.name.clone(), followed.past.following()))
     };
     let all: Vec<(String, Following)> = clusters.iter().filter_map(of).collect();
+    write_following(&[&all[..], &missing[..]].concat(), text);
     let mut write = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Following) -> Value| {
-        text.metric(name, kind, help);
-        for (cluster, following) in &all {
-            if let Some(value) = value(following) {
-                text.sample(name, &[("cluster", cluster)], value);
-            }
-        }
+        write_each(&all, (name, kind, help), value, text);
     };
-    write(
-        "tidings_archive_seconds_since_progress",
-        "gauge",
-        "Time since the archive was last known to be complete; missing if it never was.",
-        &|it| it.since_progress.map(|since| boxed(since.as_secs_f64())),
-    );
-    write(
-        "tidings_archive_following_well",
-        "gauge",
-        "Whether the cluster is followed without problems: 0 or 1.",
-        &|it| Some(boxed(u8::from(it.why.is_none()))),
-    );
     write(
         "tidings_archive_events",
         "gauge",
-        "Kept events of the cluster.",
+        "Kept events of the cluster, also those that are over until their space is given back.",
         &|it| Some(boxed(it.events)),
     );
     write(
         "tidings_archive_versions",
         "gauge",
-        "Kept versions of these events.",
+        "Versions of the cluster's events that were kept, also those whose time is over.",
         &|it| Some(boxed(it.versions)),
     );
     write(
         "tidings_archive_stored_bytes",
         "gauge",
-        "Bytes of these events and versions on disk.",
+        "Bytes of all that is kept of the cluster, and of what is over until they are given back.",
         &|it| Some(boxed(it.stored_bytes)),
     );
     write(
@@ -102,21 +89,71 @@ pub(super) fn write(clusters: &[Arc<Served>], text: &mut Text) {
             &|it| it.since_answer.map(|since| boxed(since.as_secs_f64())),
         );
     }
+    let name = "tidings_archive_events_not_kept_total";
+    text.metric(
+        name,
+        "counter",
+        "Versions of events that could not be kept since the start.",
+    );
+    for (cluster, following) in &all {
+        for (cause, number) in &following.not_kept {
+            text.sample(name, &[("cluster", cluster), ("cause", cause)], number);
+        }
+    }
+    write_asked(&clusters, text);
+    let name = "tidings_archive_requests_total";
+    text.metric(name, "counter", "Requests for the events of the cluster.");
+    for served in clusters {
+        let requests = served.requests.load(Ordering::Relaxed);
+        text.sample(name, &[("cluster", &served.name)], requests);
+    }
+}
+
+/// How clusters are followed, or why they are not.
+fn write_following(all: &[(String, Following)], text: &mut Text) {
+    write_each(
+        all,
+        (
+            "tidings_archive_seconds_since_progress",
+            "gauge",
+            "Time since the archive was last known to be complete; missing if it never was.",
+        ),
+        &|it| it.since_progress.map(|since| boxed(since.as_secs_f64())),
+        text,
+    );
+    write_each(
+        all,
+        (
+            "tidings_archive_following_well",
+            "gauge",
+            "Whether the cluster is followed without problems: 0 or 1.",
+        ),
+        &|it| Some(boxed(u8::from(it.why.is_none()))),
+        text,
+    );
     let name = "tidings_archive_state";
     text.metric(
         name,
         "gauge",
         "The current activity of the following; always 1.",
     );
-    for (cluster, following) in &all {
+    for (cluster, following) in all {
         text.sample(name, &[("cluster", cluster), ("state", following.state)], 1);
     }
-    write_asked(clusters, text);
-    let name = "tidings_archive_requests_total";
-    text.metric(name, "counter", "Requests for the events of the cluster.");
-    for served in clusters {
-        let requests = served.requests.load(Ordering::Relaxed);
-        text.sample(name, &[("cluster", &served.name)], requests);
+}
+
+/// A metric with a value of each cluster that has one: its name, kind and meaning.
+fn write_each(
+    all: &[(String, Following)],
+    (name, kind, help): (&str, &str, &str),
+    value: &dyn Fn(&Following) -> Value,
+    text: &mut Text,
+) {
+    text.metric(name, kind, help);
+    for (cluster, following) in all {
+        if let Some(value) = value(following) {
+            text.sample(name, &[("cluster", cluster)], value);
+        }
     }
 }
 

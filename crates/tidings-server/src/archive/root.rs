@@ -57,7 +57,10 @@ async fn check_all(
     let followed = all
         .iter()
         .filter_map(|served| served.server.followed.as_ref());
-    let lines = followed.map(|followed| health::following_line(followed, &user));
+    let followed = followed.map(|followed| (followed.name.clone(), followed.past.following()));
+    let lines = followed
+        .chain(clusters.missing())
+        .map(|(name, following)| health::following_line(&name, following, &user));
     health::report(&info, &found, lines)
 }
 
@@ -95,7 +98,7 @@ async fn measure(
     Extension(clusters): Extension<Arc<Clusters>>,
 ) -> Response {
     let mut text = metrics::page(&root, None);
-    measures::write(&clusters.all(), &mut text);
+    measures::write(&clusters, &mut text);
     metrics::answer(text)
 }
 

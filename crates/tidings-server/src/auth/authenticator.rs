@@ -15,8 +15,8 @@ use super::certificate::{ClientAuthority, PeerCertificate};
 use super::cluster::TokenReviews;
 use super::counters::AccessCounters;
 use super::reviewed::Room;
-use super::reviewer::{ReviewError, Reviewer};
-use super::tokens::{Token, TokenTable, token_digest};
+use super::reviewer::Reviewer;
+use super::tokens::{Token, TokenTable, bearer, digest_of};
 
 /// Paths open to clients without credentials, such as probes; as in kube-apiserver's default
 /// policy.
@@ -143,7 +143,7 @@ impl Authenticator {
             };
         };
         let tokens = self.known.tokens.read().clone();
-        if let Some(user) = tokens.find(&token_digest(shown)) {
+        if let Some(user) = tokens.find(&digest_of(shown)) {
             return Ok((user.clone(), KnownBy::OwnToken));
         }
         let Some(cluster) = &self.cluster else {
@@ -154,14 +154,11 @@ impl Authenticator {
         match cluster.user(shown, peer, now, counters).await {
             Ok(Some(user)) => {
                 // This cannot fail: it comes from a header's value.
-                let mut again = HeaderValue::try_from(format!("Bearer {shown}"))
-                    .map_err(|_| Refusal::Unchecked)?;
-                again.set_sensitive(true);
+                let again = bearer(shown).map_err(|_| Refusal::Unchecked)?;
                 Ok((user, KnownBy::ClusterToken(again)))
             }
             Ok(None) => Err(Refusal::Unauthorized(why)),
             Err(error) => {
-                let error: &ReviewError = &error;
                 tracing::warn!(%error, "a token could not be checked; the request is refused");
                 Err(Refusal::Unchecked)
             }

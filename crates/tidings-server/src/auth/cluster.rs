@@ -6,11 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,7 +19,8 @@ use super::counters::AccessCounters;
 use super::decision::Decision;
 use super::reviewed::{Reviewed, Room};
 use super::reviewer::{ReviewError, Reviewer};
-use super::tokens::token_digest;
+use super::tokens::digest_of;
+use crate::flow::connections::network;
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -98,7 +98,7 @@ impl TokenReviews {
             return Ok(None);
         }
         let (cluster, counters) = (Arc::clone(&self.cluster), Arc::clone(counters));
-        let question = token_digest(token);
+        let question = digest_of(token);
         let token = token.to_owned();
         let ask = || async move {
             let body = json!({
@@ -125,14 +125,6 @@ impl TokenReviews {
         };
         let asker = peer.map(network);
         self.answers.get(question, asker, now, ask).await
-    }
-}
-
-/// The network of a peer: a host has all IPv6 addresses of a /64 network.
-fn network(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(peer) => Ipv6Addr::from_bits(peer.to_bits() >> 64 << 64).into(),
-        peer @ IpAddr::V4(_) => peer,
     }
 }
 
@@ -188,8 +180,7 @@ impl AccessReviews {
                 spec["nonResourceAttributes"] = json!({"path": path, "verb": verb});
             }
         }
-        let mut question = [0; 32];
-        question.copy_from_slice(digest(&SHA256, spec.to_string().as_bytes()).as_ref());
+        let question = digest_of(&spec.to_string());
         let (cluster, counters) = (Arc::clone(&self.cluster), Arc::clone(counters));
         let ask = || async move {
             let body = json!({

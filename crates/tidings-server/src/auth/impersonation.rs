@@ -12,6 +12,8 @@ use super::attributes::{Attributes, ResourceAttributes};
 use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, UserInfo};
 use crate::http::status::Status;
 
+/// What all headers of impersonation begin with.
+const PREFIX: &str = "impersonate-";
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
@@ -29,16 +31,20 @@ pub(crate) struct Impersonation {
     pub(crate) needed: Vec<Attributes<'static>>,
 }
 
+/// How many headers request an impersonation.
+pub(crate) fn count_of(headers: &HeaderMap) -> usize {
+    let names = headers.iter().map(|(name, _)| name.as_str());
+    names.filter(|name| name.starts_with(PREFIX)).count()
+}
+
 /// The impersonation that the headers request, if any.
 ///
 /// # Errors
 /// 400 for groups, uid or extras without a user, for headers that are not text, and for more than
 /// 100 of them.
 pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status> {
-    if !headers
-        .keys()
-        .any(|name| name.as_str().starts_with("impersonate-"))
-    {
+    let count = count_of(headers);
+    if count == 0 {
         return Ok(None);
     }
     let text = |value: &http::HeaderValue| {
@@ -61,15 +67,6 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status
             extra.entry(key).or_default().push(text(value)?);
         }
     }
-    let headers = headers.keys().map(|name| {
-        let named = name.as_str().starts_with("impersonate-");
-        if named {
-            headers.get_all(name).iter().count()
-        } else {
-            0
-        }
-    });
-    let count: usize = headers.sum();
     if count > NEEDED_MAX {
         return Err(Status::bad_request(format!(
             "a request may have at most {NEEDED_MAX} Impersonate headers, this one has {count}"

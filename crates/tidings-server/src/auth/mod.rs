@@ -37,6 +37,7 @@ pub use counters::{AccessCounters, Count};
 pub(crate) use forbidden::forbidden;
 pub use rbac::{RbacError, RbacPolicy};
 pub use reviewer::{ReviewError, Reviewer};
+pub(crate) use tokens::{Digest, bearer, digest_of};
 pub use tokens::{Token, TokenFileError, parse_token_file};
 
 /// Members may do everything. The limits of requests in flight apply to them, too, because the only

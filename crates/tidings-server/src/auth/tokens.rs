@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use http::HeaderValue;
+use http::header::InvalidHeaderValue;
 use ring::digest::{SHA256, digest};
 
 use super::User;
@@ -24,30 +26,40 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// What stands for a token where it is looked up: how long a look takes tells nothing about the
-/// token itself.
-pub(super) type TokenDigest = [u8; 32];
+/// The `Authorization` header that shows a token.
+///
+/// # Errors
+/// The token has characters that no header can have.
+pub(crate) fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
+    let mut header = HeaderValue::try_from(format!("Bearer {token}"))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
 
-pub(super) fn token_digest(token: &str) -> TokenDigest {
+/// What stands for a secret where it is looked up: how long a look takes tells nothing about the
+/// secret itself.
+pub(crate) type Digest = [u8; 32];
+
+pub(crate) fn digest_of(text: &str) -> Digest {
     let mut bytes = [0; 32];
-    bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    bytes.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
     bytes
 }
 
 /// Users by the digests of their tokens. A token given twice is the later user's, as in
 /// kube-apiserver.
 #[derive(Default)]
-pub(super) struct TokenTable(HashMap<TokenDigest, User>);
+pub(super) struct TokenTable(HashMap<Digest, User>);
 
 impl TokenTable {
     pub(super) fn new(tokens: Vec<Token>) -> Self {
         let entries = tokens
             .into_iter()
-            .map(|token| (token_digest(&token.token), token.user));
+            .map(|token| (digest_of(&token.token), token.user));
         Self(entries.collect())
     }
 
-    pub(super) fn find(&self, digest: &TokenDigest) -> Option<&User> {
+    pub(super) fn find(&self, digest: &Digest) -> Option<&User> {
         self.0.get(digest)
     }
 }

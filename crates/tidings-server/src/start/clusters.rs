@@ -1,5 +1,6 @@
 //! Starts a server of several followed clusters' events.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,6 +94,14 @@ impl RunningClusters {
         Ok(removed)
     }
 
+    /// Tells which clusters should be served and are not, by names, and why: health and metrics
+    /// have them from then on, as clusters that are not started. Replaces what was told before; the
+    /// time for which a cluster is missing continues. At most
+    /// [`max_clusters`](crate::ApiOptions::max_clusters) are shown.
+    pub fn set_missing(&self, clusters: BTreeMap<String, String>) {
+        self.written.clusters.set_missing(clusters);
+    }
+
     async fn write(&self) -> Result<(), ClusterError> {
         let written = Arc::clone(&self.written);
         let task = tokio::task::spawn_blocking(move || written.write());
@@ -120,6 +129,9 @@ impl RunningClusters {
 /// read and deleted, not written. Connections, requests in flight, caches of encoded events, counts
 /// and the audit log are shared by all clusters.
 ///
+/// Of more than [`max_clusters`](crate::ApiOptions::max_clusters), the first are served. The others
+/// are missing, as [`set_missing`](RunningClusters::set_missing) describes it.
+///
 /// [`StartOptions::storage`] is not used. The options' tokens, client certificates and permissions
 /// are valid for the root and for every cluster; see [`ClusterSecurity`](crate::ClusterSecurity).
 ///
@@ -137,9 +149,20 @@ pub async fn start_clusters(
     // Clusters that are added later are not known yet.
     prepared.warn_of_closed_doors(clusters.is_empty() || clusters.iter().any(asked));
     let all = Arc::new(Clusters::new(Arc::clone(&prepared.server)));
+    let mut missing = BTreeMap::new();
     for cluster in clusters {
-        all.add(cluster)?;
+        let name = cluster.name.clone();
+        match all.add(cluster) {
+            Ok(()) => {}
+            // It keeps no other from being served.
+            Err(error @ ClusterError::TooMany { .. }) => {
+                tracing::error!(cluster = name, %error, "the cluster is not served");
+                missing.insert(name, error.to_string());
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
+    all.set_missing(missing);
     let written = Arc::new(Kubeconfig {
         clusters: Arc::clone(&all),
         address: prepared.address,

@@ -22,7 +22,7 @@ use crate::api::options::ApiOptions;
 use crate::api::random;
 use crate::api::server::ApiServer;
 use crate::archive::Clusters;
-use crate::auth::{Authenticator, MASTERS, Token, User};
+use crate::auth::{self, Authenticator, MASTERS, Token, User};
 use crate::clock::SystemClock;
 use crate::timeline::{self, Entrance, PREFIX, Timeline};
 
@@ -135,12 +135,9 @@ async fn start(
 }
 
 fn bearer(token: &str) -> Result<HeaderValue, StartError> {
-    let header = HeaderValue::try_from(format!("Bearer {token}"));
-    let mut header = header.map_err(|_| StartError::Options {
+    auth::bearer(token).map_err(|_| StartError::Options {
         why: "the token has characters that no header can have",
-    })?;
-    header.set_sensitive(true);
-    Ok(header)
+    })
 }
 
 /// Accepts and serves until it is stopped.

@@ -179,7 +179,8 @@ pub async fn start_with_store(
     let prepared = Prepared::of(Arc::clone(&store), options).await?;
     prepared.warn_of_closed_doors(false);
     let kubeconfig = kubeconfig_text(prepared.address, &prepared.credentials());
-    prepared.write_kubeconfig(&kubeconfig)?;
+    let path = &prepared.kubeconfig;
+    write_private(path, kubeconfig.as_bytes()).map_err(StartError::file(path))?;
     let api = router(Arc::clone(&prepared.server));
     let timeline = prepared
         .has_timeline()
@@ -203,8 +204,7 @@ impl Prepared {
     /// Reads all files and listens. `store` has the events of the server itself.
     async fn of(store: Arc<dyn Store>, options: StartOptions) -> Result<Self, StartError> {
         private_dir(&options.data_dir)?;
-        let token_file = options.token_auth_file.as_deref();
-        let token_file = token_file.map(Watched::open).transpose()?;
+        let token_file = Watched::open(options.token_auth_file.as_deref())?;
         let tokens = match (&token_file, &options.token_auth_file) {
             (Some(file), Some(path)) => parse_tokens(path, file.first())?,
             _ if options.admin_token => own_tokens(&options.data_dir.join("tokens.csv"))?,
@@ -284,11 +284,6 @@ impl Prepared {
             authority_pem: self.security.authority_pem.clone(),
             token: self.tokens.first().map(|token| token.token.clone()),
         }
-    }
-
-    fn write_kubeconfig(&self, text: &str) -> Result<(), StartError> {
-        let path = &self.kubeconfig;
-        write_private(path, text.as_bytes()).map_err(StartError::file(path))
     }
 
     fn has_timeline(&self) -> bool {

@@ -145,11 +145,7 @@ impl SecurityOptions {
             return Err(StartError::Options { why });
         }
 
-        let permissions = self
-            .authorization_rbac_file
-            .as_deref()
-            .map(Watched::open)
-            .transpose()?;
+        let permissions = Watched::open(self.authorization_rbac_file.as_deref())?;
         let policy = match &permissions {
             Some(file) => parse_policy(file.first()).map_err(|why| file.unusable(&why))?,
             None => RbacPolicy::default(),
@@ -163,11 +159,7 @@ impl SecurityOptions {
             authorizer = authorizer.ask_cluster(cluster.clone());
         }
 
-        let client_authority = self
-            .client_ca_file
-            .as_deref()
-            .map(Watched::open)
-            .transpose()?;
+        let client_authority = Watched::open(self.client_ca_file.as_deref())?;
         let clients = client_authority
             .as_ref()
             .map(|file| {
@@ -368,9 +360,10 @@ impl FileWatcher {
 }
 
 impl Watched {
-    /// Reads a file.
-    pub(crate) fn open(path: &Path) -> Result<Self, StartError> {
-        Self::open_all(vec![path.to_owned()])
+    /// Reads a file, if one is given.
+    pub(crate) fn open(path: Option<&Path>) -> Result<Option<Self>, StartError> {
+        path.map(|path| Self::open_all(vec![path.to_owned()]))
+            .transpose()
     }
 
     fn open_all(paths: Vec<PathBuf>) -> Result<Self, StartError> {
@@ -477,7 +470,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rbac.yaml");
         fs::write(&path, "old").unwrap();
-        let mut file = Watched::open(&path).unwrap();
+        let mut file = Watched::open(Some(&path)).unwrap().unwrap();
         let counters = AccessCounters::default();
         let applied = RefCell::new(Vec::new());
         let mut look = |text: &str, look| {

@@ -38,6 +38,7 @@ use crate::flow::activity::{Activity, Open, Overdue, Prepared};
 use crate::flow::connection_counters::Ending;
 use crate::flow::connections::Visitor;
 use crate::flow::paced::Lasting;
+use crate::http::request::is_at_or_below;
 use crate::router;
 use crate::start::intake::{Intake, Received};
 use crate::start::lingering::Lingering;
@@ -89,8 +90,7 @@ impl Served {
 
     /// What answers requests for a path.
     fn of(&self, path: &str) -> &TowerToHyperService<Router> {
-        let rest = path.strip_prefix(timeline::PREFIX);
-        let is_timeline = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let is_timeline = is_at_or_below(path, timeline::PREFIX);
         let timeline = self.timeline.as_ref();
         timeline.filter(|_| is_timeline).unwrap_or(&self.api)
     }

@@ -28,6 +28,7 @@ use crate::api::chain::{self, Entered};
 use crate::api::server::ApiServer;
 use crate::auth::User;
 use crate::auth::authenticator::KnownBy;
+use crate::auth::impersonation;
 use crate::http::query::Query;
 use crate::http::request::{TIMELINE_API, TIMELINE_LIVE};
 use crate::http::status::Status;
@@ -35,8 +36,6 @@ use crate::http::status::Status;
 /// Maximum of namespaces of a cluster that it is asked about, where a user may not see all and
 /// names none.
 const NAMESPACES_MAX: usize = 100;
-/// What all headers of impersonation begin with.
-const IMPERSONATE: &str = "impersonate-";
 const OTHER_HOST: &str = "this is served at the address of its link, and at no other";
 
 /// See the module documentation.
@@ -132,8 +131,7 @@ async fn entered(timeline: &Timeline, parts: &mut Parts) -> Result<Option<Caller
     if !parts.uri.path().starts_with(TIMELINE_API) {
         return Ok(None);
     }
-    let mut headers = parts.headers.keys();
-    if headers.any(|name| name.as_str().starts_with(IMPERSONATE)) {
+    if impersonation::count_of(&parts.headers) > 0 {
         return Err(Status::bad_request(
             "the timeline is not shown on behalf of another user",
         ));

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use super::doors;
 use super::enter::{Asked, known};
 use super::state::{Entrance, PREFIX, Timeline};
+use crate::auth::bearer;
 use crate::http::body::read_body;
 use crate::http::params;
 use crate::http::query::Query;
@@ -58,9 +59,7 @@ pub(super) async fn login(
     let body = timeout(time, read_body(body, BODY_BYTES_MAX)).await;
     let body = body.map_err(|_| Status::timeout())??;
     let Login { token, cluster } = read(&parts, &body)?;
-    let credentials = HeaderValue::try_from(format!("Bearer {}", token.trim()));
-    let mut credentials = credentials.map_err(|_| Status::unauthorized())?;
-    credentials.set_sensitive(true);
+    let credentials = bearer(token.trim()).map_err(|_| Status::unauthorized())?;
     let shown = credentials.clone();
     parts.headers.insert(header::AUTHORIZATION, shown);
     let cluster = cluster.filter(|cluster| !cluster.is_empty());

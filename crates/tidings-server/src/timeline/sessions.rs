@@ -11,13 +11,10 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use parking_lot::Mutex;
-use ring::digest::{SHA256, digest};
 use tokio::sync::watch;
 
 use crate::api::random;
-
-/// A name as it is kept.
-type Digest = [u8; 32];
+use crate::auth::{Digest, digest_of};
 
 /// What a browser may do until it logs out.
 pub(crate) struct Session {
@@ -157,12 +154,6 @@ fn surplus(table: &HashMap<Digest, Arc<Session>>, new: &Session) -> Option<Diges
         (count, Reverse(session.ends))
     });
     surplus.map(|(digest, _)| *digest)
-}
-
-fn digest_of(id: &str) -> Digest {
-    let mut bytes = [0; 32];
-    bytes.copy_from_slice(digest(&SHA256, id.as_bytes()).as_ref());
-    bytes
 }
 
 fn end(session: &Session, is_over: bool) -> bool {

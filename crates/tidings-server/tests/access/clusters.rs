@@ -1,6 +1,7 @@
 //! The kept events of several clusters, served by one process: their paths, permissions, and that
 //! they are read-only.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -112,6 +113,7 @@ impl Past for Known {
         following.since_progress = Some(Duration::from_millis(3400));
         following.why = self.why.map(str::to_owned);
         following.events = 2;
+        following.not_kept = vec![("too-large", 3), ("unreadable", 0)];
         // One of them was never sealed.
         following.unsealed = self.why.map(|_| 7);
         following
@@ -369,6 +371,8 @@ async fn the_root_is_about_all_clusters() {
         "tidings_archive_following_well{cluster=\"prod\"} 1",
         "tidings_archive_following_well{cluster=\"edge\"} 0",
         "tidings_archive_events{cluster=\"edge\"} 2",
+        "tidings_archive_events_not_kept_total{cluster=\"edge\",cause=\"too-large\"} 3",
+        "tidings_archive_events_not_kept_total{cluster=\"edge\",cause=\"unreadable\"} 0",
         "tidings_objects_waiting_versions{cluster=\"edge\"} 7",
         "tidings_archive_state{cluster=\"edge\",state=\"watching\"} 1",
         "tidings_archive_requests_total{cluster=\"edge\"} 1",
@@ -376,6 +380,49 @@ async fn the_root_is_about_all_clusters() {
     ] {
         assert!(metrics.lines().any(|it| it == line), "{line}\n{metrics}");
     }
+    archive.running.shutdown().await;
+}
+
+/// Alerts on the time since progress see it.
+#[tokio::test]
+async fn a_cluster_that_is_missing_is_in_health_and_metrics() {
+    let archive = Archive::start(vec![cluster("prod", &["a.1"]).await]).await;
+    let missing = |names: &[&str]| -> BTreeMap<String, String> {
+        let why = |name: &&str| ((*name).to_owned(), "it has no\ncredentials".to_owned());
+        names.iter().map(why).collect()
+    };
+    // One that is served is not missing.
+    archive.running.set_missing(missing(&["late", "prod"]));
+    let admin = archive.to_root(&token("t-admin")).await;
+    let ready = text(admin.get("/readyz?verbose").await.body);
+    assert!(ready.contains("[-]cluster late: "), "{ready}");
+    let why = " s since progress, not started: it has no credentials\n";
+    assert!(ready.contains(why), "{ready}");
+    let nobody = archive.to_root(&Credentials::Nothing).await;
+    let ready = text(nobody.get("/readyz?verbose").await.body);
+    assert!(ready.contains("not started: reason withheld"), "{ready}");
+    let of_late = |metrics: &str| -> Vec<String> {
+        let lines = metrics.lines().filter(|line| line.contains("\"late\""));
+        lines.map(str::to_owned).collect()
+    };
+    let metrics = text(admin.get("/metrics").await.body);
+    let lines = of_late(&metrics);
+    let [since, well, state] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    let since = since.strip_prefix("tidings_archive_seconds_since_progress{cluster=\"late\"} ");
+    assert!(since.unwrap().parse::<f64>().unwrap() >= 0.0, "{lines:?}");
+    assert_eq!(well, "tidings_archive_following_well{cluster=\"late\"} 0");
+    assert_eq!(
+        state,
+        "tidings_archive_state{cluster=\"late\",state=\"not started\"} 1"
+    );
+    assert!(metrics.contains("tidings_archive_following_well{cluster=\"prod\"} 1\n"));
+    assert!(!metrics.contains("{cluster=\"prod\",state=\"not started\"}"));
+
+    archive.running.set_missing(missing(&[]));
+    let metrics = text(admin.get("/metrics").await.body);
+    assert_eq!(of_late(&metrics), [""; 0]);
     archive.running.shutdown().await;
 }
 
@@ -649,11 +696,19 @@ async fn the_number_of_clusters_is_bounded() {
         clusters.push(cluster(name, &[]).await);
     }
     let start = Archive::start_with(clusters, |options| options.api.max_clusters = 2);
-    let error = start.await.err().unwrap();
-    assert!(
-        matches!(error, StartError::Cluster(ClusterError::TooMany { max: 2 })),
-        "{error:?}"
-    );
+    let archive = start.await.unwrap();
+    // One too many keeps no other from being served, as one that is added later.
+    assert_eq!(archive.running.clusters(), ["a", "b"]);
+    let added = archive.running.add(cluster("d", &[]).await).await;
+    let error = added.unwrap_err();
+    let is_refused = matches!(error, ClusterError::TooMany { max: 2 });
+    assert!(is_refused, "{error:?}");
+    let root = archive.to_root(&token("t-admin")).await;
+    let ready = text(root.get("/readyz?verbose").await.body);
+    assert!(ready.contains("[-]cluster c: "), "{ready}");
+    let why = "not started: an archive has at most 2 clusters";
+    assert!(ready.contains(why), "{ready}");
+    archive.running.shutdown().await;
     // The default is like any number below.
     let archive = Archive::start(Vec::new()).await;
     let kubeconfig = Kubeconfig::read_from(archive.running.kubeconfig()).unwrap();

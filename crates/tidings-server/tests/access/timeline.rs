@@ -215,9 +215,15 @@ async fn what_is_wrong_with_a_cluster_is_told_to_those_who_see_all_of_it() {
     let edge = json!({"cluster": "edge", "live": false, "state": "watching"});
     let mut why = edge.clone();
     why["why"] = "it answers 403".into();
+    let kept = json!({"events": 2, "versions": 0, "bytes": 0, "since": null});
+    let with_kept = |following: &Value| {
+        let mut following = following.clone();
+        following["kept"] = kept.clone();
+        following
+    };
     for (who, query, expected) in [
-        ("t-admin", "", json!([prod, why])),
-        ("t-admin", "&cluster=prod", json!([prod])),
+        ("t-admin", "", json!([with_kept(&prod), with_kept(&why)])),
+        ("t-admin", "&cluster=prod", json!([with_kept(&prod)])),
         ("t-ann", "", json!([prod, edge])),
         ("t-ann", "&cluster=edge", json!([edge])),
     ] {
@@ -225,6 +231,11 @@ async fn what_is_wrong_with_a_cluster_is_told_to_those_who_see_all_of_it() {
         let path = format!("/timeline/api/view?from=0{query}");
         let view = caller.get(&path).await.body;
         assert_eq!(view["following"], expected, "{who} {query}");
+    }
+    for (who, expected) in [("t-admin", &kept), ("t-ann", &Value::Null)] {
+        let caller = archive.to_root(&token(who)).await;
+        let overview = caller.get("/timeline/api/overview").await.body;
+        assert_eq!(&overview["clusters"][0]["kept"], expected, "{who}");
     }
 }
 

@@ -1,8 +1,9 @@
 //! A store that learns only from its reads what other servers have written, as one on a shared etcd
-//! does.
+//! does; and versions that another store has told.
 
 use std::sync::Arc;
 
+use serde_json::{Value, json};
 use tidings_server::ApiOptions;
 use tidings_store::UnixMillis;
 use tidings_store::clock::ManualClock;
@@ -41,4 +42,38 @@ async fn a_version_that_another_server_has_told_is_not_of_the_future() {
         .watch(&format!("{SHOP}?{start}&resourceVersion=2"))
         .await;
     assert_eq!(watch.line().await, "ADDED a@2");
+}
+
+/// Its client has to begin with a list, not to wait.
+#[tokio::test]
+async fn a_version_that_another_store_has_told_is_gone() {
+    let clock = ManualClock::at(UnixMillis(START));
+    let apart = Remote::apart(backend::store(&clock), 50);
+    let server = Server::over(Arc::new(apart), clock, ApiOptions::default());
+    server.create("shop", "a").await;
+    for uri in [
+        format!("{SHOP}/a?resourceVersion=99"),
+        format!("{SHOP}?resourceVersion=99"),
+        format!("{SHOP}?resourceVersion=99&resourceVersionMatch=NotOlderThan"),
+        format!("{SHOP}?resourceVersion=99&resourceVersionMatch=Exact"),
+        format!("{SHOP}?resourceVersion=99&limit=1"),
+    ] {
+        let status = server.get(&uri).await.expect(410);
+        assert_eq!(status["reason"], "Expired", "{uri}");
+        let message = status["message"].as_str().unwrap();
+        assert!(message.contains("of another store"), "{message}");
+        // One that this store has not reached.
+        server.get(&uri.replace("=99", "=49")).await.expect(504);
+    }
+    let initial = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    for query in ["", initial] {
+        let uri = format!("{SHOP}?watch=true&resourceVersion=99{query}");
+        let error = server.watch(&uri).await.next().await.unwrap();
+        let status = &error["object"];
+        assert_eq!(
+            (&error["type"], &status["code"], &status["reason"]),
+            (&json!("ERROR"), &json!(410), &json!("Expired"))
+        );
+        assert_eq!(status["details"]["retryAfterSeconds"], Value::Null);
+    }
 }

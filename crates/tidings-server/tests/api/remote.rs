@@ -21,6 +21,8 @@ pub(crate) struct Remote {
     asked: watch::Sender<usize>,
     /// The latest revision of a list, if it knows no other.
     told: Option<AtomicU64>,
+    /// From this one on, revisions are of another store.
+    foreign: Option<Revision>,
 }
 
 impl Remote {
@@ -35,6 +37,7 @@ impl Remote {
             released,
             asked,
             told: None,
+            foreign: None,
         };
         (slow, release, seen)
     }
@@ -45,6 +48,14 @@ impl Remote {
         release.send_replace(true);
         behind.told = Some(AtomicU64::new(revision));
         behind
+    }
+
+    /// A store that waits for nothing, and tells revisions of another store by their number.
+    pub(crate) fn apart(store: Arc<dyn Store>, foreign: Revision) -> Self {
+        let (mut apart, release, _) = Self::slow(store);
+        release.send_replace(true);
+        apart.foreign = Some(foreign);
+        apart
     }
 
     async fn released(&self) {
@@ -84,6 +95,10 @@ impl Store for Remote {
     fn revision(&self) -> Revision {
         let told = self.told.as_ref().map(|told| told.load(Ordering::Acquire));
         told.unwrap_or_else(|| self.store.revision())
+    }
+
+    fn is_own(&self, revision: Revision) -> bool {
+        self.foreign.is_none_or(|foreign| revision < foreign)
     }
 
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {

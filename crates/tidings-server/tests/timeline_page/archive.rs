@@ -85,6 +85,10 @@ impl Past for Known {
     fn following(&self) -> Following {
         let mut following = Following::new("watching");
         following.why.clone_from(&self.why.lock().unwrap());
+        following.events = 1;
+        following.versions = 75;
+        following.stored_bytes = 59_700_000;
+        following.covered_since = Some(UnixMillis(1_000_000_000_000));
         following
     }
 }
@@ -147,8 +151,8 @@ async fn two(why: Why) -> Vec<FollowedCluster> {
     ]
 }
 
-/// A cluster with one event, which repeated once a minute.
-async fn repeating() -> Vec<FollowedCluster> {
+/// A cluster with one event, which repeated once a minute. Before that it had repeated already.
+async fn repeating(before: i64) -> Vec<FollowedCluster> {
     let (store, source) = source();
     let body = json!({
         "metadata": {"name": "loop.1", "namespace": "shop"},
@@ -161,7 +165,7 @@ async fn repeating() -> Vec<FollowedCluster> {
     assert_eq!(status, 201);
     let mut versions = Vec::new();
     for count in 1..=VERSIONS {
-        let patch = json!({ "count": count, "lastTimestamp": ago(VERSIONS - count) });
+        let patch = json!({ "count": before + count, "lastTimestamp": ago(VERSIONS - count) });
         let request = Request::patch("/api/v1/namespaces/shop/events/loop.1");
         let status = send(&source, request, "application/merge-patch+json", &patch).await;
         assert_eq!(status, 200);
@@ -249,6 +253,11 @@ fn each_cluster_has_its_lanes_and_a_gap_is_told_where_it_is() {
     );
     let foot = "document.getElementById('lanes-foot').innerText";
     page.until(&format!("{foot}.includes('1 gap of coverage')"));
+    let kept = "Kept of 2 clusters: 2 events, 150 versions so far, 119 MB";
+    assert!(page.text(foot).contains(kept), "{}", page.text(foot));
+    let each = page.text("document.querySelector('#lanes-foot span').title");
+    let prod = "\nprod: 1 event, 75 versions so far, 59 MB, followed since 2001-09-0";
+    assert!(each.contains(prod), "{each}");
     // What is said below the marks, at a part of their width.
     let hover = |part: f64| {
         let at = page.value(&format!(
@@ -267,6 +276,8 @@ fn each_cluster_has_its_lanes_and_a_gap_is_told_where_it_is() {
     let page = archive.open("?last=1h&cluster=edge");
     page.until("document.querySelectorAll('.lane').length === 1");
     assert!(!page.text(foot).contains("gap"));
+    let kept = "Kept: 1 event, 75 versions so far, 59 MB, followed since 2001-09-0";
+    assert!(page.text(foot).contains(kept), "{}", page.text(foot));
 }
 
 #[test]
@@ -349,7 +360,7 @@ fn the_commands_of_a_link_name_no_cluster() {
 
 #[test]
 fn the_versions_of_an_event_run_with_time() {
-    let Some(archive) = Archive::of(repeating(), 20_000) else {
+    let Some(archive) = Archive::of(repeating(0), 20_000) else {
         return;
     };
     let page = archive.open("?last=6h&show=event:prod/shop/loop.1");
@@ -368,15 +379,38 @@ fn the_versions_of_an_event_run_with_time() {
             .contains("10 older versions not listed.")
     );
     // Bars that begin on the ground of the chart.
-    let bars = page.number(
-        "(() => { const canvas = document.querySelector('#panel canvas');
-            const line = canvas.getContext('2d').getImageData(0, 45, canvas.width, 1).data;
+    let bars = bars(page, 45);
+    assert!(bars >= 10.0, "{bars}");
+}
+
+/// How many bars a line of the chart of versions crosses, this number of pixels from its top.
+fn bars(page: &Browser, line: u32) -> f64 {
+    page.number(&format!(
+        "(() => {{ const canvas = document.querySelector('#panel canvas');
+            const line = canvas.getContext('2d').getImageData(0, {line}, canvas.width, 1).data;
             let bars = 0;
-            for (let x = 1; x < canvas.width; x += 1) {
+            for (let x = 1; x < canvas.width; x += 1) {{
                 if (line[4 * x + 3] > 128 && line[4 * x - 1] <= 128) bars += 1;
-            }
-            return bars; })()",
+            }}
+            return bars; }})()"
+    ))
+}
+
+/// As one bar it would be higher than all others together.
+#[test]
+fn what_an_event_repeated_before_its_versions_is_no_bar() {
+    let Some(archive) = Archive::of(repeating(5000), 20_000) else {
+        return;
+    };
+    let page = archive.open("?last=6h&show=event:prod/shop/loop.1");
+    page.until("document.querySelectorAll('#panel tbody tr').length === 50");
+    let said = page.text("document.getElementById('panel').textContent");
+    assert!(
+        said.contains("When the first ×5,001 were is not known"),
+        "{said}"
     );
+    // Those of the versions are high.
+    let bars = bars(page, 25);
     assert!(bars >= 10.0, "{bars}");
 }
 

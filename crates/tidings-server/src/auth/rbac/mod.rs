@@ -176,18 +176,22 @@ impl RbacPolicy {
 
     /// The namespaces in which a user has some permission, in no order.
     pub(crate) fn namespaces(&self, user: &User) -> HashSet<&str> {
-        let of_groups = user
-            .groups
-            .iter()
-            .filter_map(|group| self.groups.get(group));
-        let grants = self.users.get(&user.name).into_iter().chain(of_groups);
-        let grants = grants.flatten();
-        grants
+        self.all_grants(user)
             .filter_map(|grant| grant.namespace.as_deref())
             .collect()
     }
 
     fn grants<'a>(&'a self, user: &User, namespace: &str) -> impl Iterator<Item = &'a Grant> {
+        self.all_grants(user).filter(move |grant| {
+            grant
+                .namespace
+                .as_ref()
+                .is_none_or(|held| !namespace.is_empty() && held == namespace)
+        })
+    }
+
+    /// The grants of a user and its groups in all namespaces.
+    fn all_grants<'a>(&'a self, user: &User) -> impl Iterator<Item = &'a Grant> {
         let of_groups = user
             .groups
             .iter()
@@ -197,12 +201,6 @@ impl RbacPolicy {
             .into_iter()
             .chain(of_groups)
             .flatten()
-            .filter(move |grant| {
-                grant
-                    .namespace
-                    .as_ref()
-                    .is_none_or(|held| !namespace.is_empty() && held == namespace)
-            })
     }
 }
 

@@ -20,7 +20,7 @@ use super::super::state::Timeline;
 use super::super::visible::{Caller, Visible};
 use super::bounds::ITEMS_BYTES_MAX;
 use super::item::{Item, item};
-use super::object::{about, only};
+use super::object::{about, only, seen};
 use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
@@ -82,21 +82,9 @@ pub(in super::super) async fn event(
     }
     let found = visible.source.server.store.get(key.bytes()).await?;
     let record = read::plain(found.ok_or_else(not_found)?)?;
-    let its = brief(&record).ok_or_else(not_found)?;
-    let others = neighbours(visible, &its).await?;
-    let event = Seen {
-        cluster: 0,
-        brief: its,
-    };
-    let others: Vec<Seen<'_>> = others
-        .iter()
-        .filter_map(|record| {
-            Some(Seen {
-                cluster: 0,
-                brief: brief(record)?,
-            })
-        })
-        .collect();
+    let event = seen(&record).ok_or_else(not_found)?;
+    let others = neighbours(visible, &event.brief).await?;
+    let others: Vec<Seen<'_>> = others.iter().filter_map(seen).collect();
     let ranked = before(&event, &others);
     let cause = ranked
         .iter()
@@ -105,7 +93,7 @@ pub(in super::super) async fn event(
     let cluster = &visible.source.name;
     let (versions, versions_more) = versions(visible, &key, &record).await?;
     super::json::json(&Answer {
-        item: item(cluster, &its),
+        item: item(cluster, &event.brief),
         raw: raw(&record),
         sentence: sentence::of_event(&event, cause, now),
         versions,

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::stream;
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use serde_json::json;
 use tidings_api::codec::Api;
 use tidings_api::codec::stored::StoredEvent;
@@ -97,7 +97,6 @@ pub(in super::super) async fn export(
         (header::CONTENT_DISPOSITION, name),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
     Ok((StatusCode::OK, headers, Body::from_stream(chunks)).into_response())
 }
 

@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::stream::{self, FuturesUnordered};
 use futures::{FutureExt, StreamExt};
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use serde::Serialize;
 use tidings_store::{BoxFuture, Change, Record, Revision, Watch, WatchError};
 use tokio::time::Instant;
@@ -141,11 +141,8 @@ pub(in super::super) async fn live(
     let hello = stream::iter([Ok(Bytes::from_static(b": live\n\n"))]);
     let messages = hello.chain(messages).take_until(ended.boxed());
     let headers = [
-        (
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("text/event-stream"),
-        ),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
     ];
     let lasting = Extension(Lasting(time));
     let body = Body::from_stream(messages);

@@ -59,13 +59,7 @@ pub(in super::super) async fn object(
     family.reverse();
     family.push(member(kind, namespace, name, "self"));
     family.extend(owned(visible, (kind, namespace, name), range).await?);
-    let seen = records.iter().filter_map(|record| {
-        Some(Seen {
-            cluster: 0,
-            brief: brief(record)?,
-        })
-    });
-    let seen: Vec<_> = seen.collect();
+    let seen: Vec<_> = records.iter().filter_map(seen).collect();
     json(&Answer {
         sentence: sentence::of_object(name, &seen, now),
         family,
@@ -85,6 +79,11 @@ pub(super) fn only(caller: &Caller) -> Result<&Visible, Status> {
         [only] => Ok(only),
         _ => Err(Status::bad_request("cluster is required")),
     }
+}
+
+/// The event of a record, of the only cluster.
+pub(super) fn seen(record: &Record) -> Option<Seen<'_>> {
+    brief(record).map(|brief| Seen { cluster: 0, brief })
 }
 
 /// The visible events about an object that happened in a range, the last seen first: the latest of

@@ -63,6 +63,21 @@ pub(super) struct Followed<'a> {
     /// shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
+    /// Said only there, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<Kept>,
+}
+
+/// What is kept of a cluster.
+#[derive(Serialize)]
+struct Kept {
+    /// `None` in a sealed archive, which counts versions only.
+    events: Option<u64>,
+    /// Those whose time is over are among them.
+    versions: u64,
+    bytes: u64,
+    /// Since when the cluster is followed, if it is known.
+    since: Option<i64>,
 }
 
 /// How each of the clusters that are shown is followed now.
@@ -73,6 +88,7 @@ pub(super) fn following(caller: &Caller) -> Vec<Followed<'_>> {
             cluster: &visible.source.name,
             live: is_live(following.as_ref()),
             state: following.as_ref().map(|it| it.state),
+            kept: kept(visible, following.as_ref()),
             why: following
                 .and_then(|it| it.why)
                 .filter(|_| visible.namespaces.is_none()),
@@ -89,6 +105,19 @@ fn following_of(visible: &Visible) -> Option<Following> {
 
 fn is_live(following: Option<&Following>) -> bool {
     following.is_none_or(|following| following.why.is_none())
+}
+
+/// What is kept of a cluster all of which is shown.
+fn kept(visible: &Visible, following: Option<&Following>) -> Option<Kept> {
+    let following = following.filter(|_| visible.namespaces.is_none())?;
+    let followed = visible.source.server.followed.as_ref();
+    let is_sealed = followed.is_some_and(|followed| followed.is_sealed);
+    Some(Kept {
+        events: (!is_sealed).then_some(following.events),
+        versions: following.versions,
+        bytes: following.stored_bytes,
+        since: following.covered_since.map(|since| since.0),
+    })
 }
 
 async fn cluster(visible: &Visible, now: i64) -> Result<Value, Status> {
@@ -112,6 +141,7 @@ async fn cluster(visible: &Visible, now: i64) -> Result<Value, Status> {
         "from": from,
         "to": to,
         "events": events,
+        "kept": kept(visible, following.as_ref()),
         "live": is_live(following.as_ref()),
         "state": following.map(|it| it.state),
         "namespaces": visible.namespaces,

@@ -15,7 +15,7 @@ const HELP = [
   ["two fingers", "zoom and move"],
 ];
 const MARKS = [
-  ["●", "normal event"], ["◆", "warning"], ["━", "from first to last seen; ×n: so many times"],
+  ["●", "normal event"], ["◆", "warning"], ["━", "from first to last seen; ×n: seen n times"],
   ["12", "a mark of 12 events, too near to tell apart: zoom, or click to list them"],
   ["✕", "last sign of an object that was deleted"],
   ["▨", "not covered: events may be missing here"],

@@ -1,4 +1,4 @@
-// What the server tells of changes, read as it comes. The stream ends when the page is hidden,
+// The changes that the server sends, read as they come. The stream ends when the page is hidden,
 // since a browser has few connections to one server; later it is opened again, and what was missed
 // is asked for anew.
 

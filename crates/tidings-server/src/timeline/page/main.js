@@ -22,7 +22,7 @@ import { startSplitter } from "./splitter.js";
 import { canvasSurface } from "./surface.js";
 import { colours, onTheme, startTheme } from "./theme.js";
 import { dateTime, HOUR, number, SECOND, shortTime } from "./time.js";
-import { earliestWarning, notFollowed, summary } from "./summary.js";
+import { earliestWarning, keptOf, notFollowed, summary } from "./summary.js";
 import { describeMark, showBrush, showCursor, showTip } from "./tip.js";
 import { hasFilters, noFilters, readAddress, Store } from "./view.js";
 
@@ -162,9 +162,10 @@ function tellMissing(p) {
   const { skip, filters } = store.view;
   const all = known.events();
   const beyond = p.complete && all > p.read && !hasFilters(filters);
-  const text = summary(p, skip, beyond ? all : null);
+  const kept = keptOf(p, store.view.utc);
+  const text = [summary(p, skip, beyond ? all : null), kept.text].filter(Boolean).join(" · ");
   const turn = (/** @type {number} */ to) => () => store.set({ skip: Math.max(0, to) }, true);
-  fill(byId("lanes-foot"), el("span", { title: text }, text),
+  fill(byId("lanes-foot"), el("span", { title: [text, ...kept.lines].join("\n") }, text),
     skip > 0 && el("button", { type: "button", onclick: turn(skip - LANES) }, "Previous objects"),
     p.more.lanes > 0 && el("button", { type: "button", onclick: turn(p.more.next) },
       `Next ${number(Math.min(p.more.lanes, LANES))} objects`),

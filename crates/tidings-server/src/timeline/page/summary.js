@@ -1,13 +1,18 @@
 // What a picture holds and what it leaves out, in words.
 
-import { counted, number } from "./time.js";
+import { counted, dateTime, number } from "./time.js";
 
+/** @typedef {import("./types.js").Kept} Kept */
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./types.js").Mark} Mark */
 
 /** Clusters, and letters of why they are not followed, that are told. */
 const MOST_TOLD = 3;
 const MOST_LETTERS = 300;
+/** Clusters of which it is told what is kept. */
+const MOST_KEPT = 20;
+/** @type {[string, number][]} */
+const UNITS = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]];
 
 /** Which clusters are not followed now, so that what happens there does not appear: nothing, if all
  * are. @param {Picture|null} picture */
@@ -42,6 +47,46 @@ export function summary({ lanes, more, read, gaps }, skip, known) {
     known === null ? counted(read, "event") : `${number(read)} of ${number(known)} events`,
     gaps.length > 0 && `${counted(gaps.length, "gap")} of coverage`,
   ].filter(Boolean).join(" · ");
+}
+
+/** What is kept of the clusters in view, in a few words, and a line for each.
+ * @param {Picture} picture @param {boolean} utc */
+export function keptOf({ following }, utc) {
+  /** @type {Kept} */
+  const sum = { events: 0, versions: 0, bytes: 0, since: null };
+  /** @type {string[]} */
+  const lines = [];
+  for (const { cluster, kept } of following ?? []) {
+    if (!kept) continue;
+    lines.push(`${cluster}: ${keptWords(kept, utc)}`);
+    sum.events = sum.events === null || kept.events === null ? null : sum.events + kept.events;
+    sum.versions += kept.versions;
+    sum.bytes += kept.bytes;
+    sum.since = lines.length === 1 ? kept.since : null;
+  }
+  const owners = lines.length > 1 ? ` of ${number(lines.length)} clusters` : "";
+  return {
+    text: lines.length > 0 ? `Kept${owners}: ${keptWords(sum, utc)}` : "",
+    lines: lines.slice(0, MOST_KEPT),
+  };
+}
+
+/** @param {Kept} kept @param {boolean} utc */
+function keptWords({ events, versions, bytes, since }, utc) {
+  return [
+    events !== null && counted(events, "event"),
+    `${counted(versions, "version")} so far`,
+    size(bytes),
+    since !== null && `followed since ${dateTime(since, utc)}`,
+  ].filter(Boolean).join(", ");
+}
+
+/** "59 MB". @param {number} bytes */
+function size(bytes) {
+  for (const [unit, length] of UNITS) {
+    if (bytes >= 10 * length) return `${number(Math.floor(bytes / length))} ${unit}`;
+  }
+  return `${number(bytes)} B`;
 }
 
 /** What went wrong first, of what is drawn. @param {Picture} picture @param {number} from */

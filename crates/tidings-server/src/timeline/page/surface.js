@@ -163,7 +163,7 @@ function hatchLines(x, w, h) {
   return lines;
 }
 
-/** Text that fits about so many pixels. @param {string} text @param {number} size
+/** A text, cut to about `most` pixels. @param {string} text @param {number} size
  * @param {number} [most] */
 function shorten(text, size, most) {
   if (most === undefined) return text;

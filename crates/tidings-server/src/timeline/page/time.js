@@ -80,7 +80,7 @@ const TIME =
   /^(\d{4})-(\d\d?)-(\d\d?)(?:[ T](\d\d?):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(Z)?$/i;
 
 /** A time as people write it: "2024-10-24 13:08", "2024-10-24", RFC 3339, or milliseconds.
- * Null if it is none of them. @param {string} text @param {boolean} utc */
+ * Null for any other text. @param {string} text @param {boolean} utc */
 export function parseTime(text, utc) {
   const t = text.trim();
   if (/^\d{11,14}$/.test(t)) return Number(t);

@@ -5,11 +5,13 @@
  * @typedef {{cluster: string, namespace: string, name: string, uid: string, type: string,
  *   reason: string, message: string, first: number, last: number, count: number,
  *   object: ObjectRef, source: string, host: string, action: string}} Item
+ * @typedef {{events: number|null, versions: number, bytes: number, since: number|null}} Kept
  * @typedef {{name: string, from: number|null, to: number|null, events: number|null,
- *   live: boolean, namespaces: string[]|null}} Cluster
+ *   kept: Kept|null, live: boolean, namespaces: string[]|null}} Cluster
  * @typedef {{version: string, now: number, user: string, login: "token"|"code",
  *   clusters: Cluster[]}} Overview
- * @typedef {{cluster: string, live: boolean, state: string|null, why?: string}} Following
+ * @typedef {{cluster: string, live: boolean, state: string|null, why?: string,
+ *   kept?: Kept}} Following
  * @typedef {{cluster: string, namespace: string, kind: string, name: string, uid: string|null,
  *   parent: number, depth: number, gone: boolean, events: number, warnings: number,
  *   first: number, last: number}} Lane

@@ -8,6 +8,7 @@ import { colours } from "./theme.js";
 import { counted, dateTime, duration, number } from "./time.js";
 
 /** @typedef {import("./types.js").EventDetail} EventDetail */
+/** @typedef {import("./types.js").Item} Item */
 /** @typedef {import("./types.js").Version} Version */
 
 const HEIGHT = 64;
@@ -27,13 +28,15 @@ export function versionsView(detail, utc, width) {
       el("td", { class: "count" }, before ? `+${duration(version.last - before.last)}` : ""),
       el("td", { class: "message" }, version.message ?? ""));
   });
+  const begun = unplaced(detail, versions);
   const said = [
+    begun > 1 && `When the first ×${number(begun)} were is not known: they are not in the chart.`,
     left > 0 && `${counted(left, "older version")} not listed.`,
     detail.versionsMore && "The event has more versions than these.",
   ].filter(Boolean).join(" ");
   if (versions.length < 2) return [el("p", { class: "faint" }, "Only this one is known.")];
   return [
-    chart(versions, item.first, item.type === "Warning", utc, width),
+    chart(versions, begun, item, utc, width),
     el("table", { class: "small" },
       el("thead", {}, el("tr", {}, ...["Last seen", "Count", "After", "Message, if it changed"]
         .map((head) => el("th", { scope: "col" }, head)))),
@@ -42,22 +45,29 @@ export function versionsView(detail, utc, width) {
   ];
 }
 
+/** The count of the oldest version, if it did not begin there: as one bar it would be higher than
+ * all that is known. @param {EventDetail} detail @param {Version[]} versions The oldest first. */
+function unplaced({ item, versionsMore }, [oldest]) {
+  return oldest && (versionsMore || oldest.last > item.first) ? oldest.count : 0;
+}
+
 /** Bars of repeats by time: between two versions their count rose by so much.
- * @param {Version[]} versions @param {number} first @param {boolean} warning
- * @param {boolean} utc @param {number} width */
-function chart(versions, first, warning, utc, width) {
+ * @param {Version[]} versions @param {number} begun The count that they begin with.
+ * @param {Item} item @param {boolean} utc @param {number} width */
+function chart(versions, begun, item, utc, width) {
+  const warning = item.type === "Warning";
   const c = colours();
   const canvas = el("canvas", { role: "img",
     "aria-label": "Repeats by time; the table below has the numbers" });
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   fit(canvas, context, width, HEIGHT);
   const s = canvasSurface(context, c.font);
-  const from = Math.min(first, versions[0].last);
+  const from = Math.min(item.first, versions[0].last);
   const to = Math.max(versions[versions.length - 1].last, from + 1000);
   const edge = (to - from) * 0.02;
   const scale = { from: from - edge, to: to + edge, left: 0, width };
   const buckets = new Array(Math.min(80, Math.max(10, Math.floor(width / 6)))).fill(0);
-  let count = 0;
+  let count = begun;
   for (const version of versions) {
     const at = (version.last - scale.from) / (scale.to - scale.from);
     const index = Math.min(buckets.length - 1, Math.max(0, Math.floor(at * buckets.length)));

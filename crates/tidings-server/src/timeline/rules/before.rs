@@ -43,42 +43,35 @@ enum Relation {
     Namespace,
 }
 
-/// The meaning of a reason.
-struct Change {
-    reasons: &'static [&'static str],
-    what: &'static str,
-}
-
-const CHANGES: [Change; 9] = [
-    Change {
-        reasons: &["Pulled", "Pulling"],
-        what: "an image",
-    },
-    Change {
-        reasons: &[
+/// Changes, and the reasons of events that tell of one.
+const CHANGES: [(&str, &[&str]); 9] = [
+    ("an image", &["Pulled", "Pulling"]),
+    (
+        "a change of scale",
+        &[
             "ScalingReplicaSet",
             "SuccessfulRescale",
             "SuccessfulCreate",
             "SuccessfulDelete",
         ],
-        what: "a change of scale",
-    },
-    Change {
-        reasons: &["Scheduled", "Preempted", "TriggeredScaleUp", "ScaleDown"],
-        what: "a placement",
-    },
-    Change {
-        reasons: &[
+    ),
+    (
+        "a placement",
+        &["Scheduled", "Preempted", "TriggeredScaleUp", "ScaleDown"],
+    ),
+    (
+        "an end",
+        &[
             "Killing",
             "Evicted",
             "TaintManagerEviction",
             "Drain",
             "SandboxChanged",
         ],
-        what: "an end",
-    },
-    Change {
-        reasons: &[
+    ),
+    (
+        "a node's state",
+        &[
             "NodeNotReady",
             "NodeReady",
             "NodeNotSchedulable",
@@ -91,10 +84,10 @@ const CHANGES: [Change; 9] = [
             "SystemOOM",
             "OOMKilling",
         ],
-        what: "a node's state",
-    },
-    Change {
-        reasons: &[
+    ),
+    (
+        "a configuration",
+        &[
             "ConfigMapCreated",
             "ConfigMapUpdated",
             "SecretCreated",
@@ -103,33 +96,24 @@ const CHANGES: [Change; 9] = [
             "DeploymentUpdated",
             "DeploymentRollback",
         ],
-        what: "a configuration",
-    },
-    Change {
-        reasons: &[
+    ),
+    (
+        "a volume",
+        &[
             "FailedMount",
             "FailedAttachVolume",
             "SuccessfulAttachVolume",
             "ProvisioningSucceeded",
             "ProvisioningFailed",
         ],
-        what: "a volume",
-    },
-    Change {
-        reasons: &["LeaderElection"],
-        what: "a new leader",
-    },
-    Change {
-        reasons: &["Started", "Created"],
-        what: "a start",
-    },
+    ),
+    ("a new leader", &["LeaderElection"]),
+    ("a start", &["Started", "Created"]),
 ];
 
 fn change(reason: &str) -> Option<&'static str> {
-    let told = CHANGES
-        .iter()
-        .find(|change| change.reasons.contains(&reason));
-    told.map(|change| change.what)
+    let told = CHANGES.iter().find(|(_, names)| names.contains(&reason));
+    told.map(|(what, _)| *what)
 }
 
 /// The neighbours of an event that happened before it began, the likeliest to matter first.

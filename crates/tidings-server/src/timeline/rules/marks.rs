@@ -6,7 +6,6 @@
 
 use foldhash::HashMap;
 use serde::Serialize;
-use serde::ser::SerializeTuple;
 
 use super::seen::Seen;
 
@@ -34,16 +33,17 @@ pub(crate) struct Mark {
 impl Serialize for Mark {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let event = self.event.and_then(|event| i64::try_from(event).ok());
-        let mut tuple = serializer.serialize_tuple(8)?;
-        tuple.serialize_element(&self.lane)?;
-        tuple.serialize_element(&self.from)?;
-        tuple.serialize_element(&self.to)?;
-        tuple.serialize_element(&u8::from(self.warning))?;
-        tuple.serialize_element(&self.occurrences)?;
-        tuple.serialize_element(&self.events)?;
-        tuple.serialize_element(&self.reason)?;
-        tuple.serialize_element(&event.unwrap_or(-1))?;
-        tuple.end()
+        let mark = (
+            self.lane,
+            self.from,
+            self.to,
+            u8::from(self.warning),
+            self.occurrences,
+            self.events,
+            self.reason,
+            event.unwrap_or(-1),
+        );
+        mark.serialize(serializer)
     }
 }
 

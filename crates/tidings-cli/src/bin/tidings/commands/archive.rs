@@ -1,25 +1,31 @@
 //! `tidings archive`: follows clusters, keeps their events, and serves them, until a signal ends
 //! it.
 
+mod attempts;
+pub(super) mod client;
 pub(super) mod clusters;
 mod connected;
 mod import;
 mod kubeconfigs;
+pub(super) mod opened;
 pub(super) mod past;
+mod program;
 #[cfg(feature = "objects")]
 mod sealing;
 mod source;
+mod tokens;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::error::Error;
 use std::io::{ErrorKind, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use futures::{StreamExt, stream};
 use tidings_archive::{Cluster, ImportError};
 use tidings_server::{ClusterError as ServedError, FollowedCluster, RunningClusters, StartOptions};
 use tidings_store::clock::{Clock, SystemClock};
@@ -32,8 +38,10 @@ use super::serve::limits::LimitFlags;
 use super::serve::security::SecurityFlags;
 use super::serve::timeline::TimelineFlags;
 use super::serve::{self, LogFormat, Signals, files};
+use attempts::{Attempts, Came, Done};
 use clusters::{Defaults, Reread};
 use connected::{Connected, Refused};
+use opened::{Opened, OpenedError};
 use past::Served;
 #[cfg(feature = "objects")]
 use sealing::{SealFlags, Sealing};
@@ -46,11 +54,11 @@ const ENDED: u8 = 0;
 /// It could not start.
 const FAILED: u8 = 1;
 
-/// Maximum clusters that are opened at the same time.
-const OPENED_AT_ONCE: usize = 8;
-
 /// How often the file of clusters is looked at.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// How long the start waits for clusters of a file while others are followed already.
+const START: Duration = Duration::from_secs(10);
 
 /// Follow clusters, keep their events for months, and serve them to kubectl and every other
 /// Kubernetes client.
@@ -317,21 +325,95 @@ fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The way to a cluster, if it is followed, and what is kept of it.
-pub(super) type Opened = Result<(Option<Source>, Cluster), Box<dyn Error>>;
-
 /// What is followed and served.
 struct Archive {
-    data_dir: PathBuf,
-    defaults: Defaults,
+    defaults: Arc<Defaults>,
     server: RunningClusters,
     /// The clusters that are to be followed.
     wanted: Vec<ClusterSetting>,
     followed: BTreeMap<String, (Connected, Cluster)>,
     /// Those of the wanted clusters that are not followed, or not as they should be.
     refused: Refused,
+    /// Those that are being connected to.
+    attempts: Attempts,
     #[cfg(feature = "objects")]
     sealing: Sealing,
+}
+
+/// What is followed at the start.
+#[derive(Default)]
+struct Begun {
+    served: Vec<(String, FollowedCluster)>,
+    followed: BTreeMap<String, (Connected, Cluster)>,
+    refused: Refused,
+    first_refusal: Option<OpenedError>,
+}
+
+impl Begun {
+    /// Waits for what comes of the attempts. What a file of many clusters has is not waited for
+    /// without an end: those that are late are served later.
+    async fn wait(
+        &mut self,
+        attempts: &mut Attempts,
+        is_of_file: bool,
+    ) -> Result<(), Box<dyn Error>> {
+        let mut late = pin!(tokio::time::sleep(START));
+        let mut is_late = false;
+        while !(attempts.is_empty() || is_of_file && is_late && !self.followed.is_empty()) {
+            tokio::select! {
+                done = attempts.next() => self.take(done, is_of_file).await?,
+                () = &mut late, if !is_late => is_late = true,
+            }
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, done: Done, is_of_file: bool) -> Result<(), Box<dyn Error>> {
+        let Done {
+            setting,
+            said,
+            came: Came::Opened(opened),
+        } = done
+        else {
+            return Ok(());
+        };
+        match serve_opened(setting.clone(), opened).await {
+            Ok((connected, cluster, served)) => {
+                self.served.push((setting.name.clone(), served));
+                self.followed.insert(setting.name, (connected, cluster));
+                Ok(())
+            }
+            // One of many does not keep the others from being followed.
+            Err(error) if is_of_file => {
+                complain(&mut self.refused, &setting, said, &error.to_string());
+                self.first_refusal.get_or_insert(error);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is served, in this order of the clusters.
+    fn take_served(&mut self, wanted: &[ClusterSetting]) -> Vec<FollowedCluster> {
+        let mut served = std::mem::take(&mut self.served);
+        let place = |name: &str| wanted.iter().position(|setting| setting.name == name);
+        served.sort_by_key(|(name, _)| place(name));
+        served.into_iter().map(|(_, served)| served).collect()
+    }
+
+    /// Gives up the clusters that the server has no room for, which it told. They are refused as
+    /// those that are added later.
+    async fn give_up_unserved(&mut self, server: &RunningClusters, max_clusters: usize) {
+        let why = ServedError::TooMany { max: max_clusters }.to_string();
+        let served = server.clusters();
+        let unserved = self.followed.keys().filter(|name| !served.contains(name));
+        for name in unserved.cloned().collect::<Vec<_>>() {
+            if let Some((connected, cluster)) = self.followed.remove(&name) {
+                self.refused.note(&connected.setting, connected.said, &why);
+                cluster.close().await;
+            }
+        }
+    }
 }
 
 async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
@@ -382,43 +464,49 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     args.timeline.apply(&mut options.api);
     let is_shown = options.api.timeline.enabled;
     options.audit = args.audit.options();
-    let (wanted, many) = (settings.clone(), settings.len());
-    let mut followed = BTreeMap::new();
-    let mut refused = Refused::default();
-    let mut first_refusal = None;
-    let mut served = Vec::with_capacity(many);
-    for (setting, opened) in open_all(&args.data_dir, &defaults, settings, many).await {
-        match serve_opened(setting.clone(), opened).await {
-            Ok((connected, cluster, one)) => {
-                served.push(one);
-                #[cfg(feature = "objects")]
-                sealing.start(&cluster);
-                followed.insert(setting.name, (connected, cluster));
+    let (wanted, defaults) = (settings, Arc::new(defaults));
+    let mut attempts = Attempts::new(&args.data_dir, Arc::clone(&defaults));
+    for setting in &wanted {
+        let said = defaults.said(setting);
+        attempts.open(setting.clone(), said, None, wanted.len());
+    }
+    let mut begun = Begun::default();
+    tokio::select! {
+        waited = begun.wait(&mut attempts, args.clusters.is_some()) => waited?,
+        () = signals.wait() => {
+            tracing::info!("ended before anything was served");
+            drop(attempts);
+            for (_, cluster) in begun.followed.into_values() {
+                cluster.close().await;
             }
-            // One of many does not keep the others from being followed.
-            Err(error) if args.clusters.is_some() => {
-                let said = defaults.said(&setting);
-                complain(&mut refused, &setting, said, &error.to_string());
-                first_refusal.get_or_insert(error);
-            }
-            Err(error) => return Err(error),
+            return Ok(());
         }
     }
-    if let Some(error) = first_refusal.filter(|_| followed.is_empty()) {
+    if begun.followed.is_empty()
+        && let Some(error) = begun.first_refusal.take()
+    {
         return Err(error);
     }
     // All at once: a single one would be served at the root, too.
+    let served = begun.take_served(&wanted);
+    let max_clusters = options.api.max_clusters;
     let server = tidings_server::start_clusters(options, served).await?;
+    begun.give_up_unserved(&server, max_clusters).await;
+    #[cfg(feature = "objects")]
+    for (_, cluster) in begun.followed.values() {
+        sealing.start(cluster);
+    }
     let mut archive = Archive {
-        data_dir: args.data_dir,
         defaults,
         server,
         wanted,
-        followed,
-        refused,
+        followed: begun.followed,
+        refused: begun.refused,
+        attempts,
         #[cfg(feature = "objects")]
         sealing,
     };
+    archive.tell_missing();
     let clusters = archive.followed.len();
     let address = archive.server.address();
     serve::tell_of_timeline(is_shown, address);
@@ -444,58 +532,11 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Opens what is kept of a cluster, and follows it, if it is to be followed; from a source that is
-/// connected to already, if there is one.
-async fn open(
-    data_dir: &Path,
-    defaults: &Defaults,
-    setting: &ClusterSetting,
-    connected: Option<Source>,
-    clusters: usize,
-) -> Opened {
-    let folder = clusters::folder(data_dir, &setting.name)?;
-    let options = defaults.options(setting, clusters);
-    let source = match connected {
-        None if !defaults.no_follow => Some(defaults.connect(setting).await?),
-        connected => connected,
-    };
-    let opened = Cluster::open_kept(&folder, options.clone()).await;
-    let mut cluster = opened.map_err(|error| clusters::ClusterError::Store {
-        name: setting.name.clone(),
-        source: error,
-    })?;
-    #[cfg(feature = "objects")]
-    if let Some(place) = &defaults.continues {
-        sealing::take_over(place, &cluster).await?;
-    }
-    if let Some(source) = &source {
-        cluster.follow(&source.client, options);
-    }
-    Ok((source, cluster))
-}
-
-/// The same of several, some at a time.
-pub(super) async fn open_all(
-    data_dir: &Path,
-    defaults: &Defaults,
-    settings: Vec<ClusterSetting>,
-    clusters: usize,
-) -> Vec<(ClusterSetting, Opened)> {
-    stream::iter(settings)
-        .map(|setting| async {
-            let opened = open(data_dir, defaults, &setting, None, clusters).await;
-            (setting, opened)
-        })
-        .buffered(OPENED_AT_ONCE)
-        .collect()
-        .await
-}
-
 /// What the server needs of a cluster that was opened.
 async fn serve_opened(
     setting: ClusterSetting,
     opened: Opened,
-) -> Result<(Connected, Cluster, FollowedCluster), Box<dyn Error>> {
+) -> Result<(Connected, Cluster, FollowedCluster), OpenedError> {
     let (source, cluster) = opened?;
     let served = Served::of(&cluster, source.as_ref()).await;
     Ok((connected(setting, source.as_ref()), cluster, served))
@@ -505,7 +546,7 @@ fn connected(setting: ClusterSetting, source: Option<&Source>) -> Connected {
     Connected {
         setting,
         said: source.and_then(|source| source.said),
-        valid_until: source.and_then(Source::valid_until),
+        valid_until: source.and_then(|source| source.valid_until),
         has_program: source.is_some_and(|source| source.has_program),
     }
 }
@@ -534,8 +575,7 @@ fn not_written(cluster: &str, error: &ServedError) {
 
 impl Archive {
     /// Follows and serves a cluster that was opened. One that cannot be is reported.
-    async fn serve(&mut self, setting: ClusterSetting, opened: Opened) {
-        let said = self.defaults.said(&setting);
+    async fn serve(&mut self, setting: ClusterSetting, said: Option<u64>, opened: Opened) {
         let served = async {
             let (connected, cluster, served) = serve_opened(setting.clone(), opened).await?;
             match self.server.add(served).await {
@@ -547,7 +587,7 @@ impl Archive {
                     return Err(error.into());
                 }
             }
-            Ok::<_, Box<dyn Error>>((connected, cluster))
+            Ok::<_, OpenedError>((connected, cluster))
         };
         match served.await {
             Ok((connected, cluster)) => {
@@ -580,7 +620,7 @@ impl Archive {
         let mut complaint = String::new();
         let mut reread = Reread::default();
         loop {
-            tokio::time::sleep(LOOK).await;
+            self.take_until_look().await;
             match file.map(|file| reread.read(file)) {
                 // It is about to be written, or there is none.
                 None | Some(Ok(None)) => {}
@@ -609,66 +649,110 @@ impl Archive {
             self.remove(&name).await;
             self.refused.forget(&name);
         }
+        let wanted = self.wanted.iter().map(|setting| setting.name.clone());
+        let wanted: HashSet<String> = wanted.collect();
+        self.attempts.keep(|name| wanted.contains(name));
         let now = SystemClock.now().0;
         let many = self.wanted.len();
-        let mut new = Vec::new();
         let mut said_by_files = HashMap::new();
         for setting in self.wanted.clone() {
             let files = self.defaults.kubeconfigs(&setting);
             let said = *said_by_files
                 .entry(files)
                 .or_insert_with_key(|files: &Vec<PathBuf>| kubeconfigs::said(files));
+            if self.attempts.has(&setting, said) {
+                continue;
+            }
             match self.followed.get(&setting.name) {
-                None if self.refused.is_due(&setting, said) => new.push(setting),
+                None if self.refused.is_due(&setting, said) => {
+                    self.attempts.open(setting, said, None, many);
+                }
                 Some((former, cluster))
                     if !former.is_outdated(&setting, said, now) && !is_refused(former, cluster) =>
                 {
                     self.refused.forget(&setting.name);
                 }
-                Some(_) if self.refused.is_due(&setting, said) => {
-                    self.follow_anew(setting, said, many).await;
+                Some((former, cluster)) if self.refused.is_due(&setting, said) => {
+                    let is_refused = is_refused(former, cluster);
+                    self.attempts.connect(setting, said, is_refused);
                 }
                 _ => {}
             }
         }
-        for (setting, opened) in open_all(&self.data_dir, &self.defaults, new, many).await {
-            self.serve(setting, opened).await;
+        self.tell_missing();
+    }
+
+    /// Takes what comes of attempts until the files are to be looked at again.
+    async fn take_until_look(&mut self) {
+        let mut look = pin!(tokio::time::sleep(LOOK));
+        loop {
+            tokio::select! {
+                done = self.attempts.next() => self.take(done).await,
+                () = &mut look => return,
+            }
         }
     }
 
-    /// Follows a cluster with another setting or other credentials. The former ones are given up
-    /// only if these can be used: they may be half written.
-    async fn follow_anew(&mut self, setting: ClusterSetting, said: Option<u64>, clusters: usize) {
-        let source = match self.defaults.connect(&setting).await {
-            Ok(source) => source,
-            Err(error) => {
-                complain(&mut self.refused, &setting, said, &error.to_string());
-                return;
-            }
-        };
+    /// Takes what came of an attempt, if it still is what is wanted.
+    async fn take(&mut self, done: Done) {
+        let Done {
+            setting,
+            said,
+            came,
+        } = done;
+        let is_wanted = self.wanted.contains(&setting);
+        match came {
+            Came::Opened(opened) if is_wanted => self.serve(setting, said, opened).await,
+            Came::Opened(Ok((_, cluster))) => cluster.close().await,
+            Came::Connected(connected) if is_wanted => match connected {
+                Ok((source, is_known)) => {
+                    self.follow_anew(setting, said, source, is_known).await;
+                }
+                Err(error) => complain(&mut self.refused, &setting, said, &error.to_string()),
+            },
+            Came::Opened(Err(_)) | Came::Connected(_) => {}
+        }
+        self.tell_missing();
+    }
+
+    /// Follows a cluster with another setting or other credentials, by which it was reached. The
+    /// former ones are given up only if these can be used: they may be half written.
+    async fn follow_anew(
+        &mut self,
+        setting: ClusterSetting,
+        said: Option<u64>,
+        source: Source,
+        is_known: bool,
+    ) {
         let new = connected(setting.clone(), Some(&source));
         let former = self.followed.get(&setting.name);
         let is_renewed = former.is_none_or(|(former, _)| former.is_renewed_by(&new));
         let is_refused = former.is_some_and(|(former, cluster)| is_refused(former, cluster));
-        if !is_renewed || is_refused && !source.is_known().await {
+        if !is_renewed || is_refused && !is_known {
             let why = "its credentials end or have ended, and there are no others yet";
             complain(&mut self.refused, &setting, said, why);
             return;
         }
         tracing::info!(cluster = setting.name, "followed anew");
         self.remove(&setting.name).await;
-        let opened = open(
-            &self.data_dir,
-            &self.defaults,
-            &setting,
-            Some(source),
-            clusters,
-        );
-        let opened = opened.await;
-        self.serve(setting, opened).await;
+        let many = self.wanted.len();
+        self.attempts.open(setting, said, Some(source), many);
+    }
+
+    /// Tells the server which clusters are wanted and not there.
+    fn tell_missing(&self) {
+        let missing = self.wanted.iter().map(|setting| setting.name.as_str());
+        let missing = missing.filter(|name| !self.followed.contains_key(*name));
+        let missing = missing.map(|name| {
+            let why = self.refused.why(name).unwrap_or("it is being connected to");
+            (name.to_owned(), why.to_owned())
+        });
+        self.server.set_missing(missing.collect());
     }
 
     async fn close(self) {
+        // Programs that are waited for are killed.
+        drop(self.attempts);
         // What is kept is served until the end, and followed no longer.
         self.server.shutdown().await;
         for (_, (_, cluster)) in self.followed {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -453,7 +453,7 @@ impl ClusterFlags {
             Some(path) => Kubeconfig::read_from(path).map(Some),
             None => kubeconfig::merged(paths),
         };
-        let found = read.map_err(|error| with_sources(&error))?;
+        let found = read.map_err(|error| not_read(&error))?;
         let is_chosen = self.kubeconfig.is_some()
             || self.context.is_some()
             || self.cluster.is_some()
@@ -598,6 +598,16 @@ pub(crate) fn with_sources(error: &dyn Error) -> String {
         source = error.source();
     }
     one_line(&text)
+}
+
+/// Why a kubeconfig cannot be read, without a part of it: there are secrets in it.
+pub(crate) fn not_read(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::Parse(error) => {
+            one_line(&format!("parse the YAML: {}", error.without_snippet()))
+        }
+        error => with_sources(error),
+    }
 }
 
 /// Prints a note on standard error.

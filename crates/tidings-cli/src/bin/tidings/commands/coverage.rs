@@ -17,6 +17,9 @@ use super::terminal::ColorFlag;
 /// An archive that was stopped or cut off continues where it was, as long as the cluster remembers
 /// what came meanwhile (five minutes by default). If it does not, the last version of every event
 /// that still lives is fetched, and a gap says from when to when versions may be missing, and why.
+///
+/// What ends by retention or is deleted to keep a quota is in no gap: how long events are kept, and
+/// what the quota took, is printed below the gaps.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings coverage --kubeconfig ./archive/kubeconfig
@@ -163,6 +166,7 @@ fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()>
         })
     });
     let gaps: Vec<_> = gaps.collect();
+    writeln!(out)?;
     if gaps.is_empty() {
         // A gap is stated when the list that ends it is complete.
         let mut all = found.iter().flat_map(followed);
@@ -170,13 +174,102 @@ fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()>
         let said = if is_open {
             "No gaps yet: some clusters are not read to the end, or did not answer so far."
         } else {
-            "No gaps: every version since then is here."
+            "No gaps: nothing was missed since then."
         };
-        return writeln!(out, "\n{said}");
+        writeln!(out, "{said}")?;
+    } else {
+        let headings = ["CLUSTER", "NAMESPACE", "GAP FROM", "TO", "CAUSE"];
+        table(&headings, &gaps, screen, out)?;
     }
-    writeln!(out)?;
-    let headings = ["CLUSTER", "NAMESPACE", "GAP FROM", "TO", "CAUSE"];
-    table(&headings, &gaps, screen, out)
+    let taken: Vec<_> = found.iter().flat_map(taken).collect();
+    if !taken.is_empty() {
+        writeln!(out)?;
+    }
+    taken.iter().try_for_each(|said| writeln!(out, "{said}"))
+}
+
+/// What is in no gap and not here, either: what retention, the quota and sealing took of a cluster,
+/// as far as the archive says it.
+fn taken(coverage: &Value) -> Vec<String> {
+    let cluster = coverage["cluster"].as_str().unwrap_or("<unknown>");
+    let retention = retention(&coverage["retention"]);
+    let quota = &coverage["overQuota"];
+    let trimmed = quota["events"].as_u64().filter(|events| *events > 0);
+    let trimmed = trimmed.map(|events| {
+        let up_to = quota["lastSeenBefore"].as_str();
+        let up_to = up_to.map(|before| format!(", up to {before}"));
+        format!(
+            "{} deleted, the oldest first{}",
+            were(events, "event"),
+            up_to.unwrap_or_default()
+        )
+    });
+    let gone = coverage["gone"].as_u64().filter(|gone| *gone > 0);
+    let gone = gone.map(|gone| {
+        let versions = were(gone, "version");
+        format!("{versions} not sealed, as they ended or were deleted before, or cannot be read")
+    });
+    let said = [
+        ("Retention", retention),
+        ("Quota", trimmed),
+        ("Sealing", gone),
+    ];
+    let said = said.into_iter().filter_map(|(what, said)| {
+        let said = said?;
+        Some(format!("{what} of {cluster}: {said}."))
+    });
+    said.collect()
+}
+
+/// How long events are kept, if it is known.
+fn retention(retention: &Value) -> Option<String> {
+    let seconds = |name: &str| retention[name].as_u64().map(life);
+    let (shortest, longest) = (seconds("shortestSeconds")?, seconds("longestSeconds")?);
+    let lives = if shortest == longest {
+        longest
+    } else {
+        format!("{shortest} to {longest}")
+    };
+    let rules = match retention["rules"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(1) => ", by 1 rule".to_owned(),
+        Some(rules) => format!(", by {rules} rules"),
+    };
+    let deleted = match retention["mirrorsDeletions"].as_bool() {
+        Some(true) => ", or until it ends at its source",
+        _ => "",
+    };
+    let since = retention["since"].as_str();
+    let since = match (retention["applied"].as_bool(), since) {
+        (Some(false), _) => "; not yet applied to all that is kept".to_owned(),
+        (_, Some(since)) => format!("; in force since {since}"),
+        _ => String::new(),
+    };
+    Some(format!(
+        "{lives} after an event was last observed{rules}{deleted}{since}"
+    ))
+}
+
+/// A time as flags take it.
+fn life(seconds: u64) -> String {
+    if seconds == 0 {
+        return "0s".to_owned();
+    }
+    let mut left = seconds;
+    let parts = [(86_400, 'd'), (3600, 'h'), (60, 'm'), (1, 's')].map(|(unit, letter)| {
+        let number = left / unit;
+        left %= unit;
+        (number > 0).then(|| format!("{number}{letter}"))
+    });
+    parts.into_iter().flatten().collect()
+}
+
+/// A number of things to which something was done.
+fn were(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what} was"),
+        _ => format!("{number} {what}s were"),
+    }
 }
 
 /// What is followed of a cluster; one that did not answer so far has nothing, which is shown, too.
@@ -288,7 +381,8 @@ mod tests {
                 "prod      <all>       2026-02-01T00:00:00Z   2026-02-01T00:10:00Z   absent",
             ]
         );
-        assert!(printed(coverage(json!([]))).contains("No gaps:"));
+        let without = printed(coverage(json!([])));
+        assert!(without.ends_with("\nNo gaps: nothing was missed since then.\n"));
         // One is stated when the list that ends it is complete.
         let mut listing = coverage(json!([]));
         listing["followed"][0]["listing"] = true.into();
@@ -302,6 +396,60 @@ mod tests {
         let cells: Vec<_> = row.split_whitespace().collect();
         assert_eq!(cells[..4], ["prod", "<all>", "<unknown>", "<unknown>"]);
         assert_eq!(cells[5..7], ["678", "<unknown>"]);
+    }
+
+    /// It is in no gap.
+    #[test]
+    fn what_retention_quota_and_sealing_took_is_told_as_far_as_it_is_known() {
+        let since = "2026-01-01T00:00:00Z";
+        let retention = |shortest: u64, rules: u64, applied: bool, since: Value| {
+            json!({
+                "shortestSeconds": shortest, "longestSeconds": 90 * 86_400, "rules": rules,
+                "applied": applied, "since": since, "mirrorsDeletions": false,
+            })
+        };
+        let mut mirrored = retention(7 * 86_400 + 1800, 1, true, Value::Null);
+        mirrored["mirrorsDeletions"] = true.into();
+        for (took, said) in [
+            (json!({}), ""),
+            // Of an archive on object storage, or of one that follows nothing.
+            (
+                json!({"retention": null, "gone": 0, "overQuota": {"events": 0}}),
+                "",
+            ),
+            (
+                json!({"retention": retention(90 * 86_400, 0, true, since.into())}),
+                "Retention of prod: 90d after an event was last observed; \
+                 in force since 2026-01-01T00:00:00Z.",
+            ),
+            (
+                json!({"retention": retention(5400, 2, false, Value::Null)}),
+                "Retention of prod: 1h30m to 90d after an event was last observed, by 2 rules; \
+                 not yet applied to all that is kept.",
+            ),
+            (
+                json!({"retention": mirrored, "overQuota": {"events": 1, "lastSeenBefore": since}}),
+                "Retention of prod: 7d30m to 90d after an event was last observed, by 1 rule, \
+                 or until it ends at its source.\n\
+                 Quota of prod: 1 event was deleted, the oldest first, \
+                 up to 2026-01-01T00:00:00Z.",
+            ),
+            (
+                json!({"gone": 3}),
+                "Sealing of prod: 3 versions were not sealed, as they ended or were deleted \
+                 before, or cannot be read.",
+            ),
+        ] {
+            let mut coverage = took;
+            coverage["cluster"] = "prod".into();
+            assert_eq!(taken(&coverage).join("\n"), said, "{coverage}");
+            let mut out = Vec::new();
+            print(&[coverage], Screen::default(), &mut out).unwrap();
+            let printed = String::from_utf8(out).unwrap();
+            let below = printed.split_once("so far.\n").unwrap().1;
+            assert_eq!(below.trim(), said, "{printed}");
+        }
+        assert_eq!(life(0), "0s");
     }
 
     #[test]

@@ -238,7 +238,7 @@ fn words(notice: &Notice) -> String {
             "the server had forgotten changes: the last state of each event is shown".to_owned()
         }
         Notice::NewHistory => {
-            "the server's revisions started again: its events are shown again".to_owned()
+            "another server answers, or one that counts anew: its events are shown again".to_owned()
         }
     }
 }

@@ -37,8 +37,8 @@ pub(crate) struct Args {
     check: bool,
     /// Print the URLs of the files instead, one a line: paths where the archive is in a folder
     ///
-    /// Only these are part of the archive. Beside them there may be files that were merged, and are
-    /// left for a while to those who read them.
+    /// Only these are part of the archive. There may be other files: those that were merged into
+    /// larger ones are deleted later, so that a reader that has begun with them can finish.
     #[arg(long, conflicts_with = "check")]
     files: bool,
 }

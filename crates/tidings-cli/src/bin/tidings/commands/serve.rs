@@ -76,8 +76,8 @@ pub(crate) struct Args {
     /// Port to listen on; 0 means any free port
     #[arg(long, default_value_t = 6443, value_name = "PORT")]
     secure_port: u16,
-    /// Retention time of an event after its last write, such as 1h or 90m
-    #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = values::duration_of_seconds)]
+    /// Retention time of an event after its last write, such as 90m or 14d
+    #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = values::days)]
     event_ttl: Duration,
     /// Format of log lines
     #[arg(
@@ -336,5 +336,31 @@ impl Signals {
     pub(super) async fn wait(&mut self) {
         // Without signals there is nothing to wait for, and the server would end at once.
         let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// In the forms of a file of retention rules and of `tidings archive`.
+    #[test]
+    fn events_may_be_kept_for_days() {
+        for (text, hours) in [("2h", 2), ("14d", 14 * 24), ("1d12h", 36)] {
+            let words = ["tidings", "--data-dir", "x", "--event-ttl", text];
+            let parsed = Program::try_parse_from(words).unwrap();
+            assert_eq!(parsed.args.event_ttl, Duration::from_secs(hours * 3600));
+        }
+        let words = ["tidings", "--data-dir", "x", "--event-ttl", "500ms"];
+        let refused = Program::try_parse_from(words).unwrap_err().to_string();
+        assert!(refused.contains("at least 1s, such as 90d"), "{refused}");
     }
 }

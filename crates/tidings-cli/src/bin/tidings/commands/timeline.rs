@@ -12,8 +12,9 @@ use tidings_archive::Cluster;
 use tidings_server::ApiOptions;
 
 use super::archive::clusters::Defaults;
+use super::archive::hint;
+use super::archive::opened::open_all;
 use super::archive::past::Served;
-use super::archive::{hint, open_all};
 use super::cluster::tell;
 use super::data_dir;
 use super::serve::{Signals, start_logging_of};
@@ -111,7 +112,7 @@ async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
     let mut followed = Vec::with_capacity(many);
     let mut served = Vec::with_capacity(many);
     for (_, opened) in open_all(data_dir, &defaults, settings, many).await {
-        let (source, cluster) = opened?;
+        let (source, cluster) = opened.map_err(|error| -> Box<dyn Error> { error })?;
         served.push(Served::of(&cluster, source.as_ref()).await);
         followed.push(cluster);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::config::Kubeconfig;
-use tidings_archive::{ClusterOptions, Selection};
+use tidings_archive::{ClusterOptions, Lives, Selection};
 use tidings_cli::clusters::{ClusterSetting, NAME_LEN_MAX, check_name};
 use tidings_server::RetentionRules;
 use tidings_store::embedded::EmbeddedOptions;
@@ -243,7 +243,8 @@ impl Defaults {
         kubeconfigs::said(&self.kubeconfigs(setting))
     }
 
-    /// A client of a cluster. Whether the cluster answers is found out by following it.
+    /// A client of a cluster. Whether the cluster answers is found out by following it. A program
+    /// that gives out credentials is waited for, for a minute at most.
     pub(in crate::commands) async fn connect(
         &self,
         setting: &ClusterSetting,
@@ -267,8 +268,8 @@ impl Defaults {
             source,
         })?;
         let is_asked = setting.cluster_access.unwrap_or(self.cluster_access);
-        Source::new(config, said, pass_through, is_asked)
-            .map_err(|error| wrong(with_sources(&error)))
+        let source = Source::new(&setting.name, config, said, pass_through, is_asked).await;
+        source.map_err(|error| wrong(with_sources(&error)))
     }
 
     /// How a cluster is followed, one of this number.
@@ -299,6 +300,8 @@ impl Defaults {
                 .collect(),
         };
         options.rules = format!("{}s\n{}", event_ttl.as_secs(), self.retention.text);
+        let lives = Lives::new(&rules.times(), rules.match_everything(), event_ttl);
+        options.lives = Some(lives);
         options.quota = setting.quota.or(self.quota).map(|bytes| bytes as u64);
         options.keep_for = Arc::new(move |event| rules.ttl(event).unwrap_or(event_ttl));
         options.mirror_deletions = setting.mirror_deletions.unwrap_or(self.mirror_deletions);

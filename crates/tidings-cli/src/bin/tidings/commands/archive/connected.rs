@@ -89,6 +89,11 @@ impl Refused {
         former.is_none_or(|former| former.why != why)
     }
 
+    /// Why a cluster could not be used, if it could not.
+    pub(super) fn why(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(|refusal| refusal.why.as_str())
+    }
+
     /// A cluster could be used, or is not wanted any more.
     pub(super) fn forget(&mut self, name: &str) {
         self.0.remove(name);
@@ -162,7 +167,9 @@ mod tests {
         assert!(refused.is_due(&named("b"), ONE));
         assert!(refused.is_due(&named("a"), TWO));
         assert!(refused.note(&named("a"), TWO, "not this either"));
+        assert_eq!(refused.why("prod"), Some("not this either"));
         refused.forget("prod");
+        assert_eq!(refused.why("prod"), None);
         assert!(refused.is_due(&named("a"), TWO));
         assert!(refused.note(&named("a"), TWO, "not this either"));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 #[cfg(feature = "objects")]
 use tidings_archive::JournalError;
-use tidings_archive::{Cluster, Past, Unsealed};
+use tidings_archive::{Cause, Cluster, Past, Unsealed};
 #[cfg(feature = "objects")]
 use tidings_objects::WaitingError;
 #[cfg(feature = "objects")]
@@ -187,6 +187,10 @@ impl tidings_server::Past for Served {
         following.versions = measured.versions;
         following.stored_bytes = measured.stored_bytes;
         following.gaps = measured.gaps;
+        following.not_kept = vec![
+            (Cause::TooLarge.name(), now.too_large),
+            (Cause::Unreadable.name(), now.unreadable),
+        ];
         following.covered_since = measured.covered_since;
         following.complete_until = measured.complete_until;
         following.received = now.versions + now.seen_before + now.ends + now.forgotten;

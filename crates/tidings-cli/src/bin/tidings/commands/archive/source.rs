@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use base64::Engine;
-use jiff::Timestamp;
+use base64::engine::general_purpose::STANDARD;
 use kube::{Client, Config};
 use tidings_server::{PassThrough, PassThroughError, PassThroughOptions};
 use tokio::time::timeout;
 
+use super::client::{NotConnected, client_of};
 use crate::commands::serve::cluster::Cluster as Reviewing;
 
 /// Timeout of the question whether credentials are known.
@@ -25,6 +26,9 @@ pub(in crate::commands) struct Source {
     pub(super) said: Option<u64>,
     /// Whether a program gives out its credentials.
     pub(super) has_program: bool,
+    /// When its credentials end, in milliseconds since 1970, if the client does not replace them by
+    /// itself.
+    pub(super) valid_until: Option<i64>,
 }
 
 /// Why requests are not passed to a cluster.
@@ -57,27 +61,26 @@ pub(super) fn pass_through(config: &Config) -> Result<PassThrough, NotPassed> {
 }
 
 impl Source {
-    /// Of a configuration that is whole, and of kubeconfigs that said this.
-    pub(in crate::commands) fn new(
+    /// Of a cluster with this configuration, which is whole, and of kubeconfigs that said this. If
+    /// a program gives out the credentials, it is waited for.
+    pub(in crate::commands) async fn new(
+        cluster: &str,
         config: Config,
         said: Option<u64>,
         pass_through: Option<PassThrough>,
         is_asked: bool,
-    ) -> Result<Self, kube::Error> {
+    ) -> Result<Self, NotConnected> {
+        let address = config.cluster_url.to_string();
+        let made = client_of(cluster, config).await?;
         Ok(Self {
-            address: config.cluster_url.to_string(),
-            has_program: config.auth_info.exec.is_some(),
-            client: Client::try_from(config)?,
+            client: made.client,
+            address,
             pass_through,
             is_asked,
             said,
+            has_program: made.has_program,
+            valid_until: made.valid_until,
         })
-    }
-
-    /// When its credentials end, in milliseconds since 1970, if the client does not replace them by
-    /// itself.
-    pub(super) fn valid_until(&self) -> Option<i64> {
-        self.client.valid_until().map(Timestamp::as_millisecond)
     }
 
     /// Whether the cluster knows its credentials, whatever they allow.
@@ -96,7 +99,7 @@ impl Source {
 
 /// A certificate in PEM.
 fn pem(certificate: &[u8]) -> String {
-    let text = base64::engine::general_purpose::STANDARD.encode(certificate);
+    let text = STANDARD.encode(certificate);
     let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
     let mut rest = text.as_str();
     while !rest.is_empty() {

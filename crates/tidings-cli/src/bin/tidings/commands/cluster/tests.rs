@@ -34,6 +34,20 @@ fn write(path: &Path, text: &str) -> PathBuf {
     path.to_owned()
 }
 
+/// What is wrong is logged, too.
+#[test]
+fn no_part_of_a_kubeconfig_is_in_an_error() {
+    for text in [
+        "users:\n- name: a\n  user: {token: secret, [\n",
+        "users:\n- name: a\n  user:\n    token: secret\n    exec: 7\n",
+    ] {
+        let error = Kubeconfig::from_yaml(text).unwrap_err();
+        let why = not_read(&error);
+        assert!(!why.contains("secret"), "{why}");
+        assert!(why.starts_with("parse the YAML: "), "{why}");
+    }
+}
+
 /// A kubeconfig that is there and cannot be used must not lead to another cluster.
 #[tokio::test]
 async fn only_where_there_is_no_kubeconfig_is_it_the_cluster_around() {

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use tidings_cli::event::{Event, by_last_seen};
 
 use super::super::cluster::CommandError;
-use super::page::{Listed, PAGE, Page, Reader};
+use super::page::{Listed, PAGE, Page, Reader, is_reached};
 
 /// What is sealed was seen no longer ago, as a rule.
 const SEALED_LATER: SignedDuration = SignedDuration::from_hours(1);
@@ -269,8 +269,8 @@ impl Reader {
             is_sealed |= page.is_sealed;
             if revision.is_empty() {
                 revision = page.revision;
-                let reached: Option<u64> = revision.parse().ok();
-                after = after.filter(|after| reached >= Some(*after));
+                let latest: Option<u64> = revision.parse().ok();
+                after = after.filter(|after| is_reached(*after, latest));
             }
             events.extend(page.events.into_iter().filter(|event| {
                 (after.is_none() || event.revision() > after) && self.filter.selects(event)

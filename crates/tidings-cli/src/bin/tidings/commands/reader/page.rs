@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use kube::core::Status;
 use serde::Deserialize;
 use serde_json::Value;
+use tidings_archive::REVISION_BITS;
 use tidings_cli::event::Event;
 use tidings_cli::filter::Filter;
 
@@ -67,6 +68,13 @@ impl Listed {
             self.events.retain(is_listed);
         }
     }
+}
+
+/// Whether a server is as far as a revision, by the latest one of its own: not if one is of another
+/// archive. An API server counts no further than the first bits.
+pub(super) fn is_reached(revision: u64, latest: Option<u64>) -> bool {
+    let history = |revision: u64| revision >> REVISION_BITS;
+    latest.is_some_and(|latest| latest >= revision && history(latest) == history(revision))
 }
 
 #[derive(Deserialize)]

@@ -371,6 +371,23 @@ async fn a_server_that_counts_anew_is_told() {
     assert_eq!(given, ["new history", "one", "two", "three"]);
 }
 
+/// Its numbers are greater or less, and say nothing of what the former one had.
+#[tokio::test(start_paused = true)]
+async fn another_archive_that_answers_is_told() {
+    let [one, other] = [1_u64 << 62, (1 << 62) + (5 << 40)];
+    for (former, now) in [(one, other), (other, one)] {
+        let (given, asked) = watched(vec![
+            watch(&[("ADDED", event("seen", former + 6))]),
+            Some((410, status(410).to_string())),
+            list(now + 2, &[event("seen", now + 1), event("missed", now + 2)]),
+            watch(&[("ADDED", event("after", now + 3))]),
+        ])
+        .await;
+        assert_eq!(given, ["seen", "new history", "seen", "missed", "after"]);
+        assert_eq!(asked[3], format!("watch {}", now + 2));
+    }
+}
+
 /// While what was forgotten is read anew, a server may fail in all the ways it may while it is
 /// watched.
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use tidings_cli::event::Event;
 
 use super::super::cluster::{CommandError, with_sources};
 use super::list::Unlisted;
-use super::page::Reader;
+use super::page::{Reader, is_reached};
 
 /// The server is asked to end a watch after this time, so that a dead connection is noticed.
 const WATCH: Duration = Duration::from_secs(240);
@@ -37,8 +37,8 @@ pub(crate) enum Notice {
     /// The server had forgotten changes, and the events were listed anew: what comes next is the
     /// last state of each that changed.
     Relisted,
-    /// The server counts its revisions anew, or from before: which changes were given out already
-    /// cannot be told.
+    /// The server counts its revisions anew, or from before, or another archive answers: which
+    /// changes were given out already cannot be told.
     NewHistory,
 }
 
@@ -164,8 +164,9 @@ impl Reader {
             Err(Unlisted::Request(error)) => return Err(error.into()),
             Err(unlisted) => return Err(Ended::Output(self.failed(unlisted))),
         };
-        let reached: Option<u64> = listed.revision.parse().ok();
-        if position.revision.is_none() || reached < position.revision {
+        let latest: Option<u64> = listed.revision.parse().ok();
+        let is_known = |revision: u64| is_reached(revision, latest);
+        if !position.revision.is_some_and(is_known) {
             take(Watched::Notice(Notice::NewHistory)).map_err(Ended::Output)?;
         } else if is_interrupted || !listed.events.is_empty() {
             take(Watched::Notice(Notice::Relisted)).map_err(Ended::Output)?;

@@ -10,6 +10,9 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use tidings_server::{ReviewError, Reviewer};
 
+use crate::commands::archive::client::client_of;
+use crate::commands::cluster::not_read;
+
 /// Its API server.
 pub(crate) struct Cluster {
     client: Client,
@@ -32,7 +35,7 @@ impl Cluster {
 
     /// Reads a kubeconfig. Whether the cluster is there is found out with the first question.
     pub(crate) async fn connect(path: &Path) -> Result<Self, String> {
-        let kubeconfig = Kubeconfig::read_from(path).map_err(|error| error.to_string())?;
+        let kubeconfig = Kubeconfig::read_from(path).map_err(|error| not_read(&error))?;
         let options = KubeConfigOptions::default();
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
@@ -40,7 +43,8 @@ impl Cluster {
         // The caller retries itself, and knows until when.
         config.default_retry = false;
         let address = config.cluster_url.to_string();
-        let client = Client::try_from(config).map_err(|error| error.to_string())?;
+        let made = client_of(&address, config).await;
+        let client = made.map_err(|error| error.to_string())?.client;
         Ok(Self { client, address })
     }
 }

@@ -1,0 +1,69 @@
+//! Opens what is kept of clusters, and follows them.
+
+use std::error::Error;
+use std::path::Path;
+
+use futures::{StreamExt, stream};
+use tidings_archive::Cluster;
+use tidings_cli::clusters::ClusterSetting;
+
+use super::clusters::{self, Defaults};
+#[cfg(feature = "objects")]
+use super::sealing;
+use super::source::Source;
+
+/// Maximum clusters that are opened at the same time.
+pub(super) const OPENED_AT_ONCE: usize = 8;
+
+/// Why a cluster was not opened.
+pub(super) type OpenedError = Box<dyn Error + Send + Sync>;
+
+/// The way to a cluster, if it is followed, and what is kept of it.
+pub(super) type Opened = Result<(Option<Source>, Cluster), OpenedError>;
+
+/// Opens what is kept of a cluster, and follows it, if it is to be followed; from a source that is
+/// connected to already, if there is one.
+pub(super) async fn open(
+    data_dir: &Path,
+    defaults: &Defaults,
+    setting: &ClusterSetting,
+    connected: Option<Source>,
+    clusters: usize,
+) -> Opened {
+    let folder = clusters::folder(data_dir, &setting.name)?;
+    let options = defaults.options(setting, clusters);
+    let source = match connected {
+        None if !defaults.no_follow => Some(defaults.connect(setting).await?),
+        connected => connected,
+    };
+    let opened = Cluster::open_kept(&folder, options.clone()).await;
+    let mut cluster = opened.map_err(|error| clusters::ClusterError::Store {
+        name: setting.name.clone(),
+        source: error,
+    })?;
+    #[cfg(feature = "objects")]
+    if let Some(place) = &defaults.continues {
+        sealing::take_over(place, &cluster).await?;
+    }
+    if let Some(source) = &source {
+        cluster.follow(&source.client, options);
+    }
+    Ok((source, cluster))
+}
+
+/// The same of several, some at a time.
+pub(in crate::commands) async fn open_all(
+    data_dir: &Path,
+    defaults: &Defaults,
+    settings: Vec<ClusterSetting>,
+    clusters: usize,
+) -> Vec<(ClusterSetting, Opened)> {
+    stream::iter(settings)
+        .map(|setting| async {
+            let opened = open(data_dir, defaults, &setting, None, clusters).await;
+            (setting, opened)
+        })
+        .buffered(OPENED_AT_ONCE)
+        .collect()
+        .await
+}
