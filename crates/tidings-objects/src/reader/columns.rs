@@ -179,8 +179,9 @@ async fn read_chunk(
     leaves: &[Leaf],
     is_held: bool,
 ) -> Result<Vec<Vec<Values>>, Fault> {
+    let shared = &fetch.shared;
     // It is not closed.
-    let _chunk = fetch.shared.chunks.acquire().await.ok();
+    let of_chunk = Arc::clone(&shared.chunks).acquire_owned().await.ok();
     let read = chunk.into_iter().map(|(want, ranges)| async move {
         let bytes = fetch.ranges_held(&want.file, &ranges, is_held).await?;
         let pieces = ranges.into_iter().map(|range| range.start).zip(bytes);
@@ -191,7 +192,7 @@ async fn read_chunk(
     let path = read.first().map(|(want, _)| want.file.path.clone());
     let path = path.unwrap_or_default();
     // It is not closed.
-    let _place = fetch.shared.decodes.acquire().await.ok();
+    let of_decode = Arc::clone(&shared.decodes).acquire_owned().await.ok();
     let leaves = leaves.to_vec();
     let decoded = spawn_blocking(move || {
         let decoded = read.iter().map(|(want, pieces)| {
@@ -202,7 +203,10 @@ async fn read_chunk(
             });
             values.collect::<Result<Vec<_>, Fault>>()
         });
-        decoded.collect::<Result<Vec<_>, Fault>>()
+        let decoded = decoded.collect::<Result<Vec<_>, Fault>>();
+        // Held until here, even if the read was given up meanwhile.
+        drop((of_chunk, of_decode));
+        decoded
     });
     decoded.await.unwrap_or_else(|_| {
         Err(Fault::damaged(
@@ -340,4 +344,76 @@ fn values<T: DataType>(
         at = rows.end;
     }
     Ok((values, defined))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use k8s_pb::api::core::v1::Event;
+    use object_store::memory::InMemory;
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::file::write::Writer;
+    use crate::reader::fetch::Shared;
+    use crate::row::{Row, Version};
+
+    /// The only version in a file that is in memory.
+    fn want() -> Want {
+        let version = Version {
+            epoch: 0,
+            number: 7,
+            observed_at: 1,
+            object: tidings_api::codec::encode_stored(&mut Event::default()),
+        };
+        let row = Row::new(&"prod".into(), version).unwrap();
+        let mut writer = Writer::new(false).unwrap();
+        writer.push(row).unwrap();
+        let bytes = Bytes::from(writer.finish().unwrap());
+        let len = bytes.len() as u64;
+        Want {
+            footer: Arc::new(Footer::of(&bytes, len, 1).unwrap()),
+            file: Remote {
+                path: Path::from("file"),
+                len,
+                checksum: String::new(),
+                id: 1,
+                held: Some(bytes),
+            },
+            group: 0,
+            rows: std::iter::once(0..1).collect(),
+        }
+    }
+
+    /// Its bytes are in memory, and a thread decodes them, until that is done.
+    #[test]
+    fn a_read_that_is_given_up_keeps_its_places_until_it_is_decoded() {
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let fetch = Fetch {
+                shared: Arc::new(Shared::new(Arc::new(InMemory::new()), 1 << 20, 1)),
+                counters: Arc::default(),
+            };
+            let free = || {
+                let both = [&fetch.shared.chunks, &fetch.shared.decodes];
+                both.map(|places| places.available_permits())
+            };
+            let [chunks, decodes] = free();
+            // The one thread that decodes has something else to do.
+            let (release, released) = mpsc::channel::<()>();
+            let busy = spawn_blocking(move || released.recv());
+            let given_up = read_each(&fetch, vec![want()], &[leaf::VERSION]).now_or_never();
+            assert!(given_up.is_none(), "it waits for the thread");
+            assert_eq!(free(), [chunks - 1, decodes - 1]);
+            drop(release);
+            assert!(busy.await.unwrap().is_err());
+            // What the thread does after it.
+            spawn_blocking(|| {}).await.unwrap();
+            assert_eq!(free(), [chunks, decodes]);
+            let read = read_each(&fetch, vec![want()], &[leaf::VERSION]).await;
+            assert_eq!(read.unwrap()[0][0].number(0), 7);
+        });
+    }
 }

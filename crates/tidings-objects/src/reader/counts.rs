@@ -95,11 +95,14 @@ impl View {
     async fn read_rollup(&self, file: usize, remote: &Remote) -> Result<Rolled, Fault> {
         let rows = self.manifest().files.get(file).map_or(0, |file| file.rows);
         let bytes = self.fetch.compared(remote).await?;
+        let decodes = Arc::clone(&self.fetch.shared.decodes);
         // It is not closed.
-        let _place = self.fetch.shared.decodes.acquire().await.ok();
+        let place = decodes.acquire_owned().await.ok();
         let path = remote.path.clone();
         let decoded = spawn_blocking(move || {
             let decoded = caught(&path, || Rolled::of(bytes, rows));
+            // Held until here, even if the read was given up meanwhile.
+            drop(place);
             decoded.map_err(|error| Fault::parquet(&path, &error))
         });
         let cannot = |_| Fault::damaged(&remote.path, "it cannot be decoded");

@@ -111,9 +111,9 @@ pub(super) struct Shared {
     /// Of reads, each of which has a bounded number of rows in memory.
     pub(super) reads: Semaphore,
     /// Of threads that decode columns.
-    pub(super) decodes: Semaphore,
+    pub(super) decodes: Arc<Semaphore>,
     /// Of chunks of columns, whose bytes are in memory.
-    pub(super) chunks: Semaphore,
+    pub(super) chunks: Arc<Semaphore>,
     /// Maximum bytes of events that one read asks for, beyond which the cache does not hold them.
     pub(super) events_held_max: u64,
 }
@@ -132,8 +132,8 @@ impl Shared {
             page_row_groups,
             places: Semaphore::new(REQUESTS_AT_ONCE),
             reads: Semaphore::new(READS_AT_ONCE),
-            decodes: Semaphore::new(DECODES_AT_ONCE),
-            chunks: Semaphore::new(CHUNKS_AT_ONCE),
+            decodes: Arc::new(Semaphore::new(DECODES_AT_ONCE)),
+            chunks: Arc::new(Semaphore::new(CHUNKS_AT_ONCE)),
             events_held_max: cache_bytes / EVENTS_SHARE,
         }
     }

@@ -64,6 +64,7 @@ pub(crate) struct Batch<'a> {
     pub(crate) state: State,
     now: UnixMillis,
     pub(crate) confirmed: UnixMillis,
+    pub(crate) steady: Duration,
     /// One for each of its revisions.
     logged: Vec<Logged>,
     pub(crate) dirty: bool,
@@ -142,6 +143,7 @@ impl<'a> Batch<'a> {
             frames: Frames::new(),
             now: times.wall,
             confirmed: times.confirmed,
+            steady: times.steady,
             logged: Vec::new(),
             dirty: false,
             expired: 0,

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::{Revision, UnixMillis};
 
@@ -28,8 +29,9 @@ pub(crate) struct Track {
     pub(crate) early: i64,
     /// A lower bound of other unwritten ends.
     pub(crate) next: i64,
-    /// The confirmed time at which a due end could not be read first, if that is still so.
-    pub(crate) unreadable: Option<i64>,
+    /// The confirmed time and the steady time at which a due end could not be read first, if that
+    /// is still so.
+    pub(crate) unreadable: Option<(i64, Duration)>,
 }
 
 impl Track {

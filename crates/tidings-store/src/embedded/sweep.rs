@@ -9,6 +9,7 @@
 //! an hour at most if their file cannot be read.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::batch::{Batch, LOADED_MAX};
 use super::bucket::Bucket;
@@ -23,9 +24,9 @@ use crate::{Fault, Record, Revision, UnixMillis};
 /// Maximum versions that a sweep examines; most of them may have ended before their expiry.
 const STEPS_MAX: usize = 16 * 1024;
 
-/// Milliseconds for which a bucket that is over waits for a file that cannot be read, before the
-/// ends in it are given up. They count from when it was over and the file could not be read, since
-/// a process may begin long after the end.
+/// Milliseconds for which a file that cannot be read is waited for, and for which its bucket is
+/// over, before the ends in it are given up. The wait is in steady time: a process may begin long
+/// after the end, or the machine may have been suspended.
 const UNREADABLE_MAX: i64 = 3_600_000;
 
 /// Early ends examined at a time, for the lag.
@@ -72,7 +73,7 @@ impl Batch<'_> {
             bytes: LOADED_MAX,
         };
         let order = self.view.engine.index.order.clone();
-        let now = self.confirmed.0;
+        let (now, steady) = (self.confirmed.0, self.steady);
         let (mut failed, mut all_over) = (None, true);
         let buckets = Arc::clone(&self.view.buckets);
         for (name, bucket) in buckets.range(self.state.swept.floor.saturating_add(1)..NEVER) {
@@ -80,12 +81,13 @@ impl Batch<'_> {
             let is_over = i64::try_from(*name).is_ok_and(|end| end <= now);
             all_over &= is_over;
             let swept = self.sweep_bucket((*name, bucket), &mut track, &mut budget);
-            let since = track.unreadable.unwrap_or(now);
+            let since = track.unreadable.unwrap_or((now, steady));
             track.unreadable = swept.is_err().then_some(since);
             order.set(*name, track);
+            let waited = steady.saturating_sub(since.1);
             match swept {
                 // Everything in it has expired. It must not delay later buckets for ever.
-                Err(fault) if is_over && is_given_up((*name, since), &fault, now) => {
+                Err(fault) if is_over && is_given_up((*name, waited), &fault, now) => {
                     tracing::error!(
                         bucket = name,
                         %fault,
@@ -291,11 +293,12 @@ impl Batch<'_> {
     }
 }
 
-/// Whether a fault in a bucket that is over, found at some moment, is reason to do without the rest
+/// Whether a fault in a bucket that is over, found some time ago, is reason to do without the rest
 /// of it: damage at once, a file that cannot be read after some time.
-fn is_given_up((bucket, since): (u64, i64), fault: &Fault, now: i64) -> bool {
+fn is_given_up((bucket, waited): (u64, Duration), fault: &Fault, now: i64) -> bool {
     let end = i64::try_from(bucket).unwrap_or(i64::MAX);
-    let has_waited = end.max(since).saturating_add(UNREADABLE_MAX) <= now;
+    let has_waited = waited >= Duration::from_millis(UNREADABLE_MAX.cast_unsigned())
+        && end.saturating_add(UNREADABLE_MAX) <= now;
     matches!(fault, Fault::Corrupt(_)) || has_waited && is_lasting(fault)
 }
 
@@ -387,7 +390,7 @@ impl View<'_> {
                 // The lag of the others, and everything else that is counted, is still told.
                 Err(Fault::Corrupt(_)) => {
                     let since = self.engine.index.order.of(name).unreadable;
-                    return Ok(since.map(UnixMillis));
+                    return Ok(since.map(|(confirmed, _)| UnixMillis(confirmed)));
                 }
                 Err(fault) => return Err(fault),
             }
