@@ -1,10 +1,10 @@
 //! PATCH of an event by server-side apply, which creates it if there is none.
 
 use serde_json::Value;
-use serde_saphyr::DuplicateKeyPolicy;
 use tidings_core::validate::go_quote;
 
 use super::commit::{AFTER_ADMISSION, CHANGE_ATTEMPTS, Write, Written, now};
+use super::decoding::lenient_yaml;
 use crate::http::status::Status;
 use tidings_api::managed::{self, ApplyError, Writer};
 use tidings_api::yaml;
@@ -74,21 +74,12 @@ fn read(body: &[u8]) -> Result<(Value, Vec<String>), Status> {
     let body = yaml::first_document(body);
     let unreadable =
         |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
-    let last_wins = |strict: &_| {
-        let has_one = yaml::has_key_twice(strict);
-        has_one
-            .then(|| yaml::read(body, DuplicateKeyPolicy::LastWins))?
-            .ok()
-    };
-    let (mut config, duplicates) = match yaml::read::<Value>(body, DuplicateKeyPolicy::Error) {
-        Ok(config) => (config, Vec::new()),
-        Err(strict) => match last_wins(&strict) {
-            Some(config) => (config, vec![repeated(&strict)]),
-            // Not all JSON is YAML: its escapes of surrogate pairs are not.
-            None => match serde_json::from_slice(body) {
-                Ok(config) => (config, Vec::new()),
-                Err(_) => return Err(unreadable(&strict)),
-            },
+    let (mut config, duplicates): (Value, Vec<String>) = match lenient_yaml(body) {
+        Ok((config, twice)) => (config, twice.iter().map(repeated).collect()),
+        // Not all JSON is YAML: its escapes of surrogate pairs are not.
+        Err(why) => match serde_json::from_slice(body) {
+            Ok(config) => (config, Vec::new()),
+            Err(_) => return Err(unreadable(&why.strict)),
         },
     };
     if !config.is_object() {

@@ -5,20 +5,18 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ListMeta, PartialObjectMetadata};
-use serde_json::Value;
-use serde_saphyr::DuplicateKeyPolicy;
 use tidings_core::validate::go_quote;
 
 use super::call::Call;
+use super::decoding::{enveloped, not_json, yaml_value};
 use crate::http::negotiate::{Form, Media, Shape, body_media};
 use crate::http::present::present;
 use crate::http::status::Status;
 use crate::http::warnings::warn;
-use tidings_api::codec::json::{Reading, TypeMeta, complaint, replace_what_is_no_text};
+use tidings_api::codec::json::{Reading, TypeMeta, replace_what_is_no_text};
 use tidings_api::codec::{self, Api};
 use tidings_api::field_validation::FieldValidation;
 use tidings_api::table::{IncludeObject, Rows};
-use tidings_api::yaml;
 
 /// The event of a request, and warnings for its sender.
 pub(crate) struct Sent {
@@ -115,8 +113,7 @@ fn json(api: Api, body: &[u8]) -> Result<Document, Refusal> {
     };
     let (mut result, mut reading) = read(api, body);
     if result.is_err() || reading.complaint().is_some() {
-        if let Some(why) = complaint(body) {
-            let why = format!("couldn't get version/kind; json parse error: {why}");
+        if let Some(why) = not_json(body) {
             return Err(Refusal::Unrecognized(why));
         }
         if reading.complaint().is_none() {
@@ -145,41 +142,10 @@ fn from_yaml(api: Api, body: &[u8]) -> Result<Document, Refusal> {
     Ok(document)
 }
 
-/// The first document of YAML, and a note on a duplicate key, whose last value is used.
-///
-/// # Errors
-/// Why it is not YAML.
-pub(super) fn yaml_value(body: &[u8]) -> Result<(Value, Option<String>), String> {
-    let body = yaml::first_document(body);
-    if body.trim_ascii().is_empty() {
-        return Ok((Value::Null, None));
-    }
-    let strict = match yaml::read(body, DuplicateKeyPolicy::Error) {
-        Ok(value) => return Ok((value, None)),
-        Err(error) if yaml::has_key_twice(&error) => error,
-        Err(error) => return Err(format!("yaml: {}", one_line(&error))),
-    };
-    match yaml::read(body, DuplicateKeyPolicy::LastWins) {
-        Ok(value) => Ok((value, Some(one_line(&strict)))),
-        Err(error) => Err(format!("yaml: {}", one_line(&error))),
-    }
-}
-
-/// The message of an error, without the excerpt of the document below it.
-fn one_line(error: &serde_saphyr::Error) -> String {
-    let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
-}
-
 fn protobuf(api: Api, body: &Bytes) -> Result<Document, Refusal> {
-    let enveloped = codec::protobuf::open(body).map_err(Refusal::Unrecognized)?;
-    let type_meta = TypeMeta {
-        api_version: Some(enveloped.api_version),
-        kind: Some(enveloped.kind),
-    };
+    let (type_meta, raw) = enveloped(body).map_err(Refusal::Unrecognized)?;
     let target = Target::of(api, &type_meta)?;
-    let event = codec::read_protobuf_event(target.api, enveloped.raw)
+    let event = codec::read_protobuf_event(target.api, raw)
         .map_err(|why| Refusal::Unfit(target.clone(), why))?;
     Ok(Document {
         target,

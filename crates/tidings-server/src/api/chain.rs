@@ -59,14 +59,27 @@ pub(crate) fn around(
     router.layer(middleware::from_fn_with_state(Arc::clone(server), answer))
 }
 
-/// Refuses a request before its authentication, such as one for which there is no server.
+/// The RequestInfo of a request: the one that an earlier step made, or else a new one, which is
+/// left for those that follow.
+fn info_of(request: &mut Request) -> Arc<RequestInfo> {
+    let made = request.extensions().get::<Arc<RequestInfo>>();
+    // One that was made before the path was changed is about another request.
+    if let Some(made) = made.filter(|made| made.is_of(request.method(), request.uri())) {
+        return Arc::clone(made);
+    }
+    let info = RequestInfo::of(request.method(), request.uri(), request.headers());
+    let info = Arc::new(info);
+    request.extensions_mut().insert(Arc::clone(&info));
+    info
+}
+
+/// Refuses a request before its authentication, such as one whose path leads nowhere.
 pub(crate) fn refuse(
     server: Arc<ApiServer>,
     mut request: Request,
     why: impl IntoResponse,
 ) -> Response {
-    let info = RequestInfo::of(request.method(), request.uri(), request.headers());
-    let info = Arc::new(info);
+    let info = info_of(&mut request);
     let measured = Measured::begin(server, Arc::clone(&info), &request);
     let common = Common::of(info, &mut request);
     measured.follow(common.complete(why.into_response()))
@@ -74,8 +87,8 @@ pub(crate) fn refuse(
 
 /// Refuses a request before its authentication, because there is [no room](room_for_head) for its
 /// head.
-pub(crate) fn refuse_head(server: &Arc<ApiServer>, request: Request) -> Response {
-    let info = RequestInfo::of(request.method(), request.uri(), request.headers());
+pub(crate) fn refuse_head(server: &Arc<ApiServer>, mut request: Request) -> Response {
+    let info = info_of(&mut request);
     server.metrics.terminated(info.labels, 429);
     refuse(Arc::clone(server), request, limits::too_many_requests())
 }
@@ -86,14 +99,12 @@ async fn answer(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let info = RequestInfo::of(request.method(), request.uri(), request.headers());
-    let info = Arc::new(info);
+    let info = info_of(&mut request);
     let measured = Measured::begin(Arc::clone(&server), Arc::clone(&info), &request);
     if request.headers().len() > HEADERS_MAX {
         return measured.follow(too_many_headers());
     }
     let common = Common::of(Arc::clone(&info), &mut request);
-    request.extensions_mut().insert(Arc::clone(&info));
     let response = authenticate_and_serve(server, info, request, next).await;
     measured.follow(common.complete(response))
 }
@@ -429,6 +440,24 @@ impl Common {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_info_of_a_request_is_made_once_for_each_path_it_has() {
+        let mut request = http::Request::get("/clusters/prod/api/v1/events?watch=1")
+            .body(Body::empty())
+            .unwrap();
+        let outer = info_of(&mut request);
+        assert!(Arc::ptr_eq(&outer, &info_of(&mut request)));
+        assert!(!outer.is_resource_request);
+        // As an archive does: what follows is about the path below the cluster's name.
+        *request.uri_mut() = "/api/v1/events?watch=1".parse().unwrap();
+        let inner = info_of(&mut request);
+        assert!(inner.is_watch());
+        let left = request.extensions().get::<Arc<RequestInfo>>();
+        assert!(Arc::ptr_eq(&inner, left.unwrap()));
+        *request.method_mut() = Method::DELETE;
+        assert_eq!(info_of(&mut request).verb, "deletecollection");
+    }
 
     #[test]
     fn a_head_of_many_parameters_counts_for_what_they_take() {

@@ -13,9 +13,10 @@ use prost::Message;
 use tidings_core::validate::{FieldError, FieldErrors, Quoted};
 use tidings_store::{Record, WriteError};
 
-use super::body::{self, event_response};
+use super::body::event_response;
 use super::call::Call;
 use super::commit::{CHANGE_ATTEMPTS, now, record};
+use super::decoding::{enveloped, not_json, yaml_value};
 use super::list;
 use super::pages::Pages;
 use super::streamed::{self, Batches};
@@ -26,7 +27,7 @@ use crate::http::params;
 use crate::http::query::{dry_run_error, not_supported};
 use crate::http::status::Status;
 use crate::http::stored::{Key, Stored};
-use tidings_api::codec::json::{Reading, TypeMeta, complaint};
+use tidings_api::codec::json::{Reading, TypeMeta};
 use tidings_api::codec::{self, Api};
 
 /// Maximum concurrent deletions of a collection's events; the store writes these together.
@@ -263,23 +264,18 @@ fn decode_options(call: &Call) -> Result<DeleteOptions, Status> {
     let mut reading = Reading::default();
     let (type_meta, options) = match body_media(&call.headers)? {
         Media::Protobuf => {
-            let enveloped = codec::protobuf::open(&call.body).map_err(Status::bad_request)?;
-            let type_meta = TypeMeta {
-                api_version: Some(enveloped.api_version),
-                kind: Some(enveloped.kind),
-            };
-            let read = DeleteOptions::decode(enveloped.raw).map_err(|error| error.to_string());
+            let (type_meta, raw) = enveloped(&call.body).map_err(Status::bad_request)?;
+            let read = DeleteOptions::decode(raw).map_err(|error| error.to_string());
             (type_meta, read)
         }
         Media::Yaml => {
-            let (value, _) = body::yaml_value(&call.body).map_err(Status::bad_request)?;
+            let (value, _) = yaml_value(&call.body).map_err(Status::bad_request)?;
             let type_meta = codec::read_type_meta(value.clone()).unwrap_or_default();
             let read = codec::read_delete_options(value, &mut reading);
             (type_meta, read.map_err(|error| error.to_string()))
         }
         Media::Json => {
-            if let Some(why) = complaint(&call.body) {
-                let why = format!("couldn't get version/kind; json parse error: {why}");
+            if let Some(why) = not_json(&call.body) {
                 return Err(Status::bad_request(why));
             }
             let read = || serde_json::Deserializer::from_slice(&call.body);

@@ -7,6 +7,7 @@ pub(crate) mod body;
 mod call;
 pub(crate) mod chain;
 mod commit;
+mod decoding;
 mod delete;
 pub(crate) mod discovery;
 pub(crate) mod encoded;

@@ -18,6 +18,15 @@ use crate::api::router;
 use crate::api::server::ApiServer;
 use crate::clock::monotonic;
 
+/// The prefix of a cluster's paths.
+pub(super) const PREFIX: &str = "/clusters/";
+
+/// The name of the cluster that a path is about, whether or not it is served.
+pub(super) fn name_in(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix(PREFIX).filter(|rest| !rest.is_empty())?;
+    Some(rest.split_once('/').map_or(rest, |(name, _)| name))
+}
+
 /// Why a cluster is not served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -183,6 +192,16 @@ impl Clusters {
     pub(crate) fn names(&self) -> Vec<String> {
         let served = self.all().into_iter();
         served.map(|served| served.name.clone()).collect()
+    }
+
+    /// The names, and the users whose requests are passed on, in that order.
+    pub(crate) fn users(&self) -> Vec<(String, Option<String>)> {
+        let of = |served: &Arc<Served>| {
+            let followed = served.server.followed.as_ref();
+            let user = followed.and_then(|followed| followed.passed_user.clone());
+            (served.name.clone(), user)
+        };
+        self.all().iter().map(of).collect()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Served>> {

@@ -12,13 +12,11 @@ use http::uri::PathAndQuery;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
-use super::clusters::Clusters;
+use super::clusters::{Clusters, PREFIX, name_in};
 use crate::api::chain;
 use crate::http::request::is_at_or_below;
 use crate::http::status::Status;
 
-/// The prefix of a cluster's paths.
-const PREFIX: &str = "/clusters/";
 /// Paths of the root, with everything below them, even if the API of a single cluster is at the
 /// root.
 const ROOT: [&str; 5] = ["/clusters", "/healthz", "/livez", "/metrics", "/readyz"];
@@ -28,7 +26,8 @@ struct Dispatch {
     root: TowerToHyperService<Router>,
 }
 
-/// Passes each request to its cluster, or to the root.
+/// Passes each request to its cluster, or to the root, which also answers where no cluster has the
+/// name: it asks for credentials first, as a cluster does.
 pub(super) fn router(clusters: Arc<Clusters>, root: Router) -> Router {
     let root = TowerToHyperService::new(root);
     Router::new()
@@ -39,21 +38,19 @@ pub(super) fn router(clusters: Arc<Clusters>, root: Router) -> Router {
 async fn dispatch(State(dispatch): State<Arc<Dispatch>>, mut request: Request) -> Response {
     let Dispatch { clusters, root } = &*dispatch;
     let path = request.uri().path();
-    let served = match path.strip_prefix(PREFIX).filter(|rest| !rest.is_empty()) {
-        Some(rest) => {
-            let name = rest.split_once('/').map_or(rest, |(name, _)| name);
-            let Some(served) = clusters.find(name) else {
-                let status = Status::no_such_cluster(name);
-                return chain::refuse(Arc::clone(&clusters.root), request, status);
-            };
-            let below = below(request.uri(), PREFIX.len() + name.len());
-            let Some(uri) = below else {
-                let status = Status::no_such_path();
-                return chain::refuse(Arc::clone(&clusters.root), request, status);
-            };
-            *request.uri_mut() = uri;
-            Some(served)
-        }
+    let served = match name_in(path) {
+        Some(name) => match clusters.find(name) {
+            Some(served) => {
+                let below = below(request.uri(), PREFIX.len() + name.len());
+                let Some(uri) = below else {
+                    let status = Status::no_such_path();
+                    return chain::refuse(Arc::clone(&clusters.root), request, status);
+                };
+                *request.uri_mut() = uri;
+                Some(served)
+            }
+            None => None,
+        },
         None if is_roots(path) => None,
         None => clusters.only(),
     };
@@ -108,6 +105,23 @@ mod tests {
         ] {
             let below = below(&uri.parse().unwrap(), len).unwrap();
             assert_eq!(below.to_string(), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_path_below_clusters_names_one() {
+        for (path, expected) in [
+            ("/clusters", None),
+            ("/clusters/", None),
+            ("/clustersx/a", None),
+            ("/api/v1/clusters/a", None),
+            ("/clusters/a", Some("a")),
+            ("/clusters/a/", Some("a")),
+            ("/clusters/a/clusters/b", Some("a")),
+            ("/clusters/%61/api", Some("%61")),
+            ("/clusters//api", Some("")),
+        ] {
+            assert_eq!(name_in(path), expected, "{path}");
         }
     }
 

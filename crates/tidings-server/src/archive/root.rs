@@ -1,4 +1,5 @@
-//! The root of an archive: list of clusters, health, version and metrics.
+//! The root of an archive: list of clusters, health, version and metrics, and the answer to a
+//! request for a cluster that is not served.
 
 use std::sync::Arc;
 
@@ -6,10 +7,10 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::{any, get};
 use axum::{Extension, Router};
-use http::StatusCode;
+use http::{StatusCode, Uri};
 use serde_json::json;
 
-use super::clusters::Clusters;
+use super::clusters::{Clusters, name_in};
 use super::measures;
 use crate::api::body::encoded;
 use crate::api::not_found::not_found;
@@ -35,11 +36,16 @@ pub(super) fn router(clusters: &Arc<Clusters>) -> Router {
             .route(&format!("{path}/{{check}}"), any(check_one));
     }
     let api = api
-        .fallback(|| async { Status::name_a_cluster() })
+        .fallback(|uri: Uri| async move { not_served(uri.path()) })
         .method_not_allowed_fallback(|| async { Status::method_not_allowed() });
     chain::around(api, &clusters.root)
         .layer(Extension(Arc::clone(clusters)))
         .with_state(Arc::clone(&clusters.root))
+}
+
+/// What is said of a path that is neither the root's nor that of a cluster.
+fn not_served(path: &str) -> Status {
+    name_in(path).map_or_else(Status::name_a_cluster, Status::no_such_cluster)
 }
 
 /// GET of all checks. A problem of one cluster fails no check.

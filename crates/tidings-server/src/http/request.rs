@@ -125,6 +125,12 @@ impl RequestInfo {
         info
     }
 
+    /// Whether it was made of a request with this method and URI. A prefix of the path may have
+    /// been taken off since.
+    pub(crate) fn is_of(&self, method: &Method, uri: &Uri) -> bool {
+        self.method == *method && self.uri == *uri
+    }
+
     /// Reads the path of a resource; `None` for other paths. Returns whether its constant segments
     /// are unescaped, as the router requires; names may be escaped.
     fn read_path(&mut self, path: &str) -> Option<bool> {

@@ -29,8 +29,7 @@ use crate::api::server::ApiServer;
 use crate::auth::User;
 use crate::auth::authenticator::KnownBy;
 use crate::auth::impersonation;
-use crate::http::query::Query;
-use crate::http::request::{TIMELINE_API, TIMELINE_LIVE};
+use crate::http::request::{RequestInfo, TIMELINE_API, TIMELINE_LIVE};
 use crate::http::status::Status;
 
 /// Maximum of namespaces of a cluster that it is asked about, where a user may not see all and
@@ -53,6 +52,10 @@ pub(super) async fn enter(
         let request = Request::from_parts(parts, body);
         return chain::refuse_head(timeline.sources.root(), request);
     };
+    // The chain, which comes after this, and the handler use the same one.
+    let info = RequestInfo::of(&parts.method, &parts.uri, &parts.headers);
+    let info = Arc::new(info);
+    parts.extensions.insert(Arc::clone(&info));
     let host = doors::host(&parts).unwrap_or_default();
     let id = doors::session(&parts.headers, host);
     if let Some(id) = id.map(|id| doors::Id(id.to_owned())) {
@@ -63,10 +66,11 @@ pub(super) async fn enter(
     let again = (parts.uri.path() == TIMELINE_LIVE).then(|| {
         Arc::new(Again {
             timeline: Arc::clone(&timeline),
+            info: Arc::clone(&info),
             parts: parts.clone(),
         })
     });
-    let caller = in_time(&timeline, &mut parts).await;
+    let caller = in_time(&timeline, &info, &mut parts).await;
     drop(room);
     if let Some(again) = again {
         parts.extensions.insert(again);
@@ -89,6 +93,7 @@ pub(super) async fn enter(
 /// What is needed to find out again who a request is from: its credentials are known to no other.
 pub(super) struct Again {
     timeline: Arc<Timeline>,
+    info: Arc<RequestInfo>,
     parts: Parts,
 }
 
@@ -96,7 +101,7 @@ impl Again {
     /// Whether the caller may still see the same.
     pub(super) async fn is_same(&self, caller: &Caller) -> bool {
         let mut parts = self.parts.clone();
-        let now = in_time(&self.timeline, &mut parts).await;
+        let now = in_time(&self.timeline, &self.info, &mut parts).await;
         let Ok(Some(now)) = now else {
             return false;
         };
@@ -112,14 +117,22 @@ impl Again {
 
 /// The caller, within the time of a request: clusters may be slow, and so may stores whose
 /// namespaces are looked for.
-async fn in_time(timeline: &Timeline, parts: &mut Parts) -> Result<Option<Caller>, Status> {
+async fn in_time(
+    timeline: &Timeline,
+    info: &RequestInfo,
+    parts: &mut Parts,
+) -> Result<Option<Caller>, Status> {
     let time = timeline.sources.root().options.request_timeout;
-    let caller = timeout(time, entered(timeline, parts)).await;
+    let caller = timeout(time, entered(timeline, info, parts)).await;
     caller.unwrap_or_else(|_| Err(Status::timeout()))
 }
 
 /// The caller of the API; `None` where anyone may come.
-async fn entered(timeline: &Timeline, parts: &mut Parts) -> Result<Option<Caller>, Status> {
+async fn entered(
+    timeline: &Timeline,
+    info: &RequestInfo,
+    parts: &mut Parts,
+) -> Result<Option<Caller>, Status> {
     let host = doors::host(parts).unwrap_or_default().to_owned();
     if let Entrance::Link { hosts } = &timeline.entrance {
         // A page of another name that leads to this address is another's.
@@ -136,7 +149,7 @@ async fn entered(timeline: &Timeline, parts: &mut Parts) -> Result<Option<Caller
             "the timeline is not shown on behalf of another user",
         ));
     }
-    let filters = Filters::of(&Query::parse(parts.uri.query()))?;
+    let filters = Filters::of(&info.query)?;
     let session = if parts.headers.contains_key(header::AUTHORIZATION) {
         None
     } else {

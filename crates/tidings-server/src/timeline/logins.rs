@@ -20,7 +20,7 @@ use super::state::{Entrance, PREFIX, Timeline};
 use crate::auth::bearer;
 use crate::http::body::read_body;
 use crate::http::params;
-use crate::http::query::Query;
+use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
 /// Maximum bytes of a login.
@@ -114,6 +114,7 @@ pub(super) async fn logout(
 /// the code.
 pub(super) async fn enter(
     Extension(timeline): Extension<Arc<Timeline>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
     request: Request,
 ) -> Result<Response, Status> {
     let (parts, _) = request.into_parts();
@@ -121,8 +122,7 @@ pub(super) async fn enter(
         return Err(Status::method_not_allowed());
     }
     let host = doors::host(&parts).unwrap_or_default();
-    let query = Query::parse(parts.uri.query());
-    let code = query.get(params::CODE).unwrap_or_default();
+    let code = info.query.get(params::CODE).unwrap_or_default();
     let Some(credentials) = timeline.sessions.redeem(code) else {
         return Err(Status::link_is_used());
     };

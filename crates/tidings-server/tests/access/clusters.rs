@@ -335,12 +335,13 @@ async fn the_root_is_about_all_clusters() {
     assert_eq!(nobody.get("/clusters").await.code, 401);
     assert_eq!(nobody.get("/version").await.code, 200);
     assert_eq!(nobody.get("/healthz").await.code, 200);
-    for caller in [&admin, &nobody] {
-        let unknown = caller.get("/clusters/prox/api/v1/events").await;
-        assert_eq!(unknown.code, 404);
-        assert_eq!(unknown.body["message"], "clusters \"prox\" not found");
-        // A name has no escapes, or is not served.
-        assert_eq!(caller.get("/clusters/%70rod/healthz").await.code, 404);
+    let unknown = admin.get("/clusters/prox/api/v1/events").await;
+    assert_eq!(unknown.code, 404);
+    assert_eq!(unknown.body["message"], "clusters \"prox\" not found");
+    // A name has no escapes, or is not served.
+    let escaped = "/clusters/%70rod/healthz";
+    for (caller, code) in [(&admin, 404), (&stranger, 403), (&nobody, 401)] {
+        assert_eq!(caller.get(escaped).await.code, code);
     }
     let lost = admin.get("/api/v1/events").await;
     assert_eq!((lost.code, &lost.body["kind"]), (404, &json!("Status")));
@@ -379,6 +380,36 @@ async fn the_root_is_about_all_clusters() {
         "tidings_archive_requests_total{cluster=\"prod\"} 0",
     ] {
         assert!(metrics.lines().any(|it| it == line), "{line}\n{metrics}");
+    }
+    archive.running.shutdown().await;
+}
+
+/// As paths of a kube-apiserver: what is there is told to those who are known.
+#[tokio::test]
+async fn who_shows_no_credentials_cannot_find_out_which_clusters_there_are() {
+    let clusters = vec![cluster("prod", &["a.1"]).await, cluster("edge", &[]).await];
+    let archive = Archive::start(clusters).await;
+    for credentials in [Credentials::Nothing, token("t-unknown")] {
+        let caller = archive.to_root(&credentials).await;
+        for (method, path) in [
+            (Method::GET, ""),
+            (Method::GET, "/"),
+            (Method::GET, "/api"),
+            (Method::GET, "/api/v1/events"),
+            (Method::GET, "/coverage"),
+            (Method::GET, "/no/such/path"),
+            (Method::POST, EVENTS),
+            (Method::DELETE, EVENTS),
+        ] {
+            let mut answers = Vec::new();
+            for name in ["prod", "prox"] {
+                let uri = format!("/clusters/{name}{path}");
+                let answer = caller.send(method.clone(), &uri, &Value::Null).await;
+                answers.push((answer.code, answer.body));
+            }
+            assert_eq!(answers[0].0, 401, "{method} {path}");
+            assert_eq!(answers[0], answers[1], "{method} {path}");
+        }
     }
     archive.running.shutdown().await;
 }

@@ -1,17 +1,22 @@
 //! The timeline shows only what the caller may list in each cluster and namespace; and the link of
 //! a timeline on the loopback interface is the only way in.
 
+use std::future::ready;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Method;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
+use tidings_api::codec::{decode_stored, encode_stored};
 use tidings_server::{
-    ApiOptions, ClusterSecurity, FollowedCluster, ReviewError, Reviewer, start_timeline,
+    ApiOptions, ClusterSecurity, Exported, FollowedCluster, Following, ObservedVersion, Past,
+    ReviewError, Reviewer, Versions, start_timeline,
 };
-use tidings_store::BoxFuture;
+use tidings_store::{BoxFuture, Fault, ReadError, UnixMillis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -202,6 +207,120 @@ async fn an_archive_shows_of_each_cluster_what_may_be_seen_there() {
     // It belongs to the archive, not to a cluster.
     let below = archive.to_cluster("prod", &token("t-admin")).await;
     assert_eq!(below.get("/timeline").await.code, 404);
+}
+
+/// When the event first happened, in seconds.
+const FIRST: i64 = 1_600_000_000;
+
+/// An event with many versions: one a second, each of which counts three times more.
+struct Repeating {
+    /// The oldest first.
+    versions: Vec<Bytes>,
+    /// How many of them, the oldest, cannot be read.
+    unreadable: usize,
+}
+
+impl Repeating {
+    /// Of an event as it is stored.
+    fn of(stored: &Bytes, number: i32, unreadable: usize) -> Self {
+        let event = decode_stored(stored, 1).unwrap();
+        let versions = (0..number).map(|second| {
+            let mut event = event.clone();
+            event.count = Some(3 * second + 1);
+            event.last_timestamp = Some(Time {
+                seconds: Some(FIRST + i64::from(second)),
+                nanos: None,
+            });
+            encode_stored(&mut event)
+        });
+        Self {
+            versions: versions.collect(),
+            unreadable,
+        }
+    }
+}
+
+impl Past for Repeating {
+    fn versions(
+        &self,
+        _: Bytes,
+        after: Option<u64>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>> {
+        // A page begins behind as many older ones.
+        let older = after.map(|after| usize::try_from(after).unwrap());
+        let older = older.unwrap_or(self.versions.len());
+        if older <= self.unreadable {
+            return Box::pin(ready(Err(ReadError::from(Fault::Closed))));
+        }
+        // As if more were a megabyte.
+        let limit = limit.min(600);
+        let versions = self.versions[..older].iter().rev().take(limit);
+        let versions: Vec<_> = versions
+            .map(|value| ObservedVersion {
+                value: value.clone(),
+                source_version: "1".into(),
+                observed_at: UnixMillis(0),
+            })
+            .collect();
+        let left = (older - versions.len()) as u64;
+        let page = Versions {
+            versions,
+            more: (left > 0).then_some(left),
+            ended: None,
+        };
+        Box::pin(ready(Ok(Some(page))))
+    }
+
+    fn coverage(&self) -> BoxFuture<'_, Result<Value, ReadError>> {
+        Box::pin(ready(Ok(json!({"gaps": []}))))
+    }
+
+    fn export(&self, _: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
+        Box::pin(ready(Ok(None)))
+    }
+
+    fn following(&self) -> Following {
+        Following::new("watching")
+    }
+}
+
+#[tokio::test]
+async fn how_often_an_event_repeated_is_told_by_all_of_its_versions() {
+    // 700 are left behind the first page, and 100 behind the second.
+    for (number, unreadable, told) in [
+        (500, 0, None),
+        (1200, 0, Some((1200, 0, 3 * 1199 + 1, false))),
+        (1200, 100, Some((1100, 3 * 100 + 1, 3 * 1099, true))),
+    ] {
+        let mut prod = cluster("prod", &["a.1"]).await;
+        let stored = prod.store.get(Bytes::from_static(b"shop/a.1")).await;
+        let stored = stored.unwrap().unwrap().value;
+        prod.past = Arc::new(Repeating::of(&stored, number, unreadable));
+        let archive = Archive::start(vec![prod]).await;
+        let admin = archive.to_root(&token("t-admin")).await;
+        let event = admin
+            .get("/timeline/api/event?cluster=prod&namespace=shop&name=a.1")
+            .await
+            .body;
+        archive.running.shutdown().await;
+        assert_eq!(event["versions"].as_array().unwrap().len(), 500);
+        assert_eq!(event["versionsMore"], json!(told.is_some()));
+        let repeats = &event["repeats"];
+        let Some((versions, begun, sum, more)) = told else {
+            assert_eq!(repeats, &Value::Null);
+            continue;
+        };
+        let read = json!([repeats["versions"], repeats["begun"], repeats["more"]]);
+        assert_eq!(read, json!([versions, begun, more]));
+        let bins = repeats["bins"].as_array().unwrap().iter();
+        let bins: Vec<u64> = bins.map(|bin| bin.as_u64().unwrap()).collect();
+        assert_eq!((bins.len(), bins.iter().sum::<u64>()), (200, sum));
+        let from = 1000 * (FIRST + i64::from(number - versions));
+        let to = 1000 * (FIRST + i64::from(number) - 1) + 1;
+        assert_eq!(repeats["from"], json!(from));
+        assert_eq!(repeats["to"], json!(to));
+    }
 }
 
 #[tokio::test]

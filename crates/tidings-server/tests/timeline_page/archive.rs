@@ -34,6 +34,8 @@ const GAP: (i64, i64) = (40, 20);
 const EVENTS: i64 = 60;
 /// Versions of the event that repeats: more than are listed.
 const VERSIONS: i64 = 60;
+/// And of another one: more than come with it.
+const MANY: i64 = 700;
 
 fn ago(minutes: i64) -> String {
     (Timestamp::now() - SignedDuration::from_mins(minutes)).to_string()
@@ -55,10 +57,13 @@ impl Past for Known {
     fn versions(
         &self,
         _: Bytes,
-        _: Option<u64>,
+        after: Option<u64>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>> {
-        let newest_first = self.versions.iter().rev().take(limit);
+        // A page begins behind as many older ones.
+        let older = after.map(|after| usize::try_from(after).unwrap());
+        let older = older.unwrap_or(self.versions.len());
+        let newest_first = self.versions[..older].iter().rev().take(limit);
         let versions: Vec<_> = newest_first
             .map(|value| ObservedVersion {
                 value: value.clone(),
@@ -66,8 +71,10 @@ impl Past for Known {
                 observed_at: UnixMillis(0),
             })
             .collect();
+        let left = (older - versions.len()) as u64;
         let found = (!versions.is_empty()).then(|| Versions {
             versions,
+            more: (left > 0).then_some(left),
             ..Versions::default()
         });
         async move { Ok(found) }.boxed()
@@ -151,21 +158,22 @@ async fn two(why: Why) -> Vec<FollowedCluster> {
     ]
 }
 
-/// A cluster with one event, which repeated once a minute. Before that it had repeated already.
-async fn repeating(before: i64) -> Vec<FollowedCluster> {
+/// A cluster with one event, which repeated once a minute, and has as many versions. Before that it
+/// had repeated already.
+async fn repeating(before: i64, number: i64) -> Vec<FollowedCluster> {
     let (store, source) = source();
     let body = json!({
         "metadata": {"name": "loop.1", "namespace": "shop"},
         "involvedObject": {"kind": "Pod", "namespace": "shop", "name": "loop"},
         "type": "Warning", "reason": "BackOff", "message": "again and again",
-        "firstTimestamp": ago(VERSIONS), "lastTimestamp": ago(VERSIONS), "count": 1,
+        "firstTimestamp": ago(number), "lastTimestamp": ago(number), "count": 1,
     });
     let request = Request::post("/api/v1/namespaces/shop/events");
     let status = send(&source, request, "application/json", &body).await;
     assert_eq!(status, 201);
     let mut versions = Vec::new();
-    for count in 1..=VERSIONS {
-        let patch = json!({ "count": before + count, "lastTimestamp": ago(VERSIONS - count) });
+    for count in 1..=number {
+        let patch = json!({ "count": before + count, "lastTimestamp": ago(number - count) });
         let request = Request::patch("/api/v1/namespaces/shop/events/loop.1");
         let status = send(&source, request, "application/merge-patch+json", &patch).await;
         assert_eq!(status, 200);
@@ -360,7 +368,7 @@ fn the_commands_of_a_link_name_no_cluster() {
 
 #[test]
 fn the_versions_of_an_event_run_with_time() {
-    let Some(archive) = Archive::of(repeating(0), 20_000) else {
+    let Some(archive) = Archive::of(repeating(0, VERSIONS), 20_000) else {
         return;
     };
     let page = archive.open("?last=6h&show=event:prod/shop/loop.1");
@@ -399,7 +407,7 @@ fn bars(page: &Browser, line: u32) -> f64 {
 /// As one bar it would be higher than all others together.
 #[test]
 fn what_an_event_repeated_before_its_versions_is_no_bar() {
-    let Some(archive) = Archive::of(repeating(5000), 20_000) else {
+    let Some(archive) = Archive::of(repeating(5000, VERSIONS), 20_000) else {
         return;
     };
     let page = archive.open("?last=6h&show=event:prod/shop/loop.1");
@@ -412,6 +420,29 @@ fn what_an_event_repeated_before_its_versions_is_no_bar() {
     // Those of the versions are high.
     let bars = bars(page, 25);
     assert!(bars >= 10.0, "{bars}");
+}
+
+#[test]
+fn the_chart_has_more_versions_than_come_with_an_event() {
+    let Some(archive) = Archive::of(repeating(0, MANY), 20_000) else {
+        return;
+    };
+    let page = archive.open("?last=6h&show=event:prod/shop/loop.1");
+    page.until("document.querySelectorAll('#panel tbody tr').length === 50");
+    let said = page.text("document.getElementById('panel').textContent");
+    assert!(said.contains("650 older versions not listed."), "{said}");
+    for absent in ["is not known", "more versions than these"] {
+        assert!(!said.contains(absent), "{said}");
+    }
+    // A steady rate, from the oldest version on, is of bars that are nearly as high as the highest.
+    let bars = bars(page, 25);
+    assert!(bars >= 10.0, "{bars}");
+    let at_the_left = page.number(
+        "(() => { const canvas = document.querySelector('#panel canvas');
+            const part = canvas.getContext('2d').getImageData(0, 25, canvas.width / 10, 1).data;
+            return part.filter((value, index) => index % 4 === 3 && value > 128).length; })()",
+    );
+    assert!(at_the_left >= 10.0, "{at_the_left}");
 }
 
 #[test]

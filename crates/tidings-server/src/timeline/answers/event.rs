@@ -14,6 +14,7 @@ use tidings_store::{NewestRequest, Record, UnixMillis};
 use super::super::query::required;
 use super::super::read::{self, brief};
 use super::super::rules::before::{before, host};
+use super::super::rules::repeats::Repeats;
 use super::super::rules::seen::Seen;
 use super::super::rules::sentence;
 use super::super::state::Timeline;
@@ -21,13 +22,12 @@ use super::super::visible::{Caller, Visible};
 use super::bounds::ITEMS_BYTES_MAX;
 use super::item::{Item, item};
 use super::object::{about, only, seen};
+use super::versions::{Version, versions};
 use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use crate::http::stored::Key;
 
-/// Maximum of versions.
-const VERSIONS_MAX: usize = 500;
 /// How long before an event its neighbours are looked for, in milliseconds.
 const BEFORE: i64 = 2 * 3_600_000;
 /// Maximum of events of the namespace that are looked at for neighbours.
@@ -43,19 +43,10 @@ struct Answer<'a> {
     versions: Vec<Version>,
     #[serde(rename = "versionsMore")]
     versions_more: bool,
-    before: Vec<Before<'a>>,
-}
-
-#[derive(Serialize)]
-struct Version {
-    observed: Option<i64>,
-    last: i64,
-    count: u64,
-    /// Where it is another than that of the version before.
+    /// By all versions, if there are more than these.
     #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
-    #[serde(rename = "resourceVersion")]
-    number: String,
+    repeats: Option<Repeats>,
+    before: Vec<Before<'a>>,
 }
 
 #[derive(Serialize)]
@@ -91,13 +82,14 @@ pub(in super::super) async fn event(
         .find(|neighbour| neighbour.near)
         .and_then(|cause| others.get(cause.event));
     let cluster = &visible.source.name;
-    let (versions, versions_more) = versions(visible, &key, &record).await?;
+    let newest = versions(visible, &key, &record, event.brief.first).await?;
     super::json::json(&Answer {
         item: item(cluster, &event.brief),
         raw: raw(&record),
         sentence: sentence::of_event(&event, cause, now),
-        versions,
-        versions_more,
+        versions: newest.versions,
+        versions_more: newest.more,
+        repeats: newest.repeats,
         before: ranked
             .into_iter()
             .filter_map(|neighbour| {
@@ -162,60 +154,4 @@ async fn neighbours(visible: &Visible, event: &Brief<'_>) -> Result<Vec<Record>,
         found.push(read::plain(record)?);
     }
     Ok(found)
-}
-
-/// The versions of an event, newest first, and whether there are more.
-async fn versions(
-    visible: &Visible,
-    key: &Key,
-    record: &Record,
-) -> Result<(Vec<Version>, bool), Status> {
-    let observed = match &visible.source.server.followed {
-        Some(followed) => {
-            let versions = followed
-                .past
-                .versions(key.bytes(), None, VERSIONS_MAX)
-                .await;
-            versions?
-        }
-        None => None,
-    };
-    let Some(observed) = observed else {
-        let brief = brief(record);
-        let only = brief.map(|brief| Version {
-            observed: None,
-            last: brief.last,
-            count: brief.count,
-            message: Some(brief.message.to_owned()),
-            number: record.revision.to_string(),
-        });
-        return Ok((only.into_iter().collect(), false));
-    };
-    let mut versions = Vec::with_capacity(observed.versions.len());
-    let mut message_before: Option<String> = None;
-    // From the oldest, to tell where the message became another.
-    for version in observed.versions.into_iter().rev() {
-        let record = read::plain(Record {
-            key: key.bytes(),
-            value: version.value,
-            revision: 0,
-            expires_at: None,
-        })?;
-        let Some(brief) = brief(&record) else {
-            continue;
-        };
-        let is_same = message_before.as_deref() == Some(brief.message);
-        versions.push(Version {
-            observed: Some(version.observed_at.0),
-            last: brief.last,
-            count: brief.count,
-            message: (!is_same).then(|| brief.message.to_owned()),
-            number: version.source_version,
-        });
-        if !is_same {
-            message_before = Some(brief.message.to_owned());
-        }
-    }
-    versions.reverse();
-    Ok((versions, observed.more.is_some()))
 }

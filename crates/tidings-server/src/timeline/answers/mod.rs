@@ -11,4 +11,5 @@ pub(super) mod object;
 pub(super) mod overview;
 mod perfetto;
 mod totals;
+mod versions;
 pub(super) mod view;

@@ -29,8 +29,11 @@
  *   family: (ObjectRef & {relation: "owner"|"self"|"owned"})[]}} ObjectDetail
  * @typedef {{observed: number|null, last: number, count: number, message?: string,
  *   resourceVersion?: string}} Version
+ * @typedef {{from: number, to: number, bins: number[], begun: number, versions: number,
+ *   more: boolean}} Repeats
  * @typedef {{item: Item, raw: unknown, sentence: string, versions: Version[],
- *   versionsMore: boolean, before: {item: Item, why: string}[]}} EventDetail
+ *   versionsMore: boolean, repeats?: Repeats,
+ *   before: {item: Item, why: string}[]}} EventDetail
  * @typedef {{position: string, items: Item[], more: number, gone: number}} Change
  */
 

@@ -5,6 +5,7 @@ pub(crate) mod before;
 pub(crate) mod lanes;
 pub(crate) mod marks;
 pub(crate) mod rates;
+pub(crate) mod repeats;
 pub(crate) mod seen;
 pub(crate) mod sentence;
 mod words;

@@ -1,0 +1,178 @@
+//! The versions of an event: the newest ones, and how often it repeated by all of them.
+//!
+//! What is read of the older ones has bounds in number, bytes and time. A page of them is held at
+//! once, and of each version two numbers are kept.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use tidings_store::Record;
+use tokio::time::timeout_at;
+
+use super::super::read::{self, brief};
+use super::super::rules::repeats::{Repeats, Told, repeats};
+use super::super::visible::Visible;
+use crate::api::followed::Past;
+use crate::clock;
+use crate::http::status::Status;
+use crate::http::stored::Key;
+
+/// Maximum of versions in an answer.
+const VERSIONS_MAX: usize = 500;
+/// Maximum of versions that are read for the repeats of an event, and of their bytes.
+const READ_MAX: usize = 100_000;
+const READ_BYTES_MAX: usize = 64 << 20;
+/// The page of these; it ends earlier by its bytes, as a rule.
+const PAGE: usize = 10_000;
+/// How long they may be read: in a sealed archive each page takes requests to an object storage.
+const READ_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// The newest versions of an event.
+pub(super) struct Newest {
+    /// The newest first.
+    pub(super) versions: Vec<Version>,
+    /// Whether there are older ones.
+    pub(super) more: bool,
+    /// How often the event repeated by all of its versions, if there are older ones.
+    pub(super) repeats: Option<Repeats>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Version {
+    observed: Option<i64>,
+    last: i64,
+    count: u64,
+    /// Where it is another than that of the version before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(rename = "resourceVersion")]
+    number: String,
+}
+
+/// The versions of an event that first happened at `first`.
+///
+/// # Errors
+/// Those of reading the newest ones. Where older ones cannot be read, the repeats end there.
+pub(super) async fn versions(
+    visible: &Visible,
+    key: &Key,
+    record: &Record,
+    first: i64,
+) -> Result<Newest, Status> {
+    let only = || {
+        let brief = brief(record);
+        let only = brief.map(|brief| Version {
+            observed: None,
+            last: brief.last,
+            count: brief.count,
+            message: Some(brief.message.to_owned()),
+            number: record.revision.to_string(),
+        });
+        Newest {
+            versions: only.into_iter().collect(),
+            more: false,
+            repeats: None,
+        }
+    };
+    let Some(followed) = &visible.source.server.followed else {
+        return Ok(only());
+    };
+    let past = &*followed.past;
+    let Some(observed) = past.versions(key.bytes(), None, VERSIONS_MAX).await? else {
+        return Ok(only());
+    };
+    let mut versions = Vec::with_capacity(observed.versions.len());
+    let mut message_before: Option<String> = None;
+    // From the oldest, to tell where the message became another.
+    for version in observed.versions.into_iter().rev() {
+        let record = plain(key, version.value)?;
+        let Some(brief) = brief(&record) else {
+            continue;
+        };
+        let is_same = message_before.as_deref() == Some(brief.message);
+        versions.push(Version {
+            observed: Some(version.observed_at.0),
+            last: brief.last,
+            count: brief.count,
+            message: (!is_same).then(|| brief.message.to_owned()),
+            number: version.source_version,
+        });
+        if !is_same {
+            message_before = Some(brief.message.to_owned());
+        }
+    }
+    versions.reverse();
+    let repeats = match observed.more {
+        Some(older) => all_repeats(past, key, (&versions, older), first).await,
+        None => None,
+    };
+    Ok(Newest {
+        versions,
+        more: observed.more.is_some(),
+        repeats,
+    })
+}
+
+/// A version in the form that can be read in place.
+fn plain(key: &Key, value: Bytes) -> Result<Record, Status> {
+    read::plain(Record {
+        key: key.bytes(),
+        value,
+        revision: 0,
+        expires_at: None,
+    })
+}
+
+/// How often an event repeated by its newest versions and those behind them, within the bounds.
+async fn all_repeats(
+    past: &dyn Past,
+    key: &Key,
+    (newest, older): (&[Version], u64),
+    first: i64,
+) -> Option<Repeats> {
+    let end = clock::deadline(clock::timer(), READ_TIME_MAX);
+    let newest = newest.iter().map(|version| Told {
+        last: version.last,
+        count: version.count,
+    });
+    let mut told: Vec<Told> = newest.collect();
+    let mut bytes = 0;
+    let mut next = Some(older);
+    while let Some(after) = next {
+        let limit = READ_MAX.saturating_sub(told.len()).min(PAGE);
+        if limit == 0 || bytes >= READ_BYTES_MAX {
+            break;
+        }
+        let page = past.versions(key.bytes(), Some(after), limit);
+        let page = match timeout_at(end, page).await {
+            Ok(Ok(page)) => page.unwrap_or_default(),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "an event's repeats are shown without its older versions");
+                break;
+            }
+            Err(_) => break,
+        };
+        if page.versions.is_empty() {
+            // They were over meanwhile.
+            next = page.more;
+            break;
+        }
+        for version in page.versions {
+            bytes += version.value.len();
+            told.extend(tell(key, version.value));
+        }
+        next = page.more;
+    }
+    repeats(&told, first, next.is_some())
+}
+
+/// What a version says of the occurrences; nothing if it cannot be read.
+fn tell(key: &Key, value: Bytes) -> Option<Told> {
+    let record = plain(key, value).ok()?;
+    let brief = brief(&record)?;
+    Some(Told {
+        last: brief.last,
+        count: brief.count,
+    })
+}
