@@ -64,6 +64,10 @@ pub struct ClusterOptions {
     /// Whether a cluster that was not followed before is followed from now on, without a list of
     /// the events that it has. Default: no.
     pub from_now: bool,
+    /// What tells the authorities from others by which the cluster's certificate is verified. A
+    /// cluster whose identity, the uid of `kube-system`, cannot be read, and which has none of the
+    /// former ones, may be another: it is listed anew, with a gap. Default: not known.
+    pub authorities: Vec<String>,
     /// Events per page of a list. Default: 250.
     pub page: u32,
     /// The first and the longest delay before a failed request is repeated. Default: 250 ms and 30
@@ -86,6 +90,7 @@ impl ClusterOptions {
             mirror_deletions: false,
             seal: false,
             from_now: false,
+            authorities: Vec::new(),
             page: 250,
             retry: (Duration::from_millis(250), Duration::from_secs(30)),
             store: EmbeddedOptions::default(),
@@ -401,6 +406,7 @@ impl Cluster {
                     slack: 2_000,
                     from_now: options.from_now,
                     selection: selection.words(),
+                    authorities: options.authorities.clone(),
                 },
                 source: ApiServer::new(client.clone(), selection),
                 keeper: Arc::clone(&self.keeper),

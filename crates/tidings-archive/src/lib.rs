@@ -79,5 +79,6 @@ pub use keep::lives::{Lives, Retention};
 pub use keep::numbers::REVISION_BITS;
 pub use keep::position::{Cause, Gap, Position};
 pub use keep::retention::Trimmed;
+pub use keep::unerased::Unerased;
 pub use keep::unsealed::{JournalError, Part, SealedVersion, Unsealed};
 pub use source::api_server::Selection;

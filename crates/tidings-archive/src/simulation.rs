@@ -406,6 +406,7 @@ async fn run(seed: u64) {
         refused: 5_000,
         slack: 2_000,
         selection: String::new(),
+        authorities: Vec::new(),
         from_now: false,
     };
     let mut keeper = open(folder.path(), &clock);

@@ -4,6 +4,7 @@
 //! was lost is found out about by reading. Each operation ends within a time.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -202,6 +203,11 @@ impl Folder {
             path: path.to_string(),
             bytes_max,
         })
+    }
+
+    /// A range of the bytes of a file, or its beginning if the answer ends too early.
+    pub(crate) async fn range(&self, path: &str, range: Range<u64>) -> Result<Bytes, FolderError> {
+        within(self.store.get_range(&self.path(path), range)).await
     }
 
     /// The bytes of a file, or what is wrong with it.

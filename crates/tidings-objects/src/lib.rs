@@ -21,6 +21,7 @@ mod check;
 mod clean;
 mod client;
 mod continued;
+mod erase;
 mod file;
 #[cfg(feature = "filling")]
 mod filling;
@@ -40,7 +41,7 @@ pub use file::read::FileError;
 #[cfg(feature = "filling")]
 pub use filling::{FilledVersion, Filler};
 pub use folder::FolderError;
-pub use manifest::{File, Manifest, Removed, Rollup};
+pub use manifest::{File, Manifest, OverQuota, Removed, Rollup};
 pub use place::{Place, PlaceError};
 pub use reader::{
     AskError, Asked, HearError, HeardOf, LookError, ReadOptions, Reader, SealedCluster,

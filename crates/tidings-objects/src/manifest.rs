@@ -38,10 +38,34 @@ pub struct Manifest {
     pub gaps: Vec<Gap>,
     /// Versions that ended or were deleted before they were sealed.
     pub gone: u64,
+    /// Versions that were taken out as their events were deleted in the archive. Manifests of the
+    /// first days do not have it.
+    #[serde(default)]
+    pub forgotten: u64,
+    /// What was taken out to keep a quota. Manifests from before there was one do not have it.
+    #[serde(default, skip_serializing_if = "OverQuota::is_nothing")]
+    pub over_quota: OverQuota,
     /// All files, in the order of the first time in them.
     pub files: Vec<File>,
     /// Files that are no longer part of the archive, and are yet to be deleted.
     pub removed: Vec<Removed>,
+}
+
+/// What was taken out of an archive to keep a quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OverQuota {
+    /// How many versions the files had.
+    pub versions: u64,
+    /// When the last of them was observed.
+    pub until: Option<Timestamp>,
+}
+
+impl OverQuota {
+    /// Whether nothing was taken out.
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A file of an archive.
@@ -92,6 +116,12 @@ pub struct Rollup {
 }
 
 impl File {
+    /// How many bytes it and its rollup have.
+    pub(crate) fn all_bytes(&self) -> u64 {
+        let rollup = self.rollup.as_ref().map_or(0, |rollup| rollup.bytes);
+        self.bytes.saturating_add(rollup)
+    }
+
     /// Where it is, and its rollup.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         let rollup = self.rollup.iter().map(|rollup| rollup.path.as_str());
@@ -124,6 +154,8 @@ impl Manifest {
             positions: Vec::new(),
             gaps: Vec::new(),
             gone: 0,
+            forgotten: 0,
+            over_quota: OverQuota::default(),
             files: Vec::new(),
             removed: Vec::new(),
         }
@@ -165,7 +197,129 @@ impl Manifest {
 
     /// How many bytes its files and their rollups have.
     pub fn bytes(&self) -> u64 {
-        let of = |file: &File| file.bytes + file.rollup.as_ref().map_or(0, |rollup| rollup.bytes);
-        self.files.iter().map(of).sum()
+        self.files.iter().map(File::all_bytes).sum()
+    }
+
+    /// The files whose last version was observed longest ago: as many as have to go so that the
+    /// others, with their rollups, have no more than these bytes. The one with the latest versions
+    /// is not among them, however large it is.
+    pub(crate) fn beyond(&self, bytes_max: u64) -> BTreeSet<String> {
+        let mut files: Vec<&File> = self.files.iter().collect();
+        files.sort_by(|one, other| {
+            let order = (one.to, one.from).cmp(&(other.to, other.from));
+            order.then_with(|| one.path.cmp(&other.path))
+        });
+        files.pop();
+        let mut bytes = self.bytes();
+        let is_over = |file: &&File| {
+            let is_over = bytes > bytes_max;
+            bytes = bytes.saturating_sub(file.all_bytes());
+            is_over
+        };
+        let over = files.into_iter().take_while(is_over);
+        over.map(|file| file.path.clone()).collect()
+    }
+
+    /// Takes files out to keep a quota, and counts what they have.
+    pub(crate) fn remove_over_quota(&mut self, paths: &BTreeSet<String>, now: Timestamp) {
+        for file in self.files.iter().filter(|it| paths.contains(&it.path)) {
+            let over = &mut self.over_quota;
+            over.versions = over.versions.saturating_add(file.rows);
+            over.until = over.until.max(Some(file.to));
+        }
+        self.remove(paths, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(number: i64) -> Timestamp {
+        Timestamp::from_second(number).unwrap()
+    }
+
+    /// A file by its path, when its first and last versions were observed, and its bytes with those
+    /// of its rollup, which has one.
+    fn file((path, from, to, bytes): (&str, i64, i64, u64)) -> File {
+        File {
+            path: path.to_owned(),
+            bytes: bytes - 1,
+            checksum: String::new(),
+            rows: 10,
+            sum: "0".into(),
+            level: 0,
+            from: second(from),
+            to: second(to),
+            seen: None,
+            first: <[String; 3]>::default(),
+            last: <[String; 3]>::default(),
+            rollup: Some(Rollup {
+                path: format!("rollup-{path}"),
+                bytes: 1,
+                checksum: String::new(),
+            }),
+        }
+    }
+
+    fn manifest(files: &[(&str, i64, i64, u64)]) -> Manifest {
+        let mut manifest = Manifest::empty("prod", "one");
+        manifest.add(files.iter().copied().map(file).collect());
+        manifest
+    }
+
+    #[test]
+    fn the_files_that_end_first_are_beyond_a_quota() {
+        // One that began first ends last.
+        let files = [
+            ("long", 1, 9, 40),
+            ("b", 3, 4, 20),
+            ("a", 2, 4, 20),
+            ("c", 5, 6, 20),
+        ];
+        for (bytes_max, expected) in [
+            (u64::MAX, ""),
+            (100, ""),
+            (99, "a"),
+            (80, "a"),
+            (79, "a b"),
+            (60, "a b"),
+            (59, "a b c"),
+            // The latest stays, although it is longer.
+            (39, "a b c"),
+            (0, "a b c"),
+        ] {
+            let beyond: Vec<_> = manifest(&files).beyond(bytes_max).into_iter().collect();
+            assert_eq!(beyond.join(" "), expected, "{bytes_max}");
+        }
+        assert!(manifest(&[]).beyond(0).is_empty());
+    }
+
+    #[test]
+    fn what_a_quota_took_is_counted_and_deleted_later() {
+        let mut manifest = manifest(&[("a", 1, 2, 20), ("b", 3, 4, 20), ("c", 5, 6, 20)]);
+        for (bytes_max, versions, until) in [(60, 0, None), (40, 10, Some(2)), (0, 20, Some(4))] {
+            let beyond = manifest.beyond(bytes_max);
+            manifest.remove_over_quota(&beyond, second(7));
+            let expected = OverQuota {
+                versions,
+                until: until.map(second),
+            };
+            assert_eq!(manifest.over_quota, expected);
+        }
+        assert_eq!(manifest.bytes(), 20);
+        let removed: Vec<_> = manifest.removed.iter().map(|it| &*it.path).collect();
+        assert_eq!(removed, ["a", "rollup-a", "b", "rollup-b"]);
+        assert!(manifest.removed.iter().all(|it| it.at == second(7)));
+    }
+
+    #[test]
+    fn a_manifest_of_the_first_days_took_nothing_out() {
+        let written = manifest(&[("a", 1, 2, 20)]);
+        let mut before = serde_json::to_value(&written).unwrap();
+        assert!(before.get("overQuota").is_none(), "{before}");
+        before.as_object_mut().unwrap().remove("forgotten").unwrap();
+        let read: Manifest = serde_json::from_value(before).unwrap();
+        assert_eq!(read, written);
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::background;
 use crate::clean;
+use crate::erase::{self, Deleted, EVENTS_AT_ONCE, Erasing};
 use crate::file::read::{FileError, Reader};
 use crate::file::rollup::Rollup;
 use crate::file::write::Writer;
@@ -38,6 +39,8 @@ const VERSIONS_MAX: u64 = 20_000;
 const LOOK: Duration = Duration::from_secs(5);
 /// How long a seal that failed is waited with.
 const RETRY: Duration = Duration::from_secs(15);
+/// Files that are written without deleted events before it is looked again what is to be sealed.
+const ERASED_AT_ONCE: u64 = 4;
 /// Bytes that a merged file may have beyond those of the files that it is made of, or of a row
 /// group beyond where it ends.
 const ROOM_BYTES: usize = 2 << 20;
@@ -50,6 +53,10 @@ pub struct SealOptions {
     pub interval: Duration,
     /// How long files are kept after the last of their versions was observed. Default: for ever.
     pub keep_for: Option<Duration>,
+    /// Maximum bytes of the cluster's files and their rollups, above which those go whose last
+    /// version was observed longest ago; the latest file stays. Files that are left for their
+    /// readers are not counted. Default: no maximum.
+    pub quota: Option<u64>,
     /// How long a file that is no longer part of the archive is left for those who read it.
     /// Default: a day.
     pub grace: Duration,
@@ -63,6 +70,7 @@ impl Default for SealOptions {
         Self {
             interval: Duration::from_secs(20 * 60),
             keep_for: None,
+            quota: None,
             grace: Duration::from_secs(24 * 3600),
             part_bytes: 8 << 20,
         }
@@ -121,6 +129,8 @@ pub struct Sealed {
     pub files: u64,
     /// Files that were merged.
     pub merged: u64,
+    /// Files that were written anew, without events that were deleted in the archive.
+    pub erased: u64,
     /// Objects that were deleted.
     pub deleted: u64,
 }
@@ -139,6 +149,10 @@ pub struct Sealer {
     look_at: AtomicU64,
     /// Paths of files that could not be merged. They are tried again when leavings are looked for.
     damaged: Mutex<HashSet<String>>,
+    /// The deleted events that are looked for.
+    erasing: tokio::sync::Mutex<Erasing>,
+    /// Whether more files may have some of them.
+    is_erasing: AtomicBool,
 }
 
 impl Sealer {
@@ -159,6 +173,8 @@ impl Sealer {
             turn: Arc::clone(&place.turn),
             look_at: AtomicU64::new(0),
             damaged: Mutex::default(),
+            erasing: tokio::sync::Mutex::default(),
+            is_erasing: AtomicBool::new(false),
         }
     }
 
@@ -166,10 +182,11 @@ impl Sealer {
     pub async fn run(self) {
         let cluster = &*self.cluster;
         let mut sealed_at = None;
-        let mut is_failing = false;
+        let (mut is_failing, mut is_warned) = (false, false);
         loop {
             let now = self.clock.steady();
             let is_due = sealed_at.is_none_or(|at| now >= self.options.interval.saturating_add(at));
+            let is_due = is_due || self.is_erasing.load(Ordering::Relaxed);
             if !is_due && self.unsealed.waiting().unwrap_or(0) < VERSIONS_MAX {
                 tokio::time::sleep(LOOK.min(self.options.interval)).await;
                 continue;
@@ -181,12 +198,14 @@ impl Sealer {
                             versions,
                             files,
                             merged,
+                            erased,
                             deleted,
                         } = sealed;
-                        tracing::info!(cluster, versions, files, merged, deleted, "sealed");
+                        tracing::info!(cluster, versions, files, merged, erased, deleted, "sealed");
                     }
                     is_failing = false;
                     sealed_at = Some(now);
+                    is_warned = is_warned || self.warn_of_short_lives();
                 }
                 Err(error @ SealError::Foreign { .. }) => {
                     tracing::error!(cluster, %error, "nothing is sealed any more");
@@ -202,9 +221,30 @@ impl Sealer {
         }
     }
 
-    /// Seals everything that waits, merges what is to be merged, and deletes what is over. What is
-    /// observed meanwhile waits for the next time: otherwise a busy cluster would be sealed without
-    /// an end, a few versions at a time.
+    /// Says that events may end at the source before it can be asked for them again, if they do.
+    /// Whether that was said.
+    fn warn_of_short_lives(&self) -> bool {
+        let (cluster, interval) = (&*self.cluster, self.options.interval);
+        let Some(lived) = self.unsealed.longest_life() else {
+            return false;
+        };
+        let is_short = lived < interval.saturating_mul(2);
+        if is_short {
+            tracing::warn!(
+                cluster,
+                lived_seconds = lived.as_secs(),
+                seal_after_seconds = interval.as_secs(),
+                "events live at the cluster for less than twice the time after which they are sealed: if the data \
+                 folder is lost, some cannot be read there again; --seal-after should be half as long as they live"
+            );
+        }
+        is_short
+    }
+
+    /// Seals everything that waits, merges what is to be merged, takes events out that were deleted
+    /// in the archive, and deletes what is over. What is observed meanwhile waits for the next
+    /// time: otherwise a busy cluster would be sealed without an end, a few versions at a time.
+    /// Where many files have deleted events, some of these wait for the next time, too.
     ///
     /// # Errors
     /// What was done before is done; it continues from there.
@@ -233,6 +273,16 @@ impl Sealer {
             }
             self.unsealed.sealed(through).await?;
         }
+        let is_erasing = match self.erase(&mut manifest, &mut sealed).await {
+            Ok(is_erasing) => is_erasing,
+            Err(error) => {
+                let cluster = &*self.cluster;
+                let what = "deleted events are not out of all files yet; it is tried again";
+                tracing::warn!(cluster, %error, "{what}");
+                false
+            }
+        };
+        self.is_erasing.store(is_erasing, Ordering::Relaxed);
         match self.clean(&manifest).await {
             Ok(deleted) => sealed.deleted = deleted,
             Err(error @ SealError::Foreign { .. }) => return Err(error),
@@ -320,6 +370,92 @@ impl Sealer {
 
     /// Puts the rows of some files into new ones, which stand for them.
     async fn merge(&self, manifest: &Manifest, group: &[File]) -> Result<Manifest, MergeError> {
+        let level = group.iter().map(|file| file.level).max().unwrap_or(0) + 1;
+        let (files, _) = self.rewrite(group, level, Arc::default()).await?;
+        self.replace(manifest, group, files, 0).await
+    }
+
+    /// Writes files anew that have versions of deleted events, without these: some of them, so that
+    /// what is observed meanwhile does not wait. Whether there may be more.
+    async fn erase(&self, manifest: &mut Manifest, sealed: &mut Sealed) -> Result<bool, SealError> {
+        let cluster = &*self.cluster;
+        let mut erasing = self.erasing.lock().await;
+        loop {
+            if !erasing.is_begun() {
+                let events = self.unsealed.unerased(erasing.after(), EVENTS_AT_ONCE);
+                let events = events.await?;
+                if events.is_empty() {
+                    return Ok(false);
+                }
+                erasing.begin(events);
+            }
+            loop {
+                let next = erasing.next_file(&manifest.files, &self.damaged.lock());
+                let Some(file) = next else {
+                    break;
+                };
+                let deleted = erasing.deleted();
+                let has = erase::has(&self.folder, &file, &deleted).await;
+                if has.as_ref().is_ok_and(|has| !has) {
+                    erasing.has_none(&file);
+                    continue;
+                }
+                // Others are as slow. What else is wrong is found out with the whole file.
+                if has.as_ref().is_err_and(erase::LookError::is_slow) {
+                    return Err(FolderError::Slow.into());
+                }
+                if sealed.erased == ERASED_AT_ONCE {
+                    return Ok(true);
+                }
+                match self.erase_from(manifest, &file, deleted).await {
+                    Ok(Some(next)) => {
+                        *manifest = next;
+                        sealed.erased += 1;
+                    }
+                    Ok(None) => erasing.has_none(&file),
+                    Err(MergeError::Damaged { paths, why }) => {
+                        let files = paths.join(" ");
+                        tracing::error!(cluster, files, why, "may still have deleted events");
+                        self.damaged.lock().extend(paths);
+                    }
+                    Err(MergeError::Seal(error)) => return Err(error),
+                }
+            }
+            // A manifest that names a file of before the events were deleted, and whose request was
+            // held up, has the number of this one or an earlier one, and is not written any more.
+            let next = manifest.next(random_id(), self.now());
+            self.folder.commit(&next).await?;
+            *manifest = next;
+            let erased = erasing.end(&manifest.files);
+            self.unsealed.erased(&erased).await?;
+        }
+    }
+
+    /// Puts the rows of a file into a new one, without those of deleted events, if it has any.
+    async fn erase_from(
+        &self,
+        manifest: &Manifest,
+        file: &File,
+        deleted: Arc<Deleted>,
+    ) -> Result<Option<Manifest>, MergeError> {
+        let group = std::slice::from_ref(file);
+        let (files, taken) = self.rewrite(group, file.level, deleted).await?;
+        if taken == 0 {
+            // Nothing names the new one.
+            return Ok(None);
+        }
+        let next = self.replace(manifest, group, files, taken).await?;
+        Ok(Some(next))
+    }
+
+    /// New files of a level with the rows of some, without those of deleted events; and how many
+    /// these were.
+    async fn rewrite(
+        &self,
+        group: &[File],
+        level: u32,
+        deleted: Arc<Deleted>,
+    ) -> Result<(Vec<File>, u64), MergeError> {
         // It is not closed.
         let _turn = self.turn.acquire().await.ok();
         let mut files = Vec::with_capacity(group.len());
@@ -343,45 +479,76 @@ impl Sealer {
             },
             error => MergeError::Seal(error),
         };
-        let level = group.iter().map(|file| file.level).max().unwrap_or(0) + 1;
         let rows = background::run(move || merge::Merged::new(files)).await;
         let rows = rows.map_err(|_| SealError::NotMade)?;
         let rows = rows.map_err(SealError::File).map_err(of_group)?;
+        let (rows, taken) = erase::without(rows, deleted);
         let bytes: u64 = group.iter().map(|file| file.bytes).sum();
         let is_last = merge::is_last(level, bytes);
         let files = write(&self.folder, (level, is_last), bytes, rows).await;
         let files = files.map_err(of_group)?;
+        let taken = *taken.lock();
         let total = |files: &[File]| files.iter().map(|file| file.rows).sum::<u64>();
-        if total(&files) != total(group) || merge::sum(&files) != merge::sum(group) {
+        let sum = merge::sum(&files).map(|sum| sum.wrapping_add(taken.sum));
+        if total(&files) + taken.rows != total(group) || sum != merge::sum(group) {
             // What is there stays, and nothing names the new ones.
             return Err(of_group(FileError::Order.into()));
         }
+        Ok((files, taken.rows))
+    }
+
+    /// The manifest in which files stand for others, without versions of deleted events that these
+    /// had.
+    async fn replace(
+        &self,
+        manifest: &Manifest,
+        group: &[File],
+        files: Vec<File>,
+        forgotten: u64,
+    ) -> Result<Manifest, MergeError> {
         let now = self.now();
         let mut next = manifest.next(random_id(), now);
         let paths: BTreeSet<_> = group.iter().map(|file| file.path.clone()).collect();
         next.remove(&paths, now);
         next.add(files);
+        next.forgotten = next.forgotten.saturating_add(forgotten);
         self.folder.commit(&next).await.map_err(SealError::Folder)?;
+        Ok(next)
+    }
+
+    /// Takes out what is over: what was kept for its time, and then what is too much. Nothing waits
+    /// that was there before, so that what is taken out is older than all that is to come.
+    async fn take_out(&self, manifest: &Manifest) -> Result<Manifest, SealError> {
+        let now = self.now();
+        let mut next = manifest.next(random_id(), now);
+        if let Some(keep_for) = self.options.keep_for {
+            let before = ago(now, keep_for);
+            let over = next.files.iter().filter(|file| file.to <= before);
+            let over: BTreeSet<_> = over.map(|file| file.path.clone()).collect();
+            next.remove(&over, now);
+        }
+        let too_many = self.options.quota.map(|quota| next.beyond(quota));
+        let too_many = too_many.unwrap_or_default();
+        next.remove_over_quota(&too_many, now);
+        if next.files.len() == manifest.files.len() {
+            return Ok(manifest.clone());
+        }
+        // No manifest names them any more when the first of them is deleted, even if there is no
+        // grace.
+        self.folder.commit(&next).await?;
+        if !too_many.is_empty() {
+            let (cluster, files) = (&*self.cluster, too_many.len());
+            let versions = next.over_quota.versions - manifest.over_quota.versions;
+            tracing::info!(cluster, files, versions, "taken out to keep the quota");
+        }
         Ok(next)
     }
 
     /// Deletes what is over; how many objects.
     async fn clean(&self, manifest: &Manifest) -> Result<u64, SealError> {
+        let newest = self.take_out(manifest).await?;
         let now = self.now();
-        let ago = |time| now.checked_sub(signed(time)).unwrap_or(Timestamp::MIN);
-        let before = ago(self.options.grace);
-        let mut newest = manifest.clone();
-        if let Some(keep_for) = self.options.keep_for {
-            let over = newest.files.iter().filter(|file| file.to <= ago(keep_for));
-            let over: BTreeSet<_> = over.map(|file| file.path.clone()).collect();
-            if !over.is_empty() {
-                // No manifest names them any more when the first of them is deleted, even if there
-                // is no grace.
-                newest = newest.next(random_id(), now);
-                newest.remove(&over, now);
-                self.folder.commit(&newest).await?;
-            }
-        }
+        let before = ago(now, self.options.grace);
         let mut next = newest.next(random_id(), now);
         let (mut deleted, mut failure) = clean::removed(&self.folder, &mut next, before).await;
         if next.removed != newest.removed {
@@ -400,6 +567,7 @@ impl Sealer {
             deleted += more;
             failure = failure.or(failed);
             self.damaged.lock().clear();
+            self.erasing.lock().await.again();
             self.look_at
                 .store(at.saturating_add(pause), Ordering::Relaxed);
         }
@@ -522,6 +690,11 @@ fn of(version: SealedVersion) -> Version {
         observed_at: version.observed_at.0,
         object: version.event,
     }
+}
+
+/// So long before a moment.
+fn ago(now: Timestamp, time: Duration) -> Timestamp {
+    now.checked_sub(signed(time)).unwrap_or(Timestamp::MIN)
 }
 
 fn signed(time: Duration) -> SignedDuration {

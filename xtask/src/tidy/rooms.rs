@@ -77,6 +77,7 @@ const ROOMS: [(&str, &[Rank]); 11] = [
                     "seal.rs",
                     "merge.rs",
                     "clean.rs",
+                    "erase.rs",
                     "check.rs",
                     "waiting.rs",
                 ],

@@ -15,9 +15,12 @@
 //!
 //! Before each watch the source is asked for its identity and resourceVersion, so that another
 //! cluster behind the address, and one that went back to an earlier state, are detected before any
-//! of their events is kept. Observed events are committed together with the position after them;
-//! the machine continues from that position only when the commit is done. A gap is reported when
-//! the list that ends it is complete, and only if the source has forgotten the versions in between.
+//! of their events is kept. One that shows no identity, and whose certificate is verified by none
+//! of the former authorities, may be another cluster or the same: it is followed as one that went
+//! back, so that its numbers are not confused, and the gap says why. Observed events are committed
+//! together with the position after them; the machine continues from that position only when the
+//! commit is done. A gap is reported when the list that ends it is complete, and only if the source
+//! has forgotten the versions in between.
 //!
 //! kube-apiserver sends no bookmarks in a watch of events, and its version grows with every object
 //! of the cluster. So what it says before a watch is also how far a watch that says nothing has
@@ -45,6 +48,9 @@ pub(crate) struct Rules {
     /// The selectors of the followed events. An event that is not in a list has ended only if the
     /// previous list had the same selectors.
     pub(crate) selection: String,
+    /// What tells the authorities from others by which the source's certificate is verified; empty
+    /// if that is not known.
+    pub(crate) authorities: Vec<String>,
 }
 
 /// If a source forgets what follows a list within this time, it is listed again with increasing
@@ -53,6 +59,10 @@ const SETTLED: i64 = 60_000;
 
 /// The longest delay that a source may ask for: it remembers changes for minutes only.
 const RETRY_AFTER_MAX: i64 = 60_000;
+
+/// What is said of a source that may be another one.
+const DOUBTFUL: &str = "it may be another cluster: other authorities than before verify its \
+                        certificate, and the uid of kube-system cannot be compared";
 
 /// No known source keeps an event for longer, unless its list has an older one.
 const LIFE_MIN: i64 = 25 * 3_600_000;
@@ -220,6 +230,16 @@ enum Phase {
     Waiting(i64),
 }
 
+/// Whether a source whose identity cannot be compared may be another one: no authority verifies it
+/// that verified the former one. Authorities are replaced now and then, usually with both at the
+/// same time in between.
+fn may_be_another(position: &Position, answer: &Answer, authorities: &[String]) -> bool {
+    let is_known = position.identity.is_some() && answer.identity.is_some();
+    let former = &position.authorities;
+    let is_any_left = former.iter().any(|former| authorities.contains(former));
+    !(is_known || former.is_empty() || authorities.is_empty() || is_any_left)
+}
+
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Follower {
@@ -327,6 +347,7 @@ impl Follower {
                 since: now,
                 complete_until: now,
                 selection: self.rules.selection.clone(),
+                authorities: self.rules.authorities.clone(),
                 ..Position::default()
             };
             if self.rules.from_now {
@@ -349,6 +370,7 @@ impl Follower {
             self.phase = Phase::Waiting(now.saturating_add(self.rules.refused));
             return None;
         }
+        let is_doubtful = may_be_another(position, &answer, &self.rules.authorities);
         let mut position = position.clone();
         position.complete_until = position.complete_until.min(now);
         // What other selectors select was not followed: it is covered from its first list on. Until
@@ -366,9 +388,21 @@ impl Follower {
         }
         let learned = position.identity.is_none() && answer.identity.is_some();
         position.identity = position.identity.or(answer.identity);
+        let authorities = &self.rules.authorities;
+        let are_others = !authorities.is_empty() && position.authorities != *authorities;
+        if are_others {
+            position.authorities.clone_from(authorities);
+        }
         self.went_back |= answer.version < position.latest;
+        if is_doubtful {
+            let commit = self.begin_anew(position, Cause::OtherCluster);
+            if !self.unwritten {
+                self.why = Some(DOUBTFUL.into());
+            }
+            return Some(commit);
+        }
         if self.went_back {
-            return Some(self.begin_anew(position));
+            return Some(self.begin_anew(position, Cause::Rewound));
         }
         match position.version {
             Some(_) => self.phase = Phase::Watching,
@@ -376,16 +410,16 @@ impl Follower {
             None => self.list(),
         }
         // After a failed commit, one is tried before anything is read again.
-        (is_other || learned || self.unwritten).then(|| Commit::of(position))
+        (is_other || learned || are_others || self.unwritten).then(|| Commit::of(position))
     }
 
-    /// The source went back to an earlier state: a new epoch begins.
-    fn begin_anew(&mut self, mut position: Position) -> Commit {
+    /// The source went back to an earlier state, or may be another one: a new epoch begins.
+    fn begin_anew(&mut self, mut position: Position, cause: Cause) -> Commit {
         position.epoch += 1;
         position.latest = 0;
         // If a list was incomplete, its reason is reported when the next one is complete.
         if position.version.take().is_some() {
-            position.cause = Some(Cause::Rewound);
+            position.cause = Some(cause);
         }
         self.list();
         Commit::of(position)

@@ -14,6 +14,7 @@ fn rules() -> Rules {
         slack: 2 * SECOND,
         from_now: false,
         selection: String::new(),
+        authorities: Vec::new(),
     }
 }
 
@@ -220,6 +221,73 @@ fn another_cluster_is_asked_again_now_and_then_and_nothing_of_it_is_kept() {
         follower.waited(now + 60 * SECOND);
     }
     assert_eq!(follower.position(), Some(&reached()));
+}
+
+/// Identities, as they were and are, authorities, as they were and are, and whether everything is
+/// read anew.
+type Seen = (
+    [Option<&'static str>; 2],
+    [&'static [&'static str]; 2],
+    bool,
+);
+
+#[test]
+fn a_source_of_other_authorities_that_shows_no_identity_is_read_anew() {
+    const ONE: Option<&str> = Some("one");
+    let owned = |words: &[&str]| -> Vec<String> {
+        let words = words.iter();
+        words.map(|&word| word.to_owned()).collect()
+    };
+    let cases: [Seen; 8] = [
+        ([None, None], [&["a"], &["b"]], true),
+        ([ONE, None], [&["a"], &["b"]], true),
+        ([None, ONE], [&["a"], &["b"]], true),
+        // It is the same one.
+        ([ONE, ONE], [&["a"], &["b"]], false),
+        // They are replaced one after the other.
+        ([None, None], [&["a"], &["a", "b"]], false),
+        ([None, None], [&["a", "b"], &["b"]], false),
+        // They were not noted, or are not known.
+        ([None, None], [&[], &["b"]], false),
+        ([None, None], [&["a"], &[]], false),
+    ];
+    for (identities, [former, now], is_anew) in cases {
+        let [known, found] = identities.map(|identity| identity.map(str::to_owned));
+        let position = Position {
+            identity: known,
+            authorities: owned(former),
+            ..reached()
+        };
+        let rules = Rules {
+            authorities: owned(now),
+            ..rules()
+        };
+        let random = fastrand::Rng::with_seed(7);
+        let mut follower = Follower::new(rules, String::new(), Some(position), random);
+        let found = Answer {
+            identity: found,
+            ..answer(5000)
+        };
+        let answered = follower.answered(NOW, found);
+        commit(&mut follower, answered);
+        let position = follower.position().unwrap();
+        let noted = if now.is_empty() { former } else { now };
+        assert_eq!(position.authorities, noted, "{identities:?}");
+        assert_eq!(
+            position.epoch,
+            u64::from(is_anew),
+            "{identities:?} {former:?}"
+        );
+        if is_anew {
+            let (state, why) = follower.state();
+            assert!(state == State::Listing && why.is_some());
+            let gap = list(&mut follower, NOW + SECOND, 5001).unwrap();
+            let expected = (NOW - 30 * SECOND, Cause::OtherCluster);
+            assert_eq!((gap.from, gap.cause), expected);
+        } else {
+            assert_eq!(follower.step(), Step::Watch { after: 100 });
+        }
+    }
 }
 
 #[test]

@@ -92,6 +92,7 @@ impl Head {
                 cause: version.is_none().then_some(Cause::Absent),
                 versions: followed.versions,
                 selection: followed.selection.clone(),
+                authorities: Vec::new(),
             };
             (followed.namespace.clone(), position)
         });

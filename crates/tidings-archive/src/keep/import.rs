@@ -351,8 +351,11 @@ async fn keep_some<'a>(
                     let until = UnixMillis(*until);
                     if until > keeper.clock.now() {
                         delete(keeper, key, uid).await?;
+                        let id = keys::id(uid, key);
                         let mark = NewRecord::new(key.clone()).expires_at(until);
-                        marks.push(Write::put(keys::forgotten(&keys::id(uid, key)), mark));
+                        marks.push(Write::put(keys::forgotten(&id), mark));
+                        // Files may have what is not kept here any more.
+                        marks.extend(keeper.erase(&id, key, uid));
                         counts.deleted += 1;
                     }
                 }

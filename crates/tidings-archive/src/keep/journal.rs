@@ -29,6 +29,10 @@ pub(crate) struct Item(
     pub(super) u64,
 );
 
+/// An event that was deleted here: its key and uid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Deleted(pub(super) String, pub(super) String);
+
 impl Item {
     /// The version that a record was just given.
     pub(crate) fn newest(key: &Bytes, record: &Record) -> Self {
@@ -78,6 +82,13 @@ impl Journal {
             self.add(items, end, writes);
         }
         guard
+    }
+
+    /// Notes that an event was deleted here, of which files may have versions.
+    pub(super) fn erase(id: &[u8], key: &Bytes, uid: &str) -> Write {
+        let text = String::from_utf8_lossy(key).into_owned();
+        let record = NewRecord::new(json(&Deleted(text, uid.to_owned())));
+        Write::put(keys::unerased(id), record)
     }
 
     pub(super) fn add(&self, items: &[Item], end: Option<UnixMillis>, writes: &mut Vec<Write>) {

@@ -26,6 +26,7 @@ use super::gaps;
 use super::index::index;
 use super::journal::{Item, Journal};
 use super::keys;
+use super::lasted::Lasted;
 use super::lives::InForce;
 use super::own::{json, parse};
 use super::position::{Cause, Gap, Position, Unswept};
@@ -101,6 +102,7 @@ pub(crate) struct Keeper {
     pub(crate) store: Arc<EmbeddedStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Counters,
+    pub(crate) lasted: Lasted,
     /// Notified when ends remain to be found.
     pub(crate) unswept: Notify,
     /// Of the versions that are yet to be sealed, if they are to be.
@@ -191,6 +193,7 @@ impl Keeper {
             store,
             clock,
             counters: Counters::default(),
+            lasted: Lasted::default(),
             unswept: Notify::new(),
             journal: None,
             sealed_before: RwLock::default(),
@@ -417,6 +420,9 @@ impl Keeper {
         let expires_at = self.end(&event);
         let index = index(&event);
         let now = self.clock.now().0;
+        if observation.is_gone {
+            self.lasted.note(&event, now);
+        }
         let version = Version {
             number: observation.version,
             epoch,
@@ -570,6 +576,13 @@ impl Keeper {
         Ok(is)
     }
 
+    /// What is to be written when an event is deleted here, if versions of the cluster were sealed:
+    /// files may have some of it.
+    pub(super) fn erase(&self, id: &[u8], key: &Bytes, uid: &str) -> Option<Write> {
+        self.journal.as_ref()?;
+        Some(Journal::erase(id, key, uid))
+    }
+
     pub(super) async fn slot<'a>(
         &self,
         key: &Bytes,
@@ -598,8 +611,9 @@ impl Keeper {
         Ok(batch.slots.entry(key.clone()).or_default())
     }
 
-    /// Deletes all versions of an event, and prevents that it is fetched again. Returns the stored
-    /// record, and the revision of its deletion.
+    /// Deletes all versions of an event, and prevents that it is fetched again. If versions of the
+    /// cluster were sealed, it is noted that files may have some of it. Returns the stored record,
+    /// and the revision of its deletion.
     ///
     /// # Errors
     /// As [`Store::delete`].
@@ -616,7 +630,8 @@ impl Keeper {
         }
         let record = Record::decode(&found.value).ok();
         let uid = record.as_ref().map_or(&[][..], |record| &record.uid);
-        let id = keys::id(&String::from_utf8_lossy(uid), &key);
+        let uid = String::from_utf8_lossy(uid);
+        let id = keys::id(&uid, &key);
         let kept_for = found.expires_at.map_or(0, |at| at.0 - self.clock.now().0);
         let kept_for = Duration::from_millis(kept_for.max(0).cast_unsigned());
         let until = self.after(kept_for.max(FORGOTTEN_FOR));
@@ -625,8 +640,12 @@ impl Keeper {
         let mark = Write::put(keys::forgotten(&id), mark);
         // The older versions first, so that none remains without its event.
         self.delete_chunks(&id).await?;
+        // In one commit: what is sealed of it was read before, and is in a file by the time that
+        // these are looked at.
+        let erase = self.erase(&id, &key, &uid);
         let delete = Write::delete(key).expecting(Expected::At(found.revision));
-        let revisions = self.store.write_all(vec![delete, mark]).await?;
+        let writes = [delete, mark].into_iter().chain(erase);
+        let revisions = self.store.write_all(writes.collect()).await?;
         let revision = revisions.first().copied().unwrap_or_default();
         Ok((found, revision))
     }

@@ -132,6 +132,14 @@ pub(crate) fn unsealed_number(key: &[u8]) -> u64 {
     u64::from_str_radix(digits, 16).unwrap_or(0)
 }
 
+/// The prefix of all events that were deleted here, and may still be in files that were sealed.
+pub(crate) const UNERASED: &[u8] = b"\0unerased/";
+
+/// One of these.
+pub(crate) fn unerased(id: &[u8]) -> Bytes {
+    [UNERASED, id].concat().into()
+}
+
 /// The prefix of all gaps.
 pub(crate) const GAPS: &[u8] = b"\0gap/";
 

@@ -17,10 +17,13 @@ pub(crate) mod keeper;
 #[cfg(test)]
 mod keeper_tests;
 pub(crate) mod keys;
+pub(crate) mod lasted;
 pub(crate) mod lives;
 pub(crate) mod numbers;
 pub(crate) mod own;
 pub(crate) mod position;
+#[cfg(test)]
+mod quarter_tests;
 pub(crate) mod retention;
 #[cfg(test)]
 mod retention_tests;
@@ -29,6 +32,7 @@ pub(crate) mod served;
 #[cfg(test)]
 mod served_tests;
 pub(crate) mod sweep;
+pub(crate) mod unerased;
 pub(crate) mod unsealed;
 #[cfg(test)]
 mod unsealed_tests;

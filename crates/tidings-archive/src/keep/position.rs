@@ -27,6 +27,10 @@ pub struct Position {
     /// The selectors of the followed events.
     #[serde(default)]
     pub selection: String,
+    /// What tells the authorities from others by which the source's certificate was verified last,
+    /// if that is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub authorities: Vec<String>,
 }
 
 /// Ends that remain to be found: of events that were not in a list that ended a gap.
@@ -56,7 +60,7 @@ pub enum Cause {
     Compacted,
     /// The source went back to an earlier state, from a backup, say.
     Rewound,
-    /// Another cluster answered at the address.
+    /// Another cluster answered at the address, or may have done so.
     OtherCluster,
     /// The source did not allow to list or watch events.
     Forbidden,
@@ -159,5 +163,24 @@ impl Gap {
             from,
             to,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_without_authorities_is_written_and_read_as_it_was_before_there_were_any() {
+        let text = concat!(
+            r#"{"version":7,"latest":9,"epoch":0,"identity":null,"since":1,"completeUntil":2,"#,
+            r#""cause":null,"versions":3,"selection":""}"#
+        );
+        let mut position: Position = serde_json::from_str(text).unwrap();
+        assert_eq!((position.version, position.latest), (Some(7), 9));
+        assert_eq!(serde_json::to_string(&position).unwrap(), text);
+        position.authorities = vec!["a".to_owned()];
+        let again = serde_json::to_string(&position).unwrap();
+        assert_eq!(serde_json::from_str::<Position>(&again).unwrap(), position);
     }
 }

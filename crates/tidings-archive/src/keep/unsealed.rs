@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tidings_store::{
@@ -159,6 +160,12 @@ impl Unsealed {
     pub fn waiting(&self) -> Option<u64> {
         let journal = self.keeper.journal.as_ref()?;
         Some(journal.waiting.load(Ordering::Relaxed))
+    }
+
+    /// The longest time that an event lived at the source after it was last seen, of those whose
+    /// end was observed since the start; `None` while they are fewer than a hundred.
+    pub fn longest_life(&self) -> Option<Duration> {
+        self.keeper.lasted.longest()
     }
 
     /// The versions that have waited longest, until they reach a number of bytes; `None` if

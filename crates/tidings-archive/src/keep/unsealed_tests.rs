@@ -347,6 +347,54 @@ async fn each_version_that_is_gone_is_counted() {
     world.keeper.store.close().await;
 }
 
+/// Files may have versions of it, whether it is deleted in the archive or by an import.
+#[tokio::test]
+async fn an_event_that_is_deleted_is_told_until_no_file_has_it() {
+    let mut world = World::new().await;
+    let forget = async |world: &World, name: u8| {
+        let key = keys::event("shop", &format!("event-{name}"));
+        world.keeper.forget(key, None).await.unwrap();
+    };
+    let told = async |world: &World| {
+        let unsealed = Unsealed {
+            keeper: Arc::clone(&world.keeper),
+        };
+        let told = unsealed.unerased(None, 100).await.unwrap();
+        (unsealed, told)
+    };
+    let four = Step::Observe(vec![(0, 0), (1, 0), (2, 0), (3, 0)]);
+    world.step(&four).await;
+    // Nothing was sealed so far.
+    forget(&world, 0).await;
+    assert!(told(&world).await.1.is_empty());
+    world.reopen(true).await;
+    forget(&world, 1).await;
+    forget(&world, 2).await;
+    let (unsealed, found) = told(&world).await;
+    let names = found.iter().map(|it| (it.key.as_str(), it.uid.as_str()));
+    let expected = [("shop/event-1", "uid-1-0"), ("shop/event-2", "uid-2-0")];
+    assert!(names.eq(expected), "{found:?}");
+    let first = unsealed.unerased(None, 1).await.unwrap();
+    assert_eq!(first, found[..1]);
+    let second = unsealed.unerased(first.first(), 1).await.unwrap();
+    assert_eq!(second, found[1..]);
+    unsealed.erased(&first).await.unwrap();
+    // What is said twice, or is not there, keeps no other.
+    unsealed.erased(&found[..1]).await.unwrap();
+    drop(unsealed);
+    world.reopen(false).await;
+    let (unsealed, left) = told(&world).await;
+    assert_eq!(left, second);
+    unsealed.erased(&found).await.unwrap();
+    drop(unsealed);
+    assert!(told(&world).await.1.is_empty());
+    // The end of an event is no deletion.
+    world.clock.advance(2 * 3_600_000);
+    world.keeper.store.expire().await.unwrap();
+    assert!(told(&world).await.1.is_empty());
+    world.keeper.store.close().await;
+}
+
 /// That an entry ended is noticed when all that wait are read.
 #[tokio::test]
 async fn what_ended_is_not_counted_as_waiting() {

@@ -339,7 +339,7 @@ impl Shell {
         let cluster = &self.name;
         match state {
             State::NotFollowed | State::Starting | State::Listing | State::Watching => {
-                tracing::info!(cluster, state = state.name(), "following");
+                tracing::info!(cluster, state = state.name(), why, "following");
             }
             State::Unreachable => tracing::warn!(cluster, why, "the source cannot be followed"),
             State::Forbidden | State::OtherCluster | State::StorageFailed => {

@@ -527,6 +527,35 @@ async fn a_kubeconfig_that_changes_is_read_again() {
     archive.end();
 }
 
+/// Of entries with the same name the first one counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_the_kubeconfig_of_its_cluster_an_archive_has_a_context_of_its_own() {
+    let cluster = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
+    // As the cluster's context and entry are called.
+    let archive = Archive::start(&[("tidings", &cluster)]);
+    let events = ["events", "-A", "--no-headers"];
+    archive.until_lines(&events, 1);
+    let files = [cluster.kubeconfig(), archive.kubeconfig.clone()];
+    let files = std::env::join_paths(files).unwrap();
+    let run = |arguments: &[&str]| -> Ran {
+        let mut command = tidings(arguments);
+        command.env("KUBECONFIG", &files).output().unwrap().into()
+    };
+    let found = run(&["coverage", "--context", "archive-tidings"]);
+    assert_eq!(found.code, Some(0), "{found:?}");
+    for arguments in [&["coverage"][..], &["coverage", "--context", "tidings"]] {
+        let elsewhere = run(arguments);
+        let is_cluster = elsewhere.stderr.contains("the server is no archive");
+        assert!(is_cluster, "{elsewhere:?}");
+    }
+    // By itself, it has both.
+    for context in ["tidings", "archive-tidings"] {
+        let found = archive.run(&["coverage", "--context", context]);
+        assert_eq!(found.code, Some(0), "{found:?}");
+    }
+    archive.end();
+}
+
 /// A program may give out a token without saying when that ends.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]

@@ -5,4 +5,5 @@ pub(crate) mod columns;
 pub(crate) mod pieces;
 pub(crate) mod read;
 pub(crate) mod rollup;
+pub(crate) mod uids;
 pub(crate) mod write;

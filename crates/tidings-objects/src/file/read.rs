@@ -297,7 +297,7 @@ pub(super) fn maybe_values<T: DataType>(
 
 /// The values of the next rows that there are, and for each row whether there is one, if not every
 /// row has.
-fn next_values<T: DataType>(
+pub(super) fn next_values<T: DataType>(
     reader: &mut ColumnReaderImpl<T>,
     rows: usize,
 ) -> Result<(Vec<T::T>, Vec<i16>), ParquetError> {

@@ -209,7 +209,9 @@ impl Sealed {
         if now.manifest().writer != manifest.writer {
             return Some((Tail::behind(manifest), News::Unknown));
         }
-        let news = if now.tail().reached() >= manifest.sealed_through {
+        // Who is shown an event that was deleted since has to read everything again.
+        let is_less = now.manifest().forgotten != manifest.forgotten;
+        let news = if !is_less && now.tail().reached() >= manifest.sealed_through {
             News::Parts(Vec::new())
         } else {
             News::Unknown

@@ -104,6 +104,9 @@ impl SealedCluster {
         coverage.kept_since = from.map(jiff::Timestamp::as_millisecond).min();
         coverage.disk_bytes = manifest.bytes();
         coverage.gone = Some(manifest.gone);
+        coverage.trimmed.events = manifest.over_quota.versions;
+        let until = manifest.over_quota.until;
+        coverage.trimmed.before = until.map_or(0, jiff::Timestamp::as_millisecond);
         coverage
     }
 

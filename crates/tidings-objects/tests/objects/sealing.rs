@@ -231,6 +231,78 @@ async fn files_are_deleted_when_their_time_is_over_and_after_a_grace() {
 }
 
 #[tokio::test]
+async fn the_oldest_files_are_deleted_above_a_quota_and_after_a_grace() {
+    for storage in Storage::each() {
+        let place = storage.place();
+        let mut world = World::new();
+        let mut options = SealOptions::default();
+        options.grace = Duration::from_secs(600);
+        for _ in 0..4 {
+            world.observe(30).await;
+            world.seal(&place, options).await.unwrap();
+        }
+        let before = newest(&place, "prod").await.unwrap();
+        let mut kept = before.clone();
+        kept.files.drain(..2);
+        options.quota = Some(kept.bytes());
+        world.seal(&place, options).await.unwrap();
+        let manifest = newest(&place, "prod").await.unwrap();
+        assert_eq!(manifest.files, kept.files);
+        let until = before.files[1].to;
+        let over = manifest.over_quota;
+        assert_eq!((over.versions, over.until), (60, Some(until)));
+        // They are left for their readers, with their rollups.
+        assert_eq!((manifest.removed.len(), storage.files()), (4, 8));
+        let checked = check(&place, "prod").await.unwrap();
+        assert_eq!(checked.problems, Vec::<String>::new());
+        assert_eq!((checked.rows, checked.leavings), (60, 0));
+        let coverage = read(&place).await.coverage();
+        assert_eq!((coverage.events, coverage.trimmed.events), (60, 60));
+        assert_eq!(coverage.trimmed.before, until.as_millisecond());
+        world.clock.advance(700_000);
+        world.seal(&place, options).await.unwrap();
+        let manifest = newest(&place, "prod").await.unwrap();
+        assert_eq!((manifest.removed.len(), storage.files()), (0, 4));
+        // Nothing is written if nothing is over.
+        world.seal(&place, options).await.unwrap();
+        let after = newest(&place, "prod").await.unwrap();
+        assert_eq!(after, manifest);
+    }
+}
+
+/// Otherwise what is newer would go, and then what is older come.
+#[tokio::test]
+async fn everything_that_waits_is_sealed_before_a_quota_takes_anything() {
+    let mut world = World::new();
+    for _ in 0..40 {
+        world.observe(2).await;
+    }
+    let storage = Storage::folder();
+    let mut options = SealOptions::default();
+    options.grace = LONG;
+    options.quota = Some(0);
+    // Each version is a part.
+    options.part_bytes = 1;
+    let place = storage.place();
+    world.seal(&place, options).await.unwrap();
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(storage.file("prod/manifests")).unwrap() {
+        let manifest = std::fs::read(entry.unwrap().path()).unwrap();
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+        if !manifest["overQuota"].is_null() {
+            numbers.push(manifest["number"].as_u64().unwrap());
+        }
+    }
+    let manifest = newest(&place, "prod").await.unwrap();
+    assert_eq!(numbers, [manifest.number]);
+    // The latest stays.
+    assert_eq!(manifest.files.len(), 1);
+    assert_eq!(manifest.files[0].to, manifest.sealed_until);
+    assert_eq!(manifest.rows() + manifest.over_quota.versions, 80);
+    assert_eq!(check(&place, "prod").await.unwrap().problems.len(), 0);
+}
+
+#[tokio::test]
 async fn one_that_cannot_be_deleted_keeps_no_other() {
     let storage = Storage::folder();
     let place = storage.place();

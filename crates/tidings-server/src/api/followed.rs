@@ -29,6 +29,11 @@ pub struct FollowedCluster {
     /// on with their caller's own token, if [`ClusterSecurity::authentication`] knew it, and the
     /// cluster authorizes them. Default: they are not passed on.
     pub pass_through: Option<PassThrough>,
+    /// The name, in kubeconfigs of the cluster itself, of the user whose token is passed on. The
+    /// archive's kubeconfig has only the name, in its context `archive-NAME`, which can be used
+    /// where both are read. Default: that context has the archive's own token, which is not passed
+    /// on.
+    pub passed_user: Option<String>,
     /// Whether these are events that were sealed: the cluster is not followed here, and nothing is
     /// deleted or watched. Default: no.
     pub is_sealed: bool,
@@ -45,6 +50,7 @@ impl FollowedCluster {
             past,
             security: ClusterSecurity::default(),
             pass_through: None,
+            passed_user: None,
             is_sealed: false,
         }
     }
@@ -245,6 +251,7 @@ pub(crate) struct Followed {
     pub(crate) store_identity: String,
     pub(crate) past: Arc<dyn Past>,
     pub(crate) pass_through: Option<PassThrough>,
+    pub(crate) passed_user: Option<String>,
     pub(crate) is_sealed: bool,
     /// Whether it is asked itself about tokens that the archive does not know.
     pub(crate) reviews_tokens: bool,

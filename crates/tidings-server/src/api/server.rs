@@ -118,6 +118,7 @@ impl ApiServer {
             past,
             security,
             pass_through,
+            passed_user,
             is_sealed,
         } = cluster;
         let reviews_tokens = security.authentication.is_some();
@@ -147,6 +148,7 @@ impl ApiServer {
                 store_identity,
                 past,
                 pass_through,
+                passed_user,
                 is_sealed,
                 reviews_tokens,
                 number,

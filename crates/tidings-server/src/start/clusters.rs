@@ -46,8 +46,8 @@ impl std::fmt::Debug for Kubeconfig {
 impl Kubeconfig {
     fn write(&self) -> Result<(), ClusterError> {
         let _writing = self.writing.lock();
-        let names = self.clusters.names();
-        let text = kubeconfig_of_clusters(self.address, &self.credentials, &names);
+        let followed = self.clusters.users();
+        let text = kubeconfig_of_clusters(self.address, &self.credentials, &followed);
         write_private(&self.path, text.as_bytes()).map_err(|source| ClusterError::Kubeconfig {
             path: self.path.clone(),
             source,
@@ -62,7 +62,8 @@ impl RunningClusters {
     }
 
     /// The path of a kubeconfig with a context for each cluster, readable by its owner only. The
-    /// first cluster's context is the current one.
+    /// first cluster's context is the current one. A second context, `archive-NAME`, has names that
+    /// no kubeconfig of the cluster has; see [`FollowedCluster::passed_user`].
     pub fn kubeconfig(&self) -> &Path {
         self.running.kubeconfig()
     }

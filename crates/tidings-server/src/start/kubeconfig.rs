@@ -5,6 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use base64::Engine;
 use serde_json::Value;
 
+/// The user of a server's token, and of that of an archive. The second one is also read together
+/// with the kubeconfigs of other clusters, which may have an admin.
+const USER: &str = "admin";
+const USER_OF_ARCHIVE: &str = "tidings-archive";
+
 /// The server's authority, and a token for clients.
 #[derive(Clone)]
 pub(super) struct Credentials {
@@ -14,25 +19,48 @@ pub(super) struct Credentials {
     pub(super) token: Option<String>,
 }
 
+/// A context: its name, and those of its cluster and user.
+type Context = (String, String, String);
+
 /// The kubeconfig of a single server.
 pub(super) fn kubeconfig_text(address: SocketAddr, credentials: &Credentials) -> String {
-    let contexts = [(
-        "tidings".to_owned(),
-        format!("https://{}", reached(address)),
-    )];
-    text(&contexts, credentials)
+    let name = "tidings".to_owned();
+    let clusters = [(name.clone(), format!("https://{}", reached(address)))];
+    let contexts = [(name.clone(), name, USER.to_owned())];
+    text(&clusters, &contexts, USER, credentials)
 }
 
-/// A kubeconfig with a context for each followed cluster; the first is the current one.
+/// A kubeconfig with a context for each followed cluster, by its name; the first is the current
+/// one.
+///
+/// It may be read together with the kubeconfigs of the followed clusters, and then of two entries
+/// of a kind that have the same name the first one counts. So a cluster also has a context
+/// archive-NAME, whose cluster, and that of the other context, is called so, too, unless that is
+/// the name of another followed cluster. With the name of a user, this context is for the
+/// credentials which that user has in these kubeconfigs.
 pub(super) fn kubeconfig_of_clusters(
     address: SocketAddr,
     credentials: &Credentials,
-    names: &[String],
+    followed: &[(String, Option<String>)],
 ) -> String {
     let server = reached(address);
-    let context = |name: &String| (name.clone(), format!("https://{server}/clusters/{name}"));
-    let contexts: Vec<_> = names.iter().map(context).collect();
-    text(&contexts, credentials)
+    let (mut clusters, mut contexts) = (Vec::new(), Vec::new());
+    let mut second = Vec::new();
+    for (name, user) in followed {
+        let url = format!("https://{server}/clusters/{name}");
+        let own = USER_OF_ARCHIVE.to_owned();
+        let other = format!("archive-{name}");
+        clusters.push((name.clone(), url.clone()));
+        if followed.iter().any(|(name, _)| *name == other) {
+            contexts.push((name.clone(), name.clone(), own));
+        } else {
+            clusters.push((other.clone(), url));
+            contexts.push((name.clone(), other.clone(), own.clone()));
+            second.push((other.clone(), other, user.clone().unwrap_or(own)));
+        }
+    }
+    contexts.append(&mut second);
+    text(&clusters, &contexts, USER_OF_ARCHIVE, credentials)
 }
 
 /// The address for clients on the same machine.
@@ -45,28 +73,33 @@ fn reached(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(host, address.port())
 }
 
-/// The text, for contexts with these names and server URLs. A name that YAML could misread is
-/// written as a JSON string, which is valid YAML.
-fn text(contexts: &[(String, String)], credentials: &Credentials) -> String {
+/// The text, for clusters with these names and URLs, contexts, and the user who has the token. A
+/// name that YAML could misread is written as a JSON string, which is valid YAML.
+fn text(
+    clusters: &[(String, String)],
+    contexts: &[Context],
+    user: &str,
+    credentials: &Credentials,
+) -> String {
     let authority = base64::engine::general_purpose::STANDARD.encode(&credentials.authority_pem);
-    let user = match &credentials.token {
+    let token = match &credentials.token {
         Some(token) => format!("\n    token: {}", Value::from(token.as_str())),
         None => " {}".to_owned(),
     };
     let quoted = |name: &str| match name {
-        "tidings" => name.to_owned(),
+        "tidings" | USER | USER_OF_ARCHIVE => name.to_owned(),
         _ => Value::from(name).to_string(),
     };
     let current = contexts
         .first()
-        .map_or("\"\"".to_owned(), |(name, _)| quoted(name));
-    let clusters = contexts.iter().map(|(name, server)| {
+        .map_or("\"\"".to_owned(), |(name, ..)| quoted(name));
+    let clusters = clusters.iter().map(|(name, server)| {
         let name = quoted(name);
         format!("\n- name: {name}\n  cluster:\n    server: {server}\n    certificate-authority-data: {authority}")
     });
-    let named = contexts.iter().map(|(name, _)| {
-        let name = quoted(name);
-        format!("\n- name: {name}\n  context:\n    cluster: {name}\n    user: admin")
+    let named = contexts.iter().map(|(name, cluster, user)| {
+        let [name, cluster, user] = [name, cluster, user].map(|name| quoted(name));
+        format!("\n- name: {name}\n  context:\n    cluster: {cluster}\n    user: {user}")
     });
     let list = |items: String| {
         if items.is_empty() {
@@ -83,8 +116,99 @@ current-context: {current}
 clusters:{clusters}
 contexts:{named}
 users:
-- name: admin
-  user:{user}
+- name: {user}
+  user:{token}
 "
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::config::Kubeconfig;
+
+    use super::*;
+
+    /// Context, cluster and user, and where the cluster is.
+    fn contexts(kubeconfig: &Kubeconfig) -> Vec<[String; 4]> {
+        let contexts = kubeconfig.contexts.iter().map(|named| {
+            let context = named.context.as_ref().unwrap();
+            let mut clusters = kubeconfig.clusters.iter();
+            let cluster = clusters.find(|cluster| cluster.name == context.cluster);
+            let cluster = cluster.unwrap().cluster.as_ref().unwrap();
+            [
+                named.name.clone(),
+                context.cluster.clone(),
+                context.user.clone().unwrap(),
+                cluster.server.clone().unwrap(),
+            ]
+        });
+        contexts.collect()
+    }
+
+    fn of_archive(followed: &[(&str, Option<&str>)]) -> Kubeconfig {
+        let credentials = Credentials {
+            authority_pem: "pem".to_owned(),
+            token: Some("secret".to_owned()),
+        };
+        let owned = |&(name, user): &(&str, Option<&str>)| {
+            let user = user.map(str::to_owned);
+            (name.to_owned(), user)
+        };
+        let followed: Vec<_> = followed.iter().map(owned).collect();
+        let address = "0.0.0.0:6444".parse().unwrap();
+        let text = kubeconfig_of_clusters(address, &credentials, &followed);
+        Kubeconfig::from_yaml(&text).unwrap()
+    }
+
+    #[test]
+    fn each_cluster_has_a_context_by_its_name_and_one_that_no_other_kubeconfig_has() {
+        let found = of_archive(&[("prod", Some("arn:aws/1: prod")), ("edge", None)]);
+        let prod = "https://127.0.0.1:6444/clusters/prod";
+        let edge = "https://127.0.0.1:6444/clusters/edge";
+        let expected = [
+            ["prod", "archive-prod", "tidings-archive", prod],
+            ["edge", "archive-edge", "tidings-archive", edge],
+            ["archive-prod", "archive-prod", "arn:aws/1: prod", prod],
+            ["archive-edge", "archive-edge", "tidings-archive", edge],
+        ];
+        assert_eq!(contexts(&found), expected);
+        assert_eq!(found.current_context.as_deref(), Some("prod"));
+        // Clusters are also chosen by the names that they have in the archive.
+        let clusters = found.clusters.iter().map(|cluster| cluster.name.as_str());
+        let clusters: Vec<_> = clusters.collect();
+        assert_eq!(clusters, ["prod", "archive-prod", "edge", "archive-edge"]);
+        let users = found.auth_infos.iter().map(|user| user.name.as_str());
+        assert_eq!(users.collect::<Vec<_>>(), ["tidings-archive"]);
+    }
+
+    #[test]
+    fn a_followed_cluster_keeps_its_name_whatever_another_one_is_called() {
+        let found = of_archive(&[("archive-prod", None), ("prod", Some("me"))]);
+        let found = contexts(&found);
+        let names: Vec<_> = found.iter().map(|context| context[0].as_str()).collect();
+        assert_eq!(names, ["archive-prod", "prod", "archive-archive-prod"]);
+        assert!(found[0][3].ends_with("/clusters/archive-prod"));
+        assert!(found[1][3].ends_with("/clusters/prod"));
+    }
+
+    /// Entries of the first file count.
+    #[test]
+    fn behind_the_kubeconfig_of_the_cluster_itself_each_context_leads_where_it_says() {
+        let own = "
+clusters: [{name: prod, cluster: {server: 'https://prod'}}]
+users: [{name: admin, user: {token: mine}}]
+contexts: [{name: admin@prod, context: {cluster: prod, user: admin}}]
+current-context: admin@prod
+";
+        let own = Kubeconfig::from_yaml(own).unwrap();
+        let merged = own.merge(of_archive(&[("prod", Some("admin"))])).unwrap();
+        let archive = "https://127.0.0.1:6444/clusters/prod";
+        let expected = [
+            ["admin@prod", "prod", "admin", "https://prod"],
+            ["prod", "archive-prod", "tidings-archive", archive],
+            ["archive-prod", "archive-prod", "admin", archive],
+        ];
+        assert_eq!(contexts(&merged), expected);
+        assert_eq!(merged.current_context.as_deref(), Some("admin@prod"));
+    }
 }

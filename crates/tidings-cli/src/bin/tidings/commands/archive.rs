@@ -78,7 +78,9 @@ Examples:
   kubectl --kubeconfig ./archive/kubeconfig get events -A
 
   # Two clusters for their own users: kubectl describe shows today's pod and last week's events
-  tidings archive --data-dir ./archive --context prod --context staging --cluster-access --pass-through
+  tidings archive --data-dir ./archive --context prod --context staging --cluster-access --pass-through &
+  export KUBECONFIG=~/.kube/config:./archive/kubeconfig
+  kubectl --context archive-prod describe pod/web-0
 
   # Put what tidings export --versions wrote into an archive, and look at it
   tidings archive --data-dir ./archive --name prod --import prod.jsonl.gz
@@ -150,7 +152,9 @@ pub(crate) struct Args {
     /// Pass requests to read other things than events to the cluster, with the caller's own token
     ///
     /// Only a token about which that cluster itself was asked is passed on: give --cluster-access,
-    /// too.
+    /// too. A client certificate cannot be passed on. If the archive's kubeconfig is read behind
+    /// that of the cluster, its context archive-NAME has the credentials of the user by whom the
+    /// cluster is followed.
     #[arg(long)]
     pass_through: bool,
     /// Let the users of a cluster read its events: unknown tokens and what no role allows are
@@ -423,6 +427,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     let mut sealing = args.seal.open()?;
     let defaults = Defaults {
         kubeconfig: args.kubeconfig,
+        own_kubeconfig: Some(args.data_dir.join("kubeconfig")),
         namespaces: args.namespace,
         field_selector: args.field_selector,
         label_selector: args.selector,

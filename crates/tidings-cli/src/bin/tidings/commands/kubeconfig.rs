@@ -58,6 +58,15 @@ pub(crate) fn current_context(kubeconfig: &Kubeconfig) -> Option<&str> {
     current.filter(|name| !name.is_empty())
 }
 
+/// The name of the user of a context, or of the current one, if it has one.
+pub(crate) fn user<'a>(kubeconfig: &'a Kubeconfig, context: Option<&'a str>) -> Option<&'a str> {
+    let name = context.or(current_context(kubeconfig))?;
+    let mut contexts = kubeconfig.contexts.iter();
+    let found = contexts.find(|context| context.name == name)?;
+    let user = found.context.as_ref()?.user.as_deref();
+    user.filter(|user| !user.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

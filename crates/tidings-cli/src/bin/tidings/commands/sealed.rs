@@ -129,6 +129,12 @@ fn number(of: u64, what: &str) -> String {
     format!("{of} {what}{s}")
 }
 
+/// The same that something was done with.
+fn were(of: u64, what: &str) -> String {
+    let verb = if of == 1 { "was" } else { "were" };
+    format!("{} {verb}", number(of, what))
+}
+
 /// What was found by reading everything.
 fn words(checked: &Checked) -> Vec<String> {
     let mut words = checked.problems.clone();
@@ -144,6 +150,20 @@ fn words(checked: &Checked) -> Vec<String> {
         gone => words.push(format!(
             "{gone} versions ended or were deleted before they were sealed"
         )),
+    }
+    let forgotten = checked.manifest.forgotten;
+    if forgotten > 0 {
+        words.push(format!(
+            "{} taken out as their events were deleted in the archive",
+            were(forgotten, "version")
+        ));
+    }
+    let over = checked.manifest.over_quota;
+    if let Some(until) = over.until {
+        words.push(format!(
+            "{} taken out to keep the quota, observed until {until:.0}",
+            were(over.versions, "version")
+        ));
     }
     match checked.leavings {
         0 => {}

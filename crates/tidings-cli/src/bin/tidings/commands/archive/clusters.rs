@@ -45,6 +45,8 @@ pub(in crate::commands) enum ClusterError {
 #[derive(Default)]
 pub(in crate::commands) struct Defaults {
     pub(in crate::commands) kubeconfig: Option<PathBuf>,
+    /// The one that the archive writes, if it does.
+    pub(in crate::commands) own_kubeconfig: Option<PathBuf>,
     pub(in crate::commands) namespaces: Vec<String>,
     pub(in crate::commands) field_selector: Option<String>,
     pub(in crate::commands) label_selector: Option<String>,
@@ -232,10 +234,22 @@ impl Defaults {
 
     /// The kubeconfigs that lead to a cluster, if any do.
     pub(super) fn kubeconfigs(&self, setting: &ClusterSetting) -> Vec<PathBuf> {
-        match setting.kubeconfig.as_ref().or(self.kubeconfig.as_ref()) {
-            Some(path) => vec![path.clone()],
-            None => kubeconfig::of_environment(),
+        if let Some(path) = setting.kubeconfig.as_ref().or(self.kubeconfig.as_ref()) {
+            return vec![path.clone()];
         }
+        let mut files = kubeconfig::of_environment();
+        files.retain(|file| !self.is_own(file));
+        files
+    }
+
+    /// Whether a file is the one that the archive writes. It may be read together with the others,
+    /// and changes whenever a cluster is followed anew: that is no reason to follow one anew.
+    fn is_own(&self, file: &Path) -> bool {
+        let Some(own) = &self.own_kubeconfig else {
+            return false;
+        };
+        let [own, file] = [own.as_path(), file].map(|path| path.canonicalize().ok());
+        own.is_some() && own == file
     }
 
     /// What the kubeconfigs that lead to a cluster say: a hash.
@@ -268,8 +282,30 @@ impl Defaults {
             source,
         })?;
         let is_asked = setting.cluster_access.unwrap_or(self.cluster_access);
+        let mut passed_user = None;
+        if pass_through.is_some() && is_asked {
+            let user = self.user(setting);
+            passed_user = user.filter(|_| source::has_token(&config.auth_info));
+            if passed_user.is_none() {
+                tracing::info!(
+                    cluster = setting.name,
+                    "it is followed by a user without a token, and nothing else can be passed on, \
+                     such as a client certificate: users with tokens can read other things than events"
+                );
+            }
+        }
         let source = Source::new(&setting.name, config, said, pass_through, is_asked).await;
-        source.map_err(|error| wrong(with_sources(&error)))
+        let mut source = source.map_err(|error| wrong(with_sources(&error)))?;
+        source.passed_user = passed_user;
+        Ok(source)
+    }
+
+    /// The user by whom a cluster is followed, as its kubeconfigs call them.
+    fn user(&self, setting: &ClusterSetting) -> Option<String> {
+        let found = kubeconfig::merged(&self.kubeconfigs(setting));
+        let found = found.ok().flatten()?;
+        let user = kubeconfig::user(&found, setting.context.as_deref());
+        user.map(str::to_owned)
     }
 
     /// How a cluster is followed, one of this number.
@@ -410,5 +446,68 @@ mod tests {
         setting.pass_through = Some(false);
         let source = defaults.connect(&setting).await.ok().unwrap();
         assert!(source.pass_through.is_none());
+    }
+
+    #[test]
+    fn the_kubeconfig_that_the_archive_writes_is_found_by_any_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        let own = data.join("kubeconfig");
+        let defaults = Defaults {
+            own_kubeconfig: Some(own.clone()),
+            ..Defaults::default()
+        };
+        // It is not written yet, and nor is the other.
+        assert!(!defaults.is_own(&data.join("other")));
+        for file in [&own, &data.join("other")] {
+            std::fs::write(file, "").unwrap();
+        }
+        assert!(defaults.is_own(&own));
+        assert!(defaults.is_own(&data.join("../data/kubeconfig")));
+        assert!(!defaults.is_own(&data.join("other")));
+        assert!(!Defaults::default().is_own(&own));
+    }
+
+    #[tokio::test]
+    async fn the_user_of_the_kubeconfig_is_named_if_their_token_may_be_passed_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kubeconfig");
+        let authority = rcgen::generate_simple_self_signed(["api.example".to_owned()]).unwrap();
+        std::fs::write(folder.path().join("ca.pem"), authority.cert.pem()).unwrap();
+        let kubeconfig = "
+current-context: a
+contexts:
+- {name: a, context: {cluster: a, user: me}}
+- {name: b, context: {cluster: a, user: other}}
+clusters:
+- {name: a, cluster: {server: 'https://10.0.0.1:6443', certificate-authority: ca.pem}}
+users:
+- {name: me, user: {token: t}}
+- {name: other, user: {username: u, password: p}}
+";
+        std::fs::write(&path, kubeconfig).unwrap();
+        for (context, is_asked, expected) in [
+            (None, true, Some("me")),
+            (Some("a"), true, Some("me")),
+            // Nothing of this one can be passed on.
+            (Some("b"), true, None),
+            // The cluster is not asked about tokens.
+            (Some("a"), false, None),
+        ] {
+            let defaults = Defaults {
+                kubeconfig: Some(path.clone()),
+                pass_through: true,
+                cluster_access: is_asked,
+                ..Defaults::default()
+            };
+            let setting = ClusterSetting {
+                context: context.map(str::to_owned),
+                ..ClusterSetting::named("prod".to_owned())
+            };
+            let source = defaults.connect(&setting).await.ok().unwrap();
+            assert_eq!(source.passed_user.as_deref(), expected, "{context:?}");
+            assert!(source.pass_through.is_some());
+        }
     }
 }

@@ -31,7 +31,7 @@ pub(super) async fn open(
     clusters: usize,
 ) -> Opened {
     let folder = clusters::folder(data_dir, &setting.name)?;
-    let options = defaults.options(setting, clusters);
+    let mut options = defaults.options(setting, clusters);
     let source = match connected {
         None if !defaults.no_follow => Some(defaults.connect(setting).await?),
         connected => connected,
@@ -46,6 +46,7 @@ pub(super) async fn open(
         sealing::take_over(place, &cluster).await?;
     }
     if let Some(source) = &source {
+        options.authorities.clone_from(&source.authorities);
         cluster.follow(&source.client, options);
     }
     Ok((source, cluster))

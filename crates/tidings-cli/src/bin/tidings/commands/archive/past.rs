@@ -71,6 +71,7 @@ impl Served {
             .store_identity()
             .clone_into(&mut followed.store_identity);
         followed.pass_through = source.and_then(|source| source.pass_through.clone());
+        followed.passed_user = source.and_then(|source| source.passed_user.clone());
         if let Some(source) = source.filter(|source| source.is_asked) {
             followed.security = ClusterSecurity::of_cluster(Arc::new(source.reviewer()));
         }

@@ -24,6 +24,7 @@ use tokio::process::Command;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::commands::cluster::one_line;
 use group::Group;
 
 /// Timeout of a program. There is time for a person to answer it.
@@ -48,8 +49,13 @@ pub(in crate::commands) enum ProgramError {
     Unnamed,
     #[error("the kubeconfig has no cluster that its program could be told (provideClusterInfo)")]
     NoCluster,
-    #[error("the program {name:?} that gives out credentials cannot be run: {source}")]
-    Run { name: String, source: io::Error },
+    #[error("the program {name:?} that gives out credentials cannot be run: {source}{hint}")]
+    Run {
+        name: String,
+        source: io::Error,
+        /// What the kubeconfig says of its installation, if it is not there.
+        hint: String,
+    },
     #[error(
         "the program {name:?} gave out no credentials within {} s, and was killed",
         time.as_secs_f64()
@@ -168,6 +174,7 @@ impl Program {
         })?;
         let (status, text) = done.map_err(|source| ProgramError::Run {
             name: name.to_owned(),
+            hint: self.hint(&source),
             source,
         })?;
         let name_of = || name.to_owned();
@@ -179,6 +186,17 @@ impl Program {
             return Err(ProgramError::Failed { name, status });
         }
         given(name, &text)
+    }
+
+    /// How it is installed, as the kubeconfig says it, if it was not found.
+    fn hint(&self, error: &io::Error) -> String {
+        let hint = self.exec.install_hint.as_deref().map(str::trim);
+        match hint.filter(|hint| !hint.is_empty()) {
+            Some(hint) if error.kind() == io::ErrorKind::NotFound => {
+                format!(" ({})", one_line(hint))
+            }
+            _ => String::new(),
+        }
     }
 
     /// How it is called. Unless a person answers it, it is in a group of its own: all of it can be
@@ -247,8 +265,11 @@ fn given(name: &str, text: &[u8]) -> Result<Given, ProgramError> {
     let ends = status.expiration_timestamp;
     let ends = ends.map(|text| text.parse::<Timestamp>()).transpose();
     let ends = ends.map_err(|_| unreadable())?;
-    let certificate = status.client_certificate_data.zip(status.client_key_data);
-    let credential = match (certificate, status.token) {
+    // Some print all fields, of which the others are empty.
+    let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let certificate = filled(status.client_certificate_data);
+    let certificate = certificate.zip(filled(status.client_key_data));
+    let credential = match (certificate, filled(status.token)) {
         (Some((certificate, key)), _) => Credential::Certificate { certificate, key },
         (None, Some(token)) => Credential::Token(token),
         (None, None) => {
@@ -334,6 +355,25 @@ mod tests {
             panic!("a certificate comes before a token");
         };
         assert_eq!((certificate.as_str(), key.as_str()), ("c", "k"));
+        // Empty texts are not there.
+        let printed = r#"{"status":{"token":"t","clientCertificateData":"","clientKeyData":""}}"#;
+        let given = run(&format!("echo '{printed}'")).await.unwrap();
+        let header = given.credential.header().unwrap();
+        assert_eq!(header.to_str().unwrap(), "Bearer t");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_there_is_told_with_how_it_is_installed() {
+        let exec = ExecConfig {
+            command: Some("/not/there".to_owned()),
+            install_hint: Some("Install it:\n  apt install it\n".to_owned()),
+            ..ExecConfig::default()
+        };
+        let time = PATIENCE;
+        let error = Program { exec, time }.run().await.err().unwrap();
+        let text = error.to_string();
+        assert!(text.starts_with("the program \"/not/there\""), "{text}");
+        assert!(text.ends_with(" (Install it:   apt install it)"), "{text}");
     }
 
     #[tokio::test]
@@ -346,6 +386,10 @@ mod tests {
                 "something else than credentials",
             ),
             ("echo '{\"status\": {}}' # secret", "neither a token nor"),
+            (
+                "echo 'status: {token: \"\"}' # secret",
+                "neither a token nor",
+            ),
             (
                 "head -c 2000000 /dev/zero # secret",
                 "something else than credentials",

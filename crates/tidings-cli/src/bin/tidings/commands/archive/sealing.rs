@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidings_archive::Cluster;
-use tidings_cli::values::{days, duration_of_seconds};
+use tidings_cli::values::{bytes, days, duration_of_seconds};
 use tidings_objects::{ContinueError, Place, PlaceError, SealOptions, Sealer};
 use tidings_store::clock::SystemClock;
 use tokio::task::{AbortHandle, spawn};
+
+/// The smallest quota: twice what one file may have, as the latest stays.
+const QUOTA_MIN: usize = 64 << 20;
 
 /// Whether and how versions are sealed.
 #[derive(Debug, clap::Args)]
@@ -38,10 +41,26 @@ pub(super) struct SealFlags {
     /// [default: for ever]
     #[arg(long, value_name = "DURATION", requires = "objects", value_parser = days)]
     objects_ttl: Option<Duration>,
-    /// Time for which a file is left to its readers once it was merged or its retention time is
-    /// over
+    /// Maximum bytes of each cluster's files, at least 64Mi, with an optional suffix Ki, Mi, Gi, k,
+    /// M or G. Above it, the files are deleted whose last version was observed longest ago
+    /// [default: no limit]
+    ///
+    /// Files that are left to their readers (--objects-grace) are not counted, so that for a while
+    /// the bucket has more.
+    #[arg(long, value_name = "BYTES", requires = "objects", value_parser = quota)]
+    objects_quota: Option<usize>,
+    /// Time for which a file is left to its readers once it was merged, its retention time is over,
+    /// or it is beyond the quota
     #[arg(long, value_name = "DURATION", default_value = "24h", requires = "objects", value_parser = duration_of_seconds)]
     objects_grace: Duration,
+}
+
+/// A number of bytes in which some files have room.
+fn quota(text: &str) -> Result<usize, String> {
+    let enough = bytes(text).ok().filter(|bytes| *bytes >= QUOTA_MIN);
+    enough.ok_or_else(|| {
+        "expected at least 64Mi, such as 512Mi, 50Gi or 50000000000: one file may have 32Mi".into()
+    })
 }
 
 impl SealFlags {
@@ -53,6 +72,7 @@ impl SealFlags {
         let mut options = SealOptions::default();
         options.interval = self.seal_after;
         options.keep_for = self.objects_ttl;
+        options.quota = self.objects_quota.map(|bytes| bytes as u64);
         options.grace = self.objects_grace;
         Ok(Sealing {
             place: self.objects.as_deref().map(Place::create).transpose()?,
@@ -107,6 +127,29 @@ impl Drop for Sealing {
     fn drop(&mut self) {
         for task in self.tasks.values() {
             task.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quota;
+
+    #[test]
+    fn a_quota_has_room_for_some_files() {
+        for (text, expected) in [
+            ("64Mi", Some(64 << 20)),
+            ("50Gi", Some(50 << 30)),
+            ("67108863", None),
+            ("0", None),
+            ("50GiB", None),
+            ("", None),
+        ] {
+            let found = quota(text);
+            assert_eq!(found.as_ref().ok(), expected.as_ref(), "{text}");
+            let says = found.err().unwrap_or_default();
+            assert_eq!(says.is_empty(), expected.is_some(), "{text}: {says}");
+            assert!(says.is_empty() || says.contains("at least 64Mi"), "{says}");
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use kube::config::AuthInfo;
 use kube::{Client, Config};
 use tidings_server::{PassThrough, PassThroughError, PassThroughOptions};
 use tokio::time::timeout;
@@ -14,12 +15,25 @@ use crate::commands::serve::cluster::Cluster as Reviewing;
 /// Timeout of the question whether credentials are known.
 const ANSWER: Duration = Duration::from_secs(10);
 
+/// Maximum authorities that tell a cluster from others: more are those of a system, say, which
+/// verify any.
+const AUTHORITIES_MAX: usize = 8;
+
+/// Bytes of a certificate that tell it from others: its end, which is a part of its signature.
+const TELLING: usize = 16;
+
 /// See the module documentation.
 pub(in crate::commands) struct Source {
     pub(in crate::commands) client: Client,
+    /// What tells the authorities from others by which its certificate is verified, if these are
+    /// its own.
+    pub(super) authorities: Vec<String>,
     address: String,
     /// The way of requests for other things than events, if they are passed to it.
     pub(super) pass_through: Option<PassThrough>,
+    /// The user by whom it is followed, as its kubeconfig calls them, if their token may be passed
+    /// to it.
+    pub(super) passed_user: Option<String>,
     /// Whether it is asked about tokens and permissions.
     pub(in crate::commands) is_asked: bool,
     /// What its kubeconfigs said before they were read: a hash.
@@ -60,6 +74,14 @@ pub(super) fn pass_through(config: &Config) -> Result<PassThrough, NotPassed> {
     Ok(PassThrough::with_options(&address, &options)?)
 }
 
+/// Whether a user has a token, or a program that may give one out: nothing else can be passed on.
+pub(super) fn has_token(user: &AuthInfo) -> bool {
+    user.token.is_some()
+        || user.token_file.is_some()
+        || user.exec.is_some()
+        || user.auth_provider.is_some()
+}
+
 impl Source {
     /// Of a cluster with this configuration, which is whole, and of kubeconfigs that said this. If
     /// a program gives out the credentials, it is waited for.
@@ -71,11 +93,14 @@ impl Source {
         is_asked: bool,
     ) -> Result<Self, NotConnected> {
         let address = config.cluster_url.to_string();
+        let authorities = config.root_cert.as_deref().map(authorities);
         let made = client_of(cluster, config).await?;
         Ok(Self {
             client: made.client,
+            authorities: authorities.unwrap_or_default(),
             address,
             pass_through,
+            passed_user: None,
             is_asked,
             said,
             has_program: made.has_program,
@@ -95,6 +120,18 @@ impl Source {
     pub(in crate::commands) fn reviewer(&self) -> Reviewing {
         Reviewing::of(self.client.clone(), self.address.clone())
     }
+}
+
+/// What tells authorities from others; nothing if they are many.
+fn authorities(certificates: &[Vec<u8>]) -> Vec<String> {
+    if certificates.len() > AUTHORITIES_MAX {
+        return Vec::new();
+    }
+    let telling = |certificate: &Vec<u8>| {
+        let from = certificate.len().saturating_sub(TELLING);
+        STANDARD.encode(certificate.get(from..).unwrap_or_default())
+    };
+    certificates.iter().map(telling).collect()
 }
 
 /// A certificate in PEM.
@@ -167,6 +204,17 @@ mod tests {
             assert!(error.contains(expected), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
+    }
+
+    #[test]
+    fn authorities_are_told_apart_unless_they_are_many() {
+        let [one, other] = [certificate(), certificate()];
+        let told = authorities(&[one.clone(), other]);
+        assert_eq!(told.len(), 2);
+        assert_ne!(told[0], told[1]);
+        assert_eq!(authorities(std::slice::from_ref(&one)), told[..1]);
+        assert_eq!(authorities(&vec![one; 9]), Vec::<String>::new());
+        assert_eq!(authorities(&[Vec::new()]), [""]);
     }
 
     /// There may be no roots here: they were looked for.

@@ -21,7 +21,7 @@ use super::program::{Given, Program, ProgramError};
 /// The next token is asked for this long before one ends.
 const BEFORE_THE_END_MILLIS: i64 = 60_000;
 
-/// Time from the end of a program until it is begun again.
+/// Time from the end of a program until it is begun again, unless the token ends meanwhile.
 const BETWEEN_PROGRAMS_MILLIS: i64 = 10_000;
 
 /// Timeout of a request for a valid token: less than that of a request to the cluster, so that it
@@ -118,11 +118,14 @@ impl Held {
         }
     }
 
-    /// Whether the program is to be begun.
+    /// Whether the program is to be begun. It may give out the same token again until that ends, so
+    /// it is asked once more at the end, without a wait.
     fn is_due(&self, now: i64) -> bool {
         let is_ending = self.ends.saturating_sub(BEFORE_THE_END_MILLIS) <= now;
         let until = self.asked.saturating_add(BETWEEN_PROGRAMS_MILLIS);
-        is_ending && self.running.is_empty() && !(self.asked..until).contains(&now)
+        let has_waited = !(self.asked..until).contains(&now);
+        let was_valid = self.has_ended(now) && self.asked < self.ends;
+        is_ending && self.running.is_empty() && (has_waited || was_valid)
     }
 
     fn take(
@@ -225,6 +228,18 @@ mod tests {
         let endless = tokens("exit 1", None, &clock);
         clock.advance(i64::from(i32::MAX));
         assert_eq!(header(&endless).await.unwrap(), "Bearer first");
+        assert_eq!(header(&own).await.unwrap(), "Bearer next");
+    }
+
+    /// The one that has ended would be refused.
+    #[tokio::test]
+    async fn a_token_that_has_ended_is_replaced_however_lately_the_program_gave_it_out() {
+        let clock = ManualClock::at(UnixMillis(NOW));
+        let next = r#"echo '{"status": {"token": "next"}}'"#;
+        let own = tokens(next, Some(NOW + 5_000), &clock);
+        clock.advance(4_999);
+        assert_eq!(header(&own).await.unwrap(), "Bearer first");
+        clock.advance(1);
         assert_eq!(header(&own).await.unwrap(), "Bearer next");
     }
 

@@ -13,6 +13,7 @@ use kube::Client;
 use tidings_objects::{SealedCluster, WaitingSource};
 use tidings_store::BoxFuture;
 
+use crate::commands::archive::client::client_of;
 use crate::commands::cluster::{ClusterFlags, with_sources};
 
 /// Longest answer that is read.
@@ -60,7 +61,8 @@ impl Source {
         let flags = ClusterFlags::of_context(Some(self.kubeconfig.clone()), context);
         let config = flags.config().await.map_err(|error| error.to_string())?;
         *lock(&self.address) = Some(config.cluster_url.to_string());
-        let client = Client::try_from(config).map_err(|error| with_sources(&error))?;
+        let made = client_of(&self.cluster, config).await;
+        let client = made.map_err(|error| with_sources(&error))?.client;
         *lock(&self.client) = Some(client.clone());
         Ok(client)
     }

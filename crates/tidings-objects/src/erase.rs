@@ -1,0 +1,397 @@
+//! Events that were deleted in the archive are taken out of files: which files have any of their
+//! versions, and the rows of a file without these.
+//!
+//! A file is asked for its end, for the filters of row groups that may have the namespace, and for
+//! the uids of those whose filter knows one. Memory: some thousand names of events, and of one file
+//! its end and a column of uids.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use parquet::errors::ParquetError;
+use tidings_archive::Unerased;
+
+use crate::background;
+use crate::file::read::FileError;
+use crate::file::uids::{Uids, may_have};
+use crate::folder::{Folder, FolderError};
+use crate::manifest::File;
+use crate::row::Row;
+
+/// Events that are looked for together.
+pub(crate) const EVENTS_AT_ONCE: usize = 5000;
+/// Bytes of the end of a file that are read at first.
+const END: u64 = 64 << 10;
+/// Maximum bytes of the end of a file.
+const END_MAX: u64 = 32 << 20;
+/// Maximum bytes of parts of a file that are read together, with what is between them.
+const TOGETHER_MAX: u64 = 4 << 20;
+
+/// Events that were deleted in the archive.
+#[derive(Debug, Default)]
+pub(crate) struct Deleted {
+    uids: HashSet<String>,
+    /// Of those without a uid: `namespace/name`.
+    keys: HashSet<String>,
+    namespaces: BTreeSet<String>,
+}
+
+impl Deleted {
+    /// By their keys and uids.
+    fn new<'a>(events: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut deleted = Self::default();
+        for (key, uid) in events {
+            let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
+            deleted.namespaces.insert(namespace.to_owned());
+            if uid.is_empty() {
+                deleted.keys.insert(key.to_owned());
+            } else {
+                deleted.uids.insert(uid.to_owned());
+            }
+        }
+        deleted
+    }
+
+    /// Whether one of them has this version.
+    fn has(&self, row: &Row) -> bool {
+        if row.uid.is_empty() {
+            let key = || format!("{}/{}", row.namespace, row.event);
+            return !self.keys.is_empty() && self.keys.contains(&key());
+        }
+        self.uids.contains(&row.uid)
+    }
+
+    /// Whether one of them has this uid, as far as that says which it is.
+    fn may_be(&self, uid: &[u8]) -> bool {
+        match std::str::from_utf8(uid) {
+            Ok("") => !self.keys.is_empty(),
+            Ok(uid) => self.uids.contains(uid),
+            Err(_) => false,
+        }
+    }
+
+    /// All uids.
+    fn uids(&self) -> impl Iterator<Item = &str> {
+        let none = (!self.keys.is_empty()).then_some("");
+        self.uids.iter().map(String::as_str).chain(none)
+    }
+
+    /// Whether one of them is in a namespace between two.
+    fn are_between(&self, first: &str, last: Option<&str>) -> bool {
+        let from = (Bound::Included(first), Bound::Unbounded);
+        let next = self.namespaces.range::<str, _>(from).next();
+        next.is_some_and(|next| last.is_none_or(|last| next.as_str() <= last))
+    }
+
+    fn may_be_in(&self, file: &File) -> bool {
+        self.are_between(&file.first[0], Some(&file.last[0]))
+    }
+}
+
+/// The deleted events that are looked for, and how far.
+#[derive(Default)]
+pub(crate) struct Erasing {
+    events: Vec<Unerased>,
+    deleted: Arc<Deleted>,
+    /// Paths of files that have none of them.
+    without: HashSet<String>,
+    /// Events up to this one may be in files that are damaged. They are looked for again later.
+    after: Option<Unerased>,
+}
+
+impl Erasing {
+    /// Whether there are any.
+    pub(crate) fn is_begun(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Others are looked for, which are behind [`after`](Self::after).
+    pub(crate) fn begin(&mut self, events: Vec<Unerased>) {
+        let named = events.iter().map(|it| (it.key.as_str(), it.uid.as_str()));
+        self.deleted = Arc::new(Deleted::new(named));
+        self.events = events;
+        self.without.clear();
+    }
+
+    pub(crate) fn after(&self) -> Option<&Unerased> {
+        self.after.as_ref()
+    }
+
+    pub(crate) fn deleted(&self) -> Arc<Deleted> {
+        Arc::clone(&self.deleted)
+    }
+
+    /// The next file that is to be looked into, without those that cannot be.
+    pub(crate) fn next_file(&self, files: &[File], damaged: &HashSet<String>) -> Option<File> {
+        let mut files = files.iter();
+        let next = files.find(|file| self.is_left(file) && !damaged.contains(&file.path));
+        next.cloned()
+    }
+
+    fn is_left(&self, file: &File) -> bool {
+        self.deleted.may_be_in(file) && !self.without.contains(&file.path)
+    }
+
+    /// A file has none of them.
+    pub(crate) fn has_none(&mut self, file: &File) {
+        self.without.insert(file.path.clone());
+    }
+
+    /// No file has any of them that could be looked into: these events, if no other file is left.
+    pub(crate) fn end(&mut self, files: &[File]) -> Vec<Unerased> {
+        let events = std::mem::take(&mut self.events);
+        if files.iter().any(|file| self.is_left(file)) {
+            self.after = events.last().cloned();
+            return Vec::new();
+        }
+        events
+    }
+
+    /// What may be in files that were damaged is looked for again.
+    pub(crate) fn again(&mut self) {
+        self.after = None;
+    }
+}
+
+/// What was taken out of files.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) rows: u64,
+    /// Of their hashes.
+    pub(crate) sum: u64,
+}
+
+/// Rows without versions of deleted events, and what these were once all rows are read.
+pub(crate) fn without<R>(
+    rows: R,
+    deleted: Arc<Deleted>,
+) -> (
+    impl Iterator<Item = Result<Row, FileError>> + Send + 'static,
+    Arc<Mutex<Taken>>,
+)
+where
+    R: Iterator<Item = Result<Row, FileError>> + Send + 'static,
+{
+    let taken = Arc::new(Mutex::new(Taken::default()));
+    let counted = Arc::clone(&taken);
+    let rows = rows.filter(move |row| {
+        let Ok(row) = row else {
+            return true;
+        };
+        let is_taken = deleted.has(row);
+        if is_taken {
+            let mut taken = counted.lock();
+            taken.rows += 1;
+            taken.sum = taken.sum.wrapping_add(row.hash());
+        }
+        !is_taken
+    });
+    (rows, taken)
+}
+
+/// Why it is not known whether a file has some events.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LookError {
+    /// The storage did not do as it should.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The file is not as it was written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Reading it panicked, or there was no thread for it; the log says which.
+    #[error("the file could not be read")]
+    NotRead,
+}
+
+impl LookError {
+    pub(crate) fn is_slow(&self) -> bool {
+        matches!(self, Self::Folder(error) if error.is_slow())
+    }
+}
+
+/// Whether a file has versions of deleted events.
+pub(crate) async fn has(
+    folder: &Folder,
+    file: &File,
+    deleted: &Arc<Deleted>,
+) -> Result<bool, LookError> {
+    let uids = end(folder, file).await?;
+    for group in groups(folder, file, &uids, deleted).await? {
+        let column = uids.column(group).map_err(FileError::from)?;
+        let column = folder.range(&file.path, column).await?;
+        let (uids, deleted) = (Arc::clone(&uids), Arc::clone(deleted));
+        let found = decoded(move || uids.any(group, column, |uid| deleted.may_be(uid)));
+        if found.await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The end of a file.
+async fn end(folder: &Folder, file: &File) -> Result<Arc<Uids>, LookError> {
+    let len = file.bytes;
+    let mut wanted = END;
+    loop {
+        let from = len.saturating_sub(wanted);
+        let end = folder.range(&file.path, from..len).await?;
+        let parsed = background::run(move || Uids::of(&end, len)).await;
+        match parsed.map_err(|_| LookError::NotRead)? {
+            Ok(uids) => return Ok(Arc::new(uids)),
+            Err(ParquetError::NeedMoreData(needed))
+                if from > 0 && (needed as u64) <= END_MAX && needed as u64 > wanted =>
+            {
+                wanted = needed as u64;
+            }
+            Err(error) => return Err(FileError::from(error).into()),
+        }
+    }
+}
+
+/// The row groups that may have versions of deleted events, by their namespaces and filters.
+async fn groups(
+    folder: &Folder,
+    file: &File,
+    uids: &Uids,
+    deleted: &Arc<Deleted>,
+) -> Result<Vec<usize>, LookError> {
+    let groups = uids.groups(|first, last| deleted.are_between(first, last));
+    let ranges = groups.iter().map(|group| uids.filter(*group));
+    let filters = parts(folder, file, ranges.collect()).await?;
+    let groups: Vec<(usize, Option<Bytes>)> = groups.into_iter().zip(filters).collect();
+    let deleted = Arc::clone(deleted);
+    let may = decoded(move || {
+        let mut may = Vec::new();
+        for (group, filter) in groups {
+            let has = filter.map_or(Ok(true), |filter| may_have(&filter, deleted.uids()))?;
+            if has {
+                may.push(group);
+            }
+        }
+        Ok(may)
+    });
+    may.await
+}
+
+/// Parts of a file, in their order: by one request if they are close together, as filters are that
+/// are behind all row groups.
+async fn parts(
+    folder: &Folder,
+    file: &File,
+    ranges: Vec<Option<Range<u64>>>,
+) -> Result<Vec<Option<Bytes>>, FolderError> {
+    let known = || ranges.iter().flatten();
+    let first = known().map(|range| range.start).min();
+    let last = known().map(|range| range.end).max();
+    let all = first.zip(last).map(|(first, last)| first..last);
+    if let Some(all) = all.filter(|all| all.end - all.start <= TOGETHER_MAX) {
+        let read = folder.range(&file.path, all.clone()).await?;
+        let part = |range: &Range<u64>| {
+            let at = |place: u64| usize::try_from(place - all.start).ok();
+            let part = at(range.start)?..at(range.end)?;
+            (part.start <= part.end && part.end <= read.len()).then(|| read.slice(part))
+        };
+        return Ok(ranges.iter().map(|it| part(it.as_ref()?)).collect());
+    }
+    let mut parts = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        parts.push(match range {
+            Some(range) => Some(folder.range(&file.path, range).await?),
+            None => None,
+        });
+    }
+    Ok(parts)
+}
+
+/// Reads bytes of a file, which may be damaged in a way that the crate for the format does not
+/// expect.
+async fn decoded<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, ParquetError> + Send + 'static,
+) -> Result<T, LookError> {
+    let read = background::run(read).await;
+    let read = read.map_err(|_| LookError::NotRead)?;
+    Ok(read.map_err(FileError::from)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_pb::api::core::v1::Event;
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use tidings_api::codec;
+
+    use super::*;
+    use crate::row::Version;
+
+    fn row(namespace: &str, name: &str, uid: &str) -> Row {
+        let mut event = Event {
+            metadata: Some(ObjectMeta {
+                namespace: Some(namespace.into()),
+                name: Some(name.into()),
+                uid: Some(uid.into()),
+                ..ObjectMeta::default()
+            }),
+            ..Event::default()
+        };
+        let version = Version {
+            epoch: 0,
+            number: 1,
+            observed_at: 1,
+            object: codec::encode_stored(&mut event),
+        };
+        Row::new(&"prod".into(), version).unwrap()
+    }
+
+    /// A name may have been used again.
+    #[test]
+    fn an_event_is_known_by_its_uid_or_by_its_name_if_it_has_none() {
+        let events = [("a/elder.uid-1", "uid-1"), ("c/none", "")];
+        let deleted = Deleted::new(events.into_iter());
+        for (namespace, name, uid, expected) in [
+            ("a", "elder", "uid-1", true),
+            ("a", "elder", "uid-2", false),
+            ("a", "elder", "", false),
+            ("c", "none", "", true),
+            ("c", "none", "uid-2", false),
+            ("c", "other", "", false),
+            ("b", "none", "", false),
+        ] {
+            let row = row(namespace, name, uid);
+            assert_eq!(deleted.has(&row), expected, "{row:?}");
+            let may_be = deleted.may_be(uid.as_bytes());
+            let is_known = deleted.uids().any(|known| known == uid);
+            assert_eq!(may_be, is_known);
+            assert!(may_be || !expected, "{row:?}");
+        }
+        for (first, last, expected) in [
+            ("", None, true),
+            ("", Some("0"), false),
+            ("", Some("a"), true),
+            ("a", Some("a"), true),
+            ("aa", Some("b"), false),
+            ("b", Some("d"), true),
+            ("c", None, true),
+            ("d", None, false),
+            // As no file has it.
+            ("z", Some("a"), false),
+        ] {
+            let found = deleted.are_between(first, last);
+            assert_eq!(found, expected, "{first} to {last:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_taken_out_is_counted() {
+        let deleted = Deleted::new([("a/one", "uid-1")].into_iter());
+        let all = ["uid-0", "uid-1", "uid-2"].map(|uid| row("a", "one", uid));
+        let hash = all[1].hash();
+        let rows = all.into_iter().map(Ok);
+        let (rows, taken) = without(rows, Arc::new(deleted));
+        let left: Vec<_> = rows.map(|row| row.unwrap().uid).collect();
+        assert_eq!(left, ["uid-0", "uid-2"]);
+        let taken = *taken.lock();
+        assert_eq!((taken.rows, taken.sum), (1, hash));
+    }
+}

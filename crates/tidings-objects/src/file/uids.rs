@@ -1,0 +1,214 @@
+//! Which row groups of a file may have events of some uids, and whether they do: by the end of the
+//! file, which is read first, and by pieces of it.
+//!
+//! Memory: the end of the file, and a piece.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::bloom_filter::Sbbf;
+use parquet::column::reader::{get_column_reader, get_typed_column_reader};
+use parquet::data_type::ByteArrayType;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
+};
+use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::file::statistics::Statistics;
+
+use super::columns::{are_promised, schema};
+use super::pieces::Pieces;
+use super::read::{check_form, next_values};
+
+/// Columns by their places.
+const NAMESPACE: usize = 1;
+const UID: usize = 5;
+
+/// See the module documentation.
+pub(crate) struct Uids {
+    meta: ParquetMetaData,
+    len: u64,
+}
+
+impl Uids {
+    /// Of the end of a file that has this length.
+    ///
+    /// # Errors
+    /// [`ParquetError::NeedMoreData`] says how long the end has to be; others, what is wrong.
+    pub(crate) fn of(end: &Bytes, len: u64) -> Result<Self, ParquetError> {
+        let mut reader = ParquetMetaDataReader::new()
+            .with_column_index_policy(PageIndexPolicy::Skip)
+            .with_offset_index_policy(PageIndexPolicy::Skip);
+        reader.try_parse_sized(end, len)?;
+        let meta = reader.finish()?;
+        let about = meta.file_metadata();
+        check_form(about).map_err(|error| general(&error.to_string()))?;
+        if !are_promised(about.schema_descr(), schema()?) {
+            return Err(general("its columns are not those of this form"));
+        }
+        Ok(Self { meta, len })
+    }
+
+    /// Those row groups that may be asked for, by the first and the last namespace that may be in
+    /// them; without a last one, all behind the first may.
+    pub(crate) fn groups(&self, is_asked: impl Fn(&str, Option<&str>) -> bool) -> Vec<usize> {
+        let groups = self.meta.row_groups().iter().enumerate();
+        let groups = groups.filter(|(_, group)| {
+            let (first, last) = namespaces(group);
+            is_asked(&first, last.as_deref())
+        });
+        groups.map(|(number, _)| number).collect()
+    }
+
+    /// Where the filter of a row group's uids is, if it has one.
+    pub(crate) fn filter(&self, group: usize) -> Option<Range<u64>> {
+        let column = self.chunk(group).ok()?.1;
+        let from = u64::try_from(column.bloom_filter_offset()?).ok()?;
+        let len = u64::try_from(column.bloom_filter_length()?).ok()?;
+        Some(from..from.checked_add(len)?)
+    }
+
+    /// Where the uids of a row group are.
+    pub(crate) fn column(&self, group: usize) -> Result<Range<u64>, ParquetError> {
+        let column = self.chunk(group)?.1;
+        let from = column.dictionary_page_offset();
+        let from = from.unwrap_or_else(|| column.data_page_offset());
+        let number = |number: i64| u64::try_from(number).ok();
+        let range = number(from).zip(number(column.compressed_size()));
+        let range = range.and_then(|(from, len)| Some(from..from.checked_add(len)?));
+        range.ok_or_else(|| general("a column is nowhere"))
+    }
+
+    /// Whether one of the uids of a row group is asked for; `bytes` are what is at
+    /// [`column`](Self::column).
+    pub(crate) fn any(
+        &self,
+        group: usize,
+        bytes: Bytes,
+        is_asked: impl Fn(&[u8]) -> bool,
+    ) -> Result<bool, ParquetError> {
+        let range = self.column(group)?;
+        let (of_group, column) = self.chunk(group)?;
+        let rows = usize::try_from(of_group.num_rows())?;
+        let pieces = Arc::new(Pieces::new(vec![(range.start, bytes)], self.len));
+        let pages = SerializedPageReader::new(pieces, column, rows, None)?;
+        let reader = get_column_reader(column.column_descr_ptr(), Box::new(pages));
+        let mut reader = get_typed_column_reader::<ByteArrayType>(reader);
+        let (uids, _) = next_values(&mut reader, rows)?;
+        if uids.len() != rows {
+            return Err(general("rows are missing"));
+        }
+        Ok(uids.iter().any(|uid| is_asked(uid.data())))
+    }
+
+    fn chunk(
+        &self,
+        group: usize,
+    ) -> Result<(&RowGroupMetaData, &ColumnChunkMetaData), ParquetError> {
+        let group = self.meta.row_groups().get(group);
+        let column = group.and_then(|group| Some((group, group.columns().get(UID)?)));
+        column.ok_or_else(|| general("it has no such row group"))
+    }
+}
+
+/// Whether a filter may know one of some uids.
+pub(crate) fn may_have<'a>(
+    filter: &[u8],
+    mut uids: impl Iterator<Item = &'a str>,
+) -> Result<bool, ParquetError> {
+    let filter = Sbbf::from_bytes(filter)?;
+    Ok(uids.any(|uid| filter.check(uid)))
+}
+
+/// The first and the last namespace that may be in a row group, as far as its statistics say.
+fn namespaces(group: &RowGroupMetaData) -> (String, Option<String>) {
+    let column = group.columns().get(NAMESPACE);
+    let found = column.and_then(ColumnChunkMetaData::statistics);
+    let Some(Statistics::ByteArray(found)) = found else {
+        return (String::new(), None);
+    };
+    let text = |bytes: Option<&[u8]>| String::from_utf8(bytes?.to_vec()).ok();
+    let first = text(found.min_bytes_opt()).unwrap_or_default();
+    (first, text(found.max_bytes_opt()))
+}
+
+fn general(why: &str) -> ParquetError {
+    ParquetError::General(why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_pb::api::core::v1::Event;
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use tidings_api::codec;
+
+    use super::*;
+    use crate::file::columns::GROUP_ROWS_MAX;
+    use crate::file::write::Writer;
+    use crate::row::{Row, Version};
+
+    fn row(namespace: &str, number: usize) -> Row {
+        let mut event = Event {
+            metadata: Some(ObjectMeta {
+                namespace: Some(namespace.into()),
+                uid: Some(format!("{namespace}-{number}")),
+                ..ObjectMeta::default()
+            }),
+            ..Event::default()
+        };
+        let version = Version {
+            epoch: 0,
+            number: number as u64,
+            observed_at: 1,
+            object: codec::encode_stored(&mut event),
+        };
+        Row::new(&"prod".into(), version).unwrap()
+    }
+
+    /// Three row groups: two of one namespace, and one of that and another one.
+    #[test]
+    fn the_uids_of_a_file_are_found_without_its_events() {
+        let mut writer = Writer::new(false).unwrap();
+        let many = GROUP_ROWS_MAX * 2 + 1;
+        for number in (0..many).rev() {
+            writer.push(row("a", number)).unwrap();
+        }
+        writer.push(row("b", 7)).unwrap();
+        let bytes = Bytes::from(writer.finish().unwrap());
+        let len = bytes.len() as u64;
+        let part = |range: Range<u64>| bytes.slice(range.start as usize..range.end as usize);
+        let needed = match Uids::of(&part(len - 100..len), len) {
+            Err(ParquetError::NeedMoreData(needed)) => needed as u64,
+            other => panic!("{:?}", other.map(drop)),
+        };
+        let uids = Uids::of(&part(len - needed..len), len).unwrap();
+        let of = |namespace: &str| {
+            uids.groups(|first, last| {
+                first <= namespace && last.is_none_or(|last| namespace <= last)
+            })
+        };
+        assert_eq!((of("a"), of("b")), (vec![0, 1, 2], vec![2]));
+        assert_eq!((of(""), of("c")), (vec![], vec![]));
+        let groups_with = |uid: &str| {
+            let has = |group: &usize| {
+                let column = part(uids.column(*group).unwrap());
+                let found = uids.any(*group, column, |it| it == uid.as_bytes());
+                let found = found.unwrap();
+                let filter = part(uids.filter(*group).unwrap());
+                let may = may_have(&filter, ["none", uid].into_iter());
+                assert!(may.unwrap() || !found);
+                found
+            };
+            (0..3).filter(has).collect::<Vec<usize>>()
+        };
+        assert_eq!(groups_with(&format!("a-{}", many - 1)), [0]);
+        assert_eq!(groups_with(&format!("a-{GROUP_ROWS_MAX}")), [1]);
+        assert_eq!(groups_with("a-0"), [2]);
+        assert_eq!(groups_with("b-7"), [2]);
+        assert_eq!(groups_with("b-8"), Vec::<usize>::new());
+        assert!(uids.column(3).is_err());
+        let cut = part(uids.column(0).unwrap()).slice(..4);
+        assert!(uids.any(0, cut, |_| false).is_err());
+    }
+}

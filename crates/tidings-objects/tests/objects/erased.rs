@@ -1,0 +1,212 @@
+//! An event that is deleted in the archive is taken out of files, in all its versions, whatever
+//! happens meanwhile; the others are as they were.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidings_objects::{Manifest, SealOptions, check, newest};
+
+use super::reading::read;
+use super::storage::Storage;
+use super::unsure::{FAULTS, Plan, Unsure};
+use super::world::{World, sum_of};
+
+/// The event of every 91st version.
+const KEY: &[u8] = b"shop/web-5.3";
+/// The first of its versions.
+const FIRST: u64 = 68;
+
+impl World {
+    /// Deletes the event, in the archive.
+    async fn delete(&self, key: &'static [u8]) {
+        let cluster = self.open().await;
+        let deleted = cluster.store().delete(Bytes::from_static(key), None).await;
+        deleted.unwrap();
+        cluster.close().await;
+    }
+}
+
+/// The newest manifest, which is whole and has as many versions and none that are gone otherwise.
+async fn checked(storage: &Storage, versions: u64, forgotten: u64) -> Manifest {
+    let checked = check(&storage.place(), "prod").await.unwrap();
+    assert_eq!(checked.problems, Vec::<String>::new());
+    assert_eq!((checked.rows, checked.leavings), (versions, 0));
+    let manifest = checked.manifest;
+    assert_eq!((manifest.gone, manifest.forgotten), (0, forgotten));
+    manifest
+}
+
+#[tokio::test]
+async fn an_event_that_is_deleted_is_in_no_file_any_more() {
+    for storage in Storage::each() {
+        let place = storage.place();
+        let mut world = World::new();
+        let mut options = SealOptions::default();
+        options.grace = Duration::from_secs(600);
+        for _ in 0..9 {
+            world.observe(30).await;
+            world.seal(&place, options).await.unwrap();
+        }
+        let sealed = read(&place).await;
+        let key = Bytes::from_static(KEY);
+        let versions = async || {
+            let found = sealed.versions(&key, None, 100).await.unwrap();
+            found.map_or(0, |found| found.versions.len())
+        };
+        assert_eq!(versions().await, 3);
+        world.delete(KEY).await;
+        // It is in the eight that were merged, and in the last one.
+        let done = world.seal(&place, options).await.unwrap();
+        assert_eq!((done.versions, done.erased), (0, 2));
+        let manifest = checked(&storage, 267, 3).await;
+        let levels: Vec<_> = manifest.files.iter().map(|file| file.level).collect();
+        assert_eq!(levels, [1, 0]);
+        sealed.look().await.unwrap();
+        assert_eq!(versions().await, 0);
+        assert_eq!(sealed.store().get(key.clone()).await.unwrap(), None);
+        assert_eq!(sealed.coverage().events, 267);
+        // Its bytes are there as long as readers may need them.
+        world.clock.advance(700_000);
+        world.seal(&place, options).await.unwrap();
+        assert_eq!(storage.files(), 4);
+        // Nothing is written when nothing was deleted.
+        let before = checked(&storage, 267, 3).await;
+        let done = world.seal(&place, options).await.unwrap();
+        assert_eq!(done.erased, 0);
+        assert_eq!(checked(&storage, 267, 3).await, before);
+    }
+}
+
+/// What ends by itself stays in the files, for as long as they are kept.
+#[tokio::test]
+async fn the_end_of_an_event_takes_nothing_out_of_files() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    world.observe(FIRST).await;
+    let options = SealOptions::default();
+    world.seal(&place, options).await.unwrap();
+    world.clock.advance(400 * 24 * 3_600_000);
+    let cluster = world.open().await;
+    let found = cluster.store().get(Bytes::from_static(KEY)).await;
+    assert_eq!(found.unwrap(), None);
+    cluster.close().await;
+    assert_eq!(world.seal(&place, options).await.unwrap().erased, 0);
+    checked(&storage, FIRST, 0).await;
+}
+
+#[tokio::test]
+async fn a_file_that_has_nothing_else_goes() {
+    for storage in Storage::each() {
+        let place = storage.place();
+        let mut world = World::new();
+        world.observe(1).await;
+        world.seal(&place, SealOptions::default()).await.unwrap();
+        world.delete(b"shop/web-1.1").await;
+        world.seal(&place, SealOptions::default()).await.unwrap();
+        let manifest = checked(&storage, 0, 1).await;
+        assert_eq!((manifest.files.len(), manifest.removed.len()), (0, 2));
+    }
+}
+
+/// What is observed meanwhile does not wait for all of them.
+#[tokio::test]
+async fn many_files_are_written_anew_some_at_a_time() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    let options = SealOptions::default();
+    for _ in 0..7 {
+        world.observe(91).await;
+        world.seal(&place, options).await.unwrap();
+    }
+    world.delete(KEY).await;
+    for (erased, versions, forgotten) in [(4, 633, 4), (3, 630, 7), (0, 630, 7)] {
+        let done = world.seal(&place, options).await.unwrap();
+        assert_eq!(done.erased, erased);
+        checked(&storage, versions, forgotten).await;
+    }
+}
+
+/// It keeps no other file, and is looked into again.
+#[tokio::test]
+async fn a_damaged_file_may_have_an_event_until_it_is_whole() {
+    for storage in Storage::each() {
+        let place = storage.place();
+        let mut world = World::new();
+        let options = SealOptions::default();
+        for _ in 0..3 {
+            world.observe(91).await;
+            world.seal(&place, options).await.unwrap();
+        }
+        let manifest = newest(&place, "prod").await.unwrap();
+        let file = storage.file(&format!("prod/{}", manifest.files[1].path));
+        let whole = std::fs::read(&file).unwrap();
+        for damaged in [Some(&whole[..whole.len() / 2]), Some(&whole[..0]), None] {
+            match damaged {
+                Some(bytes) => std::fs::write(&file, bytes).unwrap(),
+                None => std::fs::remove_file(&file).unwrap(),
+            }
+            if damaged.is_some_and(|bytes| !bytes.is_empty()) {
+                world.delete(KEY).await;
+                assert_eq!(world.seal(&place, options).await.unwrap().erased, 2);
+            }
+            let done = world.seal(&place, options).await.unwrap();
+            assert_eq!(done.erased, 0);
+            let problems = check(&place, "prod").await.unwrap().problems;
+            assert_eq!(problems.len(), 1, "{problems:?}");
+        }
+        std::fs::write(&file, whole).unwrap();
+        assert_eq!(world.seal(&place, options).await.unwrap().erased, 1);
+        checked(&storage, 270, 3).await;
+    }
+}
+
+/// Whatever the storage does wrong, each version of it is taken out once, and no other.
+async fn any_request_has_a_fault(storage: Storage, one_of: usize) {
+    let mut begun = World::new();
+    for _ in 0..2 {
+        begun.observe(FIRST).await;
+        let place = storage.place();
+        begun.seal_late(&place, 1 << 20).await.unwrap();
+    }
+    begun.delete(b"shop/web-1.1").await;
+    begun.observe(4).await;
+    let observed = begun.observed - 2;
+    let (sum, requests) = {
+        let (storage, world) = (storage.copy(), begun.copy());
+        let (unsure, place) = Unsure::new(&storage, Plan::None);
+        assert_eq!(world.seal_late(&place, 1 << 20).await.unwrap().erased, 2);
+        (
+            sum_of(&checked(&storage, observed, 2).await),
+            unsure.requests(),
+        )
+    };
+    assert!(requests > 15, "there were only {requests} requests");
+    for fault in FAULTS {
+        for at in (0..requests).step_by(one_of) {
+            let (storage, world) = (storage.copy(), begun.copy());
+            let (unsure, place) = Unsure::new(&storage, Plan::At(at, fault));
+            // Whether it fails depends on what it was.
+            drop(world.seal_late(&place, 1 << 20).await);
+            // What is late arrives before it is tried again, or after.
+            if at % 2 == 0 {
+                unsure.arrive().await;
+            }
+            world.seal_late(&storage.place(), 1 << 20).await.unwrap();
+            unsure.arrive().await;
+            world.seal_late(&storage.place(), 1 << 20).await.unwrap();
+            assert_eq!(sum_of(&checked(&storage, observed, 2).await), sum);
+        }
+    }
+}
+
+#[tokio::test]
+async fn any_request_in_a_folder_has_a_fault() {
+    any_request_has_a_fault(Storage::folder(), 1).await;
+}
+
+#[tokio::test]
+async fn any_request_to_s3_has_a_fault() {
+    any_request_has_a_fault(Storage::s3(), 5).await;
+}
