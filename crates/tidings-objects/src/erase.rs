@@ -2,8 +2,8 @@
 //! versions, and the rows of a file without these.
 //!
 //! A file is asked for its end, for the filters of row groups that may have the namespace, and for
-//! the uids of those whose filter knows one. Memory: some thousand names of events, and of one file
-//! its end and a column of uids.
+//! the uids of those whose filter knows one. Memory: twenty thousand names of events, some MiB, and
+//! of one file its end and a column of uids.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::{Bound, Range};
@@ -21,8 +21,12 @@ use crate::folder::{Folder, FolderError};
 use crate::manifest::File;
 use crate::row::Row;
 
-/// Events that are looked for together.
-pub(crate) const EVENTS_AT_ONCE: usize = 5000;
+/// Events that are looked for together: a file that has more of them is written anew as often, and
+/// each time the former one is left for its readers.
+pub(crate) const EVENTS_AT_ONCE: usize = 20_000;
+/// Files that are looked into, and have none of them, before it is looked again what is to be
+/// sealed.
+const LOOKED_AT_ONCE: usize = 500;
 /// Bytes of the end of a file that are read at first.
 const END: u64 = 64 << 10;
 /// Maximum bytes of the end of a file.
@@ -98,6 +102,8 @@ pub(crate) struct Erasing {
     deleted: Arc<Deleted>,
     /// Paths of files that have none of them.
     without: HashSet<String>,
+    /// How many of these were found out at this time.
+    looked: usize,
     /// Events up to this one may be in files that are damaged. They are looked for again later.
     after: Option<Unerased>,
 }
@@ -106,6 +112,16 @@ impl Erasing {
     /// Whether there are any.
     pub(crate) fn is_begun(&self) -> bool {
         !self.events.is_empty()
+    }
+
+    /// It is continued, and may look into as many files as before.
+    pub(crate) fn resume(&mut self) {
+        self.looked = 0;
+    }
+
+    /// Whether others have waited long enough.
+    pub(crate) fn is_to_pause(&self) -> bool {
+        self.looked >= LOOKED_AT_ONCE
     }
 
     /// Others are looked for, which are behind [`after`](Self::after).
@@ -138,6 +154,7 @@ impl Erasing {
     /// A file has none of them.
     pub(crate) fn has_none(&mut self, file: &File) {
         self.without.insert(file.path.clone());
+        self.looked += 1;
     }
 
     /// No file has any of them that could be looked into: these events, if no other file is left.
@@ -318,6 +335,7 @@ async fn decoded<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use k8s_pb::api::core::v1::Event;
     use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use tidings_api::codec;
@@ -379,6 +397,34 @@ mod tests {
         ] {
             let found = deleted.are_between(first, last);
             assert_eq!(found, expected, "{first} to {last:?}");
+        }
+    }
+
+    /// What is to be sealed would wait for all files of years otherwise.
+    #[test]
+    fn files_are_looked_into_some_at_a_time() {
+        let file = File {
+            path: "events/1.parquet".into(),
+            bytes: 1,
+            checksum: String::new(),
+            rows: 1,
+            sum: "0".into(),
+            level: 0,
+            from: Timestamp::UNIX_EPOCH,
+            to: Timestamp::UNIX_EPOCH,
+            seen: None,
+            first: <[String; 3]>::default(),
+            last: <[String; 3]>::default(),
+            rollup: None,
+        };
+        let mut erasing = Erasing::default();
+        for time in 0..2 {
+            erasing.resume();
+            for looked in 0..LOOKED_AT_ONCE {
+                assert!(!erasing.is_to_pause(), "{looked} at time {time}");
+                erasing.has_none(&file);
+            }
+            assert!(erasing.is_to_pause());
         }
     }
 

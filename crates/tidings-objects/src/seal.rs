@@ -380,6 +380,7 @@ impl Sealer {
     async fn erase(&self, manifest: &mut Manifest, sealed: &mut Sealed) -> Result<bool, SealError> {
         let cluster = &*self.cluster;
         let mut erasing = self.erasing.lock().await;
+        erasing.resume();
         loop {
             if !erasing.is_begun() {
                 let events = self.unsealed.unerased(erasing.after(), EVENTS_AT_ONCE);
@@ -394,6 +395,9 @@ impl Sealer {
                 let Some(file) = next else {
                     break;
                 };
+                if erasing.is_to_pause() {
+                    return Ok(true);
+                }
                 let deleted = erasing.deleted();
                 let has = erase::has(&self.folder, &file, &deleted).await;
                 if has.as_ref().is_ok_and(|has| !has) {

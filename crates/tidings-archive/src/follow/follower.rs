@@ -16,11 +16,12 @@
 //! Before each watch the source is asked for its identity and resourceVersion, so that another
 //! cluster behind the address, and one that went back to an earlier state, are detected before any
 //! of their events is kept. One that shows no identity, and whose certificate is verified by none
-//! of the former authorities, may be another cluster or the same: it is followed as one that went
-//! back, so that its numbers are not confused, and the gap says why. Observed events are committed
-//! together with the position after them; the machine continues from that position only when the
-//! commit is done. A gap is reported when the list that ends it is complete, and only if the source
-//! has forgotten the versions in between.
+//! of the former authorities, may be another cluster or the same: it is listed, and the gap says
+//! why. No epoch begins unless its version is less, too: if it is the same, none of its events is
+//! doubled; if it is another, its events have other uids. Observed events are committed together
+//! with the position after them; the machine continues from that position only when the commit is
+//! done. A gap is reported when the list that ends it is complete, and only if the source has
+//! forgotten the versions in between, or may be another one.
 //!
 //! kube-apiserver sends no bookmarks in a watch of events, and its version grows with every object
 //! of the cluster. So what it says before a watch is also how far a watch that says nothing has
@@ -394,6 +395,10 @@ impl Follower {
             position.authorities.clone_from(authorities);
         }
         self.went_back |= answer.version < position.latest;
+        if self.went_back {
+            position.epoch += 1;
+            position.latest = 0;
+        }
         if is_doubtful {
             let commit = self.begin_anew(position, Cause::OtherCluster);
             if !self.unwritten {
@@ -413,10 +418,8 @@ impl Follower {
         (is_other || learned || are_others || self.unwritten).then(|| Commit::of(position))
     }
 
-    /// The source went back to an earlier state, or may be another one: a new epoch begins.
+    /// The source went back to an earlier state, or may be another one: it is listed.
     fn begin_anew(&mut self, mut position: Position, cause: Cause) -> Commit {
-        position.epoch += 1;
-        position.latest = 0;
         // If a list was incomplete, its reason is reported when the next one is complete.
         if position.version.take().is_some() {
             position.cause = Some(cause);

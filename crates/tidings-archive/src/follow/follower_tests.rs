@@ -232,7 +232,7 @@ type Seen = (
 );
 
 #[test]
-fn a_source_of_other_authorities_that_shows_no_identity_is_read_anew() {
+fn a_source_of_other_authorities_that_shows_no_identity_is_listed_in_the_same_epoch() {
     const ONE: Option<&str> = Some("one");
     let owned = |words: &[&str]| -> Vec<String> {
         let words = words.iter();
@@ -273,11 +273,9 @@ fn a_source_of_other_authorities_that_shows_no_identity_is_read_anew() {
         let position = follower.position().unwrap();
         let noted = if now.is_empty() { former } else { now };
         assert_eq!(position.authorities, noted, "{identities:?}");
-        assert_eq!(
-            position.epoch,
-            u64::from(is_anew),
-            "{identities:?} {former:?}"
-        );
+        assert_eq!(position.epoch, 0, "{identities:?} {former:?}");
+        let version = (!is_anew).then_some(100);
+        assert_eq!(position.version, version, "{identities:?} {former:?}");
         if is_anew {
             let (state, why) = follower.state();
             assert!(state == State::Listing && why.is_some());
@@ -310,6 +308,33 @@ fn a_source_that_went_back_is_read_anew_in_another_epoch() {
     commit(&mut follower, Some(again));
     let gap = list(&mut follower, NOW + 61 * SECOND, 201).unwrap();
     assert_eq!((gap.from, gap.cause), (NOW - 30 * SECOND, Cause::Rewound));
+}
+
+/// Numbers that are less would be confused with the former ones.
+#[test]
+fn a_source_of_other_authorities_that_went_back_is_read_anew_in_another_epoch() {
+    let position = Position {
+        identity: None,
+        authorities: vec!["a".to_owned()],
+        ..reached()
+    };
+    let rules = Rules {
+        authorities: vec!["b".to_owned()],
+        ..rules()
+    };
+    let random = fastrand::Rng::with_seed(7);
+    let mut follower = Follower::new(rules, String::new(), Some(position), random);
+    let found = Answer {
+        identity: None,
+        ..answer(60)
+    };
+    let answered = follower.answered(NOW, found);
+    commit(&mut follower, answered);
+    let position = follower.position().unwrap();
+    let found = (position.epoch, position.version, position.latest);
+    assert_eq!(found, (1, None, 0));
+    let gap = list(&mut follower, NOW + SECOND, 61).unwrap();
+    assert_eq!(gap.cause, Cause::OtherCluster);
 }
 
 #[test]

@@ -32,7 +32,7 @@ const DAY: i64 = 24 * HOUR;
 /// Long enough that events end that are kept for ninety days.
 const DAYS: i64 = 92;
 /// The time between observations, and the part of it by which they are not regular.
-const EVERY: i64 = 6 * HOUR;
+const EVERY: i64 = 12 * HOUR;
 const IRREGULAR: i64 = HOUR;
 /// An event that is repeated until then lives on, however short its time is.
 const REPEATED_FOR: i64 = 45 * DAY;

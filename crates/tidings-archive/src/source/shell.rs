@@ -338,6 +338,9 @@ impl Shell {
         drop(shown);
         let cluster = &self.name;
         match state {
+            State::Listing if why.is_some() => {
+                tracing::warn!(cluster, state = state.name(), why, "following");
+            }
             State::NotFollowed | State::Starting | State::Listing | State::Watching => {
                 tracing::info!(cluster, state = state.name(), why, "following");
             }

@@ -599,7 +599,7 @@ async fn a_cluster_that_cannot_be_connected_to_keeps_none_from_being_followed() 
     let right = cluster.kubeconfig();
     let set = |prod: &str, more: &str| {
         let prod = format!("{{name: prod, kubeconfig: {}{prod}}}", right.display());
-        let text = format!("clusters:\n- {prod}\n- {{name: late, kubeconfig: late.yaml}}\n{more}");
+        let text = format!("clusters:\n- {{name: late, kubeconfig: late.yaml}}\n- {prod}\n{more}");
         replace(&file, &text);
     };
     set("", "");
@@ -616,6 +616,9 @@ async fn a_cluster_that_cannot_be_connected_to_keeps_none_from_being_followed() 
     archive.until_lines(&of("edge"), 1);
     let prod = archive.run(&of("prod"));
     assert_eq!(prod.stdout.lines().count(), 1, "{prod:?}");
+    // The first of the file is the current one, though it came last.
+    let written = std::fs::read_to_string(&archive.kubeconfig).unwrap();
+    assert!(written.contains("current-context: \"late\"\n"), "{written}");
     archive.end();
 }
 

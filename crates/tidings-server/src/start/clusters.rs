@@ -31,6 +31,8 @@ struct Kubeconfig {
     address: SocketAddr,
     credentials: Credentials,
     path: PathBuf,
+    /// The names of clusters in the order of their contexts. Others are behind them.
+    order: Mutex<Vec<String>>,
     /// Held while the file is written, so that the last file written has all changes.
     writing: Mutex<()>,
 }
@@ -46,13 +48,20 @@ impl std::fmt::Debug for Kubeconfig {
 impl Kubeconfig {
     fn write(&self) -> Result<(), ClusterError> {
         let _writing = self.writing.lock();
-        let followed = self.clusters.users();
+        let mut followed = self.clusters.users();
+        in_order(&mut followed, &self.order.lock());
         let text = kubeconfig_of_clusters(self.address, &self.credentials, &followed);
         write_private(&self.path, text.as_bytes()).map_err(|source| ClusterError::Kubeconfig {
             path: self.path.clone(),
             source,
         })
     }
+}
+
+/// Puts what has these names first, in their order, and leaves the others in theirs.
+fn in_order<T>(followed: &mut [(String, T)], names: &[String]) {
+    let place = |name: &String| names.iter().position(|known| known == name);
+    followed.sort_by_cached_key(|(name, _)| place(name).unwrap_or(names.len()));
 }
 
 impl RunningClusters {
@@ -62,8 +71,9 @@ impl RunningClusters {
     }
 
     /// The path of a kubeconfig with a context for each cluster, readable by its owner only. The
-    /// first cluster's context is the current one. A second context, `archive-NAME`, has names that
-    /// no kubeconfig of the cluster has; see [`FollowedCluster::passed_user`].
+    /// first cluster's context is the current one; see [`set_order`](Self::set_order). A second
+    /// context, `archive-NAME`, has names that no kubeconfig of the cluster has; see
+    /// [`FollowedCluster::passed_user`].
     pub fn kubeconfig(&self) -> &Path {
         self.running.kubeconfig()
     }
@@ -71,6 +81,23 @@ impl RunningClusters {
     /// The names of the clusters, in the order in which they were added.
     pub fn clusters(&self) -> Vec<String> {
         self.written.clusters.names()
+    }
+
+    /// Sets the order of the clusters in the kubeconfig, by their names, whether they are served
+    /// yet or not, and writes it if that is another one. Clusters without a place are behind the
+    /// others, in the order in which they were added. Default: that of the first clusters.
+    ///
+    /// # Errors
+    /// [`ClusterError::Kubeconfig`].
+    pub async fn set_order(&self, names: Vec<String>) -> Result<(), ClusterError> {
+        {
+            let mut order = self.written.order.lock();
+            if *order == names {
+                return Ok(());
+            }
+            *order = names;
+        }
+        self.write().await
     }
 
     /// Begins to serve a cluster, and adds it to the kubeconfig.
@@ -169,6 +196,7 @@ pub async fn start_clusters(
         address: prepared.address,
         credentials: prepared.credentials(),
         path: prepared.kubeconfig.clone(),
+        order: Mutex::new(all.names()),
         writing: Mutex::default(),
     });
     written.write()?;

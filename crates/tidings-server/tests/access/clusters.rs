@@ -384,9 +384,10 @@ async fn the_root_is_about_all_clusters() {
     archive.running.shutdown().await;
 }
 
-/// As paths of a kube-apiserver: what is there is told to those who are known.
+/// As paths of a kube-apiserver: what is there is told to those who are known. Only health and
+/// version are for everyone, and show that there is a cluster.
 #[tokio::test]
-async fn who_shows_no_credentials_cannot_find_out_which_clusters_there_are() {
+async fn without_credentials_an_unknown_cluster_is_answered_as_one_that_is_served() {
     let clusters = vec![cluster("prod", &["a.1"]).await, cluster("edge", &[]).await];
     let archive = Archive::start(clusters).await;
     for credentials in [Credentials::Nothing, token("t-unknown")] {
@@ -717,6 +718,13 @@ async fn clusters_come_and_go() {
         .unwrap();
     let prod = archive.to_cluster("prod", &admin).await;
     assert_eq!(names(&prod.get(EVENTS).await.body), ["c.1"]);
+    // It has the place of the former one, until it is given another.
+    let current = context(archive.running.kubeconfig(), None).await;
+    assert_eq!(current.cluster_url.path(), "/clusters/prod");
+    let order = ["edge", "prod"].map(str::to_owned).to_vec();
+    archive.running.set_order(order).await.unwrap();
+    let current = context(archive.running.kubeconfig(), None).await;
+    assert_eq!(current.cluster_url.path(), "/clusters/edge");
     archive.running.shutdown().await;
 }
 

@@ -261,10 +261,10 @@ fn each_cluster_has_its_lanes_and_a_gap_is_told_where_it_is() {
     );
     let foot = "document.getElementById('lanes-foot').innerText";
     page.until(&format!("{foot}.includes('1 gap of coverage')"));
-    let kept = "Kept of 2 clusters: 2 events, 150 versions so far, 119 MB";
+    let kept = "Kept of 2 clusters: 2 events, 150 versions observed so far, 119 MB";
     assert!(page.text(foot).contains(kept), "{}", page.text(foot));
     let each = page.text("document.querySelector('#lanes-foot span').title");
-    let prod = "\nprod: 1 event, 75 versions so far, 59 MB, followed since 2001-09-0";
+    let prod = "\nprod: 1 event, 75 versions observed so far, 59 MB, followed since 2001-09-0";
     assert!(each.contains(prod), "{each}");
     // What is said below the marks, at a part of their width.
     let hover = |part: f64| {
@@ -284,7 +284,7 @@ fn each_cluster_has_its_lanes_and_a_gap_is_told_where_it_is() {
     let page = archive.open("?last=1h&cluster=edge");
     page.until("document.querySelectorAll('.lane').length === 1");
     assert!(!page.text(foot).contains("gap"));
-    let kept = "Kept: 1 event, 75 versions so far, 59 MB, followed since 2001-09-0";
+    let kept = "Kept: 1 event, 75 versions observed so far, 59 MB, followed since 2001-09-0";
     assert!(page.text(foot).contains(kept), "{}", page.text(foot));
 }
 
@@ -414,7 +414,7 @@ fn what_an_event_repeated_before_its_versions_is_no_bar() {
     page.until("document.querySelectorAll('#panel tbody tr').length === 50");
     let said = page.text("document.getElementById('panel').textContent");
     assert!(
-        said.contains("When the first ×5,001 were is not known"),
+        said.contains("It is not known when the first 5,001 happened"),
         "{said}"
     );
     // Those of the versions are high.
@@ -431,7 +431,7 @@ fn the_chart_has_more_versions_than_come_with_an_event() {
     page.until("document.querySelectorAll('#panel tbody tr').length === 50");
     let said = page.text("document.getElementById('panel').textContent");
     assert!(said.contains("650 older versions not listed."), "{said}");
-    for absent in ["is not known", "more versions than these"] {
+    for absent in ["is not known", "There are more versions"] {
         assert!(!said.contains(absent), "{said}");
     }
     // A steady rate, from the oldest version on, is of bars that are nearly as high as the highest.

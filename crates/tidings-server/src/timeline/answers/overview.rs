@@ -73,7 +73,7 @@ pub(super) struct Followed<'a> {
 struct Kept {
     /// `None` in a sealed archive, which counts versions only.
     events: Option<u64>,
-    /// Those whose time is over are among them.
+    /// Those that were observed so far; in a sealed archive, those that its files have.
     versions: u64,
     bytes: u64,
     /// Since when the cluster is followed, if it is known.

@@ -71,11 +71,12 @@ export function keptOf({ following }, utc) {
   };
 }
 
-/** @param {Kept} kept @param {boolean} utc */
+/** A sealed archive counts what it has; others, what they observed.
+ * @param {Kept} kept @param {boolean} utc */
 function keptWords({ events, versions, bytes, since }, utc) {
   return [
     events !== null && counted(events, "event"),
-    `${counted(versions, "version")} so far`,
+    counted(versions, "version") + (events === null ? "" : " observed so far"),
     size(bytes),
     since !== null && `followed since ${dateTime(since, utc)}`,
   ].filter(Boolean).join(", ");

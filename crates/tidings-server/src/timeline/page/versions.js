@@ -37,11 +37,14 @@ export function versionsView(detail, utc, width) {
   });
   const begun = repeats?.begun ?? unplaced(detail, versions);
   const said = [
-    begun > 1 && `When the first ×${number(begun)} were is not known: they are not in the chart.`,
+    begun > 1
+      && `It is not known when the first ${number(begun)} happened: they are not in the chart.`,
     left > 0 && `${counted(left, "older version")} not listed.`,
-    (repeats?.more ?? detail.versionsMore) && "The event has more versions than these.",
+    (repeats?.more ?? detail.versionsMore) && "There are more versions, older than all of these.",
   ].filter(Boolean).join(" ");
-  if (left + shown.length < 2) return [el("p", { class: "faint" }, "Only this one is known.")];
+  if (left + shown.length < 2) {
+    return [el("p", { class: "faint" }, "Only the newest version is known.")];
+  }
   const most = Math.min(80, Math.max(10, Math.floor(width / 6)));
   const steps = repeats ? joined(repeats, most) : counts(versions, begun, item, most);
   return [

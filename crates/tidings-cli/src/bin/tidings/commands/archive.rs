@@ -512,6 +512,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         sealing,
     };
     archive.tell_missing();
+    archive.tell_order().await;
     let clusters = archive.followed.len();
     let address = archive.server.address();
     serve::tell_of_timeline(is_shown, address);
@@ -632,6 +633,7 @@ impl Archive {
                 Some(Ok(Some(settings))) => {
                     complaint.clear();
                     self.wanted = settings;
+                    self.tell_order().await;
                 }
                 Some(Err(error)) => {
                     let error = error.to_string();
@@ -753,6 +755,14 @@ impl Archive {
             (name.to_owned(), why.to_owned())
         });
         self.server.set_missing(missing.collect());
+    }
+
+    /// Tells the server the order in which the clusters are wanted, whichever is reached first.
+    async fn tell_order(&self) {
+        let names = self.wanted.iter().map(|setting| setting.name.clone());
+        if let Err(error) = self.server.set_order(names.collect()).await {
+            tracing::error!(%error, "the kubeconfig was not written");
+        }
     }
 
     async fn close(self) {

@@ -18,8 +18,8 @@ use super::terminal::ColorFlag;
 /// what came meanwhile (five minutes by default). If it does not, the last version of every event
 /// that still lives is fetched, and a gap says from when to when versions may be missing, and why.
 ///
-/// What ends by retention or is deleted to keep a quota is in no gap: how long events are kept, and
-/// what the quota took, is printed below the gaps.
+/// Gaps do not show what ended by retention or was deleted to keep a quota. How long events are
+/// kept, and what the quota took, is printed below them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings coverage --kubeconfig ./archive/kubeconfig
@@ -194,13 +194,16 @@ fn taken(coverage: &Value) -> Vec<String> {
     let cluster = coverage["cluster"].as_str().unwrap_or("<unknown>");
     let retention = retention(&coverage["retention"]);
     let quota = &coverage["overQuota"];
-    let trimmed = quota["events"].as_u64().filter(|events| *events > 0);
-    let trimmed = trimmed.map(|events| {
+    let trimmed = quota["events"].as_u64().filter(|number| *number > 0);
+    // A sealed archive, which alone says what it could not seal, counts versions.
+    let is_sealed = !coverage["gone"].is_null();
+    let what = if is_sealed { "version" } else { "event" };
+    let trimmed = trimmed.map(|number| {
         let up_to = quota["lastSeenBefore"].as_str();
         let up_to = up_to.map(|before| format!(", up to {before}"));
         format!(
             "{} deleted, the oldest first{}",
-            were(events, "event"),
+            were(number, what),
             up_to.unwrap_or_default()
         )
     });
@@ -432,6 +435,11 @@ mod tests {
                 "Retention of prod: 7d30m to 90d after an event was last observed, by 1 rule, \
                  or until it ends at its source.\n\
                  Quota of prod: 1 event was deleted, the oldest first, \
+                 up to 2026-01-01T00:00:00Z.",
+            ),
+            (
+                json!({"gone": 0, "overQuota": {"events": 80, "lastSeenBefore": since}}),
+                "Quota of prod: 80 versions were deleted, the oldest first, \
                  up to 2026-01-01T00:00:00Z.",
             ),
             (
