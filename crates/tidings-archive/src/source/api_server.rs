@@ -32,6 +32,8 @@ const BATCH_FRAMES_MAX: usize = 512;
 const GATHERED_BYTES_MAX: usize = 64 << 10;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
+/// A header of the lists of a sealed archive.
+const ORDER: &str = "tidings-order";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
@@ -238,6 +240,14 @@ impl ApiServer {
             Ok(response) => response,
             Err(failure) => return Err(self.turned(api, token, failure)),
         };
+        if response.headers().contains_key(ORDER) {
+            let why = "it is a sealed archive, whose lists and watches number versions in \
+                       different ways: follow the cluster, or the archive that follows it";
+            return Err(Failure::Other {
+                why: why.to_owned(),
+                retry_after: None,
+            });
+        }
         let body = read(response.into_body(), LIST_BYTES_MAX).await?;
         wire::read_list(api, &body)
     }
@@ -548,6 +558,29 @@ mod tests {
         source.turned(Api::Events, None, unknown);
         source.turned(Api::Core, None, forbidden());
         assert!(source.api() == Api::Core);
+    }
+
+    /// Its lists have versions of the source, and its watches have its own.
+    #[tokio::test]
+    async fn a_sealed_archive_is_not_followed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            assert!(stream.read(&mut request).unwrap() > 0);
+            let answer = "HTTP/1.1 200 OK\r\nTidings-Order: objects\r\nContent-Length: 0\r\n\r\n";
+            stream.write_all(answer.as_bytes()).unwrap();
+            stream
+        });
+        let config = kube::Config::new(address.parse().unwrap());
+        let client = Client::try_from(config).unwrap();
+        let source = ApiServer::new(client, Selection::default());
+        let Err(Failure::Other { why, .. }) = source.list(None, 1).await else {
+            panic!("it is followed");
+        };
+        assert!(why.contains("sealed archive"), "{why}");
+        drop(server.join().unwrap());
     }
 
     /// Events that arrive together are committed together: a commit for each would be too slow to

@@ -76,6 +76,14 @@ pub(super) enum More {
     Short,
 }
 
+/// What one answer says.
+enum Answer {
+    Heard(Heard),
+    Sealed,
+    Foreign(String),
+    Short,
+}
+
 impl Listening {
     pub(super) fn to(
         source: Arc<dyn WaitingSource>,
@@ -107,28 +115,13 @@ impl Listening {
             if tail.events() >= self.bytes_max || from >= last {
                 return Ok(More::Full(tail, new));
             }
-            let answer = timeout(ANSWER_MAX, self.source.waiting(from, to)).await;
-            let answer = answer.map_err(|_| AskError::Slow)?;
-            let Some(bytes) = answer.map_err(AskError::Unanswered)? else {
-                return Ok(More::Sealed);
+            let heard = match self.answer(manifest, from, to).await? {
+                Answer::Heard(heard) => heard,
+                Answer::Sealed => return Ok(More::Sealed),
+                Answer::Foreign(found) => return Ok(More::Foreign(found)),
+                Answer::Short => return Ok(More::Short),
             };
-            let (folder, cluster) = (Arc::clone(&self.folder), Arc::clone(&self.cluster));
-            let read = spawn_blocking(move || Heard::read(&folder, &cluster, bytes));
-            let heard = read.await.map_err(|_| AskError::Panicked)??;
             let head = &heard.head;
-            if head.writer != manifest.writer {
-                return Ok(More::Foreign(head.writer.clone()));
-            }
-            if *head.cluster != *self.cluster || head.from != from {
-                let of = |cluster: &str, from: u64| format!("{cluster:?} from {from} on");
-                return Err(AskError::Other {
-                    found: of(&head.cluster, head.from),
-                    wanted: of(&self.cluster, from),
-                });
-            }
-            if head.through < from {
-                return Ok(More::Short);
-            }
             let is_whole = head.is_whole;
             if !is_whole && head.through == from {
                 // It would be asked for again and again.
@@ -145,5 +138,52 @@ impl Listening {
                 return Ok(More::Tail(tail, new));
             }
         }
+    }
+
+    /// The versions of the entries from one on and before another, if one answer has all of them.
+    pub(super) async fn between(
+        &self,
+        manifest: &Manifest,
+        from: u64,
+        to: u64,
+    ) -> Result<Option<Heard>, AskError> {
+        let answer = self.answer(manifest, from, Some(to)).await?;
+        let Answer::Heard(heard) = answer else {
+            return Ok(None);
+        };
+        let is_all = heard.head.is_whole && heard.head.through == to;
+        Ok(is_all.then_some(heard))
+    }
+
+    /// One answer: what follows from an entry on.
+    async fn answer(
+        &self,
+        manifest: &Manifest,
+        from: u64,
+        to: Option<u64>,
+    ) -> Result<Answer, AskError> {
+        let answer = timeout(ANSWER_MAX, self.source.waiting(from, to)).await;
+        let answer = answer.map_err(|_| AskError::Slow)?;
+        let Some(bytes) = answer.map_err(AskError::Unanswered)? else {
+            return Ok(Answer::Sealed);
+        };
+        let (folder, cluster) = (Arc::clone(&self.folder), Arc::clone(&self.cluster));
+        let read = spawn_blocking(move || Heard::read(&folder, &cluster, bytes));
+        let heard = read.await.map_err(|_| AskError::Panicked)??;
+        let head = &heard.head;
+        if head.writer != manifest.writer {
+            return Ok(Answer::Foreign(head.writer.clone()));
+        }
+        if *head.cluster != *self.cluster || head.from != from {
+            let of = |cluster: &str, from: u64| format!("{cluster:?} from {from} on");
+            return Err(AskError::Other {
+                found: of(&head.cluster, head.from),
+                wanted: of(&self.cluster, from),
+            });
+        }
+        if head.through < from {
+            return Ok(Answer::Short);
+        }
+        Ok(Answer::Heard(heard))
     }
 }

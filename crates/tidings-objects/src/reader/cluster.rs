@@ -14,14 +14,14 @@ use std::time::Duration;
 use object_store::Error;
 use parking_lot::{Mutex, RwLock};
 use tidings_store::{At, ReadError, Revision};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::ask::{Listening, More, WaitingSource};
 use super::fault::Fault;
 use super::fetch::{Counters, Fetch, Shared};
-use super::news::{New, News, Steps};
+use super::news::{New, News, Steps, Told};
 use super::tail::{self, Tail};
 use super::view::{Named, View};
 use crate::folder::{Folder, FolderError};
@@ -30,6 +30,8 @@ use crate::place::Place;
 
 /// Views that are remembered for lists that continue. Others are read again, as far as they can.
 const FORMER_MAX: usize = 64;
+/// How many watches at once continue from what another reader showed, which is asked for.
+const RESUMING_MAX: usize = 4;
 /// How long a look for a newer manifest may take.
 const LOOK_MAX: Duration = Duration::from_secs(30);
 
@@ -84,6 +86,10 @@ pub(super) struct Sealed {
     revision: watch::Sender<Revision>,
     /// What was new in the latest views.
     steps: Mutex<Steps>,
+    /// What those who watch were told last.
+    pub(super) told: tokio::sync::Mutex<Option<Told>>,
+    /// Places of watches that continue from what another reader showed.
+    pub(super) resuming: Semaphore,
 }
 
 async fn newest(folder: &Folder, counters: &Counters) -> Result<Option<Manifest>, LookError> {
@@ -132,6 +138,8 @@ impl Sealed {
             former_bytes_max: waiting_bytes,
             failure: Mutex::default(),
             steps: Mutex::default(),
+            told: tokio::sync::Mutex::default(),
+            resuming: Semaphore::new(RESUMING_MAX),
             listening,
         })
     }
@@ -366,12 +374,15 @@ impl Sealed {
         self.revision.subscribe()
     }
 
-    /// What is new since a revision, and the newest revision; `None` if that is not known.
+    /// What is new since a revision, which may be the newest one, and up to which one; `None` if
+    /// that is not known.
     pub(super) fn news(&self, after: Revision) -> Option<(Revision, New)> {
         // A view is not replaced meanwhile.
         let newest = self.newest.read();
-        let new = self.steps.lock().after(after)?;
-        Some((newest.revision(), new))
+        if newest.revision() == after {
+            return Some((after, Vec::new()));
+        }
+        self.steps.lock().after(after)
     }
 
     pub(super) fn failure(&self) -> Option<String> {

@@ -4,11 +4,11 @@
 //! number of them read one archive. Rows are found by the manifest, the statistics, the filters and
 //! the page index of files; of these only the pages that have them are read.
 //!
-//! Of these files, each uses those behind it: `served` and `store`, what a server needs; `hear` and
-//! `cluster`, the newest view; `ask`, where more is asked for; `news`, what is new to those who
-//! watch; `list`, `find`, `newest` and `counts`, what is asked for; `view`, what one manifest
-//! names, and `tail`, what waits behind it; `columns`, `runs`, `rolled` and `footer`, parts of
-//! files; `fetch`, requests and the cache.
+//! Of these files, each uses those behind it: `served` and `store`, what a server needs; `watched`,
+//! what those who watch are told; `hear` and `cluster`, the newest view; `ask`, where more is asked
+//! for; `news`, what is new to those who watch; `list`, `find`, `newest` and `counts`, what is
+//! asked for; `view`, what one manifest names, and `tail`, what waits behind it; `columns`, `runs`,
+//! `rolled` and `footer`, parts of files; `fetch`, requests and the cache.
 
 mod ask;
 mod cluster;
@@ -33,6 +33,7 @@ mod served;
 mod store;
 mod tail;
 mod view;
+mod watched;
 
 use std::sync::Arc;
 

@@ -2,12 +2,13 @@
 //!
 //! Memory: a bounded number of steps, and some megabytes of files.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tidings_store::{Change, Record, Revision};
 
-use super::names;
+use super::names::{self, Order};
 use super::position::Position;
 use super::tail::Part;
 use crate::file::read::{FileError, Reader};
@@ -16,6 +17,9 @@ use crate::file::read::{FileError, Reader};
 const STEPS_MAX: usize = 64;
 /// Bytes of files from which on fewer are.
 const BYTES_MAX: u64 = 4 << 20;
+/// Bytes of events from which on those who watch are told no more steps at once. Of what is told at
+/// once, four times as many are held for the others who watch.
+const EVENTS_BYTES: u64 = 1 << 20;
 
 /// What is new.
 pub(super) enum News {
@@ -62,57 +66,178 @@ impl Steps {
         }
     }
 
-    /// What came after a revision; `None` if that is not known.
-    pub(super) fn after(&self, revision: Revision) -> Option<New> {
-        let first = self.0.iter().position(|step| step.from == revision)?;
-        let mut new = Vec::new();
+    /// What came first after a revision, and up to which one; `None` if that is not known.
+    pub(super) fn after(&self, revision: Revision) -> Option<(Revision, New)> {
+        // One that was left is shown again if the archive's folder was put back from a copy.
+        let first = self.0.iter().rposition(|step| step.from == revision)?;
+        let (mut to, mut new, mut bytes) = (revision, Vec::new(), 0);
         for step in self.0.range(first..) {
-            match &step.news {
-                News::Parts(parts) => {
-                    new.extend(parts.iter().map(|part| (step.to, Arc::clone(part))));
-                }
-                News::Unknown => return None,
+            let News::Parts(parts) = &step.news else {
+                break;
+            };
+            to = step.to;
+            bytes += parts.iter().map(|part| part.events).sum::<u64>();
+            new.extend(parts.iter().map(|part| (step.to, Arc::clone(part))));
+            if bytes >= EVENTS_BYTES {
+                break;
             }
         }
-        Some(new)
+        // What is not known comes first, if nothing is known.
+        (to != revision).then_some((to, new))
     }
 }
 
-/// The events of a namespace, or of all, in their newest versions of each part.
-pub(super) fn changes(
-    cluster: &Arc<str>,
-    namespace: Option<&str>,
-    new: New,
-) -> Result<Vec<Arc<Change>>, FileError> {
-    let mut changes = Vec::new();
+/// What was told last, for the others who watch.
+pub(super) struct Told {
+    after: Revision,
+    to: Revision,
+    changes: Arc<[Arc<Change>]>,
+}
+
+impl Told {
+    /// Of what came after a revision and up to another one; `None` if it is not worth holding.
+    pub(super) fn new(
+        (after, to): (Revision, Revision),
+        changes: &Arc<[Arc<Change>]>,
+    ) -> Option<Self> {
+        let records = changes.iter().filter_map(|change| change.record());
+        let bytes: u64 = records.map(|record| record.value.len() as u64).sum();
+        let changes = Arc::clone(changes);
+        (bytes <= 4 * EVENTS_BYTES).then_some(Self { after, to, changes })
+    }
+
+    /// The changes, if it is of these revisions.
+    pub(super) fn of(&self, after: Revision, to: Revision) -> Option<Arc<[Arc<Change>]>> {
+        let is_it = (self.after, self.to) == (after, to);
+        is_it.then(|| Arc::clone(&self.changes))
+    }
+}
+
+/// The events, each once for a revision, in the newest version that came with it.
+pub(super) fn changes(cluster: &Arc<str>, new: New) -> Result<Vec<Arc<Change>>, FileError> {
+    let mut records: Vec<Record> = Vec::new();
+    // Which of them has the newest version of an event, of the revision that is read.
+    let mut newest: HashMap<Bytes, (Order, usize)> = HashMap::new();
+    let mut reached = None;
     for (revision, part) in new {
+        if reached.replace(revision) != Some(revision) {
+            newest.clear();
+        }
         let bytes = part.remote.held.clone().unwrap_or_default();
         let reader = Reader::new(cluster, bytes)?;
-        let mut seen = HashSet::new();
         for group in 0..reader.groups() {
             for row in reader.group(group)? {
-                if namespace.is_some_and(|namespace| row.namespace != namespace) {
-                    continue;
-                }
+                let order = Order {
+                    epoch: row.epoch,
+                    version: row.version,
+                    observed: row.observed,
+                };
                 let position = Position {
                     place: row.place().map(str::to_owned),
                     base: names::base(&row.event, &row.uid).to_owned(),
                     uid: row.uid,
                 };
                 let key = position.key();
-                // The newest version comes first.
-                if seen.insert(key.clone()) {
-                    let record = Record {
-                        key,
-                        value: row.object,
-                        revision,
-                        expires_at: None,
-                    };
-                    let previous = None;
-                    changes.push(Arc::new(Change::Put { record, previous }));
+                if let Some((known, at)) = newest.get_mut(&key) {
+                    if order > *known {
+                        *known = order;
+                        records[*at].value = row.object;
+                    }
+                    continue;
                 }
+                newest.insert(key.clone(), (order, records.len()));
+                records.push(Record {
+                    key,
+                    value: row.object,
+                    revision,
+                    expires_at: None,
+                });
             }
         }
     }
-    Ok(changes)
+    let changes = records.into_iter().map(|record| {
+        let previous = None;
+        Arc::new(Change::Put { record, previous })
+    });
+    Ok(changes.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_pb::api::core::v1::Event;
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use object_store::memory::InMemory;
+    use tidings_api::codec;
+
+    use super::*;
+    use crate::file::write::Writer;
+    use crate::folder::Folder;
+    use crate::place::Place;
+    use crate::reader::tail::Heard;
+    use crate::row::{Row, Version};
+    use crate::waiting::{Head, KEY};
+
+    /// A part of one entry, with versions of events by their uids, the latest first.
+    fn part(cluster: &Arc<str>, entry: u64, versions: &[(&str, u64)]) -> Arc<Part> {
+        let mut file = Writer::new(false).unwrap();
+        for (uid, number) in versions {
+            let mut event = Event {
+                metadata: Some(ObjectMeta {
+                    name: Some((*uid).to_owned()),
+                    uid: Some((*uid).to_owned()),
+                    ..ObjectMeta::default()
+                }),
+                message: Some(number.to_string()),
+                ..Event::default()
+            };
+            let version = Version {
+                epoch: 0,
+                number: *number,
+                observed_at: i64::try_from(*number).unwrap(),
+                object: codec::encode_stored(&mut event),
+            };
+            file.push(Row::new(cluster, version).unwrap()).unwrap();
+        }
+        let head = Head {
+            cluster: cluster.to_string(),
+            writer: String::new(),
+            from: entry,
+            through: entry + 1,
+            is_whole: true,
+            positions: Vec::new(),
+            gaps: Vec::new(),
+        };
+        file.say(KEY, serde_json::to_string(&head).unwrap());
+        let bytes = file.finish().unwrap();
+        let place = Place::of(Arc::new(InMemory::new()), "memory:");
+        let heard = Heard::read(&Folder::new(&place, cluster), cluster, bytes.into());
+        heard.unwrap().part.unwrap()
+    }
+
+    /// Encoded changes are shared by revision and key: two versions would be taken for one.
+    #[test]
+    fn an_event_is_told_once_of_a_revision() {
+        let cluster: Arc<str> = "prod".into();
+        let new = vec![
+            (7, part(&cluster, 0, &[("a", 3), ("b", 2), ("a", 1)])),
+            (7, part(&cluster, 1, &[("a", 4)])),
+            (8, part(&cluster, 2, &[("a", 5)])),
+        ];
+        let told: Vec<_> = changes(&cluster, new)
+            .unwrap()
+            .iter()
+            .map(|change| {
+                let value = &change.record().unwrap().value;
+                let event = codec::decode_stored(value, 0).unwrap();
+                let name = event.metadata.unwrap().name.unwrap();
+                (change.revision(), name, event.message.unwrap())
+            })
+            .collect();
+        let expected = [(7, "a", "4"), (7, "b", "2"), (8, "a", "5")];
+        let expected = expected.map(|(revision, name, message)| {
+            let (name, message) = (name.to_owned(), message.to_owned());
+            (revision, name, message)
+        });
+        assert_eq!(told, expected);
+    }
 }

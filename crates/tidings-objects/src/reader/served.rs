@@ -62,7 +62,7 @@ impl SealedCluster {
     }
 
     /// The events, the newest version of each, as an API server serves them. Nothing can be
-    /// written; a watch says what is shown of what waits, and ends when more was sealed.
+    /// written; a watch says what is new of what waits, and ends when that cannot be told.
     pub fn store(&self) -> Arc<dyn Store> {
         Arc::new(SealedStore(Arc::clone(&self.0)))
     }

@@ -1,5 +1,5 @@
 //! The store of a cluster's events as an API server reads it: nothing can be written. A watch says
-//! what is new of what waits to be sealed, and ends when more was sealed that was not shown before.
+//! what is new of what waits to be sealed (`watched`).
 //!
 //! A revision is the number of a manifest with how much of what waits is shown behind it; that of
 //! a record is its version at the source. Lists are in the order of [`Position`]s, and their keys
@@ -9,18 +9,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidings_store::{
-    At, BoxFuture, Change, Counts, CountsRequest, Deleted, ListRequest, NewRecord, NewestRequest,
-    Page, ReadError, Record, Revision, Stats, Store, Watch, WatchError, WriteError,
+    At, BoxFuture, Counts, CountsRequest, Deleted, ListRequest, NewRecord, NewestRequest, Page,
+    ReadError, Record, Revision, Stats, Store, Watch, WatchError, WriteError,
 };
-use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 
 use super::cluster::Sealed;
 use super::fault::Fault;
-use super::news::changes;
 use super::position::Position;
 use super::selection::Selection;
+use super::tail;
 use super::view::View;
+use super::watched::SealedWatch;
 
 /// See the module documentation.
 pub(super) struct SealedStore(pub(super) Arc<Sealed>);
@@ -115,55 +114,6 @@ async fn list(view: &View, request: &ListRequest) -> Result<(Vec<Record>, bool),
     Ok((listed.records, listed.more))
 }
 
-/// Says what is shown of what waits, as far as that is known, and else that everything is to be
-/// read again.
-struct SealedWatch {
-    sealed: Arc<Sealed>,
-    namespace: Option<String>,
-    revisions: watch::Receiver<Revision>,
-    after: Revision,
-}
-
-impl SealedWatch {
-    /// What was new since a revision: up to which, and what.
-    async fn new_since(
-        &self,
-        after: Revision,
-        oldest: Revision,
-    ) -> Result<(Revision, Vec<Arc<Change>>), WatchError> {
-        let unknown = || WatchError::Compacted { after, oldest };
-        let (to, new) = self.sealed.news(after).ok_or_else(unknown)?;
-        let (cluster, namespace) = (Arc::clone(&self.sealed.name), self.namespace.clone());
-        let read = spawn_blocking(move || changes(&cluster, namespace.as_deref(), new));
-        match read.await {
-            Ok(Ok(changes)) => Ok((to, changes)),
-            Ok(Err(_)) | Err(_) => Err(unknown()),
-        }
-    }
-}
-
-impl Watch for SealedWatch {
-    fn next(&mut self) -> BoxFuture<'_, Result<Vec<Arc<Change>>, WatchError>> {
-        Box::pin(async {
-            loop {
-                let after = self.after;
-                let newer = self.revisions.wait_for(|revision| *revision > after).await;
-                let closed = |_| WatchError::Fault(tidings_store::Fault::Closed);
-                let newest = *newer.map_err(closed)?;
-                let (to, changes) = self.new_since(after, newest).await?;
-                self.after = to;
-                if !changes.is_empty() {
-                    return Ok(changes);
-                }
-            }
-        })
-    }
-
-    fn revision(&self) -> Revision {
-        self.after
-    }
-}
-
 impl Store for SealedStore {
     fn create(&self, _: Bytes, _: NewRecord) -> BoxFuture<'_, Result<Revision, WriteError>> {
         read_only()
@@ -194,6 +144,10 @@ impl Store for SealedStore {
 
     fn revision(&self) -> Revision {
         self.0.newest().revision()
+    }
+
+    fn is_own(&self, revision: Revision) -> bool {
+        tail::may_be(revision)
     }
 
     fn is_behind(&self, key: &[u8], other: &[u8]) -> bool {
@@ -245,20 +199,14 @@ impl Store for SealedStore {
         after: Revision,
     ) -> BoxFuture<'_, Result<Box<dyn Watch>, WatchError>> {
         Box::pin(async move {
+            // The keys of an event of a name are known only by its object: a watch of one has all
+            // of its namespace.
             let namespace = match Prefix::of(&prefix) {
                 Ok(Prefix::All) => None,
-                Ok(Prefix::Namespace(namespace)) => Some(namespace.to_owned()),
-                Ok(Prefix::Name(..)) | Err(_) => {
-                    let known = Fault::Unknown("only namespaces are watched");
-                    return Err(WatchError::Fault(known.into()));
-                }
+                Ok(Prefix::Namespace(namespace) | Prefix::Name(namespace, _)) => Some(namespace),
+                Err(fault) => return Err(WatchError::Fault(fault.into())),
             };
-            let watch = SealedWatch {
-                sealed: Arc::clone(&self.0),
-                namespace,
-                revisions: self.0.revisions(),
-                after,
-            };
+            let watch = SealedWatch::begin(&self.0, namespace, after).await?;
             Ok(Box::new(watch) as Box<dyn Watch>)
         })
     }

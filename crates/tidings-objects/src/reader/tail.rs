@@ -28,6 +28,8 @@ const PARTS_MAX: usize = 8;
 /// Bits of a revision that are how many entries of the journal are shown behind the manifest; those
 /// above are the manifest's number.
 const ENTRY_BITS: u32 = 24;
+/// Bits of all revisions.
+const NUMBER_BITS: u32 = 62;
 /// Entries that are shown behind a manifest at most.
 pub(super) const ENTRIES_MAX: u64 = (1 << ENTRY_BITS) - 1;
 
@@ -42,6 +44,11 @@ pub(super) fn parts_of(revision: Revision) -> (u64, u64) {
     (revision >> ENTRY_BITS, revision & ENTRIES_MAX)
 }
 
+/// Whether a number can be a revision. Those of an archive that follows a cluster are greater.
+pub(super) fn may_be(revision: Revision) -> bool {
+    revision >> NUMBER_BITS == 0
+}
+
 /// The versions of the entries from one number on and before another.
 pub(super) struct Part {
     pub(super) file: File,
@@ -49,7 +56,7 @@ pub(super) struct Part {
     from: u64,
     through: u64,
     /// How many bytes the events have.
-    events: u64,
+    pub(super) events: u64,
 }
 
 /// How far a cluster was followed, and its gaps.

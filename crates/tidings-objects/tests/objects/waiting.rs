@@ -317,6 +317,70 @@ async fn what_is_held_of_what_waits_is_bounded() {
     compare(&world, &sealed).await;
 }
 
+/// A client asks any reader, with a number that it has of another one or of the cluster.
+#[tokio::test]
+async fn a_watch_goes_on_at_any_reader_that_can_say_what_is_new() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    let mut history = History::new(18);
+    observe(&mut world, &mut history, 40).await;
+    seal(&world, &place).await;
+    let hot = Hot::of(&world);
+    let (one, other) = (read(&place, &hot).await, read(&place, &hot).await);
+    observe(&mut world, &mut history, 20).await;
+    one.hear().await.unwrap();
+    let begun = one.store().revision();
+    let watch =
+        async |sealed: &SealedCluster, after: u64| sealed.store().watch(Bytes::new(), after).await;
+    let mut here = watch(&one, begun).await.unwrap();
+    observe(&mut world, &mut history, 20).await;
+    // It has not heard of that state, and knows a later one by now.
+    let mut there = watch(&other, begun).await.unwrap();
+    one.hear().await.unwrap();
+    let told = here.next().await.unwrap();
+    assert_eq!(there.next().await.unwrap(), told);
+    let reached = told.last().unwrap().revision();
+    assert_eq!([here.revision(), there.revision()], [reached; 2]);
+
+    // From the number of the last change, and from one that is older by more than one step.
+    observe(&mut world, &mut history, 5).await;
+    other.hear().await.unwrap();
+    let told = there.next().await.unwrap();
+    let mut resumed = watch(&other, reached).await.unwrap();
+    assert_eq!(resumed.next().await.unwrap(), told);
+    let mut resumed = watch(&other, begun).await.unwrap();
+    let all = resumed.next().await.unwrap();
+    let keys: BTreeSet<_> = told.iter().map(|change| change.key().clone()).collect();
+    let later: BTreeSet<_> = all.iter().map(|change| change.key().clone()).collect();
+    assert!(keys.is_subset(&later) && keys.len() < later.len());
+
+    // What is no state of this archive.
+    let newest = other.store().revision();
+    for number in [1, 105, newest + 1000, newest + (1 << 40), 1 << 62] {
+        let refused = watch(&other, number).await.err().unwrap();
+        assert!(matches!(refused, WatchError::Compacted { .. }), "{refused}");
+    }
+    let store = other.store();
+    assert!(store.is_own(1) && store.is_own(newest) && !store.is_own((1 << 62) + 7));
+
+    // It continues when all that was shown is sealed; who has not shown it cannot tell.
+    hot.is_down(true);
+    let third = read(&place, &hot).await;
+    assert!(watch(&third, begun).await.is_err());
+    hot.is_down(false);
+    let last = other.store().revision();
+    seal(&world, &place).await;
+    other.look().await.unwrap();
+    observe(&mut world, &mut history, 5).await;
+    other.hear().await.unwrap();
+    let told = there.next().await.unwrap();
+    let mut resumed = watch(&other, last).await.unwrap();
+    assert_eq!(resumed.next().await.unwrap(), told);
+    let refused = watch(&third, last).await.err().unwrap();
+    assert!(matches!(refused, WatchError::Compacted { .. }), "{refused}");
+}
+
 /// The timeline is told what is new.
 #[tokio::test]
 async fn what_is_new_of_what_waits_is_told_to_those_who_watch() {

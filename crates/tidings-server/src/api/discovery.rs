@@ -94,11 +94,16 @@ static SENT_READ_ONLY: LazyLock<Documents> = LazyLock::new(|| {
 static SENT_SEALED: LazyLock<Documents> = LazyLock::new(|| {
     documents(|text| Document::of(&text.replace(VERBS_OF_EVENTS, VERBS_OF_SEALED_EVENTS)))
 });
+/// The same where it is told what is new of them.
+static SENT_WATCHED: LazyLock<Documents> = LazyLock::new(|| {
+    documents(|text| Document::of(&text.replace(VERBS_OF_EVENTS, VERBS_OF_WATCHED_EVENTS)))
+});
 
 const VERBS_OF_EVENTS: &str =
     r#"["create","delete","deletecollection","get","list","patch","update","watch"]"#;
 const VERBS_OF_KEPT_EVENTS: &str = r#"["delete","deletecollection","get","list","watch"]"#;
 const VERBS_OF_SEALED_EVENTS: &str = r#"["get","list"]"#;
+const VERBS_OF_WATCHED_EVENTS: &str = r#"["get","list","watch"]"#;
 
 fn documents(document: impl Fn(&str) -> Document) -> Documents {
     let all = DOCUMENTS.into_iter().chain(AGGREGATED);
@@ -107,8 +112,9 @@ fn documents(document: impl Fn(&str) -> Document) -> Documents {
 
 /// The documents of a server.
 fn documents_of(server: &ApiServer) -> &'static Documents {
-    match server.followed {
-        Some(_) if server.is_sealed() => &SENT_SEALED,
+    match &server.followed {
+        Some(followed) if followed.is_sealed && followed.past.is_watched() => &SENT_WATCHED,
+        Some(followed) if followed.is_sealed => &SENT_SEALED,
         Some(_) => &SENT_READ_ONLY,
         None => &SENT,
     }

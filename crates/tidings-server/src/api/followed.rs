@@ -35,7 +35,7 @@ pub struct FollowedCluster {
     /// on.
     pub passed_user: Option<String>,
     /// Whether these are events that were sealed: the cluster is not followed here, and nothing is
-    /// deleted or watched. Default: no.
+    /// deleted; they are watched only if [`Past::is_watched`] says so. Default: no.
     pub is_sealed: bool,
 }
 
@@ -123,6 +123,12 @@ pub trait Past: Send + Sync + 'static {
     /// The state of the following. Called often, by health checks and metrics, so it must not
     /// block.
     fn following(&self) -> Following;
+
+    /// Of a sealed archive: whether its store is told what is new, so that it can be watched.
+    /// Default: no.
+    fn is_watched(&self) -> bool {
+        false
+    }
 
     /// Of a sealed archive: the address where the cluster's events can be watched, if it is known.
     /// Default: it is not.

@@ -15,9 +15,7 @@ use super::body::event_response;
 use super::call::Call;
 use super::newest;
 use super::pages::Pages;
-use super::store_request::{
-    key_prefix, not_newer_than_store, store_request, store_request_by_name,
-};
+use super::store_request::{key_prefix, not_newer_than_store, request_to};
 use super::streamed;
 use super::watch;
 use crate::api::server::ApiServer;
@@ -68,7 +66,8 @@ pub(crate) async fn list(
     let form = call.form(if watched { Answer::Watch } else { Answer::List })?;
     let options = ListOptions::parse(call.api, &call.info.query, call.info.is_watch_path)?;
     if options.watch {
-        if let Some(followed) = server.followed.as_ref().filter(|it| it.is_sealed) {
+        let sealed = server.followed.as_ref().filter(|it| it.is_sealed);
+        if let Some(followed) = sealed.filter(|it| !it.past.is_watched()) {
             let address = followed.past.watched_at();
             return Err(Status::unwatched(&followed.name, address.as_deref()));
         }
@@ -87,11 +86,7 @@ async fn first_request(
     namespace: &str,
     options: &ListOptions,
 ) -> Result<(ListRequest, Option<u64>), Status> {
-    let mut request = if server.is_sealed() {
-        store_request_by_name(namespace, &options.selector)
-    } else {
-        store_request(namespace, &options.selector)
-    };
+    let mut request = request_to(server, namespace, &options.selector);
     if let Some(token) = &options.continue_token {
         let continuation = Continuation::decode_for(token, server.store_identity())?;
         request.at = continuation.revision.map_or(At::Latest, At::Exact);

@@ -211,7 +211,7 @@ impl ApiServer {
         followed.is_some_and(|followed| followed.pass_through.is_some())
     }
 
-    /// Whether the events are sealed ones, which are neither deleted nor watched.
+    /// Whether the events are sealed ones, which are not deleted.
     pub(crate) fn is_sealed(&self) -> bool {
         self.followed
             .as_ref()

@@ -6,8 +6,8 @@ use tidings_store::{ListRequest, ObjectSelector, Revision};
 use crate::api::server::ApiServer;
 use crate::http::status::Status;
 
-/// The first request of a list or watch.
-pub(crate) fn store_request(namespace: &str, selector: &Selector) -> ListRequest {
+/// The first request of a list or watch to any store.
+fn store_request(namespace: &str, selector: &Selector) -> ListRequest {
     let fields = &selector.fields;
     let namespace = if namespace.is_empty() {
         fields.namespace().unwrap_or_default()
@@ -24,9 +24,13 @@ pub(crate) fn store_request(namespace: &str, selector: &Selector) -> ListRequest
     }
 }
 
-/// The same for a store that finds objects by name rather than by uid, if both are given.
-pub(crate) fn store_request_by_name(namespace: &str, selector: &Selector) -> ListRequest {
+/// The first request of a list or watch to a server's store: that of sealed events finds objects by
+/// name rather than by uid, if both are given.
+pub(crate) fn request_to(server: &ApiServer, namespace: &str, selector: &Selector) -> ListRequest {
     let request = store_request(namespace, selector);
+    if !server.is_sealed() {
+        return request;
+    }
     ListRequest {
         object: selector
             .fields

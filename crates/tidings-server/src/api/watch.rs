@@ -23,7 +23,7 @@ use tidings_store::{At, BoxFuture, Change, ListRequest, Record, Revision, Watch,
 use super::body::{encode_watched, table_rows};
 use super::call::Call;
 use super::frame::{event_frame, frame, together};
-use super::store_request::{not_newer_than_store, of_this_store, store_request};
+use super::store_request::{not_newer_than_store, of_this_store, request_to};
 use crate::api::encoded::{EncodingKey, RowKey};
 use crate::api::server::ApiServer;
 use crate::clock;
@@ -213,7 +213,8 @@ impl Watching {
             (_, ResourceVersion::At(revision)) => (false, Some(revision)),
         };
         if initial {
-            let mut request = store_request(&self.call.info.namespace, &options.selector);
+            let namespace = &self.call.info.namespace;
+            let mut request = request_to(&self.server, namespace, &options.selector);
             request.limit = Some(INITIAL_PAGE_LEN);
             // As in Kubernetes 1.32 and later, a watch from the beginning is treated as one with
             // sendInitialEvents; a watch by a deprecated path is not.
@@ -231,7 +232,8 @@ impl Watching {
     }
 
     async fn go_live(&mut self, after: Revision) -> Result<(), Status> {
-        let prefix = store_request(&self.call.info.namespace, &self.options.selector).prefix;
+        let (namespace, selector) = (&self.call.info.namespace, &self.options.selector);
+        let prefix = request_to(&self.server, namespace, selector).prefix;
         let watch = self
             .server
             .store

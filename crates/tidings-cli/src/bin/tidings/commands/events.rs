@@ -238,7 +238,9 @@ fn words(notice: &Notice) -> String {
             "the server had forgotten changes: the last state of each event is shown".to_owned()
         }
         Notice::NewHistory => {
-            "another server answers, or one that counts anew: its events are shown again".to_owned()
+            "which changes were shown cannot be told: another server answers, or one that counts \
+             anew, or more was sealed; all events are shown again"
+                .to_owned()
         }
     }
 }

@@ -238,7 +238,8 @@ impl Reader {
         Ok(None)
     }
 
-    /// The same of those written after a revision; of all, where the server is not so far.
+    /// The same of those written after a revision; of all, where the server is not so far, or the
+    /// events are sealed and numbered in another way.
     pub(super) async fn list_after(
         &self,
         after: Option<u64>,
@@ -270,7 +271,8 @@ impl Reader {
             if revision.is_empty() {
                 revision = page.revision;
                 let latest: Option<u64> = revision.parse().ok();
-                after = after.filter(|after| is_reached(*after, latest));
+                let is_known = |after: &u64| !is_sealed && is_reached(*after, latest);
+                after = after.filter(is_known);
             }
             events.extend(page.events.into_iter().filter(|event| {
                 (after.is_none() || event.revision() > after) && self.filter.selects(event)

@@ -388,6 +388,41 @@ async fn another_archive_that_answers_is_told() {
     }
 }
 
+/// The list of a sealed archive has the revisions of events at the source, its watch has others.
+#[tokio::test(start_paused = true)]
+async fn a_sealed_archive_that_forgot_shows_all_again() {
+    let begun = 7_u64 << 24;
+    let answers = [
+        watch(&[("ADDED", event("seen", begun + 6))]),
+        Some((410, status(410).to_string())),
+        list(begun + 8, &[event("seen", 36), event("missed", 38)]),
+        watch(&[("ADDED", event("after", begun + 9))]),
+        Some((422, status(422).to_string())),
+    ];
+    let script = Mutex::new(VecDeque::from(answers));
+    let service = tower::service_fn(move |_: http::Request<Body>| {
+        let answer = script.lock().unwrap().pop_front().unwrap();
+        let (code, body) = answer.unwrap();
+        let answer = http::Response::builder()
+            .status(code)
+            .header("tidings-order", "objects")
+            .body(Body::from(body.into_bytes()))
+            .unwrap();
+        std::future::ready(Ok::<_, std::io::Error>(answer))
+    });
+    let mut given = Vec::new();
+    let take = |watched: Watched| {
+        given.push(match watched {
+            Watched::Event(event) => event.name().to_owned(),
+            Watched::Notice(notice) => format!("{notice:?}"),
+        });
+        Ok(())
+    };
+    let ended = reader(service).watch(&begun.to_string(), take).await;
+    assert!(matches!(ended, Err(CommandError::Refused { .. })));
+    assert_eq!(given, ["seen", "NewHistory", "seen", "missed", "after"]);
+}
+
 /// While what was forgotten is read anew, a server may fail in all the ways it may while it is
 /// watched.
 #[tokio::test(start_paused = true)]

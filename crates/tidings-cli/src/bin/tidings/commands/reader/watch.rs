@@ -37,8 +37,8 @@ pub(crate) enum Notice {
     /// The server had forgotten changes, and the events were listed anew: what comes next is the
     /// last state of each that changed.
     Relisted,
-    /// The server counts its revisions anew, or from before, or another archive answers: which
-    /// changes were given out already cannot be told.
+    /// The server counts its revisions anew, or from before, or another archive answers, or the
+    /// events are sealed: which changes were given out already cannot be told.
     NewHistory,
 }
 
@@ -165,7 +165,7 @@ impl Reader {
             Err(unlisted) => return Err(Ended::Output(self.failed(unlisted))),
         };
         let latest: Option<u64> = listed.revision.parse().ok();
-        let is_known = |revision: u64| is_reached(revision, latest);
+        let is_known = |revision: u64| !listed.is_sealed && is_reached(revision, latest);
         if !position.revision.is_some_and(is_known) {
             take(Watched::Notice(Notice::NewHistory)).map_err(Ended::Output)?;
         } else if is_interrupted || !listed.events.is_empty() {

@@ -30,9 +30,9 @@ pub(super) struct SealedFlags {
     /// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER
     ///
     /// Each is below /clusters/NAME, and at the root if there is only one. Events can be read, not
-    /// written, deleted or watched. The data folder holds only certificates, tokens and the
-    /// kubeconfig, and any number of servers may read one archive. Credentials come from the
-    /// environment, as for tidings archive --objects.
+    /// written or deleted, and watched only with --archive-waiting-from. The data folder holds only
+    /// certificates, tokens and the kubeconfig, and any number of servers may read one archive.
+    /// Credentials come from the environment, as for tidings archive --objects.
     #[cfg_attr(feature = "etcd", arg(conflicts_with = "etcd_servers"))]
     #[arg(long, value_name = "URL")]
     archive: Option<String>,
@@ -45,8 +45,9 @@ pub(super) struct SealedFlags {
     /// Kubeconfig of the tidings archive that writes to this URL, with a context for each cluster;
     /// its unsealed versions are shown, too
     ///
-    /// That archive is asked for the versions that wait. While it does not answer, what was known
-    /// is shown. The kubeconfig's token has to be allowed to list the events of all namespaces.
+    /// That archive is asked for the versions that wait, and watches are served from the first
+    /// answer on. While it does not answer, what was known is shown. The kubeconfig's token has to
+    /// be allowed to list the events of all namespaces.
     #[arg(long, value_name = "FILE", requires = "archive")]
     archive_waiting_from: Option<PathBuf>,
     /// Interval of requests to that archive
@@ -281,6 +282,11 @@ impl tidings_server::Past for Past {
         following.covered_since = since.map(UnixMillis);
         following.complete_until = until.map(UnixMillis);
         following
+    }
+
+    fn is_watched(&self) -> bool {
+        let source = self.1.as_ref();
+        source.is_some_and(|source| source.was_answered())
     }
 
     fn watched_at(&self) -> Option<String> {

@@ -42,6 +42,11 @@ impl Source {
         }
     }
 
+    /// Whether all that waits was ever known.
+    pub(super) fn was_answered(&self) -> bool {
+        lock(&self.answered_at).is_some()
+    }
+
     /// How long ago all was known that waits.
     pub(super) fn since_answer(&self, now: Timestamp) -> Option<Duration> {
         let at = *lock(&self.answered_at);
