@@ -16,7 +16,9 @@ use tokio::task::spawn_blocking;
 use super::cluster::Sealed;
 use super::news::{self, New, Told};
 use super::tail;
-use super::view::View;
+
+/// Manifests that another reader may have seen and this one has not. One seal may write several.
+const AHEAD_MAX: u64 = 16;
 
 /// See the module documentation.
 pub(super) struct SealedWatch {
@@ -98,10 +100,9 @@ impl Sealed {
     /// What came after a state that this reader did not show, and another one may have: behind the
     /// same manifest, it is asked for what follows its entries. `None` if it cannot be known.
     async fn resumed(&self, after: Revision) -> Option<(Revision, New)> {
-        let listening = self.listening.as_ref()?;
         let (number, entries) = tail::parts_of(after);
-        let is_near = |view: &View| number.abs_diff(view.manifest().number) <= 1;
-        if !is_near(&self.newest()) {
+        let ahead = number.checked_sub(self.newest().manifest().number);
+        if ahead.is_none_or(|ahead| ahead > AHEAD_MAX) {
             return None;
         }
         // It is not closed. What is asked for in vain is not known below.
@@ -116,6 +117,8 @@ impl Sealed {
         if let Some(known) = self.news(after) {
             return Some(known);
         }
+        // Without what waits, too, another reader may have been ahead: the timeline continues.
+        let listening = self.listening.as_ref()?;
         let view = self.newest();
         let manifest = view.manifest();
         let shown = view.tail().entries();

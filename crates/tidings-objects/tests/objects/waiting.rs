@@ -71,6 +71,12 @@ async fn read(place: &Place, hot: &Arc<Hot>) -> SealedCluster {
     read_with(place, hot, ReadOptions::default()).await
 }
 
+/// What is sealed, and nothing of what waits.
+async fn sealed_only(place: &Place) -> SealedCluster {
+    let reader = Reader::new(place.clone(), ReadOptions::default());
+    reader.open_with("prod", None).await.unwrap()
+}
+
 /// How many versions are shown.
 async fn versions(sealed: &SealedCluster) -> u64 {
     sealed.store().stats().await.unwrap().records
@@ -379,6 +385,26 @@ async fn a_watch_goes_on_at_any_reader_that_can_say_what_is_new() {
     assert_eq!(resumed.next().await.unwrap(), told);
     let refused = watch(&third, last).await.err().unwrap();
     assert!(matches!(refused, WatchError::Compacted { .. }), "{refused}");
+}
+
+/// The page asks any reader, with the position of one that has looked later.
+#[tokio::test]
+async fn a_watch_begins_where_another_reader_has_seen_more_sealed() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    let mut history = History::new(19);
+    observe(&mut world, &mut history, 40).await;
+    seal(&world, &place).await;
+    let (one, other) = (sealed_only(&place).await, sealed_only(&place).await);
+    observe(&mut world, &mut history, 20).await;
+    seal(&world, &place).await;
+    one.look().await.unwrap();
+    let ahead = one.store().revision();
+    assert!(ahead > other.store().revision());
+    let watch = other.store().watch(Bytes::new(), ahead).await.unwrap();
+    assert_eq!(watch.revision(), ahead);
+    assert_eq!(other.store().revision(), ahead);
 }
 
 /// The timeline is told what is new.

@@ -96,10 +96,12 @@ pub(in super::super) async fn live(
             Some([only]) => format!("{only}/"),
             _ => String::new(),
         };
-        match store.watch(prefix.into(), after).await {
-            Ok(watch) => following.watches.push(next(number, watch)),
-            Err(_) => following.restart = true,
-        }
+        let Ok(watch) = store.watch(prefix.into(), after).await else {
+            // What the others say is not needed, and to ask for each could take long.
+            following.restart = true;
+            break;
+        };
+        following.watches.push(next(number, watch));
     }
     let session = caller.session.clone();
     let stopped: Vec<_> = caller
