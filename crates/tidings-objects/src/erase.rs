@@ -335,7 +335,6 @@ async fn decoded<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use k8s_pb::api::core::v1::Event;
     use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use tidings_api::codec;
@@ -403,20 +402,7 @@ mod tests {
     /// What is to be sealed would wait for all files of years otherwise.
     #[test]
     fn files_are_looked_into_some_at_a_time() {
-        let file = File {
-            path: "events/1.parquet".into(),
-            bytes: 1,
-            checksum: String::new(),
-            rows: 1,
-            sum: "0".into(),
-            level: 0,
-            from: Timestamp::UNIX_EPOCH,
-            to: Timestamp::UNIX_EPOCH,
-            seen: None,
-            first: <[String; 3]>::default(),
-            last: <[String; 3]>::default(),
-            rollup: None,
-        };
+        let file = File::at("events/1.parquet");
         let mut erasing = Erasing::default();
         for time in 0..2 {
             erasing.resume();

@@ -235,6 +235,26 @@ impl Manifest {
 mod tests {
     use super::*;
 
+    impl File {
+        /// One with a version of the first moment, for tests that look at some of its fields.
+        pub(crate) fn at(path: &str) -> Self {
+            Self {
+                path: path.to_owned(),
+                bytes: 1,
+                checksum: String::new(),
+                rows: 1,
+                sum: "0".into(),
+                level: 0,
+                from: Timestamp::UNIX_EPOCH,
+                to: Timestamp::UNIX_EPOCH,
+                seen: None,
+                first: <[String; 3]>::default(),
+                last: <[String; 3]>::default(),
+                rollup: None,
+            }
+        }
+    }
+
     fn second(number: i64) -> Timestamp {
         Timestamp::from_second(number).unwrap()
     }
@@ -243,22 +263,16 @@ mod tests {
     /// of its rollup, which has one.
     fn file((path, from, to, bytes): (&str, i64, i64, u64)) -> File {
         File {
-            path: path.to_owned(),
             bytes: bytes - 1,
-            checksum: String::new(),
             rows: 10,
-            sum: "0".into(),
-            level: 0,
             from: second(from),
             to: second(to),
-            seen: None,
-            first: <[String; 3]>::default(),
-            last: <[String; 3]>::default(),
             rollup: Some(Rollup {
                 path: format!("rollup-{path}"),
                 bytes: 1,
                 checksum: String::new(),
             }),
+            ..File::at(path)
         }
     }
 

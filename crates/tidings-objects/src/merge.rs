@@ -151,7 +151,6 @@ mod tests {
     use std::sync::Arc;
 
     use bytes::Bytes;
-    use jiff::Timestamp;
     use k8s_pb::api::core::v1::Event;
 
     use super::*;
@@ -196,18 +195,9 @@ mod tests {
     #[test]
     fn eight_small_files_of_one_level_that_follow_each_other_are_merged() {
         let file = |number: usize, level, bytes| File {
-            path: number.to_string(),
             bytes,
-            checksum: String::new(),
-            rows: 1,
-            sum: "0".into(),
             level,
-            from: Timestamp::UNIX_EPOCH,
-            to: Timestamp::UNIX_EPOCH,
-            seen: None,
-            first: <[String; 3]>::default(),
-            last: <[String; 3]>::default(),
-            rollup: None,
+            ..File::at(&number.to_string())
         };
         let large = FILE_BYTES_MAX as u64;
         let of = |levels: &[(u32, u64, usize)]| -> Vec<File> {

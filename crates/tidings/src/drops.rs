@@ -1,5 +1,6 @@
 //! Dropped events, counted by cause: the one place that counts them in reports and in metrics. Only
-//! queues count by themselves what they have no room for, under their lock (`mux.rs`).
+//! queues count by themselves, under their lock, what they have no room for and what comes when
+//! their reader is gone (`mux.rs`).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -46,6 +46,13 @@ impl Numbers {
         }
     }
 
+    /// Puts their numbers in the place of revisions.
+    pub(crate) fn tell(self, revisions: [&mut Revision; 2]) {
+        for revision in revisions {
+            *revision = self.number(*revision);
+        }
+    }
+
     /// The revision that has a number; `None` if it is of another store.
     pub(crate) fn revision(self, number: u64) -> Option<Revision> {
         if number <= REVISION_OF_NEW {

@@ -57,46 +57,31 @@ fn events(mut page: Page, numbers: Numbers) -> Result<Page, ReadError> {
     Ok(page)
 }
 
-fn read_error(error: ReadError, numbers: Numbers) -> ReadError {
-    match error {
-        ReadError::Compacted { requested, oldest } => ReadError::Compacted {
-            requested: numbers.number(requested),
-            oldest: numbers.number(oldest),
-        },
-        ReadError::Future { requested, current } => ReadError::Future {
-            requested: numbers.number(requested),
-            current: numbers.number(current),
-        },
-        error => error,
+fn read_error(mut error: ReadError, numbers: Numbers) -> ReadError {
+    match &mut error {
+        ReadError::Compacted { requested, oldest } => numbers.tell([requested, oldest]),
+        ReadError::Future { requested, current } => numbers.tell([requested, current]),
+        _ => {}
     }
+    error
 }
 
-fn watch_error(error: WatchError, numbers: Numbers) -> WatchError {
-    match error {
-        WatchError::Compacted { after, oldest } => WatchError::Compacted {
-            after: numbers.number(after),
-            oldest: numbers.number(oldest),
-        },
-        WatchError::Future { requested, current } => WatchError::Future {
-            requested: numbers.number(requested),
-            current: numbers.number(current),
-        },
-        error => error,
+fn watch_error(mut error: WatchError, numbers: Numbers) -> WatchError {
+    match &mut error {
+        WatchError::Compacted { after, oldest } => numbers.tell([after, oldest]),
+        WatchError::Future { requested, current } => numbers.tell([requested, current]),
+        _ => {}
     }
+    error
 }
 
-fn write_error(error: WriteError, numbers: Numbers) -> WriteError {
-    match error {
-        WriteError::Conflict { expected, current } => WriteError::Conflict {
-            expected: numbers.number(expected),
-            current: numbers.number(current),
-        },
-        WriteError::FutureRevision { requested, current } => WriteError::FutureRevision {
-            requested: numbers.number(requested),
-            current: numbers.number(current),
-        },
-        error => error,
+fn write_error(mut error: WriteError, numbers: Numbers) -> WriteError {
+    match &mut error {
+        WriteError::Conflict { expected, current } => numbers.tell([expected, current]),
+        WriteError::FutureRevision { requested, current } => numbers.tell([requested, current]),
+        _ => {}
     }
+    error
 }
 
 impl ServedStore {
@@ -242,8 +227,8 @@ impl Store for ServedStore {
     fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
         Box::pin(async move {
             let mut stats = self.store().stats().await?;
-            stats.revision = self.numbers.number(stats.revision);
-            stats.oldest_revision = self.numbers.number(stats.oldest_revision);
+            let revisions = [&mut stats.revision, &mut stats.oldest_revision];
+            self.numbers.tell(revisions);
             Ok(stats)
         })
     }

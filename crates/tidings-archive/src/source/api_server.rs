@@ -439,8 +439,8 @@ impl Watching {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::TcpListener;
-    use std::thread;
+    use std::net::{TcpListener, TcpStream};
+    use std::thread::{self, JoinHandle};
 
     use super::*;
     use tidings_api::codec::protobuf::{envelop, watch_frame};
@@ -560,21 +560,26 @@ mod tests {
         assert!(source.api() == Api::Core);
     }
 
-    /// Its lists have versions of the source, and its watches have its own.
-    #[tokio::test]
-    async fn a_sealed_archive_is_not_followed() {
+    /// A client of a server that answers one request, and then leaves the connection open.
+    fn answered_with(answer: Vec<u8>) -> (Client, JoinHandle<TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let server = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut request = [0; 4096];
             assert!(stream.read(&mut request).unwrap() > 0);
-            let answer = "HTTP/1.1 200 OK\r\nTidings-Order: objects\r\nContent-Length: 0\r\n\r\n";
-            stream.write_all(answer.as_bytes()).unwrap();
+            stream.write_all(&answer).unwrap();
             stream
         });
         let config = kube::Config::new(address.parse().unwrap());
-        let client = Client::try_from(config).unwrap();
+        (Client::try_from(config).unwrap(), server)
+    }
+
+    /// Its lists have versions of the source, and its watches have its own.
+    #[tokio::test]
+    async fn a_sealed_archive_is_not_followed() {
+        let answer = b"HTTP/1.1 200 OK\r\nTidings-Order: objects\r\nContent-Length: 0\r\n\r\n";
+        let (client, server) = answered_with(answer.to_vec());
         let source = ApiServer::new(client, Selection::default());
         let Err(Failure::Other { why, .. }) = source.list(None, 1).await else {
             panic!("it is followed");
@@ -588,31 +593,21 @@ mod tests {
     #[tokio::test]
     async fn events_that_have_come_in_chunks_of_their_own_are_given_out_together() {
         const SENT: usize = 400;
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        let server = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 4096];
-            assert!(stream.read(&mut request).unwrap() > 0);
-            let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
-            for number in 1..=SENT {
-                let event = wire::AnyObject {
-                    metadata: Some(wire::ObjectMeta {
-                        resource_version: number.to_string(),
-                        ..wire::ObjectMeta::default()
-                    }),
-                };
-                let event = envelop("events.k8s.io/v1", "Event", &event);
-                let frame = watch_frame("BOOKMARK", &event);
-                write!(answer, "{:x}\r\n", frame.len()).unwrap();
-                answer.extend_from_slice(&frame);
-                answer.extend_from_slice(b"\r\n");
-            }
-            stream.write_all(&answer).unwrap();
-            stream
-        });
-        let config = kube::Config::new(address.parse().unwrap());
-        let client = Client::try_from(config).unwrap();
+        let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        for number in 1..=SENT {
+            let event = wire::AnyObject {
+                metadata: Some(wire::ObjectMeta {
+                    resource_version: number.to_string(),
+                    ..wire::ObjectMeta::default()
+                }),
+            };
+            let event = envelop("events.k8s.io/v1", "Event", &event);
+            let frame = watch_frame("BOOKMARK", &event);
+            write!(answer, "{:x}\r\n", frame.len()).unwrap();
+            answer.extend_from_slice(&frame);
+            answer.extend_from_slice(b"\r\n");
+        }
+        let (client, server) = answered_with(answer);
         let source = ApiServer::new(client, Selection::default());
         let mut watching = source.watch(0, Duration::from_secs(60)).await.unwrap();
         // Everything was sent; the connection stays open.

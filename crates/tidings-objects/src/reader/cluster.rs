@@ -217,8 +217,10 @@ impl Sealed {
         if now.manifest().writer != manifest.writer {
             return Some((Tail::behind(manifest), News::Unknown));
         }
-        // Who is shown an event that was deleted since has to read everything again.
-        let is_less = now.manifest().forgotten != manifest.forgotten;
+        // Who is shown an event that was deleted since, from the files or before it was in one, has
+        // to read everything again.
+        let less = |manifest: &Manifest| (manifest.forgotten, manifest.gone);
+        let is_less = less(now.manifest()) != less(manifest);
         let news = if !is_less && now.tail().reached() >= manifest.sealed_through {
             News::Parts(Vec::new())
         } else {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tidings_objects::{Manifest, SealOptions, check, newest};
 
 use super::reading::read;
-use super::storage::Storage;
+use super::storage::{Storage, put};
 use super::unsure::{FAULTS, Plan, Unsure};
 use super::world::{World, sum_of};
 
@@ -15,16 +15,6 @@ use super::world::{World, sum_of};
 const KEY: &[u8] = b"shop/web-5.3";
 /// The first of its versions.
 const FIRST: u64 = 68;
-
-impl World {
-    /// Deletes the event, in the archive.
-    async fn delete(&self, key: &'static [u8]) {
-        let cluster = self.open().await;
-        let deleted = cluster.store().delete(Bytes::from_static(key), None).await;
-        deleted.unwrap();
-        cluster.close().await;
-    }
-}
 
 /// The newest manifest, which is whole and has as many versions and none that are gone otherwise.
 async fn checked(storage: &Storage, versions: u64, forgotten: u64) -> Manifest {
@@ -143,10 +133,7 @@ async fn a_damaged_file_may_have_an_event_until_it_is_whole() {
         let file = storage.file(&format!("prod/{}", manifest.files[1].path));
         let whole = std::fs::read(&file).unwrap();
         for damaged in [Some(&whole[..whole.len() / 2]), Some(&whole[..0]), None] {
-            match damaged {
-                Some(bytes) => std::fs::write(&file, bytes).unwrap(),
-                None => std::fs::remove_file(&file).unwrap(),
-            }
+            put(&file, damaged);
             if damaged.is_some_and(|bytes| !bytes.is_empty()) {
                 world.delete(KEY).await;
                 assert_eq!(world.seal(&place, options).await.unwrap().erased, 2);

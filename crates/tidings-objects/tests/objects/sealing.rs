@@ -15,7 +15,7 @@ use tidings_testing::serving;
 use tokio::sync::mpsc;
 
 use super::reading::{judged, read};
-use super::storage::Storage;
+use super::storage::{Storage, put};
 use super::world::{World, long_after};
 
 /// A century.
@@ -58,10 +58,7 @@ async fn readers_are_told_how_many_versions_were_deleted_before_they_were_sealed
     let sealed = read(&place).await;
     assert_eq!(sealed.coverage().gone, Some(0));
     world.observe(2).await;
-    let cluster = world.open().await;
-    let key = Bytes::from_static(b"shop/web-3.3");
-    cluster.store().delete(key, None).await.unwrap();
-    cluster.close().await;
+    world.delete(b"shop/web-3.3").await;
     world.seal(&place, SealOptions::default()).await.unwrap();
     sealed.look().await.unwrap();
     let coverage = sealed.coverage();
@@ -192,10 +189,7 @@ async fn a_damaged_file_is_not_merged_and_keeps_nothing_from_being_sealed() {
         let whole = std::fs::read(&file).unwrap();
         let longer = [&whole[..], b"x"].concat();
         for damaged in [Some(&whole[..50]), Some(&longer[..]), None] {
-            match damaged {
-                Some(bytes) => std::fs::write(&file, bytes).unwrap(),
-                None => std::fs::remove_file(&file).unwrap(),
-            }
+            put(&file, damaged);
             world.observe(5).await;
             let sealed = world.seal(&place, options).await.unwrap();
             // With the second one there are eight others.

@@ -19,6 +19,14 @@ pub(crate) fn temporary() -> tempfile::TempDir {
     folder.unwrap()
 }
 
+/// Damages a file: puts other bytes in its place, or nothing.
+pub(crate) fn put(file: &Path, bytes: Option<&[u8]>) {
+    match bytes {
+        Some(bytes) => std::fs::write(file, bytes).unwrap(),
+        None => std::fs::remove_file(file).unwrap(),
+    }
+}
+
 impl Storage {
     pub(crate) fn folder() -> Self {
         let (folder, server) = (temporary(), None);

@@ -77,6 +77,16 @@ async fn sealed_only(place: &Place) -> SealedCluster {
     reader.open_with("prod", None).await.unwrap()
 }
 
+/// A cluster whose first versions are sealed.
+async fn begun(seed: u64, versions: usize) -> (Storage, Place, World, History) {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let (mut world, mut history) = (World::new(), History::new(seed));
+    observe(&mut world, &mut history, versions).await;
+    seal(&world, &place).await;
+    (storage, place, world, history)
+}
+
 /// How many versions are shown.
 async fn versions(sealed: &SealedCluster) -> u64 {
     sealed.store().stats().await.unwrap().records
@@ -84,12 +94,7 @@ async fn versions(sealed: &SealedCluster) -> u64 {
 
 #[tokio::test]
 async fn what_waits_is_read_as_if_it_were_sealed() {
-    let storage = Storage::folder();
-    let place = storage.place();
-    let mut world = World::new();
-    let mut history = History::new(11);
-    observe(&mut world, &mut history, 100).await;
-    seal(&world, &place).await;
+    let (_storage, place, mut world, mut history) = begun(11, 100).await;
     let sealed = read(&place, &Hot::of(&world)).await;
     let mut before = sealed.store().revision();
     for round in 0..15 {
@@ -126,12 +131,7 @@ async fn what_waits_is_read_as_if_it_were_sealed() {
 #[tokio::test]
 async fn what_is_shown_of_what_waits_is_parted_where_it_is_sealed() {
     for is_down in [false, true] {
-        let storage = Storage::folder();
-        let place = storage.place();
-        let mut world = World::new();
-        let mut history = History::new(12);
-        observe(&mut world, &mut history, 30).await;
-        seal(&world, &place).await;
+        let (_storage, place, mut world, mut history) = begun(12, 30).await;
         observe(&mut world, &mut history, 30).await;
         let before = world.copy();
         observe(&mut world, &mut history, 30).await;
@@ -156,12 +156,7 @@ async fn what_is_shown_of_what_waits_is_parted_where_it_is_sealed() {
 
 #[tokio::test]
 async fn an_archive_that_does_not_answer_is_said_and_waited_for() {
-    let storage = Storage::folder();
-    let place = storage.place();
-    let mut world = World::new();
-    let mut history = History::new(13);
-    observe(&mut world, &mut history, 50).await;
-    seal(&world, &place).await;
+    let (_storage, place, mut world, mut history) = begun(13, 50).await;
     let hot = Hot::of(&world);
     let sealed = read(&place, &hot).await;
     observe(&mut world, &mut history, 50).await;
@@ -234,12 +229,7 @@ async fn what_waits_elsewhere_is_not_shown() {
 
 #[tokio::test]
 async fn a_list_continues_as_it_was_while_more_waits_and_is_sealed() {
-    let storage = Storage::folder();
-    let place = storage.place();
-    let mut world = World::new();
-    let mut history = History::new(15);
-    observe(&mut world, &mut history, 40).await;
-    seal(&world, &place).await;
+    let (_storage, place, mut world, mut history) = begun(15, 40).await;
     observe(&mut world, &mut history, 40).await;
     let hot = Hot::of(&world);
     let sealed = read(&place, &hot).await;
@@ -297,12 +287,7 @@ async fn a_list_continues_as_it_was_while_more_waits_and_is_sealed() {
 
 #[tokio::test]
 async fn what_is_held_of_what_waits_is_bounded() {
-    let storage = Storage::folder();
-    let place = storage.place();
-    let mut world = World::new();
-    let mut history = History::new(16);
-    observe(&mut world, &mut history, 20).await;
-    seal(&world, &place).await;
+    let (_storage, place, mut world, mut history) = begun(16, 20).await;
     let mut options = ReadOptions::default();
     options.waiting_bytes = 20_000;
     let sealed = read_with(&place, &Hot::of(&world), options).await;
@@ -326,12 +311,7 @@ async fn what_is_held_of_what_waits_is_bounded() {
 /// A client asks any reader, with a number that it has of another one or of the cluster.
 #[tokio::test]
 async fn a_watch_goes_on_at_any_reader_that_can_say_what_is_new() {
-    let storage = Storage::folder();
-    let place = storage.place();
-    let mut world = World::new();
-    let mut history = History::new(18);
-    observe(&mut world, &mut history, 40).await;
-    seal(&world, &place).await;
+    let (_storage, place, mut world, mut history) = begun(18, 40).await;
     let hot = Hot::of(&world);
     let (one, other) = (read(&place, &hot).await, read(&place, &hot).await);
     observe(&mut world, &mut history, 20).await;
@@ -363,7 +343,18 @@ async fn a_watch_goes_on_at_any_reader_that_can_say_what_is_new() {
 
     // What is no state of this archive.
     let newest = other.store().revision();
-    for number in [1, 105, newest + 1000, newest + (1 << 40), 1 << 62] {
+    // The last ones are behind manifests that are not there yet.
+    let next = 1 << 24;
+    for number in [
+        1,
+        105,
+        newest + 1000,
+        newest + (1 << 40),
+        1 << 62,
+        newest + next,
+        newest + next - 1,
+        newest + 3 * next - 20,
+    ] {
         let refused = watch(&other, number).await.err().unwrap();
         assert!(matches!(refused, WatchError::Compacted { .. }), "{refused}");
     }
@@ -390,12 +381,7 @@ async fn a_watch_goes_on_at_any_reader_that_can_say_what_is_new() {
 /// The page asks any reader, with the position of one that has looked later.
 #[tokio::test]
 async fn a_watch_begins_where_another_reader_has_seen_more_sealed() {
-    let storage = Storage::folder();
-    let place = storage.place();
-    let mut world = World::new();
-    let mut history = History::new(19);
-    observe(&mut world, &mut history, 40).await;
-    seal(&world, &place).await;
+    let (_storage, place, mut world, mut history) = begun(19, 40).await;
     let (one, other) = (sealed_only(&place).await, sealed_only(&place).await);
     observe(&mut world, &mut history, 20).await;
     seal(&world, &place).await;
@@ -407,15 +393,41 @@ async fn a_watch_begins_where_another_reader_has_seen_more_sealed() {
     assert_eq!(other.store().revision(), ahead);
 }
 
+/// It is in no file, and who is shown it would not be told that it was deleted.
+#[tokio::test]
+async fn a_watch_ends_when_what_was_shown_is_deleted_before_it_is_sealed() {
+    for is_deleted in [false, true] {
+        let storage = Storage::folder();
+        let place = storage.place();
+        let mut world = World::new();
+        world.observe(2).await;
+        seal(&world, &place).await;
+        let sealed = read(&place, &Hot::of(&world)).await;
+        world.observe(2).await;
+        sealed.hear().await.unwrap();
+        assert_eq!(versions(&sealed).await, 4);
+        let shown = sealed.store().revision();
+        if is_deleted {
+            world.delete(b"shop/web-3.3").await;
+        }
+        seal(&world, &place).await;
+        sealed.look().await.unwrap();
+        assert_eq!(versions(&sealed).await, 4 - u64::from(is_deleted));
+        let watch = sealed.store().watch(Bytes::new(), shown).await;
+        match watch {
+            Ok(watch) => assert!(!is_deleted, "it continues from {}", watch.revision()),
+            Err(error) => {
+                assert!(matches!(error, WatchError::Compacted { .. }), "{error}");
+                assert!(is_deleted);
+            }
+        }
+    }
+}
+
 /// The timeline is told what is new.
 #[tokio::test]
 async fn what_is_new_of_what_waits_is_told_to_those_who_watch() {
-    let storage = Storage::folder();
-    let place = storage.place();
-    let mut world = World::new();
-    let mut history = History::new(17);
-    observe(&mut world, &mut history, 40).await;
-    seal(&world, &place).await;
+    let (_storage, place, mut world, mut history) = begun(17, 40).await;
     let hot = Hot::of(&world);
     let sealed = read(&place, &hot).await;
     sealed.hear().await.unwrap();

@@ -6,6 +6,7 @@ use std::path::Path as Folder;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::json;
 use tidings_archive::{Cluster, ClusterOptions};
@@ -141,6 +142,14 @@ impl World {
         let options = self.options("prod");
         let opened = Cluster::open_kept(self.folder.path(), options).await;
         opened.unwrap()
+    }
+
+    /// Deletes an event, in the archive.
+    pub(crate) async fn delete(&self, key: &'static [u8]) {
+        let cluster = self.open().await;
+        let deleted = cluster.store().delete(Bytes::from_static(key), None).await;
+        deleted.unwrap();
+        cluster.close().await;
     }
 
     pub(crate) async fn seal(

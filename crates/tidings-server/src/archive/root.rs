@@ -84,8 +84,8 @@ async fn check_one(
     health::report_one(failure(&root, &clusters, check).await)
 }
 
-/// Why a check fails, if it does. The store is that of all clusters, so it fails if the store of
-/// any cluster does.
+/// Why a check fails, if it does. The check of the store fails only if the stores of all clusters
+/// do; the first of them is named.
 async fn failure(root: &ApiServer, clusters: &Clusters, check: &str) -> Option<String> {
     if check != "store" {
         return health::failure(root, check).await;

@@ -213,12 +213,8 @@ async fn many_early_ends_at_once() {
     kept.check_history().await;
 }
 
-/// A file of the log is gone, and with it the bucket's records from there on.
-#[tokio::test]
-async fn a_bucket_that_cannot_be_read_holds_up_no_other_for_long() {
-    let folder = tempfile::tempdir().unwrap();
-    let clock = ManualClock::at(UnixMillis(START));
-    // The first bucket has several files, of which only the last is open.
+/// Opens a store whose buckets may have several files each, of which only the last is open.
+fn open_of_small_files(folder: &Path, clock: &ManualClock) -> EmbeddedStore {
     let options = EmbeddedOptions {
         clock: Arc::new(clock.clone()),
         expire_by_itself: false,
@@ -227,15 +223,27 @@ async fn a_bucket_that_cannot_be_read_holds_up_no_other_for_long() {
         log_files_max: 0,
         ..EmbeddedOptions::default()
     };
-    let open = || EmbeddedStore::open(folder.path(), options.clone()).unwrap();
-    let store = open();
-    let living = |life: i64| NewRecord::new("1").expires_at(UnixMillis(START + life));
+    EmbeddedStore::open(folder, options).unwrap()
+}
+
+/// Creates 40 records that live for two minutes: a bucket of several files.
+async fn fill_bucket(store: &EmbeddedStore) {
     for number in 0..40 {
-        let key = format!("a{number}");
-        let created = store.create(key.into(), living(2 * MINUTE)).await;
+        let record = NewRecord::new("1").expires_at(UnixMillis(START + 2 * MINUTE));
+        let created = store.create(format!("a{number}").into(), record).await;
         created.unwrap();
     }
-    store.create("b".into(), living(HOUR)).await.unwrap();
+}
+
+/// A file of the log is gone, and with it the bucket's records from there on.
+#[tokio::test]
+async fn a_bucket_that_cannot_be_read_holds_up_no_other_for_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(START));
+    let store = open_of_small_files(folder.path(), &clock);
+    fill_bucket(&store).await;
+    let other = NewRecord::new("1").expires_at(UnixMillis(START + HOUR));
+    store.create("b".into(), other).await.unwrap();
     let files = segments(folder.path());
     assert!(files.len() > 2, "{files:?}");
     fs::remove_file(&files[0]).unwrap();
@@ -253,7 +261,7 @@ async fn a_bucket_that_cannot_be_read_holds_up_no_other_for_long() {
     store.close().await;
     drop(store);
 
-    let store = open();
+    let store = open_of_small_files(folder.path(), &clock);
     assert_eq!(store.expire().await.unwrap(), 0);
     store.close().await;
     let left = segments(folder.path());
@@ -266,24 +274,11 @@ async fn a_bucket_that_cannot_be_read_holds_up_no_other_for_long() {
 async fn a_bucket_that_was_over_before_is_not_given_up_at_the_first_failure() {
     let folder = tempfile::tempdir().unwrap();
     let clock = ManualClock::at(UnixMillis(START));
-    let options = EmbeddedOptions {
-        clock: Arc::new(clock.clone()),
-        expire_by_itself: false,
-        free_space_min: 0,
-        segment_bytes: 1 << 10,
-        log_files_max: 0,
-        ..EmbeddedOptions::default()
-    };
-    let open = || EmbeddedStore::open(folder.path(), options.clone()).unwrap();
-    let store = open();
-    for number in 0..40 {
-        let record = NewRecord::new("1").expires_at(UnixMillis(START + 2 * MINUTE));
-        let created = store.create(format!("a{number}").into(), record).await;
-        created.unwrap();
-    }
+    let store = open_of_small_files(folder.path(), &clock);
+    fill_bucket(&store).await;
     store.close().await;
     drop(store);
-    let store = open();
+    let store = open_of_small_files(folder.path(), &clock);
     clock.advance(9 * DAY);
     let file = segments(folder.path()).remove(0);
     let away = file.with_extension("away");

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, Id, JoinSet};
 
 use super::clusters::{ClusterError, Defaults};
-use super::opened::{OPENED_AT_ONCE, Opened, open};
+use super::opened::{OPENED_AT_ONCE, Opened, open, source_of};
 use super::source::Source;
 
 /// What came of an attempt.
@@ -84,8 +84,8 @@ impl Attempts {
         let opened = setting.clone();
         let work = async move {
             let source = match source {
-                None if !defaults.no_follow => match defaults.connect(&opened).await {
-                    Ok(source) => Some(source),
+                None => match source_of(&defaults, &opened).await {
+                    Ok(source) => source,
                     Err(error) => return Came::Opened(Err(error.into())),
                 },
                 connected => connected,

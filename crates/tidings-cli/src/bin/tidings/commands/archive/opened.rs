@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use tidings_archive::Cluster;
 use tidings_cli::clusters::ClusterSetting;
 
-use super::clusters::{self, Defaults};
+use super::clusters::{self, ClusterError, Defaults};
 #[cfg(feature = "objects")]
 use super::sealing;
 use super::source::Source;
@@ -21,23 +21,29 @@ pub(super) type OpenedError = Box<dyn Error + Send + Sync>;
 /// The way to a cluster, if it is followed, and what is kept of it.
 pub(super) type Opened = Result<(Option<Source>, Cluster), OpenedError>;
 
-/// Opens what is kept of a cluster, and follows it, if it is to be followed; from a source that is
-/// connected to already, if there is one.
+/// The way to a cluster, if it is to be followed.
+pub(super) async fn source_of(
+    defaults: &Defaults,
+    setting: &ClusterSetting,
+) -> Result<Option<Source>, ClusterError> {
+    if defaults.no_follow {
+        return Ok(None);
+    }
+    defaults.connect(setting).await.map(Some)
+}
+
+/// Opens what is kept of a cluster, and follows it, if there is a way to it.
 pub(super) async fn open(
     data_dir: &Path,
     defaults: &Defaults,
     setting: &ClusterSetting,
-    connected: Option<Source>,
+    source: Option<Source>,
     clusters: usize,
 ) -> Opened {
     let folder = clusters::folder(data_dir, &setting.name)?;
     let mut options = defaults.options(setting, clusters);
-    let source = match connected {
-        None if !defaults.no_follow => Some(defaults.connect(setting).await?),
-        connected => connected,
-    };
     let opened = Cluster::open_kept(&folder, options.clone()).await;
-    let mut cluster = opened.map_err(|error| clusters::ClusterError::Store {
+    let mut cluster = opened.map_err(|error| ClusterError::Store {
         name: setting.name.clone(),
         source: error,
     })?;
@@ -52,7 +58,7 @@ pub(super) async fn open(
     Ok((source, cluster))
 }
 
-/// The same of several, some at a time.
+/// Connects to several clusters and opens them, some at a time.
 pub(in crate::commands) async fn open_all(
     data_dir: &Path,
     defaults: &Defaults,
@@ -61,7 +67,11 @@ pub(in crate::commands) async fn open_all(
 ) -> Vec<(ClusterSetting, Opened)> {
     stream::iter(settings)
         .map(|setting| async {
-            let opened = open(data_dir, defaults, &setting, None, clusters).await;
+            let opened = async {
+                let source = source_of(defaults, &setting).await?;
+                open(data_dir, defaults, &setting, source, clusters).await
+            };
+            let opened = opened.await;
             (setting, opened)
         })
         .buffered(OPENED_AT_ONCE)

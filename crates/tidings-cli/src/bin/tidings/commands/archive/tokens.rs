@@ -78,6 +78,15 @@ impl Tokens {
 
     /// The valid token, as it is sent.
     async fn header(&self) -> Result<HeaderValue, NoToken> {
+        // Of the whole: requests also wait for each other.
+        let found = timeout(WAIT, self.valid()).await;
+        found.unwrap_or_else(|_| {
+            let why = "the program that gives out credentials has not ended yet";
+            Err(NoToken(why.to_owned()))
+        })
+    }
+
+    async fn valid(&self) -> Result<HeaderValue, NoToken> {
         let mut held = self.held.lock().await;
         let now = self.clock.now().0;
         if held.is_due(now) {
@@ -86,8 +95,7 @@ impl Tokens {
         }
         // A request that is given up meanwhile leaves the program to the next one.
         let done = if held.has_ended(now) {
-            let done = timeout(WAIT, held.running.join_next()).await;
-            done.ok().flatten()
+            held.running.join_next().await
         } else {
             held.running.try_join_next()
         };
@@ -106,15 +114,9 @@ impl Held {
 
     /// How a request is sent now.
     fn sent(&self, now: i64) -> Result<HeaderValue, NoToken> {
-        let why = match &self.failed {
-            _ if !self.has_ended(now) => None,
-            Some(why) => Some(why.clone()),
-            None if self.running.is_empty() => None,
-            None => Some("the program that gives out credentials has not ended yet".to_owned()),
-        };
-        match why {
-            Some(why) => Err(NoToken(why)),
-            None => Ok(self.header.clone()),
+        match &self.failed {
+            Some(why) if self.has_ended(now) => Err(NoToken(why.clone())),
+            _ => Ok(self.header.clone()),
         }
     }
 
@@ -253,6 +255,18 @@ mod tests {
             clock.advance(9_000);
         }
         assert!(!own.held.lock().await.running.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_without_a_valid_token_wait_at_the_same_time() {
+        let clock = ManualClock::at(UnixMillis(NOW));
+        let own = tokens("sleep 60", Some(NOW + 1), &clock);
+        clock.advance(1);
+        let both = async { tokio::join!(header(&own), header(&own)) };
+        let (one, other) = timeout(WAIT * 3 / 2, both).await.unwrap();
+        for found in [one, other] {
+            assert!(found.unwrap_err().contains("has not ended yet"));
+        }
     }
 
     #[tokio::test]
