@@ -55,8 +55,18 @@ pub(crate) struct Confirmed {
     /// When the current period began, in milliseconds of steady time; negative if before this
     /// process.
     since: i64,
-    /// Whether it was logged that the clock is ahead.
-    told: bool,
+    told: Told,
+}
+
+/// What was logged of the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// It is believed, or was when it was looked at last.
+    Believed,
+    /// It is ahead since the process began, which is no reason for a line.
+    Nothing,
+    /// It is ahead.
+    Ahead,
 }
 
 impl Confirmed {
@@ -67,7 +77,7 @@ impl Confirmed {
             candidate: None,
         };
         Self {
-            told: false,
+            told: Told::Believed,
             ..Self::resume(Some(belief), now)
         }
     }
@@ -82,8 +92,7 @@ impl Confirmed {
             before: belief.and_then(|belief| belief.confirmed).map(lead_of),
             current: current.min(now.lead()),
             since: now.steady_millis().saturating_sub(held),
-            // The start of a process is no reason for a warning.
-            told: true,
+            told: Told::Nothing,
         }
     }
 
@@ -121,20 +130,25 @@ impl Confirmed {
 
     /// Logs when expiries begin to be delayed, and when they no longer are.
     fn tell(&mut self, wall: UnixMillis, confirmed: UnixMillis) {
-        let is_ahead = is_ahead(wall, confirmed);
-        if is_ahead && !self.told {
-            tracing::warn!(
-                ahead_millis = wall.0.abs_diff(confirmed.0),
-                "the clock is ahead of the time that passed since it was last believed; records that are over by it alone \
-                 are hidden, and their ends are written down when it has stayed so for half a minute to a minute"
-            );
+        match (is_ahead(wall, confirmed), self.told) {
+            (true, Told::Believed) => {
+                tracing::warn!(
+                    ahead_millis = wall.0.abs_diff(confirmed.0),
+                    "the clock is ahead of the time that passed since it was last believed; records that are over by it alone \
+                     are hidden, and their ends are written down when it has stayed so for half a minute to a minute"
+                );
+                self.told = Told::Ahead;
+            }
+            (true, Told::Nothing | Told::Ahead) => {}
+            (false, told) => {
+                if told == Told::Ahead {
+                    tracing::info!(
+                        "the clock is believed; the ends of records are written down as they come"
+                    );
+                }
+                self.told = Told::Believed;
+            }
         }
-        if self.told && !is_ahead {
-            tracing::info!(
-                "the clock is believed; the ends of records are written down as they come"
-            );
-        }
-        self.told = is_ahead;
     }
 }
 
@@ -177,6 +191,20 @@ mod tests {
         for steady in [7, 8, 1000, 29_999, 31_000, 100_000, 100 * HOUR] {
             assert!(believed(&mut confirmed, steady, 0));
         }
+    }
+
+    /// A line for each store of an archive would say nothing.
+    #[test]
+    fn what_the_start_of_a_process_delays_is_not_logged_and_a_clock_that_is_set_is() {
+        let mut confirmed = Confirmed::resume(None, reading(0, 0));
+        let mut told = |steady: i64, set_by: i64| {
+            confirmed.at(reading(steady, set_by));
+            confirmed.told
+        };
+        assert_eq!(told(1000, 0), Told::Nothing);
+        assert_eq!(told(2 * PERIOD_MILLIS, 0), Told::Believed);
+        assert_eq!(told(2 * PERIOD_MILLIS + 1, HOUR), Told::Ahead);
+        assert_eq!(told(2 * PERIOD_MILLIS + 2, 0), Told::Believed);
     }
 
     #[test]

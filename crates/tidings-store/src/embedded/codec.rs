@@ -4,10 +4,13 @@
 //! it shrinks to a sixth. Dictionary 0 is built in (`examples/train_dictionary.rs` makes it). Every
 //! body names its dictionary, and dictionaries are kept as long as the store, so old bodies stay
 //! readable.
+//!
+//! The stores of a process share the built-in dictionary and its contexts: where there are many,
+//! most have no other.
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
 use zstd::bulk::{Compressor, Decompressor};
 
@@ -19,6 +22,10 @@ use crate::{Fault, INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 
 /// The built-in dictionary; part of the format.
 const BUILT_IN: &[u8] = include_bytes!("dictionary.zstd");
+
+/// The same for all stores of the process.
+static SHARED: LazyLock<Arc<Dictionary>> =
+    LazyLock::new(|| Arc::new(Dictionary::new(BUILT_IN.to_vec())));
 
 /// The last level with one table for repetitions: the next takes a third to three times longer, and
 /// saves at most a thirtieth.
@@ -75,7 +82,7 @@ struct Dictionary {
 impl Codec {
     /// A codec with the built-in dictionary and these; it writes with the one of the greatest id.
     pub(crate) fn new(stored: impl IntoIterator<Item = (u32, Vec<u8>)>) -> Self {
-        let mut all = HashMap::from([(0, Arc::new(Dictionary::new(BUILT_IN.to_vec())))]);
+        let mut all = HashMap::from([(0, Arc::clone(&SHARED))]);
         all.extend(
             stored
                 .into_iter()
@@ -102,7 +109,8 @@ impl Codec {
             .dictionaries
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        // Nothing is written with the previous one any more.
+        // Nothing is written with the previous one any more. If that is the built-in one, others
+        // make their contexts again.
         if let Some(before) = dictionaries.all.get(&dictionaries.current) {
             before.compressors.clear();
         }
@@ -263,6 +271,14 @@ mod tests {
                 prop_assert_eq!(body.len(), len);
             }
         }
+    }
+
+    /// A context is some hundred KiB, and an archive has a store for each cluster.
+    #[test]
+    fn stores_share_the_built_in_dictionary() {
+        let built_in = || Codec::new([(7, b"words".to_vec())]).dictionary(Some(0));
+        let (one, other) = (built_in().unwrap(), built_in().unwrap());
+        assert!(Arc::ptr_eq(&one.1, &other.1));
     }
 
     #[test]

@@ -61,9 +61,11 @@ impl Flusher {
             ("tidings-merge", Shared::tidy),
         ] {
             let shared = Arc::clone(&flusher.shared);
+            let span = tracing::Span::current();
             let thread = std::thread::Builder::new()
                 .name(name.into())
                 .spawn(move || {
+                    let _logged = span.enter();
                     let ending = Ending(&shared);
                     run(&shared);
                     drop(ending);

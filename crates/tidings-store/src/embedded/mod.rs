@@ -75,6 +75,8 @@ mod sweep_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod threads_tests;
+#[cfg(test)]
 mod together_tests;
 mod trainer;
 mod upkeep;
@@ -144,6 +146,8 @@ impl EmbeddedStore {
     /// commit was never acknowledged; its bytes are kept in the folder `torn`, which is logged. A
     /// missing or damaged index is rebuilt from the log.
     ///
+    /// What the store's threads log is in the [span](tracing::Span::current) in which it is opened.
+    ///
     /// # Errors
     /// See [`OpenError`].
     pub fn open(folder: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self, OpenError> {
@@ -196,9 +200,10 @@ impl EmbeddedStore {
             (flusher, trainer),
         );
         committer.have_newest(belief.is_some());
+        let span = tracing::Span::current();
         std::thread::Builder::new()
             .name("tidings-store".into())
-            .spawn(move || committer.run())
+            .spawn(move || span.in_scope(|| committer.run()))
             .map_err(no_thread)?;
         Ok(Self { shared })
     }

@@ -44,9 +44,11 @@ pub(crate) struct Trainer {
 impl Trainer {
     pub(crate) fn start(codec: &Arc<Codec>, store: &Path) -> std::io::Result<Self> {
         let (training, store): (_, PathBuf) = (Arc::clone(codec), store.to_owned());
+        let span = tracing::Span::current();
         let thread = std::thread::Builder::new()
             .name("tidings-train".into())
             .spawn(move || {
+                let _logged = span.enter();
                 while let Some(sample) = training.sample.take() {
                     let _alone = TRAINING.write().unwrap_or_else(PoisonError::into_inner);
                     train(&training, &store, &sample);
