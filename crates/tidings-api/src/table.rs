@@ -57,51 +57,6 @@ pub struct Rows {
     pub now: Timestamp,
 }
 
-/// The fields that a row's cells are made from.
-struct Cells<'a> {
-    series: Option<(i32, Option<Moment>)>,
-    first_timestamp: Option<Moment>,
-    last_timestamp: Option<Moment>,
-    event_time: Option<Moment>,
-    count: i32,
-    kind: &'a str,
-    name_of_object: &'a str,
-    field_path: &'a str,
-    component: &'a str,
-    host: &'a str,
-    reporting_component: &'a str,
-    reporting_instance: &'a str,
-    r#type: &'a str,
-    reason: &'a str,
-    message: &'a str,
-    name: &'a str,
-}
-
-impl<'a> Cells<'a> {
-    fn of(event: &impl EventView<'a>) -> Option<Self> {
-        let object = |number| event.text_of(field::INVOLVED_OBJECT, number);
-        let reporter = |number| event.text_of(field::SOURCE, number);
-        Some(Self {
-            series: event.series()?,
-            first_timestamp: event.time(field::FIRST_TIMESTAMP)?,
-            last_timestamp: event.time(field::LAST_TIMESTAMP)?,
-            event_time: event.time(field::EVENT_TIME)?,
-            count: event.count()?,
-            kind: object(reference::KIND)?,
-            name_of_object: object(reference::NAME)?,
-            field_path: object(reference::FIELD_PATH)?,
-            component: reporter(source::COMPONENT)?,
-            host: reporter(source::HOST)?,
-            reporting_component: event.text(field::REPORTING_COMPONENT)?,
-            reporting_instance: event.text(field::REPORTING_INSTANCE)?,
-            r#type: event.text(field::TYPE)?,
-            reason: event.text(field::REASON)?,
-            message: event.text(field::MESSAGE)?,
-            name: event.text_of(field::METADATA, meta::NAME)?,
-        })
-    }
-}
-
 #[derive(Serialize)]
 struct Column {
     name: &'static str,
@@ -207,58 +162,58 @@ impl Rows {
         out: &mut Vec<u8>,
         write_object: impl FnOnce(Option<&str>, &mut Vec<u8>) -> Option<()>,
     ) -> Option<()> {
-        let cells = Cells::of(event)?;
-        let mut written = Some(());
+        let (mut cells, mut object) = (None, Some(()));
         write_members(out, |members| {
-            members.raw("cells", |out| self.write_cells(&cells, out));
+            members.raw("cells", |out| cells = self.write_cells(event, out));
             members.raw("object", |out| match self.include_object {
                 IncludeObject::None => out.extend_from_slice(b"null"),
-                IncludeObject::Metadata => {
-                    written = write_object(Some(self.api_version), out);
-                }
-                IncludeObject::Object => written = write_object(None, out),
+                IncludeObject::Metadata => object = write_object(Some(self.api_version), out),
+                IncludeObject::Object => object = write_object(None, out),
             });
         });
-        written
+        cells.and(object)
     }
 
-    fn write_cells(&self, cells: &Cells<'_>, out: &mut Vec<u8>) {
-        let first_seen = self.age(cells.first_timestamp.or(cells.event_time));
-        let last_seen = match (cells.series, cells.last_timestamp) {
+    fn write_cells<'a>(&self, event: &impl EventView<'a>, out: &mut Vec<u8>) -> Option<()> {
+        let of_object = |number| event.text_of(field::INVOLVED_OBJECT, number);
+        let of_source = |number| event.text_of(field::SOURCE, number);
+        let first_timestamp = event.time(field::FIRST_TIMESTAMP)?;
+        let first_seen = self.age(first_timestamp.or(event.time(field::EVENT_TIME)?));
+        let series = event.series()?;
+        let last_seen = match (series, event.time(field::LAST_TIMESTAMP)?) {
             (Some((_, last)), _) => self.age(last),
             (None, Some(last)) => self.age(Some(last)),
             (None, None) => first_seen.clone(),
         };
-        let count = match cells.series {
-            Some((count, _)) => count,
-            None if cells.count == 0 => 1,
-            None => cells.count,
+        let count = match (series, event.count()?) {
+            (None, 0) => 1,
+            (Some((count, _)), _) | (None, count) => count,
         };
-        let mut object = cells.kind.to_lowercase();
-        if !cells.name_of_object.is_empty() {
+        let mut object = of_object(reference::KIND)?.to_lowercase();
+        let name = of_object(reference::NAME)?;
+        if !name.is_empty() {
             object.push('/');
-            object.push_str(cells.name_of_object);
+            object.push_str(name);
         }
-        let or = |first: &'_ str, second: &'_ str| {
-            let chosen = if first.is_empty() { second } else { first };
-            chosen.to_owned()
-        };
-        let mut source = or(cells.component, cells.reporting_component);
-        let host = or(cells.host, cells.reporting_instance);
+        let or = |first: &'a str, second: &'a str| if first.is_empty() { second } else { first };
+        let component = of_source(source::COMPONENT)?;
+        let mut source = or(component, event.text(field::REPORTING_COMPONENT)?).to_owned();
+        let instance = event.text(field::REPORTING_INSTANCE)?;
+        let host = or(of_source(source::HOST)?, instance);
         if !host.is_empty() {
             source.push_str(", ");
-            source.push_str(&host);
+            source.push_str(host);
         }
 
         out.push(b'[');
         for text in [
             &last_seen,
-            cells.r#type,
-            cells.reason,
+            event.text(field::TYPE)?,
+            event.text(field::REASON)?,
             &object,
-            cells.field_path,
+            of_object(reference::FIELD_PATH)?,
             &source,
-            cells.message.trim(),
+            event.text(field::MESSAGE)?.trim(),
             &first_seen,
         ] {
             write_string(text, out);
@@ -266,8 +221,9 @@ impl Rows {
         }
         write_integer(count, out);
         out.push(b',');
-        write_string(cells.name, out);
+        write_string(event.text_of(field::METADATA, meta::NAME)?, out);
         out.push(b']');
+        Some(())
     }
 
     fn age(&self, moment: Option<Moment>) -> String {

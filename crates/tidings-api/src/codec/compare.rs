@@ -59,8 +59,9 @@ fn compare_fields(
             }
         }
         Kind::Map => {
+            let part = |(key, value)| (PathElement::named(String::clone(key)), value);
             let [old, new] = [old, new].map(|side| match side {
-                Some(Value::Map(map)) => parts(map, PathElement::named),
+                Some(Value::Map(map)) => map.iter().map(part).collect(),
                 _ => BTreeMap::new(),
             });
             compare_parts(element, &old, &new, changes);
@@ -93,15 +94,6 @@ fn compare_fields(
             changes.leaf(element, old.as_ref(), new.as_ref());
         }
     }
-}
-
-fn parts<'a>(
-    map: &'a BTreeMap<String, String>,
-    element: impl Fn(&'a str) -> PathElement,
-) -> BTreeMap<PathElement, &'a String> {
-    map.iter()
-        .map(|(key, value)| (element(key), value))
-        .collect()
 }
 
 fn keyed(of: &Type, key: &str, item: &dyn Object) -> PathElement {

@@ -267,72 +267,58 @@ pub(crate) mod tests {
         use k8s_pb::api::core::v1::{EventSeries, EventSource, ObjectReference};
         use k8s_pb::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
         let seconds = -62_135_596_799_i64..253_402_300_800;
-        let time = proptest::option::of(seconds.clone().prop_map(|s| Time {
-            seconds: Some(s),
+        let time = seconds.clone().prop_map(|seconds| Time {
+            seconds: Some(seconds),
             nanos: Some(0),
-        }));
-        let micro_time = proptest::option::of((seconds, 0..1_000_000).prop_map(
-            |(seconds, micros)| MicroTime {
-                seconds: Some(seconds),
-                nanos: Some(micros * 1000),
-            },
-        ));
-        let reference =
-            (text(), text(), text()).prop_map(|(kind, name, field_path)| ObjectReference {
+        });
+        let micro_time = (seconds, 0..1_000_000).prop_map(|(seconds, micros)| MicroTime {
+            seconds: Some(seconds),
+            nanos: Some(micros * 1000),
+        });
+        let micro_time = proptest::option::of(micro_time);
+        let texts = proptest::array::uniform5(text());
+        let labels = proptest::collection::btree_map(any::<String>(), any::<String>(), 0..3);
+        let object = proptest::array::uniform3(text());
+        let times = (proptest::option::of(time), micro_time.clone());
+        let series = proptest::option::of((any::<i32>(), micro_time));
+        let parts = (texts, labels, object, times, any::<i32>(), series);
+        parts.prop_map(|(texts, labels, object, times, count, series)| {
+            let [name, reason, message, action, reporting_component] = texts;
+            let [kind, object_name, field_path] = object;
+            let object = ObjectReference {
                 kind,
-                name,
+                name: object_name,
                 field_path,
                 ..ObjectReference::default()
-            });
-        let labels = proptest::collection::btree_map(any::<String>(), any::<String>(), 0..3);
-        let texts = (text(), text(), text(), text(), text());
-        let series = proptest::option::of((any::<i32>(), micro_time.clone()));
-        (
-            texts,
-            labels,
-            reference,
-            (time, micro_time),
-            any::<i32>(),
-            series,
-        )
-            .prop_map(
-                |(
-                    (name, reason, message, action, reporting),
+            };
+            let mut event = Event {
+                metadata: Some(ObjectMeta {
+                    name,
                     labels,
-                    object,
-                    (first, micro),
-                    count,
-                    series,
-                )| {
-                    let mut event = Event {
-                        metadata: Some(ObjectMeta {
-                            name,
-                            labels,
-                            ..ObjectMeta::default()
-                        }),
-                        involved_object: Some(object.clone()),
-                        related: series.is_some().then_some(object),
-                        source: Some(EventSource {
-                            component: action.clone(),
-                            host: None,
-                        }),
-                        reason,
-                        message,
-                        action,
-                        reporting_component: reporting,
-                        first_timestamp: first,
-                        event_time: micro,
-                        count: Some(count),
-                        series: series.map(|(count, last_observed_time)| EventSeries {
-                            count: Some(count),
-                            last_observed_time,
-                        }),
-                        ..Event::default()
-                    };
-                    canonicalize(&mut event);
-                    event
-                },
-            )
+                    ..ObjectMeta::default()
+                }),
+                involved_object: Some(object.clone()),
+                related: series.is_some().then_some(object),
+                source: Some(EventSource {
+                    component: action.clone(),
+                    host: None,
+                }),
+                reason,
+                message,
+                action,
+                reporting_component,
+                first_timestamp: times.0,
+                event_time: times.1,
+                count: Some(count),
+                series: series.map(|(count, last_observed_time)| EventSeries {
+                    count: Some(count),
+                    last_observed_time,
+                }),
+                ..Event::default()
+            };
+            canonicalize(&mut event);
+            event
+        })
     }
 
     proptest! {
@@ -415,15 +401,11 @@ pub(crate) mod tests {
             count: Some(7),
             ..Event::default()
         };
-        for (api, message, named) in [
+        let other = protobuf::to_events(named.clone()).encode_to_vec();
+        for (api, message, mut raw) in [
             (Api::Core, 4, named.encode_to_vec()),
-            (
-                Api::Events,
-                10,
-                protobuf::to_events(named.clone()).encode_to_vec(),
-            ),
+            (Api::Events, 10, other),
         ] {
-            let mut raw = named;
             stored::put_bytes(message, CUT, &mut raw);
             let read = read_protobuf_event(api, raw.clone().into()).unwrap();
             assert_eq!((read.message(), read.count()), (SHOWN, 7), "{api:?}");
@@ -433,10 +415,7 @@ pub(crate) mod tests {
                 assert_eq!(decode_stored(&value, 1).unwrap().message(), SHOWN);
             }
             // A name would become another's, and a message that is cut off cannot be read.
-            let mut metadata = Vec::new();
-            stored::put_bytes(1, b"web\xff", &mut metadata);
-            let mut unnamed = Vec::new();
-            stored::put_bytes(1, &metadata, &mut unnamed);
+            let unnamed = stored::bytes_field(1, &stored::bytes_field(1, b"web\xff"));
             assert!(read_protobuf_event(api, unnamed.into()).is_err());
             raw.truncate(raw.len() - 1);
             assert!(read_protobuf_event(api, raw.into()).is_err());
@@ -455,9 +434,7 @@ pub(crate) mod tests {
             ..Event::default()
         };
         let error = read_protobuf_event(Api::Core, event.encode_to_vec().into()).unwrap_err();
-        assert_eq!(
-            error,
-            "lastTimestamp: 9223372036854775807 s is not in the years 0 to 9999"
-        );
+        let expected = "lastTimestamp: 9223372036854775807 s is not in the years 0 to 9999";
+        assert_eq!(error, expected);
     }
 }

@@ -9,7 +9,7 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::{
     DeleteOptions, FieldsV1, ListMeta, ManagedFieldsEntry, MicroTime, ObjectMeta, OwnerReference,
     Preconditions, Time,
 };
-use tidings_core::fields::{Field, Kind, Type};
+use tidings_core::fields::{Field, Kind, Rule, Type};
 use tidings_core::wire::{Moment, Nothing, Sink, Source, moment};
 
 /// An object whose fields are accessed by number.
@@ -162,9 +162,8 @@ impl<T: Object + Default + 'static> List for Vec<T> {
         Vec::len(self)
     }
     fn get(&self, place: usize) -> Option<&dyn Object> {
-        self.as_slice()
-            .get(place)
-            .map(|object| object as &dyn Object)
+        let object = self.as_slice().get(place);
+        object.map(|object| object as &dyn Object)
     }
     fn get_mut(&mut self, place: usize) -> Option<&mut dyn Object> {
         let object = self.as_mut_slice().get_mut(place);
@@ -305,9 +304,7 @@ pub(crate) fn canonicalize(of: &Type, object: &mut dyn Object) {
         match object.place(field.stored) {
             Place::Text(text) if text.as_deref() == Some("") => *text = None,
             Place::Int32(integer) if *integer == Some(0) => *integer = None,
-            Place::Int64(integer)
-                if *integer == Some(0) && field.rule == tidings_core::fields::Rule::Omitted =>
-            {
+            Place::Int64(integer) if *integer == Some(0) && field.rule == Rule::Omitted => {
                 *integer = None;
             }
             Place::Time(time) => {
@@ -328,9 +325,9 @@ pub(crate) fn canonicalize(of: &Type, object: &mut dyn Object) {
             Place::List(list) => {
                 if let Kind::List(of, _) = field.kind {
                     for place in 0..list.len() {
-                        list.get_mut(place)
-                            .into_iter()
-                            .for_each(|item| canonicalize(of, item));
+                        if let Some(item) = list.get_mut(place) {
+                            canonicalize(of, item);
+                        }
                     }
                 }
             }

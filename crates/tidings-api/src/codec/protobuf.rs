@@ -7,17 +7,10 @@
 use bytes::Bytes;
 use k8s_pb::api::core::v1::{Event as CoreEvent, EventSeries as CoreSeries};
 use k8s_pb::api::events::v1::{Event as EventsEvent, EventSeries as EventsSeries};
+use k8s_pb::apimachinery::pkg::runtime::TypeMeta;
 use prost::Message;
 pub use tidings_core::wire::MAGIC;
 use tidings_core::wire::put_varint;
-
-#[derive(Clone, PartialEq, Message)]
-struct TypeMeta {
-    #[prost(string, tag = "1")]
-    api_version: String,
-    #[prost(string, tag = "2")]
-    kind: String,
-}
 
 #[derive(Clone, PartialEq, Message)]
 struct Unknown {
@@ -64,10 +57,10 @@ pub fn open(bytes: &Bytes) -> Result<Enveloped, String> {
             unknown.content_encoding
         ));
     }
-    let TypeMeta { api_version, kind } = unknown.type_meta.unwrap_or_default();
+    let type_meta = unknown.type_meta.unwrap_or_default();
     Ok(Enveloped {
-        api_version,
-        kind,
+        api_version: type_meta.api_version.unwrap_or_default(),
+        kind: type_meta.kind.unwrap_or_default(),
         raw: unknown.raw,
     })
 }
@@ -75,7 +68,7 @@ pub fn open(bytes: &Bytes) -> Result<Enveloped, String> {
 /// Puts a message into an envelope, with the same bytes as the API server.
 pub fn envelop(api_version: &str, kind: &str, message: &impl Message) -> Vec<u8> {
     envelop_with(api_version, kind, message.encoded_len(), |out| {
-        put(message, out);
+        message.encode_raw(out);
     })
 }
 
@@ -93,14 +86,14 @@ fn envelop_with(
     put_message: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
     let type_meta = TypeMeta {
-        api_version: api_version.into(),
-        kind: kind.into(),
+        api_version: Some(api_version.into()),
+        kind: Some(kind.into()),
     };
     let mut out = Vec::with_capacity(len + api_version.len() + kind.len() + 32);
     out.extend_from_slice(MAGIC);
     out.push(0x0a);
     put_varint(type_meta.encoded_len() as u64, &mut out);
-    put(&type_meta, &mut out);
+    type_meta.encode_raw(&mut out);
     out.push(0x12);
     put_varint(len as u64, &mut out);
     put_message(&mut out);
@@ -123,13 +116,8 @@ pub fn watch_frame(kind: &str, object: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(len + 4);
     // A frame holds one event, which is far below 4 GiB.
     frame.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes());
-    put(&event, &mut frame);
+    event.encode_raw(&mut frame);
     frame
-}
-
-/// Appends a message; a `Vec` grows, so this cannot fail.
-fn put(message: &impl Message, out: &mut Vec<u8>) {
-    message.encode_raw(out);
 }
 
 /// Conversion of a field's value between the messages of both versions.

@@ -76,11 +76,8 @@ fn every_field_survives_every_form() {
                 assert_eq!(written.pointer(pointer), Some(&value), "{pointer}");
 
                 let enveloped = protobuf::open(&protobuf_event(api, event.clone()).into()).unwrap();
-                assert_eq!(
-                    read_protobuf_event(api, enveloped.raw).unwrap(),
-                    event,
-                    "{pointer}"
-                );
+                let opened = read_protobuf_event(api, enveloped.raw).unwrap();
+                assert_eq!(opened, event, "{pointer}");
 
                 let mut kept = event.clone();
                 let bytes = encode_stored(&mut kept);
@@ -90,11 +87,8 @@ fn every_field_survives_every_form() {
                 } else {
                     let in_place = StoredEvent::open(&bytes, 7).unwrap();
                     let (mut short, mut long) = (Vec::new(), Vec::new());
-                    assert_eq!(
-                        in_place.write_json(api, true, &mut short),
-                        Some(()),
-                        "{pointer}"
-                    );
+                    let written = in_place.write_json(api, true, &mut short);
+                    assert_eq!(written, Some(()), "{pointer}");
                     write_event(api, &stored, true, &mut long);
                     assert_eq!(short, long, "{pointer}");
                     let mut message = Vec::new();

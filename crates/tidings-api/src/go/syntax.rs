@@ -1,6 +1,8 @@
 //! The syntax errors of Go's `encoding/json`. Used only after our reader has refused a text, so
 //! that clients get the words that they get everywhere in Kubernetes.
 
+use tidings_core::validate::go_quote;
+
 /// Maximum depth, as in Go.
 const DEPTH_MAX: usize = 10_000;
 
@@ -196,8 +198,7 @@ fn invalid<T>(byte: u8, context: &str) -> Result<T, String> {
         b'\'' => "\\'".to_owned(),
         b'"' => "\"".to_owned(),
         _ => {
-            let quoted =
-                tidings_core::validate::go_quote(char::from(byte).encode_utf8(&mut [0; 4]));
+            let quoted = go_quote(char::from(byte).encode_utf8(&mut [0; 4]));
             quoted.trim_matches('"').to_owned()
         }
     };
@@ -216,30 +217,17 @@ pub fn replace_what_is_no_text(text: &[u8]) -> Vec<u8> {
             let digits = text.strip_prefix('u')?.get(..4)?;
             u16::from_str_radix(digits, 16).ok()
         };
-        rest = match unit(behind) {
-            Some(0xd800..0xdc00) => {
-                let second = behind.get(5..).and_then(|text| text.strip_prefix('\\'));
-                if let Some(0xdc00..0xe000) = second.and_then(unit) {
-                    out.push('\\');
-                    out.push_str(behind.get(..11).unwrap_or_default());
-                    behind.get(11..).unwrap_or_default()
-                } else {
-                    out.push_str("\\ufffd");
-                    behind.get(5..).unwrap_or_default()
-                }
-            }
-            Some(0xdc00..0xe000) => {
-                out.push_str("\\ufffd");
-                behind.get(5..).unwrap_or_default()
-            }
-            _ => {
-                // Skip the escaped character, which may be a backslash.
-                let len = behind.chars().next().map_or(0, char::len_utf8);
-                out.push('\\');
-                out.push_str(behind.get(..len).unwrap_or_default());
-                behind.get(len..).unwrap_or_default()
-            }
+        let second = || unit(behind.get(5..)?.strip_prefix('\\')?);
+        let (len, is_half) = match unit(behind) {
+            Some(0xd800..0xdc00) if matches!(second(), Some(0xdc00..0xe000)) => (11, false),
+            Some(0xd800..0xe000) => (5, true),
+            // The escaped character, which may be a backslash.
+            _ => (behind.chars().next().map_or(0, char::len_utf8), false),
         };
+        let (escaped, behind) = behind.split_at_checked(len).unwrap_or_default();
+        out.push('\\');
+        out.push_str(if is_half { "ufffd" } else { escaped });
+        rest = behind;
     }
     out.push_str(rest);
     out.into_bytes()
@@ -252,71 +240,43 @@ mod tests {
     /// Answers of Go 1.26's encoding/json.
     #[test]
     fn complaints_are_those_of_go() {
-        for (text, expected) in [
-            ("", Some("unexpected end of JSON input")),
-            ("{\"a\":", Some("unexpected end of JSON input")),
-            ("tru", Some("unexpected end of JSON input")),
-            ("{} x", Some("invalid character 'x' after top-level value")),
+        let end = Some("unexpected end of JSON input");
+        #[rustfmt::skip]
+        let table = [
+            (&b""[..], end),
+            (b"{\"a\":", end),
+            (b"tru", end),
+            (b"{} x", Some("invalid character 'x' after top-level value")),
+            (b"name: a", Some("invalid character 'a' in literal null (expecting 'u')")),
+            (b"{a:1}", Some("invalid character 'a' looking for beginning of object key string")),
+            (b"{\"a\" 1}", Some("invalid character '1' after object key")),
+            (b"{\"a\":1 \"b\"}", Some("invalid character '\"' after object key:value pair")),
             (
-                "name: a",
-                Some("invalid character 'a' in literal null (expecting 'u')"),
-            ),
-            (
-                "{a:1}",
-                Some("invalid character 'a' looking for beginning of object key string"),
-            ),
-            ("{\"a\" 1}", Some("invalid character '1' after object key")),
-            (
-                "{\"a\":1 \"b\"}",
-                Some("invalid character '\"' after object key:value pair"),
-            ),
-            (
-                "{\"a\":1,}",
+                b"{\"a\":1,}",
                 Some("invalid character '}' looking for beginning of object key string"),
             ),
-            ("[1 2]", Some("invalid character '2' after array element")),
-            (
-                "[1,]",
-                Some("invalid character ']' looking for beginning of value"),
-            ),
-            (
-                "'a'",
-                Some("invalid character '\\'' looking for beginning of value"),
-            ),
-            ("01", Some("invalid character '1' after top-level value")),
-            ("-x", Some("invalid character 'x' in numeric literal")),
-            (
-                "1.x",
-                Some("invalid character 'x' after decimal point in numeric literal"),
-            ),
-            (
-                "1ex",
-                Some("invalid character 'x' in exponent of numeric literal"),
-            ),
-            ("\"\n\"", Some("invalid character '\\n' in string literal")),
-            (
-                "\"\\x\"",
-                Some("invalid character 'x' in string escape code"),
-            ),
-            (
-                "\"\\u12g\"",
-                Some("invalid character 'g' in \\u hexadecimal character escape"),
-            ),
-            ("{\"a\":[1,{\"b\":null}], \"c\":-0.5e+3}", None),
-            ("\"\\ud800\"", None),
-            (" 0 ", None),
-        ] {
-            assert_eq!(complaint(text.as_bytes()).as_deref(), expected, "{text}");
+            (b"[1 2]", Some("invalid character '2' after array element")),
+            (b"[1,]", Some("invalid character ']' looking for beginning of value")),
+            (b"'a'", Some("invalid character '\\'' looking for beginning of value")),
+            (b"01", Some("invalid character '1' after top-level value")),
+            (b"-x", Some("invalid character 'x' in numeric literal")),
+            (b"1.x", Some("invalid character 'x' after decimal point in numeric literal")),
+            (b"1ex", Some("invalid character 'x' in exponent of numeric literal")),
+            (b"\"\n\"", Some("invalid character '\\n' in string literal")),
+            (b"\"\\x\"", Some("invalid character 'x' in string escape code")),
+            (b"\"\\u12g\"", Some("invalid character 'g' in \\u hexadecimal character escape")),
+            (b"\x9e", Some("invalid character '\\u009e' looking for beginning of value")),
+            (b"{\"a\":[1,{\"b\":null}], \"c\":-0.5e+3}", None),
+            (b"\"\\ud800\"", None),
+            (b" 0 ", None),
+        ];
+        for (text, expected) in table {
+            let shown = String::from_utf8_lossy(text);
+            assert_eq!(complaint(text).as_deref(), expected, "{shown}");
         }
-        assert_eq!(
-            complaint(b"\x9e").as_deref(),
-            Some("invalid character '\\u009e' looking for beginning of value")
-        );
         let deep = "[".repeat(DEPTH_MAX + 1);
-        assert_eq!(
-            complaint(deep.as_bytes()).as_deref(),
-            Some("exceeded max depth")
-        );
+        let found = complaint(deep.as_bytes());
+        assert_eq!(found.as_deref(), Some("exceeded max depth"));
     }
 
     #[test]

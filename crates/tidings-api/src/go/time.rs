@@ -19,7 +19,7 @@ pub(crate) fn parse(text: &str, micro: bool) -> Result<Moment, String> {
         text,
         rest: text.as_bytes(),
     };
-    let year = reader.year()?;
+    let year = reader.take(digits(reader.rest, 4), "2006")?;
     reader.literal("-")?;
     let month = reader.number("01", true, 1..=12, "month")?;
     reader.literal("-")?;
@@ -41,12 +41,9 @@ pub(crate) fn parse(text: &str, micro: bool) -> Result<Moment, String> {
         return Err(reader.refusal(&format!(": extra text: {extra}")));
     }
     let small = |value: i64| i8::try_from(value).unwrap_or(-1);
-    let date = i16::try_from(year)
-        .ok()
-        .and_then(|year| civil::Date::new(year, small(month), small(day)).ok());
-    let Some(date) = date else {
-        return Err(reader.refusal(": day out of range"));
-    };
+    let year = i16::try_from(year).unwrap_or(i16::MAX);
+    let date = civil::Date::new(year, small(month), small(day))
+        .map_err(|_| reader.refusal(": day out of range"))?;
     let days = i64::from((date - civil::date(1970, 1, 1)).get_days());
     let seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset;
     Moment::new(seconds, nanos).ok_or_else(|| reader.refusal(": year outside of range [0,9999]"))
@@ -58,7 +55,7 @@ struct Reader<'a> {
     rest: &'a [u8],
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn refusal(&self, why: &str) -> String {
         format!("parsing time {}{why}", quote(self.text.as_bytes()))
     }
@@ -76,24 +73,18 @@ impl Reader<'_> {
         Err(self.refusal(&format!(": {what} out of range")))
     }
 
-    fn literal(&mut self, literal: &str) -> Result<(), String> {
-        match self.rest.strip_prefix(literal.as_bytes()) {
-            Some(rest) => {
-                self.rest = rest;
-                Ok(())
-            }
-            None => self.mismatch(self.rest, literal),
-        }
+    /// Continues behind what was found of the layout's element.
+    fn take<T>(&mut self, found: Option<(T, &'a [u8])>, element: &str) -> Result<T, String> {
+        let Some((value, rest)) = found else {
+            return self.mismatch(self.rest, element);
+        };
+        self.rest = rest;
+        Ok(value)
     }
 
-    fn year(&mut self) -> Result<i64, String> {
-        match digits(self.rest, 4) {
-            Some((year, rest)) => {
-                self.rest = rest;
-                Ok(year)
-            }
-            None => self.mismatch(self.rest, "2006"),
-        }
+    fn literal(&mut self, literal: &str) -> Result<(), String> {
+        let rest = self.rest.strip_prefix(literal.as_bytes());
+        self.take(rest.map(|rest| ((), rest)), literal)
     }
 
     /// Two digits, or one if not `fixed`.
@@ -105,10 +96,7 @@ impl Reader<'_> {
         what: &str,
     ) -> Result<i64, String> {
         let found = digits(self.rest, 2).or_else(|| digits(self.rest, 1).filter(|_| !fixed));
-        let Some((value, rest)) = found else {
-            return self.mismatch(self.rest, element);
-        };
-        self.rest = rest;
+        let value = self.take(found, element)?;
         if range.contains(&value) {
             Ok(value)
         } else {
@@ -121,10 +109,7 @@ impl Reader<'_> {
             [b'.' | b',', fraction @ ..] => digits(fraction, 6),
             _ => None,
         };
-        let Some((micros, rest)) = found else {
-            return self.mismatch(self.rest, ".000000");
-        };
-        self.rest = rest;
+        let micros = self.take(found, ".000000")?;
         Ok(i32::try_from(micros * 1000).unwrap_or_default())
     }
 
@@ -133,10 +118,8 @@ impl Reader<'_> {
         let [b'.' | b',', fraction @ ..] = self.rest else {
             return 0;
         };
-        let len = fraction
-            .iter()
-            .take_while(|byte| byte.is_ascii_digit())
-            .count();
+        let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit());
+        let len = digits.count();
         if let (1.., Some(rest)) = (len, fraction.get(len..)) {
             self.rest = rest;
         }
@@ -192,10 +175,7 @@ fn quote(bytes: &[u8]) -> String {
     let mut out = String::from("\"");
     for &byte in bytes {
         match byte {
-            b'"' | b'\\' => {
-                out.push('\\');
-                out.push(char::from(byte));
-            }
+            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
             b' '..0x80 => out.push(char::from(byte)),
             _ => {
                 // Writing to a string does not fail.
@@ -214,7 +194,8 @@ mod tests {
     /// Answers of Go 1.26's `time.Parse`.
     #[test]
     fn complaints_are_those_of_go() {
-        for (text, micro, expected) in [
+        #[rustfmt::skip]
+        let table = [
             (
                 "yesterday",
                 false,
@@ -235,11 +216,7 @@ mod tests {
                 false,
                 " as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"Z07:00\"",
             ),
-            (
-                "2024-02-01T05:00:00+25:00",
-                false,
-                ": time zone offset hour out of range",
-            ),
+            ("2024-02-01T05:00:00+25:00", false, ": time zone offset hour out of range"),
             (
                 "2024-05-01T10:00:00Z",
                 true,
@@ -250,7 +227,8 @@ mod tests {
                 true,
                 " as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse \"789Z\" as \"Z07:00\"",
             ),
-        ] {
+        ];
+        for (text, micro, expected) in table {
             let expected = format!("parsing time \"{text}\"{expected}");
             assert_eq!(parse(text, micro).unwrap_err(), expected);
         }

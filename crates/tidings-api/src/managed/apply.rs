@@ -64,11 +64,8 @@ pub fn apply(
     let mut managed = Managed::decode(managed_fields(live))
         .map_err(|why| ApplyError::Unfit(format!("failed to decode managed fields: {why}")))?;
     let mut event = live.cloned().unwrap_or_default();
-    event
-        .metadata
-        .get_or_insert_default()
-        .managed_fields
-        .clear();
+    let metadata = event.metadata.get_or_insert_default();
+    metadata.managed_fields.clear();
     if managed.is_empty() {
         let before = Writer {
             manager: BEFORE_FIRST_APPLY,
@@ -76,13 +73,10 @@ pub fn apply(
         };
         managed = update(None, &event, managed, before);
     }
-    if !matches!(
-        config.pointer("/metadata/managedFields"),
-        None | Some(Value::Null)
-    ) {
-        return Err(ApplyError::Unacceptable(
-            "metadata.managedFields must be nil".into(),
-        ));
+    let sent = config.pointer("/metadata/managedFields");
+    if sent.is_some_and(|sent| !sent.is_null()) {
+        let why = "metadata.managedFields must be nil";
+        return Err(ApplyError::Unacceptable(why.into()));
     }
     let schema = Schema::of(writer.api);
     schema::check(schema, config).map_err(|why| {
@@ -96,7 +90,7 @@ pub fn apply(
     let live_value = to_value(writer.api, &event)?;
     let manager = Manager::new(writer.manager, Operation::Apply, "");
     let last = managed.0.remove(&manager);
-    let own = schema::field_set(schema, config);
+    let mut own = schema::field_set(schema, config);
     let merged = merge(schema, &live_value, config);
     let merged = match &last {
         Some(last) => {
@@ -126,7 +120,6 @@ pub fn apply(
     }
     managed.take(&changes);
     let unchanged = live.is_some() && merged == live_value;
-    let mut own = own;
     strip(&mut own);
     if !own.is_empty() {
         let time = if unchanged {
@@ -159,39 +152,35 @@ pub fn apply(
 
 /// A configuration has to say what it is, and that has to be what the request is for.
 fn check_type(config: &Value, api: Api) -> Result<(), ApplyError> {
-    let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
-    if text("apiVersion") == api.api_version() && text("kind") == "Event" {
+    if text(config, "/apiVersion") == api.api_version() && text(config, "/kind") == "Event" {
         return Ok(());
     }
-    Err(ApplyError::Unacceptable(format!(
-        "invalid object type: {}",
-        group_version_kind(config)
-    )))
+    let why = format!("invalid object type: {}", group_version_kind(config));
+    Err(ApplyError::Unacceptable(why))
+}
+
+/// The text at a pointer, empty if there is none.
+fn text<'a>(config: &'a Value, pointer: &str) -> &'a str {
+    let text = config.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default()
 }
 
 /// As Go prints a `GroupVersionKind`.
 fn group_version_kind(config: &Value) -> String {
-    let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (group, version) = match text("apiVersion").split_once('/') {
-        None => ("", text("apiVersion")),
+    let api_version = text(config, "/apiVersion");
+    let (group, version) = match api_version.split_once('/') {
+        None => ("", api_version),
         Some((group, version)) if !version.contains('/') => (group, version),
         Some(_) => return "/, Kind=".into(),
     };
-    format!("{group}/{version}, Kind={}", text("kind"))
+    format!("{group}/{version}, Kind={}", text(config, "/kind"))
 }
 
 /// Which object a configuration is for, as messages say it.
 fn describe(config: &Value) -> String {
-    let text = |pointer: &str| {
-        let value = config.pointer(pointer).and_then(Value::as_str);
-        value.unwrap_or_default().to_owned()
-    };
-    format!(
-        "{}/{}; {}",
-        text("/metadata/namespace"),
-        text("/metadata/name"),
-        group_version_kind(config)
-    )
+    let namespace = text(config, "/metadata/namespace");
+    let name = text(config, "/metadata/name");
+    format!("{namespace}/{name}; {}", group_version_kind(config))
 }
 
 fn to_value(api: Api, event: &Event) -> Result<Value, ApplyError> {
@@ -227,8 +216,7 @@ fn applied_by_client(schema: Schema, event: &Event, live: &Value, api: Api) -> F
         .and_then(|metadata| metadata.annotations.get(LAST_APPLIED))
         .and_then(|text| serde_json::from_str(text).ok());
     let Some(applied) = applied.filter(|applied| {
-        applied.get("apiVersion").and_then(Value::as_str) == Some(api.api_version())
-            && schema::check(schema, applied).is_ok()
+        text(applied, "/apiVersion") == api.api_version() && schema::check(schema, applied).is_ok()
     }) else {
         return FieldSet::default();
     };
@@ -246,11 +234,9 @@ fn renew_last_applied(event: &mut Event, config: &Value) {
         return;
     }
     let mut config = config.clone();
-    if let Some(annotations) = config
-        .pointer_mut("/metadata/annotations")
-        .and_then(Value::as_object_mut)
-    {
-        annotations.remove(LAST_APPLIED);
+    let applied = config.pointer_mut("/metadata/annotations");
+    if let Some(applied) = applied.and_then(Value::as_object_mut) {
+        applied.remove(LAST_APPLIED);
     }
     annotations.insert(LAST_APPLIED.into(), as_go_encodes(&config));
     let bytes: usize = annotations

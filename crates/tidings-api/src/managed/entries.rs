@@ -99,24 +99,14 @@ impl Managed {
             if entry.api_version().is_empty() {
                 return Err("apiVersion must not be empty".to_owned());
             }
+            let wrong_type = |what: &str| Err(format!("{what} in managed fields entry {index}"));
             match entry.fields_type() {
                 "FieldsV1" => {}
-                "" => {
-                    return Err(format!(
-                        "missing fieldsType in managed fields entry {index}"
-                    ));
-                }
-                other => {
-                    return Err(format!(
-                        "invalid fieldsType {other:?} in managed fields entry {index}"
-                    ));
-                }
+                "" => return wrong_type("missing fieldsType"),
+                other => return wrong_type(&format!("invalid fieldsType {other:?}")),
             }
-            let raw = entry
-                .fields_v1
-                .as_ref()
-                .and_then(|fields| fields.raw.as_deref());
-            let set = match raw {
+            let fields = entry.fields_v1.as_ref();
+            let set = match fields.map(FieldsV1::raw) {
                 None | Some([]) => FieldSet::default(),
                 Some(raw) => FieldSet::from_json(raw)
                     .map_err(|error| format!("error decoding set: {error}"))?,
@@ -188,40 +178,27 @@ impl Managed {
     pub(super) fn cap(&mut self) {
         let is_update = |manager: &&Manager| manager.operation == Operation::Update;
         let count = self.0.keys().filter(is_update).count();
-        let Some(surplus) = count
-            .checked_sub(UPDATE_MANAGERS_MAX)
-            .filter(|surplus| *surplus > 0)
-        else {
+        let surplus = count.saturating_sub(UPDATE_MANAGERS_MAX);
+        if surplus == 0 {
             return;
-        };
+        }
         let mut oldest: Vec<Manager> = self.0.keys().filter(is_update).cloned().collect();
         oldest.sort_by_key(|manager| {
             let time = self.0.get(manager).and_then(|entry| entry.time);
-            (
-                time.and_then(|time| time.seconds).unwrap_or(0),
-                manager.clone(),
-            )
+            let seconds = time.and_then(|time| time.seconds).unwrap_or(0);
+            (seconds, manager.clone())
         });
         // The first merged manager is replaced by the one they are merged into.
-        let mut merged: Option<Entry> = None;
-        for manager in oldest.iter().take(surplus + 1) {
-            let Some(entry) = self.0.remove(manager) else {
-                continue;
-            };
-            match &mut merged {
-                Some(merged) => {
-                    merged.set.unite(&entry.set);
-                    merged.time = entry.time;
-                }
-                None => merged = Some(entry),
-            }
-        }
+        let oldest = oldest.iter().take(surplus + 1);
+        let merged = oldest.filter_map(|manager| self.0.remove(manager));
+        let merged = merged.reduce(|mut merged, entry| {
+            merged.set.unite(&entry.set);
+            merged.time = entry.time;
+            merged
+        });
         if let Some(merged) = merged {
             let bucket = Manager::new(OLD_UPDATES, Operation::Update, &merged.api_version);
-            let entry = self.0.entry(bucket).or_insert_with(|| Entry {
-                set: FieldSet::default(),
-                ..merged.clone()
-            });
+            let entry = self.0.entry(bucket).or_insert_with(|| merged.clone());
             entry.set.unite(&merged.set);
             entry.time = merged.time;
         }

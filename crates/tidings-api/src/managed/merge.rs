@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::schema::{Schema, field_set};
+use super::schema::{Schema, field_set, is_nothing, items};
 use super::set::{FieldSet, PathElement};
 
 /// The live value, overwritten by the applied one.
@@ -32,13 +32,7 @@ fn merge_at(schema: Schema, live: Option<&Value>, applied: Option<&Value>) -> Op
             Some(Value::Object(merged.collect()))
         }
         Schema::Set | Schema::Keyed(..) => {
-            let items = |side: Option<&Value>| -> Vec<(PathElement, Value)> {
-                let items = side.and_then(Value::as_array).into_iter().flatten();
-                items
-                    .filter_map(|item| Some((schema.item_element(item).ok()?, item.clone())))
-                    .collect()
-            };
-            let (old, new) = (items(live), items(applied));
+            let (old, new) = (items(schema, live), items(schema, applied));
             if old.is_empty() && new.is_empty() {
                 return whole();
             }
@@ -50,16 +44,10 @@ fn merge_at(schema: Schema, live: Option<&Value>, applied: Option<&Value>) -> Op
 
 /// The items of both lists: shared ones in the applied order, those only in the live list at their
 /// place between the shared ones.
-fn merge_items(live: &[(PathElement, Value)], applied: &[(PathElement, Value)]) -> Vec<Value> {
-    let [in_live, in_applied] = [live, applied].map(|list| {
-        list.iter()
-            .map(|(element, _)| element)
-            .collect::<BTreeSet<_>>()
-    });
-    let mut shared = applied
-        .iter()
-        .map(|(element, _)| element)
-        .filter(|element| in_live.contains(element));
+fn merge_items(live: &[(PathElement, &Value)], applied: &[(PathElement, &Value)]) -> Vec<Value> {
+    let in_live: BTreeSet<_> = elements(live).collect();
+    let in_applied: BTreeSet<_> = elements(applied).collect();
+    let mut shared = elements(applied).filter(|element| in_live.contains(element));
     let mut next_shared = shared.next();
     let (mut live, mut applied) = (live.iter().peekable(), applied.iter().peekable());
     let mut merged = Vec::new();
@@ -68,7 +56,7 @@ fn merge_items(live: &[(PathElement, Value)], applied: &[(PathElement, Value)]) 
             (None, None) => return merged,
             // Only in the live list: it keeps its place.
             (Some((element, item)), _) if !in_applied.contains(element) => {
-                merged.push(item.clone());
+                merged.push((*item).clone());
                 live.next();
             }
             // In both lists, but not the next shared item: skip it here.
@@ -76,7 +64,7 @@ fn merge_items(live: &[(PathElement, Value)], applied: &[(PathElement, Value)]) 
                 live.next();
             }
             (_, Some((element, item))) => {
-                merged.push(item.clone());
+                merged.push((*item).clone());
                 if live.peek().is_some_and(|(other, _)| other == element) {
                     live.next();
                 }
@@ -92,9 +80,13 @@ fn merge_items(live: &[(PathElement, Value)], applied: &[(PathElement, Value)]) 
     }
 }
 
+fn elements<'a>(list: &'a [(PathElement, &Value)]) -> impl Iterator<Item = &'a PathElement> {
+    list.iter().map(|(element, _)| element)
+}
+
 /// The value without the fields of a set; `null` if nothing is left of it.
 fn remove(schema: Schema, value: &Value, set: &FieldSet) -> Value {
-    match (schema, value) {
+    let kept = match (schema, value) {
         (Schema::Struct(_) | Schema::Texts, Value::Object(members)) => {
             let kept = members.iter().filter_map(|(name, value)| {
                 let element = PathElement::named(name.as_str());
@@ -107,29 +99,23 @@ fn remove(schema: Schema, value: &Value, set: &FieldSet) -> Value {
                 };
                 Some((name.clone(), value))
             });
-            let kept: Map<String, Value> = kept.collect();
-            if kept.is_empty() {
-                Value::Null
-            } else {
-                Value::Object(kept)
-            }
+            Value::Object(kept.collect())
         }
         (Schema::Set | Schema::Keyed(..), Value::Array(items)) => {
             let kept = items.iter().filter(|item| {
-                schema
-                    .item_element(item)
-                    .is_ok_and(|element| !set.has(&element))
+                let element = schema.item_element(item);
+                element.is_ok_and(|element| !set.has(&element))
             });
-            let kept: Vec<Value> = kept.cloned().collect();
-            if kept.is_empty() {
-                Value::Null
-            } else {
-                Value::Array(kept)
-            }
+            Value::Array(kept.cloned().collect())
         }
         // No part of an atomic value can be removed.
-        (Schema::Text | Schema::Number | Schema::Bool | Schema::Any, value) => value.clone(),
+        (Schema::Text | Schema::Number | Schema::Bool | Schema::Any, _) => return value.clone(),
         _ => Value::Null,
+    };
+    if is_nothing(Some(&kept)) {
+        Value::Null
+    } else {
+        kept
     }
 }
 

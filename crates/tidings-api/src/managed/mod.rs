@@ -55,13 +55,11 @@ const UNMANAGED: [&str; 9] = [
 pub fn track(live: Option<&Event>, new: &mut Event, writer: Writer<'_>, track_on_create: bool) {
     let metadata = new.metadata.get_or_insert_default();
     let sent = std::mem::take(&mut metadata.managed_fields);
-    let managed = if is_reset(&sent) {
-        Managed::default()
-    } else {
-        match Managed::decode(&sent) {
-            Ok(managed) if !managed.is_empty() => managed,
-            _ => Managed::decode(managed_fields(live)).unwrap_or_default(),
-        }
+    let managed = match (sent.as_slice(), Managed::decode(&sent)) {
+        // An empty list, which is read as one empty entry, asks to forget all managers.
+        ([only], _) if *only == ManagedFieldsEntry::default() => Managed::default(),
+        (_, Ok(managed)) if !managed.is_empty() => managed,
+        _ => Managed::decode(managed_fields(live)).unwrap_or_default(),
     };
     if managed.is_empty() && (live.is_some() || !track_on_create) {
         return;
@@ -93,32 +91,20 @@ fn strip(set: &mut FieldSet) {
     set.strip(&PathElement::known("metadata"), &UNMANAGED);
 }
 
-/// Whether the client asks to forget all managers, by an empty list, which is read as one empty
-/// entry.
-fn is_reset(sent: &[ManagedFieldsEntry]) -> bool {
-    matches!(sent, [only] if *only == ManagedFieldsEntry::default())
-}
-
 fn managed_fields(event: Option<&Event>) -> &[ManagedFieldsEntry] {
-    event
-        .and_then(|event| event.metadata.as_ref())
-        .map(|metadata| metadata.managed_fields.as_slice())
-        .unwrap_or_default()
+    let metadata = event.and_then(|event| event.metadata.as_ref());
+    metadata.map_or(&[], |metadata| metadata.managed_fields.as_slice())
 }
 
 /// Restores the old times if only times changed, so that these alone cause no write
 /// (`IgnoreManagedFieldsTimestampsTransformer`).
 pub fn keep_times(new: &mut ObjectMeta, old: &ObjectMeta) {
-    let timeless = |entries: &[ManagedFieldsEntry]| -> Vec<ManagedFieldsEntry> {
-        let timeless = |entry: &ManagedFieldsEntry| ManagedFieldsEntry {
-            time: None,
-            ..entry.clone()
-        };
-        entries.iter().map(timeless).collect()
+    let timeless = |entry: &ManagedFieldsEntry| ManagedFieldsEntry {
+        time: None,
+        ..entry.clone()
     };
-    if new.managed_fields != old.managed_fields
-        && timeless(&new.managed_fields) == timeless(&old.managed_fields)
-    {
+    let [own, others] = [&*new, old].map(|it| it.managed_fields.iter().map(timeless));
+    if new.managed_fields != old.managed_fields && own.eq(others) {
         new.managed_fields.clone_from(&old.managed_fields);
     }
 }
@@ -126,35 +112,25 @@ pub fn keep_times(new: &mut ObjectMeta, old: &ObjectMeta) {
 /// The default name of a manager: the User-Agent up to the first slash.
 pub fn manager_of(user_agent: &str) -> String {
     const BYTES_MAX: usize = 128;
-    let mut name = String::new();
-    let printable = |character: &char| !character.is_control();
-    for character in user_agent.split('/').next().unwrap_or_default().chars() {
-        if !printable(&character) {
-            continue;
-        }
-        if name.len() + character.len_utf8() > BYTES_MAX {
-            break;
-        }
-        name.push(character);
-    }
-    name
+    let program = user_agent.split('/').next().unwrap_or_default();
+    let printable = program.chars().filter(|character| !character.is_control());
+    let mut bytes = 0;
+    let fitting = printable.take_while(|character| {
+        bytes += character.len_utf8();
+        bytes <= BYTES_MAX
+    });
+    fitting.collect()
 }
 
 /// Whether the schema of apply declares the field of a JSON pointer.
 #[cfg(test)]
 pub(crate) fn declares(api: codec::Api, pointer: &str) -> bool {
-    let mut schema = schema::Schema::of(api);
-    for name in pointer.split('/').skip(1) {
-        let inner = match name {
-            "0" => Some(schema.item()),
-            name => schema.declared(name),
-        };
-        match inner {
-            Some(inner) => schema = inner,
-            None => return false,
-        }
-    }
-    true
+    let mut names = pointer.split('/').skip(1);
+    let schema = names.try_fold(schema::Schema::of(api), |schema, name| match name {
+        "0" => Some(schema.item()),
+        name => schema.declared(name),
+    });
+    schema.is_some()
 }
 
 #[cfg(test)]

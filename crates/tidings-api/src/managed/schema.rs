@@ -255,13 +255,8 @@ fn compare_at(
     new: Option<&Value>,
     changes: &mut Changes,
 ) {
-    let nothing = |side: Option<&Value>| match side {
-        None | Some(Value::Null) => true,
-        Some(Value::Object(members)) => members.is_empty(),
-        Some(Value::Array(items)) => items.is_empty(),
-        Some(_) => false,
-    };
-    if matches!(schema, Text | Number | Bool | Any | Atomic(_)) || (nothing(old) && nothing(new)) {
+    let is_whole = matches!(schema, Text | Number | Bool | Any | Atomic(_));
+    if is_whole || (is_nothing(old) && is_nothing(new)) {
         return changes.leaf(element, old, new);
     }
     changes.inside(element, old.is_some(), new.is_some(), |changes| {
@@ -286,8 +281,18 @@ fn compare_at(
     });
 }
 
+/// Whether there is no value, or one without any parts.
+pub(super) fn is_nothing(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null) => true,
+        Some(Value::Object(members)) => members.is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(_) => false,
+    }
+}
+
 /// The items of a list, with their path elements.
-fn items(schema: Schema, list: Option<&Value>) -> Vec<(PathElement, &Value)> {
+pub(super) fn items(schema: Schema, list: Option<&Value>) -> Vec<(PathElement, &Value)> {
     let items = list.and_then(Value::as_array).into_iter().flatten();
     items
         .filter_map(|item| Some((schema.item_element(item).ok()?, item)))

@@ -45,10 +45,10 @@ impl Atom {
         match value {
             Value::String(text) => Self::Text(text.clone()),
             Value::Bool(bool) => Self::Bool(*bool),
-            Value::Number(number) if number.is_i64() => {
-                Self::Integer(number.as_i64().unwrap_or_default())
-            }
-            other => Self::Other(other.to_string()),
+            other => match other.as_i64() {
+                Some(number) => Self::Integer(number),
+                None => Self::Other(other.to_string()),
+            },
         }
     }
 }
@@ -97,11 +97,8 @@ impl PathElement {
                 let fields: BTreeMap<String, Value> =
                     serde_json::from_str(rest).map_err(|error| unreadable(&error))?;
                 let fields = fields.into_iter();
-                Self::Key(
-                    fields
-                        .map(|(name, value)| (name, Atom::from_json(&value)))
-                        .collect(),
-                )
+                let fields = fields.map(|(name, value)| (name, Atom::from_json(&value)));
+                Self::Key(fields.collect())
             }
             "i:" => Self::Index(rest.parse().map_err(|error| unreadable(&error))?),
             _ if kind.ends_with(':') => return Ok(None),

@@ -38,24 +38,32 @@ fn json_of(event: &Event) -> Value {
 
 /// The managers of an event, each as `name operation version time fields`.
 fn managers(event: &Event) -> Vec<String> {
-    let entries = managed_fields(Some(event)).iter();
-    entries
-        .map(|entry| {
-            let raw = entry
-                .fields_v1
-                .as_ref()
-                .and_then(|fields| fields.raw.clone());
-            let time = entry.time.and_then(|time| time.seconds);
-            let time = time.map_or("never".into(), |time| time.to_string());
-            format!(
-                "{} {} {} {time} {}",
-                entry.manager(),
-                entry.operation(),
-                entry.api_version(),
-                String::from_utf8(raw.unwrap()).unwrap()
-            )
-        })
-        .collect()
+    let entries = managed_fields(Some(event)).iter().map(|entry| {
+        let (manager, operation) = (entry.manager(), entry.operation());
+        let version = entry.api_version();
+        let time = entry.time.and_then(|time| time.seconds);
+        let time = time.map_or("never".into(), |time| time.to_string());
+        let fields = entry.fields_v1.as_ref().unwrap().raw.clone().unwrap();
+        let fields = String::from_utf8(fields).unwrap();
+        format!("{manager} {operation} {version} {time} {fields}")
+    });
+    entries.collect()
+}
+
+/// The fields of others that a configuration would change.
+fn conflicts(live: &Event, config: &Value, writer: Writer<'_>) -> Vec<String> {
+    match apply(Some(live), config, writer, false) {
+        Err(ApplyError::Conflicts(found)) => found.into_iter().map(|it| it.field).collect(),
+        other => panic!("no conflict: {other:?}"),
+    }
+}
+
+/// An event after a write that changes it.
+fn written(live: &Event, writer: Writer<'_>, change: impl FnOnce(&mut Event)) -> Event {
+    let mut new = live.clone();
+    change(&mut new);
+    track(Some(live), &mut new, writer, false);
+    new
 }
 
 fn created(value: Value) -> Event {
@@ -116,9 +124,8 @@ fn a_create_gives_its_manager_what_it_sets() {
         )]
     );
     // Written through the other group, what was managed through this one is forgotten.
-    let mut other = strict.clone();
-    other.message = Some("other".into());
-    track(Some(&strict), &mut other, writer("m2", 2), true);
+    let change = |event: &mut Event| event.message = Some("other".into());
+    let other = written(&strict, writer("m2", 2), change);
     assert_eq!(managers(&other), [r#"m2 Update v1 2 {"f:message":{}}"#]);
 }
 
@@ -127,17 +134,10 @@ fn without_tracking_an_event_has_managers_from_the_first_apply_on() {
     let mut live = event(json!({"metadata": {"name": "a", "uid": "u"}, "reason": "R", "count": 1}));
     track(None, &mut live, writer("probe", 1), false);
     assert!(managers(&live).is_empty());
-    let mut changed = live.clone();
-    changed.count = Some(2);
-    track(Some(&live), &mut changed, writer("probe", 2), false);
+    let changed = written(&live, writer("probe", 2), |event| event.count = Some(2));
     assert!(managers(&changed).is_empty());
-    let applied = apply(
-        Some(&changed),
-        &config(&json!({"message": "m", "count": 2})),
-        writer("app", 3),
-        false,
-    );
-    let applied = applied.unwrap();
+    let wanted = config(&json!({"message": "m", "count": 2}));
+    let applied = apply(Some(&changed), &wanted, writer("app", 3), false).unwrap();
     assert_eq!(
         managers(&applied),
         [
@@ -145,10 +145,10 @@ fn without_tracking_an_event_has_managers_from_the_first_apply_on() {
             r#"before-first-apply Update v1 3 {"f:count":{},"f:reason":{}}"#,
         ]
     );
-    let mut changed = applied.clone();
-    changed.message = None;
-    changed.count = Some(3);
-    track(Some(&applied), &mut changed, writer("probe", 4), false);
+    let changed = written(&applied, writer("probe", 4), |event| {
+        event.message = None;
+        event.count = Some(3);
+    });
     assert_eq!(
         managers(&changed),
         [
@@ -231,12 +231,8 @@ fn lists_merge_by_key_and_in_the_applied_order() {
     let wanted = config(
         &json!({"metadata": {"ownerReferences": [owner("u2", "new"), owner("u1", "renamed")]}}),
     );
-    let error = apply(Some(&full()), &wanted, writer("app", 2), false).unwrap_err();
-    let ApplyError::Conflicts(conflicts) = error else {
-        panic!("{error}");
-    };
-    assert_eq!(conflicts[0].field, ".metadata.ownerReferences[uid=\"u1\"]");
-    assert_eq!(conflicts.len(), 1);
+    let found = conflicts(&full(), &wanted, writer("app", 2));
+    assert_eq!(found, [".metadata.ownerReferences[uid=\"u1\"]"]);
 }
 
 #[test]
@@ -251,50 +247,35 @@ fn an_apply_that_changes_nothing_changes_no_time() {
             r#"probe Update v1 1 {"f:count":{}}"#
         ]
     );
-    assert_eq!(
-        apply(Some(&second), &wanted, writer("app", 3), false).unwrap(),
-        second
-    );
+    let third = apply(Some(&second), &wanted, writer("app", 3), false).unwrap();
+    assert_eq!(third, second);
 }
 
 #[test]
 fn what_cannot_be_applied() {
     let unfit = |why: &str| {
-        ApplyError::Unfit(format!(
-            "failed to create typed patch object (/; /v1, Kind=Event): {why}"
-        ))
+        let what = "failed to create typed patch object (/; /v1, Kind=Event)";
+        ApplyError::Unfit(format!("{what}: {why}"))
     };
     let unacceptable = |why: &str| ApplyError::Unacceptable(why.into());
-    for (wanted, refused) in [
+    #[rustfmt::skip]
+    let table = [
         (json!({}), unacceptable("invalid object type: /, Kind=")),
-        (
-            json!({"apiVersion": "events.k8s.io/v1", "kind": "Event"}),
-            unacceptable("invalid object type: events.k8s.io/v1, Kind=Event"),
-        ),
-        (
-            config(&json!({"metadata": {"managedFields": []}})),
-            unacceptable("metadata.managedFields must be nil"),
-        ),
-        (
-            config(&json!({"foo": 1})),
-            unfit(".foo: field not declared in schema"),
-        ),
-        (
-            config(&json!({"involvedObject": {"zzz": 1}, "count": "x", "series": []})),
-            unfit(
-                "errors:\n  .count: expected numeric (int or float), got string\n  .involvedObject.zzz: field not declared in \
-                 schema\n  .series: expected map, got &{[]}",
-            ),
-        ),
-        (
-            config(&json!({"metadata": {"finalizers": ["a", "a"]}})),
-            unfit(".metadata.finalizers: duplicate entries for key [=\"a\"]"),
-        ),
-    ] {
-        assert_eq!(
-            apply(None, &wanted, writer("x", 1), true).unwrap_err(),
-            refused
-        );
+        (json!({"apiVersion": "events.k8s.io/v1", "kind": "Event"}),
+            unacceptable("invalid object type: events.k8s.io/v1, Kind=Event")),
+        (config(&json!({"metadata": {"managedFields": []}})),
+            unacceptable("metadata.managedFields must be nil")),
+        (config(&json!({"foo": 1})), unfit(".foo: field not declared in schema")),
+        (config(&json!({"involvedObject": {"zzz": 1}, "count": "x", "series": []})),
+            unfit("errors:\n  .count: expected numeric (int or float), got string\n  \
+                .involvedObject.zzz: field not declared in schema\n  \
+                .series: expected map, got &{[]}")),
+        (config(&json!({"metadata": {"finalizers": ["a", "a"]}})),
+            unfit(".metadata.finalizers: duplicate entries for key [=\"a\"]")),
+    ];
+    for (wanted, refused) in table {
+        let error = apply(None, &wanted, writer("x", 1), true).unwrap_err();
+        assert_eq!(error, refused);
     }
 }
 
@@ -305,51 +286,33 @@ fn kubectl_goes_on_from_its_client_side_apply() {
     let mut live = event(json!({
         "metadata": {"name": "a", "uid": "u", "annotations": {key: last.to_string()}}, "reason": "A", "count": 1,
     }));
-    track(
-        None,
-        &mut live,
-        writer("kubectl-client-side-apply", 1),
-        true,
-    );
+    let kubectl = writer("kubectl-client-side-apply", 1);
+    track(None, &mut live, kubectl, true);
     let wanted =
         config(&json!({"metadata": {"name": "a"}, "reason": "B", "count": 1, "message": "a<b"}));
-    assert!(matches!(
-        apply(Some(&live), &wanted, writer("other", 2), false),
-        Err(ApplyError::Conflicts(_))
-    ));
+    let found = conflicts(&live, &wanted, writer("other", 2));
+    assert_eq!(found, [".reason"]);
     let applied = apply(Some(&live), &wanted, writer("kubectl", 2), false).unwrap();
     assert_eq!(
         applied.metadata.as_ref().unwrap().annotations[key],
         "{\"apiVersion\":\"v1\",\"count\":1,\"kind\":\"Event\",\"message\":\"a\\u003cb\",\"metadata\":{\"name\":\"a\"},\"reason\":\"B\"}\n"
     );
     // kubectl must not take fields that were changed since.
-    let mut changed = applied.clone();
-    changed.count = Some(7);
-    track(Some(&applied), &mut changed, writer("other", 3), true);
+    let changed = written(&applied, writer("other", 3), |event| event.count = Some(7));
     let wanted = config(&json!({"metadata": {"name": "a"}, "reason": "C", "count": 9}));
-    let Err(ApplyError::Conflicts(conflicts)) =
-        apply(Some(&changed), &wanted, writer("kubectl", 4), false)
-    else {
-        panic!("no conflict");
-    };
-    assert_eq!(conflicts.len(), 1);
-    assert_eq!(conflicts[0].field, ".count");
+    let found = conflicts(&changed, &wanted, writer("kubectl", 4));
+    assert_eq!(found, [".count"]);
 }
 
 #[test]
 fn the_oldest_of_many_managers_become_one() {
     let mut live = created(json!({"metadata": {"name": "c", "uid": "u"}, "reason": "R"}));
     for n in 1..=13 {
-        let mut changed = live.clone();
-        let labels = &mut changed.metadata.as_mut().unwrap().labels;
-        labels.insert(format!("m{n}"), "2".into());
-        track(
-            Some(&live),
-            &mut changed,
-            writer(&format!("m{n:02}"), n + 1),
-            true,
-        );
-        live = changed;
+        let manager = format!("m{n:02}");
+        live = written(&live, writer(&manager, n + 1), |event| {
+            let labels = &mut event.metadata.as_mut().unwrap().labels;
+            labels.insert(format!("m{n}"), "2".into());
+        });
     }
     let managers = managers(&live);
     assert_eq!(managers.len(), 10);

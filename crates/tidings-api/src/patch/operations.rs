@@ -168,29 +168,15 @@ impl Place {
     fn container<'a>(&self, target: &'a mut Value) -> Result<&'a mut Value, Impossible> {
         let mut found = target;
         for step in &self.around {
-            found = match found {
-                Value::Object(members) => members.get_mut(step),
-                Value::Array(items) => {
-                    let place = index(step, items.len())?;
-                    items.get_mut(place)
-                }
-                _ => None,
-            }
-            .ok_or(Impossible)?;
+            found = part(found, step)?.ok_or(Impossible)?;
         }
         Ok(found)
     }
 
     /// The value, if any. An index outside of a list is an error.
     fn get<'a>(&self, target: &'a mut Value) -> Result<Option<&'a Value>, Impossible> {
-        match self.container(target)? {
-            Value::Array(items) => {
-                let place = index(&self.last, items.len())?;
-                items.get(place).map(Some).ok_or(Impossible)
-            }
-            Value::Object(members) => Ok(members.get(&self.last)),
-            _ => Err(Impossible),
-        }
+        let found = part(self.container(target)?, &self.last)?;
+        Ok(found.map(|found| &*found))
     }
 
     fn add(&self, target: &mut Value, value: Value, work: &mut Work) -> Result<(), Impossible> {
@@ -212,14 +198,10 @@ impl Place {
 
     fn replace(&self, target: &mut Value, value: Value) -> Result<(), Impossible> {
         match self.container(target)? {
-            Value::Array(items) => {
-                let place = index(&self.last, items.len())?;
-                *items.get_mut(place).ok_or(Impossible)? = value;
-            }
             Value::Object(members) => {
                 members.insert(self.last.clone(), value);
             }
-            _ => return Err(Impossible),
+            other => *part(other, &self.last)?.ok_or(Impossible)? = value,
         }
         Ok(())
     }
@@ -240,6 +222,18 @@ impl Place {
     }
 }
 
+/// The part of a value that a step leads to, if any. An index outside of a list is an error.
+fn part<'a>(value: &'a mut Value, step: &str) -> Result<Option<&'a mut Value>, Impossible> {
+    match value {
+        Value::Object(members) => Ok(members.get_mut(step)),
+        Value::Array(items) => {
+            let place = index(step, items.len())?;
+            items.get_mut(place).map(Some).ok_or(Impossible)
+        }
+        _ => Err(Impossible),
+    }
+}
+
 /// An index into a list, counted from the end if negative; it may be one past the last.
 fn index(step: &str, len: usize) -> Result<usize, Impossible> {
     let place: i64 = step.parse().map_err(|_| Impossible)?;
@@ -254,20 +248,12 @@ fn index(step: &str, len: usize) -> Result<usize, Impossible> {
 /// Refuses a value with more levels.
 fn check_depth(value: &Value, levels: usize, work: &mut Work) -> Result<(), Impossible> {
     work.spend(1)?;
-    let inside = || levels.checked_sub(1).ok_or(Impossible);
+    let own = usize::from(value.is_array() || value.is_object());
+    let levels = levels.checked_sub(own).ok_or(Impossible)?;
+    let check = |inner: &Value| check_depth(inner, levels, work);
     match value {
-        Value::Array(items) => {
-            let levels = inside()?;
-            items
-                .iter()
-                .try_for_each(|item| check_depth(item, levels, work))
-        }
-        Value::Object(members) => {
-            let levels = inside()?;
-            members
-                .values()
-                .try_for_each(|member| check_depth(member, levels, work))
-        }
+        Value::Array(items) => items.iter().try_for_each(check),
+        Value::Object(members) => members.values().try_for_each(check),
         _ => Ok(()),
     }
 }
@@ -278,11 +264,8 @@ pub(super) fn size(value: &Value) -> usize {
         Value::String(text) => text.len() + 2,
         Value::Array(items) => items.iter().map(|item| size(item) + 1).sum::<usize>() + 2,
         Value::Object(members) => {
-            members
-                .iter()
-                .map(|(key, value)| key.len() + 4 + size(value))
-                .sum::<usize>()
-                + 2
+            let size = |(key, value): (&String, &Value)| key.len() + 4 + size(value);
+            members.iter().map(size).sum::<usize>() + 2
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
     }
@@ -304,26 +287,15 @@ mod tests {
     #[test]
     fn operations_are_applied_as_upstream_applies_them() {
         let whole = |a: Value| Some(json!({"a": a, "c/d": "x"}));
-        for (patch, expected) in [
+        #[rustfmt::skip]
+        let table = [
             (json!([]), whole(json!({"b": [1, 2]}))),
             (json!(null), whole(json!({"b": [1, 2]}))),
-            (
-                json!([{"op": "add", "path": "/a/b/-", "value": 3}]),
-                whole(json!({"b": [1, 2, 3]})),
-            ),
-            (
-                json!([{"op": "add", "path": "/a/b/0", "value": 3}]),
-                whole(json!({"b": [3, 1, 2]})),
-            ),
+            (json!([{"op": "add", "path": "/a/b/-", "value": 3}]), whole(json!({"b": [1, 2, 3]}))),
+            (json!([{"op": "add", "path": "/a/b/0", "value": 3}]), whole(json!({"b": [3, 1, 2]}))),
             (json!([{"op": "add", "path": "/a/b/3", "value": 3}]), None),
-            (
-                json!([{"op": "add", "path": "/a/b/-1", "value": 3}]),
-                whole(json!({"b": [1, 2, 3]})),
-            ),
-            (
-                json!([{"op": "add", "path": "/a/b/-3", "value": 3}]),
-                whole(json!({"b": [3, 1, 2]})),
-            ),
+            (json!([{"op": "add", "path": "/a/b/-1", "value": 3}]), whole(json!({"b": [1, 2, 3]}))),
+            (json!([{"op": "add", "path": "/a/b/-3", "value": 3}]), whole(json!({"b": [3, 1, 2]}))),
             (json!([{"op": "add", "path": "/a/b/-4", "value": 3}]), None),
             (
                 json!([{"op": "replace", "path": "/a/b/-1", "value": 3}]),
@@ -333,63 +305,37 @@ mod tests {
                 json!([{"op": "replace", "path": "/a/e", "value": 3}]),
                 whole(json!({"b": [1, 2], "e": 3})),
             ),
-            (
-                json!([{"op": "replace", "path": "/a/b"}]),
-                whole(json!({"b": null})),
-            ),
-            (
-                json!([{"op": "remove", "path": "/a/b/0"}]),
-                whole(json!({"b": [2]})),
-            ),
+            (json!([{"op": "replace", "path": "/a/b"}]), whole(json!({"b": null}))),
+            (json!([{"op": "remove", "path": "/a/b/0"}]), whole(json!({"b": [2]}))),
             (json!([{"op": "remove", "path": "/a/e"}]), None),
-            (
-                json!([{"op": "move", "from": "/c~1d", "path": "/a"}]),
-                Some(json!({"a": "x"})),
-            ),
-            (
-                json!([{"op": "copy", "from": "/nothing", "path": "/a"}]),
-                whole(json!(null)),
-            ),
-            (
-                json!([{"op": "test", "path": "/c~1d", "value": "x"}]),
-                whole(json!({"b": [1, 2]})),
-            ),
-            (
-                json!([{"op": "test", "path": "/nothing"}]),
-                whole(json!({"b": [1, 2]})),
-            ),
+            (json!([{"op": "move", "from": "/c~1d", "path": "/a"}]), Some(json!({"a": "x"}))),
+            (json!([{"op": "copy", "from": "/nothing", "path": "/a"}]), whole(json!(null))),
+            (json!([{"op": "test", "path": "/c~1d", "value": "x"}]), whole(json!({"b": [1, 2]}))),
+            (json!([{"op": "test", "path": "/nothing"}]), whole(json!({"b": [1, 2]}))),
             (json!([{"op": "test", "path": "/a"}]), None),
             (json!([{"op": "fly", "path": "/a"}]), None),
             (json!([{"path": "/a"}]), None),
-            (
-                json!([{"op": "replace", "path": "", "value": {"a": 1}}]),
-                Some(json!({"a": 1})),
-            ),
+            (json!([{"op": "replace", "path": "", "value": {"a": 1}}]), Some(json!({"a": 1}))),
             (json!([{"op": "replace", "value": {"a": 1}}]), None),
             (json!([{"op": "add", "value": 1}]), None),
             (json!([{"op": "add", "path": "a", "value": 1}]), None),
             (json!([{"op": "add", "path": "/x/y", "value": 1}]), None),
-        ] {
+        ];
+        for (patch, expected) in table {
             assert_eq!(applied(patch.clone()), expected, "{patch}");
         }
     }
 
     #[test]
     fn what_is_no_patch_is_told_in_the_words_of_go() {
-        for (patch, expected) in [
-            (
-                json!({}),
-                "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
-            ),
-            (
-                json!([3]),
-                "json: cannot unmarshal number into Go value of type handlers.jsonPatchOp",
-            ),
-            (
-                json!([{"op": 3}]),
-                "json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
-            ),
-        ] {
+        #[rustfmt::skip]
+        let table = [
+            (json!({}), "object into Go value of type []handlers.jsonPatchOp"),
+            (json!([3]), "number into Go value of type handlers.jsonPatchOp"),
+            (json!([{"op": 3}]), "number into Go struct field jsonPatchOp.op of type string"),
+        ];
+        for (patch, expected) in table {
+            let expected = format!("json: cannot unmarshal {expected}");
             assert_eq!(read(patch).unwrap_err(), expected);
         }
         let (_, notes) = read(json!([{"op": "test", "x": 1}])).unwrap();

@@ -52,14 +52,12 @@ impl EventField {
         let number = |of: &Type, name: &str| Some(of.field(name)?.stored as usize);
         match label.split_once('.') {
             None if label == "source" && api == Api::Core => Some(Self::Source),
-            None => Some(number(api.event(), label)?)
-                .filter(|number| {
-                    matches!(
-                        *number,
-                        field::REASON | field::TYPE | field::REPORTING_COMPONENT
-                    )
-                })
-                .map(Self::Own),
+            None => match number(api.event(), label)? {
+                own @ (field::REASON | field::TYPE | field::REPORTING_COMPONENT) => {
+                    Some(Self::Own(own))
+                }
+                _ => None,
+            },
             Some(("metadata", "name")) => Some(Self::NAME),
             Some(("metadata", "namespace")) => Some(Self::NAMESPACE),
             Some((object, name)) => {
@@ -68,11 +66,6 @@ impl EventField {
                 (object == field::INVOLVED_OBJECT).then_some(Self::Of(object, name))
             }
         }
-    }
-
-    /// A field of the object that the event is about.
-    fn of_object(number: usize) -> Self {
-        Self::Of(field::INVOLVED_OBJECT, number)
     }
 
     fn of<'a>(self, event: &impl EventView<'a>) -> Option<&'a str> {
@@ -104,8 +97,8 @@ impl FieldSelector {
     /// # Errors
     /// A fragment that says what cannot be read.
     pub fn terms(text: &str) -> Result<Vec<UncheckedTerm<'_>>, String> {
-        let mut parts = split_unescaped(text);
-        parts.retain(|part| !part.is_empty());
+        let parts = split_unescaped(text).filter(|part| !part.is_empty());
+        let mut parts: Vec<&str> = parts.collect();
         // The order decides which mistake is reported.
         parts.sort_unstable();
         let terms = parts.into_iter().map(|part| {
@@ -170,6 +163,11 @@ impl FieldSelector {
         self.fields.get(&field)?.equal.as_deref()
     }
 
+    /// The same of the object that an event is about.
+    fn required_of_object(&self, number: usize) -> Option<&str> {
+        self.required(EventField::Of(field::INVOLVED_OBJECT, number))
+    }
+
     /// The name that an event must have.
     pub fn name(&self) -> Option<&str> {
         self.required(EventField::NAME)
@@ -182,13 +180,9 @@ impl FieldSelector {
 
     /// The objects that an event must be about, by uid or by name.
     pub fn object(&self) -> Option<SelectedObject<'_>> {
-        if let Some(uid) = self
-            .required(EventField::of_object(reference::UID))
-            .filter(|uid| !uid.is_empty())
-        {
-            return Some(SelectedObject::Uid(uid));
-        }
-        self.object_by_name()
+        let uid = self.required_of_object(reference::UID);
+        let by_uid = uid.filter(|uid| !uid.is_empty()).map(SelectedObject::Uid);
+        by_uid.or_else(|| self.object_by_name())
     }
 
     /// The same, if nothing else has to be compared: all events about it are selected.
@@ -200,23 +194,22 @@ impl FieldSelector {
                 &[reference::KIND, reference::NAME, reference::NAMESPACE]
             }
         };
-        let is_part = |field| {
-            parts
-                .iter()
-                .any(|part| EventField::of_object(*part) == field)
-        };
-        let mut fields = self.fields.iter();
-        let is_whole = fields.all(|(field, wanted)| is_part(*field) && wanted.unequal.is_empty());
+        let is_whole = self.fields.iter().all(|(field, wanted)| match field {
+            EventField::Of(field::INVOLVED_OBJECT, part) => {
+                parts.contains(part) && wanted.unequal.is_empty()
+            }
+            _ => false,
+        });
         Some(object).filter(|_| is_whole && !self.nothing)
     }
 
     /// The same by their name alone, for a store that does not find uids.
     pub fn object_by_name(&self) -> Option<SelectedObject<'_>> {
-        let name = self.required(EventField::of_object(reference::NAME));
+        let name = self.required_of_object(reference::NAME);
         Some(SelectedObject::Name {
             name: name.filter(|name| !name.is_empty())?,
-            kind: self.required(EventField::of_object(reference::KIND)),
-            namespace: self.required(EventField::of_object(reference::NAMESPACE)),
+            kind: self.required_of_object(reference::KIND),
+            namespace: self.required_of_object(reference::NAMESPACE),
         })
     }
 }
@@ -238,36 +231,22 @@ pub enum SelectedObject<'a> {
 }
 
 /// Splits at unescaped commas.
-fn split_unescaped(text: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let mut from = 0;
-    let mut escaped = false;
-    for (at, character) in text.char_indices() {
-        match character {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            ',' => {
-                parts.push(text.get(from..at).unwrap_or_default());
-                from = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(text.get(from..).unwrap_or_default());
-    parts
+fn split_unescaped(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_escaped = false;
+    text.split(move |character: char| {
+        let was_escaped = is_escaped;
+        is_escaped = character == '\\' && !was_escaped;
+        character == ',' && !was_escaped
+    })
 }
 
+/// Splits at the first of `=`, `==` and `!=`.
 fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
-    let (at, _) = term.char_indices().find(|(at, _)| {
-        let rest = term.get(*at..).unwrap_or_default();
-        rest.starts_with("!=") || rest.starts_with('=')
-    })?;
-    let (label, rest) = term.split_at_checked(at)?;
-    if let Some(value) = rest.strip_prefix("!=") {
-        return Some((label, false, value));
-    }
-    let value = rest.strip_prefix("==").or_else(|| rest.strip_prefix('='))?;
-    Some((label, true, value))
+    let (label, value) = term.split_once('=')?;
+    Some(match label.strip_suffix('!') {
+        Some(label) => (label, false, value),
+        None => (label, true, value.strip_prefix('=').unwrap_or(value)),
+    })
 }
 
 /// Undoes `\\`, `\,` and `\=`; a bare comma or equals sign, or another escape, is an error.
@@ -343,20 +322,12 @@ mod tests {
             assert_eq!(selector.matches(&event()), matches, "{selector:?}");
             let bytes = crate::codec::encode_stored(&mut event());
             let stored = StoredEvent::open(&bytes, 1).unwrap();
-            assert_eq!(
-                selector.matches_view(&stored),
-                Some(matches),
-                "{selector:?}"
-            );
+            let found = selector.matches_view(&stored);
+            assert_eq!(found, Some(matches), "{selector:?}");
         }
-        assert!(
-            FieldSelector::parse(
-                Api::Events,
-                "regarding.name=web,reportingController=kubelet"
-            )
-            .unwrap()
-            .matches(&event())
-        );
+        let text = "regarding.name=web,reportingController=kubelet";
+        let selector = FieldSelector::parse(Api::Events, text).unwrap();
+        assert!(selector.matches(&event()));
     }
 
     #[test]
@@ -368,34 +339,20 @@ mod tests {
 
     #[test]
     fn what_is_not_accepted() {
-        for (api, selector, error) in [
-            (
-                Api::Core,
-                "regarding.name=x",
-                "field label not supported: regarding.name",
-            ),
+        #[rustfmt::skip]
+        let table = [
+            (Api::Core, "regarding.name=x", "field label not supported: regarding.name"),
             (
                 Api::Events,
                 "involvedObject.name=x",
                 "field label not supported: involvedObject.name",
             ),
             (Api::Events, "source=x", "field label not supported: source"),
-            (
-                Api::Core,
-                "reason",
-                "invalid selector: 'reason'; can't understand 'reason'",
-            ),
-            (
-                Api::Core,
-                "reason=a=b",
-                "invalid field selector: unescaped character in value: 61",
-            ),
-            (
-                Api::Core,
-                r"reason=\x",
-                r"invalid field selector: invalid escape sequence: \x",
-            ),
-        ] {
+            (Api::Core, "reason", "invalid selector: 'reason'; can't understand 'reason'"),
+            (Api::Core, "reason=a=b", "invalid field selector: unescaped character in value: 61"),
+            (Api::Core, r"reason=\x", r"invalid field selector: invalid escape sequence: \x"),
+        ];
+        for (api, selector, error) in table {
             assert_eq!(FieldSelector::parse(api, selector).unwrap_err(), error);
         }
     }
@@ -416,53 +373,38 @@ mod tests {
                 namespace,
             })
         };
-        assert_eq!(
-            parse("involvedObject.name=web,involvedObject.namespace=shop,involvedObject.uid=u1")
-                .object(),
-            Some(SelectedObject::Uid("u1"))
-        );
-        for (selector, is_only) in [
-            ("involvedObject.uid=u1", true),
-            ("involvedObject.name=web,involvedObject.uid=u1", false),
-            ("involvedObject.name=web", true),
-            ("involvedObject.name=web,involvedObject.kind=Pod", true),
-            ("involvedObject.name=web,reason=BackOff", false),
-            ("involvedObject.name=web,involvedObject.kind!=Pod", false),
-            ("involvedObject.name=web,involvedObject.name=db", false),
-            ("involvedObject.kind=Pod", false),
-            ("", false),
-        ] {
-            assert_eq!(
-                parse(selector).only_object().is_some(),
-                is_only,
-                "{selector}"
-            );
-        }
-        for (selector, expected) in [
-            ("involvedObject.name=web", named(None, None)),
+        let uid = Some(SelectedObject::Uid("u1"));
+        #[rustfmt::skip]
+        let table = [
+            // The selector, its object, and whether nothing else has to be compared.
+            ("involvedObject.uid=u1", uid, true),
+            ("involvedObject.name=web,involvedObject.uid=u1", uid, false),
+            (
+                "involvedObject.name=web,involvedObject.namespace=shop,involvedObject.uid=u1",
+                uid,
+                false,
+            ),
+            ("involvedObject.name=web", named(None, None), true),
+            ("involvedObject.name=web,involvedObject.uid=", named(None, None), false),
             // kubectl events --for
-            (
-                "involvedObject.kind=Pod,involvedObject.name=web",
-                named(Some("Pod"), None),
-            ),
+            ("involvedObject.kind=Pod,involvedObject.name=web", named(Some("Pod"), None), true),
             // kubectl describe, of an object without a uid
-            (
-                "involvedObject.name=web,involvedObject.namespace=shop,involvedObject.kind=Pod",
-                named(Some("Pod"), Some("shop")),
-            ),
-            (
-                "involvedObject.name=web,involvedObject.uid=",
-                named(None, None),
-            ),
-            ("involvedObject.name!=web,involvedObject.kind=Pod", None),
-            ("involvedObject.name=", None),
-            (
-                "involvedObject.kind=Pod,involvedObject.namespace=shop",
-                None,
-            ),
-        ] {
-            assert_eq!(parse(selector).object(), expected, "{selector}");
+            ("involvedObject.name=web,involvedObject.namespace=shop,involvedObject.kind=Pod",
+                named(Some("Pod"), Some("shop")), true),
+            ("involvedObject.name=web,reason=BackOff", named(None, None), false),
+            ("involvedObject.name=web,involvedObject.kind!=Pod", named(None, None), false),
+            ("involvedObject.name=web,involvedObject.name=zoo", named(None, None), false),
+            ("involvedObject.name!=web,involvedObject.kind=Pod", None, false),
+            ("involvedObject.name=", None, false),
+            ("involvedObject.kind=Pod,involvedObject.namespace=shop", None, false),
+            ("involvedObject.kind=Pod", None, false),
+            ("involvedObject.uid!=u1", None, false),
+            ("", None, false),
+        ];
+        for (selector, object, is_only) in table {
+            let found = parse(selector);
+            assert_eq!(found.object(), object, "{selector}");
+            assert_eq!(found.only_object().is_some(), is_only, "{selector}");
         }
-        assert!(parse("involvedObject.uid!=u1").object().is_none());
     }
 }

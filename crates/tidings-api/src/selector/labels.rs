@@ -89,9 +89,7 @@ impl LabelSelector {
             if let Token::Symbol(symbol) = parser.peek()
                 && *symbol != "!"
             {
-                return Err(format!(
-                    "found '{symbol}', expected: !, identifier, or 'end of string'"
-                ));
+                return unexpected(parser.peek(), "!, identifier, or 'end of string'");
             }
             let (key, requirement) = parser
                 .requirement()
@@ -104,17 +102,9 @@ impl LabelSelector {
                 Token::End => break,
                 Token::Symbol(",") => match parser.peek() {
                     Token::Word(_) | Token::Symbol("!") => {}
-                    found => {
-                        let found = found.text();
-                        return Err(format!("found '{found}', expected: identifier after ','"));
-                    }
+                    found => return unexpected(found, "identifier after ','"),
                 },
-                found => {
-                    return Err(format!(
-                        "found '{}', expected: ',' or 'end of string'",
-                        found.text()
-                    ));
-                }
+                found => return unexpected(&found, "',' or 'end of string'"),
             }
         }
         Ok(selector)
@@ -151,6 +141,11 @@ impl Token {
             Self::End => "",
         }
     }
+}
+
+fn unexpected<T>(found: &Token, expected: &str) -> Result<T, String> {
+    let found = found.text();
+    Err(format!("found '{found}', expected: {expected}"))
 }
 
 fn tokens(text: &str) -> Vec<Token> {
@@ -207,12 +202,7 @@ impl Parser {
             Token::Symbol("<") => Requirement::LessThan(self.integer(&key)?),
             Token::Word(word) if word == "in" => Requirement::In(self.values(&key)?),
             Token::Word(word) if word == "notin" => Requirement::NotIn(self.values(&key)?),
-            found => {
-                return Err(format!(
-                    "found '{}', expected: in, notin, =, ==, !=, gt, lt",
-                    found.text()
-                ));
-            }
+            found => return unexpected(&found, "in, notin, =, ==, !=, gt, lt"),
         };
         Ok((key, requirement))
     }
@@ -227,7 +217,7 @@ impl Parser {
                 let (key, why) = (go_quote(&key), complaints.join("; "));
                 Err(format!("<nil>: Invalid value: {key}: {why}"))
             }
-            found => Err(format!("found '{}', expected: identifier", found.text())),
+            found => unexpected(&found, "identifier"),
         }
     }
 
@@ -256,7 +246,7 @@ impl Parser {
             Token::End | Token::Symbol(",") => Ok(String::new()),
             _ => match self.next() {
                 Token::Word(value) => Ok(value),
-                found => Err(format!("found '{}', expected: identifier", found.text())),
+                found => unexpected(&found, "identifier"),
             },
         }
     }
@@ -275,10 +265,7 @@ impl Parser {
                 return Ok(values);
             }
             Token::Symbol(",") | Token::Word(_) => {}
-            found => {
-                let found = found.text();
-                return Err(format!("found '{found}', expected: ',', ')' or identifier"));
-            }
+            found => return unexpected(found, "',', ')' or identifier"),
         }
         loop {
             match self.next() {
@@ -287,10 +274,7 @@ impl Parser {
                     match self.peek() {
                         Token::Symbol(",") => {}
                         Token::Symbol(")") => break,
-                        found => {
-                            let found = found.text();
-                            return Err(format!("found '{found}', expected: ',' or ')'"));
-                        }
+                        found => return unexpected(found, "',' or ')'"),
                     }
                 }
                 Token::Symbol(",") => {
@@ -302,10 +286,7 @@ impl Parser {
                         break;
                     }
                 }
-                found => {
-                    let found = found.text();
-                    return Err(format!("found '{found}', expected: ',', or identifier"));
-                }
+                found => return unexpected(&found, "',', or identifier"),
             }
         }
         self.next();
@@ -370,11 +351,8 @@ mod tests {
             ("n>5", false),
             ("app>1", false),
         ] {
-            assert_eq!(
-                LabelSelector::parse(selector).unwrap().matches(&labels),
-                matches,
-                "{selector}"
-            );
+            let parsed = LabelSelector::parse(selector).unwrap();
+            assert_eq!(parsed.matches(&labels), matches, "{selector}");
         }
     }
 

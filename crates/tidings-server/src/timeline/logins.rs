@@ -27,7 +27,7 @@ use crate::http::status::Status;
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// What a login says.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Login {
     token: String,
@@ -63,9 +63,8 @@ pub(super) async fn login(
     let shown = credentials.clone();
     parts.headers.insert(header::AUTHORIZATION, shown);
     let cluster = cluster.filter(|cluster| !cluster.is_empty());
-    let asked = cluster
-        .as_deref()
-        .map_or(Asked::ServerOrOnly, Asked::ServerOr);
+    let cluster = cluster.as_deref();
+    let asked = cluster.map_or(Asked::ServerOrOnly, Asked::ServerOr);
     let known = known(&timeline, &parts, asked).await?;
     let owner = (known.cluster, known.user.name.as_str());
     let cookie = begin(&timeline, credentials, owner, &host)?;
@@ -77,10 +76,7 @@ fn read(parts: &Parts, body: &[u8]) -> Result<Login, Status> {
     let content_type = parts.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.map(HeaderValue::as_bytes).unwrap_or_default();
     if content_type.starts_with(b"application/x-www-form-urlencoded") {
-        let mut login = Login {
-            token: String::new(),
-            cluster: None,
-        };
+        let mut login = Login::default();
         for (name, value) in form_urlencoded::parse(body) {
             match &*name {
                 "token" => login.token = value.into_owned(),
@@ -128,16 +124,13 @@ pub(super) async fn enter(
     };
     // There is only one who could have the link.
     let cookie = begin(&timeline, credentials, (None, ""), host)?;
+    let cookie = [(header::SET_COOKIE, cookie)];
     let headers = [
-        (header::SET_COOKIE, cookie),
-        (header::LOCATION, HeaderValue::from_static(PREFIX)),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        (
-            header::REFERRER_POLICY,
-            HeaderValue::from_static("no-referrer"),
-        ),
+        (header::LOCATION, PREFIX),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::REFERRER_POLICY, "no-referrer"),
     ];
-    Ok((StatusCode::SEE_OTHER, headers).into_response())
+    Ok((StatusCode::SEE_OTHER, cookie, headers).into_response())
 }
 
 /// The cookie of a new session, of a user of a cluster or else of the server.
@@ -151,7 +144,7 @@ fn begin(
     let id = timeline.sessions.begin(credentials, owner, host, now);
     let id = id.map_err(|error| Status::internal(error.to_string()))?;
     let secure = matches!(timeline.entrance, Entrance::Login);
-    let seconds = timeline.sessions.time().as_secs();
+    let seconds = timeline.sessions.time.as_secs();
     doors::cookie(host, &id, seconds, secure).ok_or_else(no_host)
 }
 

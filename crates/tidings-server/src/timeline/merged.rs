@@ -111,10 +111,7 @@ impl Merged {
             };
             let cluster = stream.cluster;
             for record in page.records {
-                let wanted = |brief: &Brief<'_>| {
-                    let is_wanted = self.filters.selects(brief);
-                    is_wanted.then_some(brief.last)
-                };
+                let wanted = |brief: &Brief<'_>| self.filters.selects(brief).then_some(brief.last);
                 if let Some((record, last)) = made_of(record, wanted)? {
                     self.waiting_bytes += record.value.len();
                     self.waiting.push(Found {
@@ -139,9 +136,8 @@ impl Merged {
     /// What was last seen after a moment, in order.
     fn released(&mut self, reached: i64) -> Vec<Found> {
         let is_over = |found: &Found| reached == i64::MIN || found.last > reached;
-        let (mut released, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(is_over);
+        let all = std::mem::take(&mut self.waiting).into_iter();
+        let (mut released, waiting): (Vec<_>, Vec<_>) = all.partition(is_over);
         let bytes = released.iter().map(|found| found.record.value.len());
         self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes.sum());
         self.waiting = waiting;
@@ -151,10 +147,6 @@ impl Merged {
 }
 
 fn order(found: &Found) -> (Reverse<i64>, usize, Reverse<u64>) {
-    let Found {
-        cluster,
-        record,
-        last,
-    } = found;
-    (Reverse(*last), *cluster, Reverse(record.revision))
+    let revision = found.record.revision;
+    (Reverse(found.last), found.cluster, Reverse(revision))
 }

@@ -207,11 +207,8 @@ mod tests {
         let wire: usize = READY.iter().map(|file| file.gzip.len()).sum();
         assert!(wire <= WIRE_MAX, "{wire} bytes");
         for file in READY.iter() {
-            assert_ne!(
-                file.content_type, "application/octet-stream",
-                "{}",
-                file.name
-            );
+            let (name, content_type) = (file.name, &file.content_type);
+            assert_ne!(content_type, "application/octet-stream", "{name}");
         }
     }
 
@@ -220,10 +217,8 @@ mod tests {
         let mut asked = HeaderMap::new();
         let response = send(INDEX, &asked);
         assert_eq!(response.status(), 200);
-        asked.insert(
-            header::IF_NONE_MATCH,
-            response.headers()[header::ETAG].clone(),
-        );
+        let tag = response.headers()[header::ETAG].clone();
+        asked.insert(header::IF_NONE_MATCH, tag);
         assert_eq!(send(INDEX, &asked).status(), 304);
         asked.insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"x\""));
         assert_eq!(send(INDEX, &asked).status(), 200);

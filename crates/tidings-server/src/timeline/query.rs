@@ -1,5 +1,7 @@
 //! What a request of the timeline asks for: a range of time, and which events.
 
+use std::str::FromStr;
+
 use tidings_api::codec::stored::Brief;
 
 use crate::http::params::{self, Parameter};
@@ -92,16 +94,7 @@ impl Filters {
 /// # Errors
 /// 400 for what is no time, or a range that ends before it begins.
 pub(crate) fn range(query: &Query, now: i64) -> Result<(i64, i64), Status> {
-    let moment = |parameter: Parameter| {
-        let Some(text) = query.get(parameter) else {
-            return Ok(None);
-        };
-        let moment: Result<i64, _> = text.parse();
-        moment.map(Some).map_err(|_| {
-            let name = parameter.name;
-            Status::bad_request(format!("{name} {text:?} is no number of milliseconds"))
-        })
-    };
+    let moment = |parameter| parsed::<i64>(query, parameter, "number of milliseconds");
     let to = moment(params::TO)?.unwrap_or(now.saturating_add(1));
     let to = to.clamp(TIMES.0 + 1, TIMES.1);
     let from = moment(params::FROM)?.unwrap_or(to.saturating_sub(HOUR));
@@ -117,11 +110,20 @@ pub(crate) fn range(query: &Query, now: i64) -> Result<(i64, i64), Status> {
 /// # Errors
 /// 400 for another text.
 pub(crate) fn number(query: &Query, parameter: Parameter) -> Result<Option<usize>, Status> {
-    let Some(text) = query.get(parameter) else {
-        return Ok(None);
+    parsed(query, parameter, "number")
+}
+
+fn parsed<T: FromStr>(
+    query: &Query,
+    parameter: Parameter,
+    what: &str,
+) -> Result<Option<T>, Status> {
+    let name = parameter.name;
+    let parse = |text: &str| {
+        let refused = |_| Status::bad_request(format!("{name} {text:?} is no {what}"));
+        text.parse::<T>().map_err(refused)
     };
-    let number = text.parse().map(Some);
-    number.map_err(|_| Status::bad_request(format!("{} {text:?} is no number", parameter.name)))
+    query.get(parameter).map(parse).transpose()
 }
 
 /// A required text.
@@ -173,11 +175,8 @@ mod tests {
         assert_eq!(found.namespaces, ["a", "b"]);
         assert_eq!(found.texts, ["oom"]);
         assert!(found.look_into_events());
-        assert!(
-            !filters("reason=a&cluster=b".into())
-                .unwrap()
-                .look_into_events()
-        );
+        let found = filters("reason=a&cluster=b".into()).unwrap();
+        assert!(!found.look_into_events());
         for (query, why) in [
             ("reason=x&".repeat(51), "reason is given more than 50 times"),
             ("text=x&".repeat(5), "text is given more than 4 times"),

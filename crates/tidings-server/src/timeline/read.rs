@@ -114,15 +114,6 @@ impl Read {
         }
         Ok(())
     }
-
-    fn add(&mut self, cluster: usize, records: Vec<Record>) {
-        let records = records.into_iter();
-        self.events.extend(records.map(|record| ReadEvent {
-            cluster,
-            record,
-            plain: OnceLock::new(),
-        }));
-    }
 }
 
 impl ReadEvent {
@@ -170,11 +161,8 @@ pub(super) fn plain(mut record: Record) -> Result<Record, Status> {
     }
     let event = decode_stored(&record.value, record.revision);
     let mut event = event.map_err(|why| Status::damaged(&record.key, &why))?;
-    event
-        .metadata
-        .get_or_insert_default()
-        .managed_fields
-        .clear();
+    let metadata = event.metadata.get_or_insert_default();
+    metadata.managed_fields.clear();
     record.value = encode_stored(&mut event);
     Ok(record)
 }
@@ -192,32 +180,23 @@ pub(super) async fn range(
         ..Read::default()
     };
     let mut bytes = BYTES_MAX;
-    for (number, visible) in clusters.iter().enumerate() {
+    for (cluster, visible) in clusters.iter().enumerate() {
         let server = &visible.source.server;
         // The revisions of sealed events are of their sources.
-        let begun = if server.is_sealed() {
-            0
+        let (begun, at_once) = if server.is_sealed() {
+            (0, AT_ONCE_SEALED)
         } else {
-            server.store.revision()
+            (server.store.revision(), AT_ONCE)
         };
         let mut reading = Reading {
-            store: &*visible.source.server.store,
-            at_once: if server.is_sealed() {
-                AT_ONCE_SEALED
-            } else {
-                AT_ONCE
-            },
-            bytes: bytes / (clusters.len() - number),
+            store: &*server.store,
+            at_once,
+            bytes: bytes / (clusters.len() - cluster),
             records: Vec::new(),
         };
         all.complete &= reading.cluster(visible, filters, range, share).await?;
-        bytes -= reading
-            .records
-            .iter()
-            .map(|it| it.value.len())
-            .sum::<usize>()
-            .min(bytes);
         let mut records = reading.records;
+        bytes = bytes.saturating_sub(bytes_of(&records));
         // Several of the queries may have found one. A revision is one version of one event.
         let mut seen = HashSet::default();
         records.retain(|record| seen.insert(record.revision));
@@ -233,9 +212,19 @@ pub(super) async fn range(
                 latest.is_none_or(|latest| *latest == record.revision)
             });
         }
-        all.add(number, records);
+        all.events
+            .extend(records.into_iter().map(|record| ReadEvent {
+                cluster,
+                record,
+                plain: OnceLock::new(),
+            }));
     }
     Ok(all)
+}
+
+/// The bytes of events, as they are stored.
+pub(super) fn bytes_of(records: &[Record]) -> usize {
+    records.iter().map(|record| record.value.len()).sum()
 }
 
 /// A part of a range, or what is left of it.
@@ -280,8 +269,8 @@ impl Part {
         self.request.after = page.place;
         self.done = !page.more || page.place.is_none();
         let mut records = page.records;
-        let bytes: usize = records.iter().map(|record| record.value.len()).sum();
-        let is_full = records.len() >= self.request.limit || bytes >= PAGE_BYTES_MAX / 2;
+        let is_long = bytes_of(&records) >= PAGE_BYTES_MAX / 2;
+        let is_full = records.len() >= self.request.limit || is_long;
         let read = match records.len() {
             read if self.done => read.max(1),
             read if is_full => read,
@@ -297,9 +286,8 @@ impl Part {
 /// Whether an event is of one of some namespaces, which are in order.
 fn is_of(namespaces: &[String], key: &[u8]) -> bool {
     let namespace = key.split(|byte| *byte == b'/').next().unwrap_or_default();
-    namespaces
-        .binary_search_by(|name| name.as_bytes().cmp(namespace))
-        .is_ok()
+    let found = namespaces.binary_search_by(|name| name.as_bytes().cmp(namespace));
+    found.is_ok()
 }
 
 /// The reading of one cluster.
@@ -321,10 +309,7 @@ impl Reading<'_> {
         (from, to): (i64, i64),
         limit: usize,
     ) -> Result<bool, Status> {
-        let Queries {
-            requests: queries,
-            of,
-        } = Queries::of(visible, filters);
+        let Queries { requests, of } = Queries::of(visible, filters);
         let is_sealed = visible.source.server.is_sealed();
         let (parts_max, page) = if is_sealed {
             (PARTS_MAX_SEALED, PAGE_SEALED)
@@ -333,7 +318,7 @@ impl Reading<'_> {
         };
         let parts = |spans: &[(i64, i64)]| -> Vec<Part> {
             let parts = spans.iter().flat_map(|(since, until)| {
-                queries.iter().map(|query| {
+                requests.iter().map(|query| {
                     let request = NewestRequest {
                         since: Some(UnixMillis(*since)),
                         until: Some(UnixMillis(*until)),
@@ -351,7 +336,7 @@ impl Reading<'_> {
         let asks_for_warnings = !asks_for_normal || filters.types.is_empty();
         let has_index = |query: &NewestRequest| query.object.is_none() && query.reason.is_none();
         // The condition by which the store finds warnings alone.
-        let of_warnings = queries.iter().all(has_index).then(|| "Warning".to_owned());
+        let of_warnings = requests.iter().all(has_index).then(|| "Warning".to_owned());
         let kept = match of_warnings {
             Some(_) if asks_for_warnings => limit / 4,
             _ => 0,
@@ -366,7 +351,7 @@ impl Reading<'_> {
             free = self.some(&mut whole, free / 2, enough).await? + free.div_ceil(2);
             end = reached(&whole).map_or(from, |reached| reached.min(to));
         }
-        let number = parts_of((from, end), queries.len(), parts_max);
+        let number = parts_of((from, end), requests.len(), parts_max);
         let mut parts = parts(&spans((from, end), number));
         // What ends where it begins has nothing.
         parts.retain(|_| from < end);
@@ -383,22 +368,18 @@ impl Reading<'_> {
             left = self.parts(&mut parts, left / 2).await? + left.div_ceil(2);
         }
         let soon = to.saturating_add(SOON);
-        let later = [(to, Some(soon)), (soon, None)];
-        let later = later.into_iter().flat_map(|(since, until)| {
-            queries.iter().map({
-                let (of, of_warnings) = (of.clone(), of_warnings.clone());
-                move |query| {
-                    let request = NewestRequest {
-                        since: Some(UnixMillis(since)),
-                        until: until.map(UnixMillis),
-                        event_type: of_warnings.clone().or_else(|| query.event_type.clone()),
-                        ..query.clone()
-                    };
-                    Part::new(request, of.clone())
-                }
-            })
-        });
-        let mut later: Vec<Part> = later.collect();
+        let mut later = Vec::new();
+        for (since, until) in [(to, Some(soon)), (soon, None)] {
+            later.extend(requests.iter().map(|query| {
+                let request = NewestRequest {
+                    since: Some(UnixMillis(since)),
+                    until: until.map(UnixMillis),
+                    event_type: of_warnings.clone().or_else(|| query.event_type.clone()),
+                    ..query.clone()
+                };
+                Part::new(request, of.clone())
+            }));
+        }
         let before = self.records.len();
         self.parts(&mut later, left.min(limit / LATER)).await?;
         let later = self.records.split_off(before);
@@ -439,8 +420,7 @@ impl Reading<'_> {
             let mut pages = stream::iter(pages).buffered(self.at_once);
             while let Some(Found { records, read }) = pages.try_next().await? {
                 left = left.saturating_sub(read.min(share));
-                let bytes: usize = records.iter().map(|record| record.value.len()).sum();
-                self.bytes = self.bytes.saturating_sub(bytes);
+                self.bytes = self.bytes.saturating_sub(bytes_of(&records));
                 self.records.extend(records);
                 if self.bytes == 0 {
                     break;
@@ -480,10 +460,8 @@ fn spans((from, to): (i64, i64), parts: usize) -> Vec<(i64, i64)> {
     let parts = i64::try_from(parts).unwrap_or(1);
     let step = to.saturating_sub(from) / parts;
     let bound = |at: i64| if at == parts { to } else { from + step * at };
-    (0..parts)
-        .rev()
-        .map(|at| (bound(at), bound(at + 1)))
-        .collect()
+    let from_last = (0..parts).rev();
+    from_last.map(|at| (bound(at), bound(at + 1))).collect()
 }
 
 /// What is asked of the store of a cluster, so that together it is everything that is wanted and

@@ -25,9 +25,9 @@ pub(crate) struct Session {
     /// The name of the user there.
     user: String,
     /// The host, with the port, at which it was begun.
-    pub(crate) host: String,
-    /// In milliseconds since 1970.
-    ends: i64,
+    host: String,
+    /// When it ends, in milliseconds since 1970.
+    pub(crate) ends: i64,
     over: watch::Sender<bool>,
 }
 
@@ -37,11 +37,6 @@ impl Session {
         let mut over = self.over.subscribe();
         // There is a sender: this has it.
         _ = over.wait_for(|over| *over).await;
-    }
-
-    /// When it ends, in milliseconds since 1970.
-    pub(crate) fn ends(&self) -> i64 {
-        self.ends
     }
 
     /// Whose it is: users of one name of two clusters are two.
@@ -57,7 +52,8 @@ type Owner<'a> = (Option<&'a str>, &'a str);
 /// the most: a user may begin any number, and ends no other user's with them.
 pub(crate) struct Sessions {
     max: usize,
-    time: Duration,
+    /// How long a session lasts.
+    pub(crate) time: Duration,
     table: Mutex<HashMap<Digest, Arc<Session>>>,
     /// What begins a session once.
     code: Mutex<Option<(Digest, HeaderValue)>>,
@@ -71,11 +67,6 @@ impl Sessions {
             table: Mutex::default(),
             code: Mutex::default(),
         }
-    }
-
-    /// How long a session lasts.
-    pub(crate) fn time(&self) -> Duration {
-        self.time
     }
 
     /// Begins a session with the credentials of a user, of a cluster or else of the server, and
@@ -211,17 +202,13 @@ mod tests {
         let others = [begin(None, "ann", 1), begin(Some("prod"), "ann", 2)];
         let many = [3, 4, 5, 6, 7].map(|now| begin(Some("edge"), "ann", now));
         assert!(others.iter().all(is_there));
-        assert_eq!(
-            many.each_ref().map(is_there),
-            [false, false, false, true, true]
-        );
+        let left = many.each_ref().map(is_there);
+        assert_eq!(left, [false, false, false, true, true]);
         // Another user has a place, too: of the one who has the most.
         let bob = begin(None, "bob", 8);
         assert!(others.iter().chain([&bob]).all(is_there));
-        assert_eq!(
-            many.each_ref().map(is_there),
-            [false, false, false, false, true]
-        );
+        let left = many.each_ref().map(is_there);
+        assert_eq!(left, [false, false, false, false, true]);
         // Where all have as many, that of the one who begins another ends.
         let again = begin(None, "bob", 9);
         assert!(others.iter().chain([&again, &many[4]]).all(is_there));

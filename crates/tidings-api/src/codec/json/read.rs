@@ -79,11 +79,10 @@ fn read_value<'de, D: Deserializer<'de>>(
             let moment = text.as_deref().map(parse).transpose();
             place.set(moment.map_err(|error| reading.fail::<D::Error>(error))?);
         }
-        Place::Map(map) => *map = value.deserialize_any(MapVisitor { reading })?,
+        Place::Map(map) => *map = value.deserialize_any(MapVisitor(reading))?,
         Place::Set(texts) => {
             texts.clear();
-            let list = Items::Texts(texts);
-            value.deserialize_any(ListVisitor { list, reading })?;
+            value.deserialize_any(ListVisitor(Items::Texts(texts), reading))?;
         }
         Place::Json(place) => {
             let fields: Option<serde_json::Value> = serde::Deserialize::deserialize(value)
@@ -107,10 +106,7 @@ fn read_value<'de, D: Deserializer<'de>>(
             list.clear();
             if let Kind::List(of, key) = kind {
                 let items = Items::Objects(list, of);
-                let given = value.deserialize_any(ListVisitor {
-                    list: items,
-                    reading,
-                })?;
+                let given = value.deserialize_any(ListVisitor(items, reading))?;
                 // Only for managedFields: an empty list, like one empty entry, is a request to
                 // forget them, so it is read as one empty entry.
                 if given && key.is_none() && list.len() == 0 {
@@ -318,15 +314,11 @@ impl Visitor<'_> for KeySeed {
     }
 
     fn visit_str<E>(self, key: &str) -> Result<Key, E> {
+        let mut fields = self.0.iter().enumerate();
         Ok(match key {
             "kind" if self.1 => Key::TypeMeta("kind"),
             "apiVersion" if self.1 => Key::TypeMeta("apiVersion"),
-            _ => match self
-                .0
-                .iter()
-                .enumerate()
-                .find(|(_, field)| field.name() == key)
-            {
+            _ => match fields.find(|(_, field)| field.name() == key) {
                 Some((index, field)) => Key::Known(index, field),
                 None => Key::Unknown(key.to_owned()),
             },
@@ -341,18 +333,15 @@ enum Items<'a> {
 }
 
 /// Reads a list, and returns whether there was one.
-struct ListVisitor<'a> {
-    list: Items<'a>,
-    reading: &'a mut Reading,
-}
+struct ListVisitor<'a>(Items<'a>, &'a mut Reading);
 
 impl ListVisitor<'_> {
     fn other(self, found: &str) -> bool {
-        let expected = match self.list {
+        let expected = match self.0 {
             Items::Texts(_) => "[]string",
             Items::Objects(_, of) => &format!("[]v1.{}", of.name),
         };
-        self.reading.mismatch(found, expected);
+        self.1.mismatch(found, expected);
         false
     }
 }
@@ -372,9 +361,9 @@ impl<'de> Visitor<'de> for ListVisitor<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<bool, A::Error> {
         for index in 0.. {
-            self.reading.path.push(Step::Index(index));
-            let item = seq.next_element_seed(ItemSeed(&mut self.list, self.reading))?;
-            self.reading.path.pop();
+            self.1.path.push(Step::Index(index));
+            let item = seq.next_element_seed(ItemSeed(&mut self.0, self.1))?;
+            self.1.path.pop();
             if item.is_none() {
                 break;
             }
@@ -403,13 +392,11 @@ impl<'de> DeserializeSeed<'de> for ItemSeed<'_, '_> {
 }
 
 /// Reads an object of strings.
-struct MapVisitor<'a> {
-    reading: &'a mut Reading,
-}
+struct MapVisitor<'a>(&'a mut Reading);
 
 impl MapVisitor<'_> {
     fn other(self, found: &str) -> BTreeMap<String, String> {
-        self.reading.mismatch(found, "map[string]string");
+        self.0.mismatch(found, "map[string]string");
         BTreeMap::new()
     }
 }
@@ -432,9 +419,9 @@ impl<'de> Visitor<'de> for MapVisitor<'_> {
         while let Some(key) = map.next_key::<String>()? {
             let mut value = None;
             let place = Place::Text(&mut value);
-            map.next_value_seed(ValueSeed(Kind::Text, place, self.reading))?;
+            map.next_value_seed(ValueSeed(Kind::Text, place, self.0))?;
             if members.contains_key(&key) {
-                self.reading.note("duplicate", &key);
+                self.0.note("duplicate", &key);
             }
             members.insert(key, value.unwrap_or_default());
         }

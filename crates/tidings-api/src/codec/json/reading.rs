@@ -42,27 +42,16 @@ impl Reading {
     }
 
     fn path_to(&self, last: &str) -> String {
-        let mut text = String::new();
+        let mut path = String::new();
         for step in &self.path {
             match step {
-                Step::Field(_, name) => {
-                    if !text.is_empty() {
-                        text.push('.');
-                    }
-                    text.push_str(name);
-                }
-                Step::Index(index) => {
-                    text.push('[');
-                    text.push_str(&index.to_string());
-                    text.push(']');
-                }
+                Step::Field(_, name) => path.extend([".", *name]),
+                Step::Index(index) => path.extend(["[", index.to_string().as_str(), "]"]),
             }
         }
-        if !text.is_empty() {
-            text.push('.');
-        }
-        text.push_str(last);
-        text
+        path.extend([".", last]);
+        // Nothing is before the first name.
+        path.strip_prefix('.').unwrap_or(&path).to_owned()
     }
 
     /// Notes a field. Its path is short: the name, and a few steps to it.

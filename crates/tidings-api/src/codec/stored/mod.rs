@@ -22,6 +22,8 @@ pub(crate) use repair::repaired;
 use tidings_core::fields::{core_v1, events_v1};
 pub use tidings_core::wire::{put_varint, varint_len};
 use tidings_core::wire::{write_fields, write_members, write_object};
+#[cfg(test)]
+pub(crate) use wire::bytes_field;
 pub use wire::put_bytes;
 use wire::{Message, put_field};
 
@@ -180,61 +182,53 @@ mod tests {
         ObjectMeta, OwnerReference, PartialObjectMetadata,
     };
     use proptest::prelude::*;
-    use prost::Message as _;
 
-    use super::super::{decode_stored, encode_stored, protobuf, write_event, write_partial};
+    use super::super::{
+        canonicalize, decode_stored, encode_stored, protobuf, write_event, write_partial,
+    };
     use super::*;
 
-    use super::super::canonicalize;
+    fn decoded<T: prost::Message + Default>(bytes: &[u8]) -> Result<T, TestCaseError> {
+        T::decode(bytes).map_err(|error| TestCaseError::fail(error.to_string()))
+    }
 
     fn check(value: &bytes::Bytes) -> Result<(), TestCaseError> {
         let event = decode_stored(value, 7).map_err(TestCaseError::fail)?;
         let stored =
             StoredEvent::open(value, 7).ok_or_else(|| TestCaseError::fail("not opened"))?;
         let metadata = event.metadata.clone().unwrap_or_default();
-        for (api, alone) in [
-            (Api::Core, true),
-            (Api::Core, false),
-            (Api::Events, true),
-            (Api::Events, false),
-        ] {
+        let core = [true, false].map(|alone| (Api::Core, alone));
+        let events = [true, false].map(|alone| (Api::Events, alone));
+        for (api, alone) in core.into_iter().chain(events) {
             let (mut expected, mut found) = (Vec::new(), Vec::new());
             write_event(api, &event, alone, &mut expected);
             prop_assert_eq!(stored.write_json(api, alone, &mut found), Some(()));
-            prop_assert_eq!(
-                String::from_utf8_lossy(&found),
-                String::from_utf8_lossy(&expected)
-            );
+            let [shown, wanted] = [&found, &expected].map(|json| String::from_utf8_lossy(json));
+            prop_assert_eq!(shown, wanted);
 
             expected.clear();
             found.clear();
-            write_partial(&metadata, "meta.k8s.io/v1", alone, &mut expected);
-            prop_assert_eq!(
-                stored.write_partial_json("meta.k8s.io/v1", alone, &mut found),
-                Some(())
-            );
+            let version = "meta.k8s.io/v1";
+            write_partial(&metadata, version, alone, &mut expected);
+            let written = stored.write_partial_json(version, alone, &mut found);
+            prop_assert_eq!(written, Some(()));
             prop_assert_eq!(&found, &expected);
         }
         let mut bytes = Vec::new();
         prop_assert_eq!(stored.write_protobuf(Api::Core, &mut bytes), Some(()));
-        let mut read =
-            Event::decode(&bytes[..]).map_err(|error| TestCaseError::fail(error.to_string()))?;
         // What was stored empty is sent empty: it is the same to every reader.
+        let mut read: Event = decoded(&bytes)?;
         canonicalize(&mut read);
         prop_assert_eq!(&read, &event);
         bytes.clear();
         prop_assert_eq!(stored.write_protobuf(Api::Events, &mut bytes), Some(()));
-        let read = k8s_pb::api::events::v1::Event::decode(&bytes[..])
-            .map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let mut read = protobuf::from_events(read);
+        let mut read = protobuf::from_events(decoded(&bytes)?);
         canonicalize(&mut read);
         prop_assert_eq!(read, event);
         bytes.clear();
         prop_assert_eq!(stored.write_partial_protobuf(&mut bytes), Some(()));
-        let read = PartialObjectMetadata::decode(&bytes[..])
-            .map_err(|error| TestCaseError::fail(error.to_string()))?;
         let mut read = Event {
-            metadata: read.metadata,
+            metadata: decoded::<PartialObjectMetadata>(&bytes)?.metadata,
             ..Event::default()
         };
         canonicalize(&mut read);
@@ -323,20 +317,10 @@ mod tests {
     /// What prost and Go would merge or sort is left to them.
     #[test]
     fn the_unusual_is_left_to_the_decoder() {
-        let twice = [1, 1].map(|_| {
-            let mut object = Vec::new();
-            put_bytes(field::INVOLVED_OBJECT, b"", &mut object);
-            object
-        });
-        let mut unsorted = Vec::new();
-        for key in ["b", "a"] {
-            let mut entry = Vec::new();
-            put_bytes(1, key.as_bytes(), &mut entry);
-            put_bytes(meta::LABELS, &entry, &mut unsorted);
-        }
-        let mut labels = Vec::new();
-        put_bytes(field::METADATA, &unsorted, &mut labels);
-        for raw in [twice.concat(), labels, b"\x1a\x01\xff".to_vec()] {
+        let twice = bytes_field(field::INVOLVED_OBJECT, b"").repeat(2);
+        let unsorted = [b"b", b"a"].map(|key| bytes_field(meta::LABELS, &bytes_field(1, key)));
+        let labels = bytes_field(field::METADATA, &unsorted.concat());
+        for raw in [twice, labels, b"\x1a\x01\xff".to_vec()] {
             let value = enveloped(&raw);
             let mut out = Vec::new();
             let stored = StoredEvent::open(&value, 1).unwrap();
@@ -349,19 +333,14 @@ mod tests {
         put_varint(1 << 35 | 8, &mut beyond);
         beyond.push(1);
         let numbered = enveloped(&beyond);
-        assert!(super::super::decode_stored(&numbered.clone().into(), 1).is_err());
         // An invalid text, where another takes its place.
-        let mut version = Vec::new();
-        put_bytes(meta::RESOURCE_VERSION, b"\xff", &mut version);
-        let mut metadata = Vec::new();
-        put_bytes(field::METADATA, &version, &mut metadata);
-        let versioned = enveloped(&metadata);
-        assert!(super::super::decode_stored(&versioned.clone().into(), 1).is_err());
+        let version = bytes_field(meta::RESOURCE_VERSION, b"\xff");
+        let versioned = enveloped(&bytes_field(field::METADATA, &version));
         let mut typed = enveloped(b"");
         typed.extend_from_slice(&[4 << 3, 1]);
-        assert!(super::super::decode_stored(&typed.clone().into(), 1).is_err());
         for value in [json, numbered, versioned, typed] {
             assert!(StoredEvent::open(&value, 1).is_none());
+            assert!(decode_stored(&value.into(), 1).is_err());
         }
     }
 }

@@ -41,17 +41,15 @@ pub(crate) fn repaired(of: &Type, event: &[u8]) -> Option<Bytes> {
 mod tests {
     use tidings_core::fields::{core_v1, events_v1};
 
+    use super::super::wire::bytes_field;
     use super::*;
 
     #[test]
     fn every_text_of_an_event_is_repaired_and_nothing_else() {
         for of in [&core_v1::EVENT, &events_v1::EVENT] {
             for field in of.fields {
-                let [sent, shown] = [&b"cut \xff"[..], "cut \u{fffd}".as_bytes()].map(|value| {
-                    let mut event = Vec::new();
-                    put_bytes(field.number as usize, value, &mut event);
-                    Bytes::from(event)
-                });
+                let [sent, shown] = [&b"cut \xff"[..], "cut \u{fffd}".as_bytes()]
+                    .map(|value| Bytes::from(bytes_field(field.number as usize, value)));
                 let is_text = matches!(field.kind, Kind::Text);
                 let expected = is_text.then(|| shown.clone());
                 assert_eq!(repaired(of, &sent), expected, "{}", field.name());

@@ -207,6 +207,14 @@ pub fn put_bytes(number: usize, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
+/// A message that has nothing but a field of bytes.
+#[cfg(test)]
+pub(crate) fn bytes_field(number: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut message = Vec::new();
+    put_bytes(number, bytes, &mut message);
+    message
+}
+
 /// Appends a field of either kind.
 pub(crate) fn put_field(number: usize, value: Value<'_>, out: &mut Vec<u8>) {
     match value {

@@ -77,29 +77,26 @@ pub(in super::super) async fn event(
     let others = neighbours(visible, &event.brief).await?;
     let others: Vec<Seen<'_>> = others.iter().filter_map(seen).collect();
     let ranked = before(&event, &others);
-    let cause = ranked
-        .iter()
-        .find(|neighbour| neighbour.near)
-        .and_then(|cause| others.get(cause.event));
+    let cause = ranked.iter().find(|neighbour| neighbour.near);
+    let cause = cause.and_then(|cause| others.get(cause.event));
     let cluster = &visible.source.name;
     let newest = versions(visible, &key, &record, event.brief.first).await?;
+    let sentence = sentence::of_event(&event, cause, now);
+    let told = ranked.into_iter().filter_map(|neighbour| {
+        let other = others.get(neighbour.event)?;
+        Some(Before {
+            item: item(cluster, &other.brief),
+            why: neighbour.why,
+        })
+    });
     super::json::json(&Answer {
         item: item(cluster, &event.brief),
         raw: raw(&record),
-        sentence: sentence::of_event(&event, cause, now),
+        sentence,
         versions: newest.versions,
         versions_more: newest.more,
         repeats: newest.repeats,
-        before: ranked
-            .into_iter()
-            .filter_map(|neighbour| {
-                let other = others.get(neighbour.event)?;
-                Some(Before {
-                    item: item(cluster, &other.brief),
-                    why: neighbour.why,
-                })
-            })
-            .collect(),
+        before: told.collect(),
     })
 }
 
@@ -116,16 +113,11 @@ fn raw(record: &Record) -> Value {
 /// owners, and the others of its namespace just before it began.
 async fn neighbours(visible: &Visible, event: &Brief<'_>) -> Result<Vec<Record>, Status> {
     let store = &*visible.source.server.store;
-    let range = (
-        event.first.saturating_sub(BEFORE),
-        event.first.saturating_add(1),
-    );
+    let until = event.first.saturating_add(1);
+    let range = (event.first.saturating_sub(BEFORE), until);
     let object = (event.kind, event.object_namespace, event.object);
     let mut found = about(visible, object, range, OWN_MAX).await?;
-    let node = |brief: Brief<'_>| {
-        let seen = Seen { cluster: 0, brief };
-        host(&seen).map(str::to_owned)
-    };
+    let node = |brief: Brief<'_>| host(&brief).map(str::to_owned);
     let node = node(*event).or_else(|| found.iter().filter_map(brief).find_map(node));
     if let Some(node) = node {
         found.extend(about(visible, ("Node", "", &node), range, OWN_MAX).await?);
@@ -138,7 +130,7 @@ async fn neighbours(visible: &Visible, event: &Brief<'_>) -> Result<Vec<Record>,
         }
         let owner = (kind, event.object_namespace, name);
         let its = about(visible, owner, range, OWN_MAX).await?;
-        bytes += its.iter().map(|record| record.value.len()).sum::<usize>();
+        bytes += read::bytes_of(&its);
         found.extend(its);
     }
     let mut part = read::Part::new(

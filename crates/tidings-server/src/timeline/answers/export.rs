@@ -133,12 +133,8 @@ impl Form {
         let why = format!("cut: an export is made of {EVENTS_MAX} events at most");
         match self {
             Self::Lines if is_cut => {
-                out.extend_from_slice(
-                    json!({"kind": "Status", "message": why})
-                        .to_string()
-                        .as_bytes(),
-                );
-                out.push(b'\n');
+                let status = json!({"kind": "Status", "message": why});
+                out.extend_from_slice(format!("{status}\n").as_bytes());
             }
             Self::Lines => {}
             Self::Perfetto { first, tracks } => {

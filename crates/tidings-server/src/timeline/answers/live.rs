@@ -19,10 +19,8 @@ use futures::{FutureExt, StreamExt};
 use http::{StatusCode, header};
 use serde::Serialize;
 use tidings_store::{BoxFuture, Change, Record, Revision, Watch, WatchError};
-use tokio::time::Instant;
 
 use super::super::enter::Again;
-use super::super::query::Filters;
 use super::super::read::{brief, plain};
 use super::super::state::Timeline;
 use super::super::visible::{Caller, Visible};
@@ -70,7 +68,7 @@ pub(in super::super) async fn live(
     let least = root.options.min_request_timeout;
     let mut time = least.mul_f64(1.0 + random::fraction());
     if let Some(session) = &caller.session {
-        let left = session.ends() - root.clock.now().as_millisecond();
+        let left = session.ends - root.clock.now().as_millisecond();
         time = time.min(Duration::from_millis(u64::try_from(left).unwrap_or(0)));
     }
     let position = info.query.get(params::POSITION);
@@ -104,11 +102,8 @@ pub(in super::super) async fn live(
         following.watches.push(next(number, watch));
     }
     let session = caller.session.clone();
-    let stopped: Vec<_> = caller
-        .clusters
-        .iter()
-        .map(|it| it.source.server.stopped())
-        .collect();
+    let stopped = caller.clusters.iter().map(|it| it.source.server.stopped());
+    let stopped: Vec<_> = stopped.collect();
     let recheck = root.options.timeline.recheck;
     let ended = async move {
         let other = async {
@@ -192,10 +187,9 @@ impl Following {
     async fn next(&mut self) -> Option<Bytes> {
         if self.restart {
             // It is the last that is said: nothing is followed any more.
-            let over = std::mem::take(&mut self.watches);
+            self.watches.clear();
             self.restart = false;
             self.reached.clear();
-            drop(over);
             return Some(Bytes::from_static(b"event: restart\ndata: {}\n\n"));
         }
         if self.watches.is_empty() {
@@ -204,12 +198,10 @@ impl Following {
         let ping = clock::deadline(clock::timer(), PING);
         let mut until = ping;
         loop {
-            let said = tokio::time::timeout_at(until, self.watches.next()).await;
-            let Ok(said) = said else {
-                if self.is_empty() {
-                    return Some(Bytes::from_static(b":\n\n"));
-                }
-                return self.message();
+            let said = match tokio::time::timeout_at(until, self.watches.next()).await {
+                Ok(said) => said,
+                Err(_) if self.is_empty() => return Some(Bytes::from_static(b":\n\n")),
+                Err(_) => return self.message(),
             };
             let (number, watch, changes) = said?;
             match changes {
@@ -224,7 +216,7 @@ impl Following {
                 }
             }
             if until == ping && !self.is_empty() {
-                until = soon(ping);
+                until = clock::deadline(clock::timer(), COLLECT).min(ping);
             }
         }
     }
@@ -247,7 +239,10 @@ impl Following {
             let Ok(record) = plain(record.clone()) else {
                 continue;
             };
-            if !is_shown(visible, &caller.filters, &record) {
+            let is_shown = brief(&record).is_some_and(|brief| {
+                visible.shows(brief.namespace) && caller.filters.selects(&brief)
+            });
+            if !is_shown {
                 continue;
             }
             let key = (number, record.key.clone());
@@ -290,16 +285,6 @@ impl Following {
         text.extend_from_slice(b"\n\n");
         Some(text.into())
     }
-}
-
-/// When what was collected is sent.
-fn soon(latest: Instant) -> Instant {
-    clock::deadline(clock::timer(), COLLECT).min(latest)
-}
-
-fn is_shown(visible: &Visible, filters: &Filters, record: &Record) -> bool {
-    let brief = brief(record);
-    brief.is_some_and(|brief| visible.shows(brief.namespace) && filters.selects(&brief))
 }
 
 #[cfg(test)]

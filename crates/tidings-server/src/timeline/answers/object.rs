@@ -60,13 +60,12 @@ pub(in super::super) async fn object(
     family.push(member(kind, namespace, name, "self"));
     family.extend(owned(visible, (kind, namespace, name), range).await?);
     let seen: Vec<_> = records.iter().filter_map(seen).collect();
+    let cluster = &visible.source.name;
+    let items = seen.iter().map(|seen| item(cluster, &seen.brief));
     json(&Answer {
         sentence: sentence::of_object(name, &seen, now),
         family,
-        items: seen
-            .iter()
-            .map(|seen| item(&visible.source.name, &seen.brief))
-            .collect(),
+        items: items.collect(),
     })
 }
 

@@ -41,7 +41,7 @@ pub(in super::super) async fn overview(
             Entrance::Login => "token",
             Entrance::Link { .. } => "code",
         },
-        "session": caller.session.as_ref().map(|session| session.ends()),
+        "session": caller.session.as_ref().map(|session| session.ends),
         "clusters": clusters,
         "limits": {
             "read": root.options.timeline.read_limit,

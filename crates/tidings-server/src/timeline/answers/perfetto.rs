@@ -119,49 +119,17 @@ mod tests {
     use std::cmp::Reverse;
     use std::collections::HashSet;
 
-    use bytes::Bytes;
-    use k8s_pb::api::core::v1::{Event, ObjectReference};
-    use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-    use tidings_api::codec::encode_stored;
-    use tidings_api::codec::stored::StoredEvent;
-
+    use super::super::super::rules::cases::{Case, seen};
     use super::*;
 
-    /// An event about a pod, as it is stored, that happened from a second to another.
-    fn event(first: i64, last: i64) -> Bytes {
-        let time = |second| Time {
-            seconds: Some(second),
-            nanos: Some(0),
-        };
-        encode_stored(&mut Event {
-            metadata: Some(ObjectMeta {
-                name: Some(format!("web-0.{first}.{last}")),
-                namespace: Some("shop".into()),
-                ..ObjectMeta::default()
-            }),
-            involved_object: Some(ObjectReference {
-                kind: Some("Pod".into()),
-                name: Some("web-0".into()),
-                namespace: Some("shop".into()),
-                ..ObjectReference::default()
-            }),
-            reason: Some("BackOff".into()),
-            first_timestamp: Some(time(first)),
-            last_timestamp: Some(time(last)),
-            ..Event::default()
-        })
-    }
-
-    /// What there is of events that happened from a second to another, the last seen first.
+    /// What there is of a pod's events that happened from a second to another, the last seen first.
     fn traced(tracks: &mut Tracks, mut spans: Vec<(i64, i64)>) -> Vec<Value> {
         spans.sort_by_key(|(_, last)| Reverse(*last));
-        let mut values = Vec::new();
-        for (first, last) in spans {
-            let stored = event(first, last);
-            let opened = StoredEvent::open(&stored, 1).unwrap();
-            values.extend(tracks.events((0, ""), &opened.brief().unwrap()));
-        }
-        values
+        let case = |(first, last)| Case::new("Pod", "web-0", "BackOff", last).times(1, first);
+        let cases: Vec<Case> = spans.into_iter().map(case).collect();
+        let events = seen(&cases).into_iter();
+        let values = events.flat_map(|event| tracks.events((0, ""), &event.brief));
+        values.collect()
     }
 
     /// The thread of each slice, and when it begins and ends.

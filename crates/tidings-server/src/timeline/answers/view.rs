@@ -208,25 +208,20 @@ fn rates_of(events: &[Seen<'_>], range: (i64, i64), by_reason: bool) -> Rates {
         };
         (by, brief.last, 1)
     });
-    rates(
-        counted.filter(|(_, at, _)| *at < range.1),
-        range,
-        step(range, 0),
-    )
+    let counted = counted.filter(|(_, at, _)| *at < range.1);
+    rates(counted, range, step(range, 0))
 }
 
 fn draw<'a>(caller: &'a Caller, lane: &Lane<'a>) -> Drawn<'a> {
     let cluster = caller.clusters.get(lane.object.cluster);
+    let parent = lane.parent.and_then(|at| i64::try_from(at).ok());
     Drawn {
         cluster: cluster.map_or("", |cluster| &cluster.source.name),
         namespace: lane.object.namespace,
         kind: lane.object.kind,
         name: lane.object.name,
         uid: Some(lane.uid).filter(|uid| !uid.is_empty()),
-        parent: lane
-            .parent
-            .and_then(|at| i64::try_from(at).ok())
-            .unwrap_or(-1),
+        parent: parent.unwrap_or(-1),
         depth: lane.depth,
         gone: lane.gone,
         events: lane.events,

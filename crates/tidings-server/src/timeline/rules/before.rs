@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use tidings_api::codec::stored::Brief;
 use tidings_core::{possible_owners, told_of};
 
 use super::seen::{Object, Seen};
@@ -43,88 +44,48 @@ enum Relation {
     Namespace,
 }
 
-/// Changes, and the reasons of events that tell of one.
-const CHANGES: [(&str, &[&str]); 9] = [
-    ("an image", &["Pulled", "Pulling"]),
-    (
-        "a change of scale",
-        &[
-            "ScalingReplicaSet",
-            "SuccessfulRescale",
-            "SuccessfulCreate",
-            "SuccessfulDelete",
-        ],
-    ),
-    (
-        "a placement",
-        &["Scheduled", "Preempted", "TriggeredScaleUp", "ScaleDown"],
-    ),
-    (
-        "an end",
-        &[
-            "Killing",
-            "Evicted",
-            "TaintManagerEviction",
-            "Drain",
-            "SandboxChanged",
-        ],
-    ),
-    (
-        "a node's state",
-        &[
-            "NodeNotReady",
-            "NodeReady",
-            "NodeNotSchedulable",
-            "NodeSchedulable",
-            "Rebooted",
-            "Starting",
-            "NodeHasDiskPressure",
-            "NodeHasInsufficientMemory",
-            "RemovingNode",
-            "SystemOOM",
-            "OOMKilling",
-        ],
-    ),
-    (
-        "a configuration",
-        &[
-            "ConfigMapCreated",
-            "ConfigMapUpdated",
-            "SecretCreated",
-            "SecretUpdated",
-            "ObservedConfigChanged",
-            "DeploymentUpdated",
-            "DeploymentRollback",
-        ],
-    ),
-    (
-        "a volume",
-        &[
-            "FailedMount",
-            "FailedAttachVolume",
-            "SuccessfulAttachVolume",
-            "ProvisioningSucceeded",
-            "ProvisioningFailed",
-        ],
-    ),
-    ("a new leader", &["LeaderElection"]),
-    ("a start", &["Started", "Created"]),
-];
-
+/// The change that an event of this reason reports.
 fn change(reason: &str) -> Option<&'static str> {
-    let told = CHANGES.iter().find(|(_, names)| names.contains(&reason));
-    told.map(|(what, _)| *what)
+    Some(match reason {
+        "Pulled" | "Pulling" => "an image",
+        "ScalingReplicaSet" | "SuccessfulRescale" | "SuccessfulCreate" | "SuccessfulDelete" => {
+            "a change of scale"
+        }
+        "Scheduled" | "Preempted" | "TriggeredScaleUp" | "ScaleDown" => "a placement",
+        "Killing" | "Evicted" | "TaintManagerEviction" | "Drain" | "SandboxChanged" => "an end",
+        "NodeNotReady"
+        | "NodeReady"
+        | "NodeNotSchedulable"
+        | "NodeSchedulable"
+        | "Rebooted"
+        | "Starting"
+        | "NodeHasDiskPressure"
+        | "NodeHasInsufficientMemory"
+        | "RemovingNode"
+        | "SystemOOM"
+        | "OOMKilling" => "a node's state",
+        "ConfigMapCreated"
+        | "ConfigMapUpdated"
+        | "SecretCreated"
+        | "SecretUpdated"
+        | "ObservedConfigChanged"
+        | "DeploymentUpdated"
+        | "DeploymentRollback" => "a configuration",
+        "FailedMount"
+        | "FailedAttachVolume"
+        | "SuccessfulAttachVolume"
+        | "ProvisioningSucceeded"
+        | "ProvisioningFailed" => "a volume",
+        "LeaderElection" => "a new leader",
+        "Started" | "Created" => "a start",
+        _ => return None,
+    })
 }
 
 /// The neighbours of an event that happened before it began, the likeliest to matter first.
 pub(crate) fn before(event: &Seen<'_>, others: &[Seen<'_>]) -> Vec<Neighbour> {
     let object = event.object();
-    let owners = |object: Object<'_>| -> Vec<(&'static str, String)> {
-        possible_owners(object.kind, object.name)
-            .map(|(kind, name)| (kind, name.to_owned()))
-            .collect()
-    };
-    let above = owners(object);
+    let above: Vec<_> = possible_owners(object.kind, object.name).collect();
     let node = node_of(event, others);
     let began = event.brief.first;
     // Of an object's events of one reason the last.
@@ -197,13 +158,13 @@ fn node_of<'a>(event: &Seen<'a>, others: &[Seen<'a>]) -> &'a str {
     }
     let object = event.object();
     let of_object = others.iter().filter(|other| other.object() == object);
-    let mut hosts = std::iter::once(event).chain(of_object).filter_map(host);
-    hosts.next().unwrap_or_default()
+    let mut hosts = std::iter::once(event).chain(of_object);
+    let host = hosts.find_map(|seen| host(&seen.brief));
+    host.unwrap_or_default()
 }
 
 /// The node of the object that an event is about.
-pub(crate) fn host<'a>(event: &Seen<'a>) -> Option<&'a str> {
-    let brief = &event.brief;
+pub(crate) fn host<'a>(brief: &Brief<'a>) -> Option<&'a str> {
     if brief.component == "kubelet" && !brief.host.is_empty() {
         return Some(brief.host);
     }
@@ -217,7 +178,7 @@ pub(crate) fn host<'a>(event: &Seen<'a>) -> Option<&'a str> {
 fn relation(
     event: &Seen<'_>,
     other: &Seen<'_>,
-    above: &[(&'static str, String)],
+    above: &[(&str, &str)],
     node: &str,
 ) -> Option<Relation> {
     let (object, its) = (event.object(), other.object());
@@ -231,25 +192,22 @@ fn relation(
         return Some(Relation::Node);
     }
     if object.namespace == its.namespace {
-        let is = |(kind, name): &(&str, String)| *kind == its.kind && name == its.name;
         let told = told_of(its.kind, other.brief.reason, other.brief.message);
-        if above.iter().any(is)
+        if above.contains(&(its.kind, its.name))
             || told.is_some_and(|told| told.kind == object.kind && told.name == object.name)
         {
             return Some(Relation::Owner);
         }
         let mut owners = possible_owners(its.kind, its.name);
-        if owners.any(|(kind, name)| kind == object.kind && name == object.name) {
+        if owners.any(|owner| owner == (object.kind, object.name)) {
             return Some(Relation::Owned);
         }
         let mut owners = possible_owners(its.kind, its.name);
-        if its.kind == object.kind
-            && owners.any(|owner| above.iter().any(|(kind, name)| (*kind, &**name) == owner))
-        {
+        if its.kind == object.kind && owners.any(|owner| above.contains(&owner)) {
             return Some(Relation::Sibling);
         }
     }
-    if !node.is_empty() && host(other) == Some(node) {
+    if !node.is_empty() && host(&other.brief) == Some(node) {
         return Some(Relation::SameNode);
     }
     (object.namespace == its.namespace && !object.namespace.is_empty())

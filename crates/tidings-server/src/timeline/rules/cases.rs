@@ -8,8 +8,8 @@ use super::seen::Seen;
 
 /// One event, as it is stored.
 #[derive(Clone, Debug)]
-pub(super) struct Case {
-    pub(super) cluster: usize,
+pub(crate) struct Case {
+    pub(crate) cluster: usize,
     event: Event,
     stored: bytes::Bytes,
 }
@@ -24,7 +24,7 @@ fn time(second: i64) -> Time {
 impl Case {
     /// An event of the namespace shop that happened once, at a second; those about nodes are in
     /// the namespace default, as kubelets write them.
-    pub(super) fn new(kind: &str, name: &str, reason: &str, second: i64) -> Self {
+    pub(crate) fn new(kind: &str, name: &str, reason: &str, second: i64) -> Self {
         let namespace = if kind == "Node" { "default" } else { "shop" };
         let of_object = if kind == "Node" { "" } else { "shop" };
         let event = Event {
@@ -46,53 +46,57 @@ impl Case {
             count: Some(1),
             ..Event::default()
         };
+        Self::of(0, event)
+    }
+
+    fn of(cluster: usize, mut event: Event) -> Self {
+        let stored = tidings_api::codec::encode_stored(&mut event);
         Self {
-            cluster: 0,
+            cluster,
             event,
-            stored: bytes::Bytes::new(),
+            stored,
         }
-        .stored()
     }
 
-    fn stored(mut self) -> Self {
-        self.stored = tidings_api::codec::encode_stored(&mut self.event.clone());
-        self
+    fn with(mut self, change: impl FnOnce(&mut Event)) -> Self {
+        change(&mut self.event);
+        Self::of(self.cluster, self.event)
     }
 
-    pub(super) fn message(mut self, message: &str) -> Self {
-        self.event.message = Some(message.into());
-        self.stored()
+    pub(crate) fn message(self, message: &str) -> Self {
+        self.with(|event| event.message = Some(message.into()))
     }
 
-    pub(super) fn warning(mut self) -> Self {
-        self.event.r#type = Some("Warning".into());
-        self.stored()
+    pub(crate) fn warning(self) -> Self {
+        self.with(|event| event.r#type = Some("Warning".into()))
     }
 
     /// It happened again and again, since a second.
-    pub(super) fn times(mut self, count: i32, since: i64) -> Self {
-        self.event.count = Some(count);
-        self.event.first_timestamp = Some(time(since));
-        self.stored()
+    pub(crate) fn times(self, count: i32, since: i64) -> Self {
+        self.with(|event| {
+            event.count = Some(count);
+            event.first_timestamp = Some(time(since));
+        })
     }
 
-    pub(super) fn host(mut self, host: &str) -> Self {
-        self.event.source = Some(EventSource {
+    pub(crate) fn host(self, host: &str) -> Self {
+        let source = EventSource {
             component: Some("kubelet".into()),
             host: Some(host.into()),
-        });
-        self.stored()
+        };
+        self.with(|event| event.source = Some(source))
     }
 
-    pub(super) fn container(mut self, name: &str) -> Self {
-        let object = self.event.involved_object.get_or_insert_default();
-        object.field_path = Some(format!("spec.containers{{{name}}}"));
-        self.stored()
+    pub(crate) fn container(self, name: &str) -> Self {
+        self.with(|event| {
+            let object = event.involved_object.get_or_insert_default();
+            object.field_path = Some(format!("spec.containers{{{name}}}"));
+        })
     }
 }
 
 /// The events as rules look at them.
-pub(super) fn seen(cases: &[Case]) -> Vec<Seen<'_>> {
+pub(crate) fn seen(cases: &[Case]) -> Vec<Seen<'_>> {
     let seen = cases.iter().map(|case| Seen {
         cluster: case.cluster,
         brief: StoredEvent::open(&case.stored, 1)

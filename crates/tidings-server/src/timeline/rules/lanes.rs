@@ -294,23 +294,25 @@ mod tests {
         ]
     }
 
+    /// The pod of the roll-out that has a warning, below its owners.
+    const TROUBLED: [&str; 3] = [
+        "Deployment/px 0/2",
+        "  ReplicaSet/px-5d567cc74c 0/2",
+        "    Pod/px-5d567cc74c-s4ckh gone 1/3",
+    ];
+
     #[test]
     fn families_are_together_and_the_most_troubled_one_is_first() {
         let cases = rollout();
         let found = lanes(&seen(&cases), 0, 300);
-        assert_eq!(
-            drawn(&found),
-            [
-                "Deployment/px 0/2",
-                "  ReplicaSet/px-5d567cc74c 0/2",
-                "    Pod/px-5d567cc74c-s4ckh gone 1/3",
-                // Its replica set has no events.
-                "  Pod/px-779d9c594d-bghfk 0/1",
-                "CronJob/nightly 0/1",
-                "  Job/nightly-29388960 0/1",
-                "Node/node-1 0/1",
-            ]
-        );
+        let others = [
+            // Its replica set has no events.
+            "  Pod/px-779d9c594d-bghfk 0/1",
+            "CronJob/nightly 0/1",
+            "  Job/nightly-29388960 0/1",
+            "Node/node-1 0/1",
+        ];
+        assert_eq!(drawn(&found), [&TROUBLED[..], &others[..]].concat());
         assert_eq!((found.next, found.more), (7, 0));
         let lane = |at: usize| found.of_events.get(at).copied().flatten();
         assert_eq!((lane(0), lane(3), lane(8)), (Some(0), Some(2), Some(6)));
@@ -321,14 +323,7 @@ mod tests {
     fn warnings_are_drawn_first_and_with_their_owners() {
         let cases = rollout();
         let found = lanes(&seen(&cases), 0, 3);
-        assert_eq!(
-            drawn(&found),
-            [
-                "Deployment/px 0/2",
-                "  ReplicaSet/px-5d567cc74c 0/2",
-                "    Pod/px-5d567cc74c-s4ckh gone 1/3",
-            ]
-        );
+        assert_eq!(drawn(&found), TROUBLED);
         assert_eq!(found.more, 4);
         assert_eq!(found.of_events.iter().flatten().count(), 7);
         assert_eq!(lanes(&seen(&cases), 0, 0).more, 7);
@@ -350,27 +345,14 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(
-            pages,
-            [
-                vec![
-                    "Deployment/px 0/2",
-                    "  ReplicaSet/px-5d567cc74c 0/2",
-                    "    Pod/px-5d567cc74c-s4ckh gone 1/3",
-                ],
-                // Owners are drawn again.
-                vec![
-                    "Deployment/px 0/2",
-                    "  Pod/px-779d9c594d-bghfk 0/1",
-                    "CronJob/nightly 0/1",
-                ],
-                vec![
-                    "CronJob/nightly 0/1",
-                    "  Job/nightly-29388960 0/1",
-                    "Node/node-1 0/1",
-                ],
-            ]
-        );
+        #[rustfmt::skip]
+        let expected = [
+            TROUBLED,
+            // Owners are drawn again.
+            ["Deployment/px 0/2", "  Pod/px-779d9c594d-bghfk 0/1", "CronJob/nightly 0/1"],
+            ["CronJob/nightly 0/1", "  Job/nightly-29388960 0/1", "Node/node-1 0/1"],
+        ];
+        assert_eq!(pages, expected);
         // Further than there are any.
         let found = lanes(&events, 100, 3);
         assert_eq!((found.drawn.len(), found.next, found.more), (0, 7, 0));

@@ -83,34 +83,31 @@ pub(crate) fn marks<'a>(
     }
     single.sort_unstable_by_key(|mark| (mark.lane, mark.warning, mark.reason, mark.from, mark.to));
     let part = (to.saturating_sub(from) / PARTS).max(1);
-    let mut marks = merged(single, |a, b| {
-        a.reason == b.reason && b.from.saturating_sub(a.to) < part
-    });
-    for step in 1..COARSER_MAX {
-        if marks.len() <= max {
-            break;
-        }
+    let mut marks = single;
+    for step in 0..COARSER_MAX {
         let part = part.saturating_mul(1 << step);
         marks = merged(marks, |a, b| {
             a.reason == b.reason && b.from.saturating_sub(a.to) < part
         });
+        if marks.len() <= max {
+            break;
+        }
     }
     if marks.len() > max {
         marks.sort_unstable_by_key(|mark| (mark.lane, mark.warning, mark.from, mark.to));
         marks = merged(marks, |_, _| true);
     }
     // At most two for each lane are left: only where more lanes are drawn than marks may be.
-    let mut more = events.len() as u64;
     if marks.len() > max {
         marks.sort_unstable_by_key(|mark| (!mark.warning, mark.lane));
         marks.truncate(max);
     }
-    more -= marks.iter().map(|mark| mark.events).sum::<u64>();
+    let shown: u64 = marks.iter().map(|mark| mark.events).sum();
     marks.sort_unstable_by_key(|mark| (mark.lane, mark.from, mark.to, mark.reason));
     Marks {
         drawn: marks,
         reasons: reasons.names,
-        more,
+        more: events.len() as u64 - shown,
     }
 }
 

@@ -11,4 +11,4 @@ pub(crate) mod sentence;
 mod words;
 
 #[cfg(test)]
-mod cases;
+pub(crate) mod cases;

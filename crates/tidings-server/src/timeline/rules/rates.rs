@@ -15,26 +15,11 @@ const OTHER: &str = "other";
 const SECOND: i64 = 1000;
 const HOUR: i64 = 3600 * SECOND;
 /// Lengths of a step: those of clocks and calendars.
+#[rustfmt::skip]
 const LENGTHS: [i64; 19] = [
-    SECOND,
-    2 * SECOND,
-    5 * SECOND,
-    10 * SECOND,
-    15 * SECOND,
-    30 * SECOND,
-    60 * SECOND,
-    120 * SECOND,
-    300 * SECOND,
-    600 * SECOND,
-    900 * SECOND,
-    1800 * SECOND,
-    HOUR,
-    2 * HOUR,
-    3 * HOUR,
-    6 * HOUR,
-    12 * HOUR,
-    24 * HOUR,
-    7 * 24 * HOUR,
+    SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, 15 * SECOND, 30 * SECOND,
+    60 * SECOND, 120 * SECOND, 300 * SECOND, 600 * SECOND, 900 * SECOND, 1800 * SECOND,
+    HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR, 7 * 24 * HOUR,
 ];
 /// About as many steps are wanted.
 const STEPS: i64 = 120;

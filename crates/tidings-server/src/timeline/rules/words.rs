@@ -2,24 +2,18 @@
 
 /// How long a time in milliseconds is, by its two greatest units: `2 h 10 min`.
 pub(super) fn long(millis: i64) -> String {
-    const UNITS: [(i64, &str); 4] = [(86400, "d"), (3600, "h"), (60, "min"), (1, "s")];
     let seconds = millis.max(0) / 1000;
-    let mut left = seconds;
-    let mut parts: Vec<String> = Vec::new();
-    for (unit, name) in UNITS {
-        let many = left / unit;
-        left %= unit;
-        match (many, parts.is_empty()) {
-            (0, true) => {}
-            (0, false) => break,
-            (many, first) => {
-                parts.push(format!("{many} {name}"));
-                if !first {
-                    break;
-                }
-            }
-        }
-    }
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let (days, hours) = (hours / 24, hours % 24);
+    let units = [
+        (days, "d"),
+        (hours, "h"),
+        (minutes % 60, "min"),
+        (seconds % 60, "s"),
+    ];
+    let from_first = units.into_iter().skip_while(|(many, _)| *many == 0);
+    let two = from_first.take(2).filter(|(many, _)| *many > 0);
+    let parts: Vec<_> = two.map(|(many, name)| format!("{many} {name}")).collect();
     if parts.is_empty() {
         "less than 1 s".to_owned()
     } else {
