@@ -196,7 +196,7 @@ pub async fn import(
     told: &mut (dyn FnMut(&Imported) + Send),
 ) -> Result<Imported, ImportError> {
     let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
-    let store = open_store(folder, options.store).await?;
+    let store = open_store(folder, &options.name, options.store).await?;
     identity(&store).await?;
     let mut keeper = Keeper::new(Arc::clone(&store), clock, options.keep_for, false);
     keeper.journal = Journal::open(&keeper, false)
@@ -229,10 +229,13 @@ impl From<JournalError> for ClusterError {
 
 async fn open_store(
     folder: &Path,
+    cluster: &str,
     options: EmbeddedOptions,
 ) -> Result<Arc<EmbeddedStore>, ClusterError> {
     let folder = folder.to_owned();
-    let opened = spawn_blocking(move || EmbeddedStore::open(folder, options));
+    // What the store logs, which knows of no cluster, names it.
+    let span = tracing::error_span!("store", cluster);
+    let opened = spawn_blocking(move || span.in_scope(|| EmbeddedStore::open(folder, options)));
     let store = opened.await.map_err(|_| ClusterError::Panicked)??;
     Ok(Arc::new(store))
 }
@@ -355,7 +358,7 @@ impl Cluster {
             let segment_bytes = retention::segment_bytes_max(quota);
             stored.segment_bytes = stored.segment_bytes.min(segment_bytes);
         }
-        let store = open_store(folder, stored).await?;
+        let store = open_store(folder, &options.name, stored).await?;
         let identity = identity(&store).await?;
         let mirrors = options.mirror_deletions;
         let mut keeper = Keeper::new(store, clock, options.keep_for, mirrors);

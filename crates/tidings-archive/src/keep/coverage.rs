@@ -98,7 +98,7 @@ impl Coverage {
                 "namespace": namespace,
                 "identity": position.identity,
                 "since": time(position.since),
-                "completeUntil": time(position.complete_until),
+                "completeUntil": time(position.covered_until()),
                 "resourceVersion": position.version.map(|version| version.to_string()),
                 "latestResourceVersion": position.latest.to_string(),
                 "selection": position.selection,

@@ -2,12 +2,14 @@
 //! `unsealed.rs` reads it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidings_store::{NewRecord, UnixMillis, Write};
 use tokio::sync::{RwLock, RwLockReadGuard};
 
+use super::kept::Kept;
 use super::keys;
 use super::own::json;
 use crate::version::record::{Record, Version};
@@ -51,20 +53,32 @@ pub(crate) struct Journal {
     pub(super) gate: RwLock<()>,
     /// About how many versions wait.
     pub(super) waiting: AtomicU64,
-    /// Entries before this one may have been taken out, as what they name is sealed; none from it
-    /// on was.
-    pub(super) taken_out: AtomicU64,
+    /// Entries that were taken out, as what they name is sealed.
+    kept: Mutex<Kept>,
+    /// Why the last attempt to seal failed.
+    failure: Mutex<Option<String>>,
 }
 
 impl Journal {
-    /// One without entries.
-    pub(super) fn new() -> Self {
+    /// One whose entries before a number may have been taken out, and that has no others yet.
+    pub(super) fn new(taken_out: u64) -> Self {
         Self {
-            next: AtomicU64::new(0),
+            next: AtomicU64::new(taken_out),
             gate: RwLock::new(()),
             waiting: AtomicU64::new(0),
-            taken_out: AtomicU64::new(0),
+            kept: Mutex::new(Kept::new(taken_out)),
+            failure: Mutex::default(),
         }
+    }
+
+    /// Why the last attempt to seal failed. Not held while something is waited for.
+    pub(super) fn failure(&self) -> MutexGuard<'_, Option<String>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Entries that were taken out. Not held while something is waited for.
+    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -33,6 +33,27 @@ fn observation(version: u64, is_gone: bool) -> Observation {
     }
 }
 
+/// A list takes a while, and what is known after it is as old as the request.
+#[test]
+fn a_cluster_is_not_covered_for_less_than_no_time() {
+    let position = |complete_until| Position {
+        since: 5000,
+        complete_until,
+        ..Position::default()
+    };
+    for (complete_until, expected) in [
+        (3000, "1970-01-01T00:00:05Z"),
+        (7000, "1970-01-01T00:00:07Z"),
+    ] {
+        let coverage = Coverage {
+            followed: vec![(String::new(), position(complete_until))],
+            ..Coverage::default()
+        };
+        let told = coverage.to_json("prod");
+        assert_eq!(told["followed"][0]["completeUntil"], expected);
+    }
+}
+
 #[tokio::test]
 async fn versions_that_are_observed_again_are_kept_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -16,6 +16,7 @@ pub(crate) mod journal;
 pub(crate) mod keeper;
 #[cfg(test)]
 mod keeper_tests;
+mod kept;
 pub(crate) mod keys;
 pub(crate) mod lasted;
 pub(crate) mod lives;

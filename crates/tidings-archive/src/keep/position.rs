@@ -33,6 +33,14 @@ pub struct Position {
     pub authorities: Vec<String>,
 }
 
+impl Position {
+    /// The time up to which the cluster is covered from [`since`](Self::since) on. After the first
+    /// list, [`complete_until`](Self::complete_until) is earlier: when that was asked for.
+    pub fn covered_until(&self) -> i64 {
+        self.complete_until.max(self.since)
+    }
+}
+
 /// Ends that remain to be found: of events that were not in a list that ended a gap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

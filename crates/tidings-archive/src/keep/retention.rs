@@ -345,10 +345,12 @@ impl Step {
             let after_these = |values| unreleased.and(on_disk(values), self.disk_bytes, now);
             let values = page.records.iter().map(|record| record.value.len() as u64);
             let noted = after_these(values.sum());
+            // What is yet to come in this hour is not deleted.
+            let gone_before = before.min(now.0.saturating_add(1));
             let removed = match page.records.as_slice() {
                 // Nothing is noted: a full disk would refuse it.
                 [] => Some(0),
-                records => delete(keeper, records, before, noted).await?,
+                records => delete(keeper, records, gone_before, noted).await?,
             };
             match removed {
                 Some(removed) => {

@@ -251,6 +251,18 @@ async fn beyond_its_quota_a_cluster_loses_its_oldest_events_and_says_so() {
 }
 
 #[tokio::test]
+async fn what_the_quota_takes_of_this_hour_is_of_no_time_to_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
+    kept.observe(50).await;
+    let mut quota = Quota::new(kept.disk_bytes().await / 2);
+    assert!(quota.keep(&kept.keeper).await.unwrap());
+    let trimmed = Coverage::read(&kept.keeper).await.unwrap().trimmed;
+    assert_eq!((trimmed.events, trimmed.before), (50, START + 1));
+    kept.keeper.store.close().await;
+}
+
+#[tokio::test]
 async fn the_quota_takes_no_event_that_is_observed_again_just_then() {
     let folder = tempfile::tempdir().unwrap();
     let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));

@@ -5,7 +5,9 @@
 //! until its versions end; numbers of entries only grow, over restarts, too; when entries up to one
 //! number are read, none before it is still to come. A cluster that was sealed once has a journal
 //! from then on, whether it is being sealed or not, so that none is passed over. Who reads entries
-//! that wait, and seals nothing, is never given a part of which some were taken out.
+//! that wait, and seals nothing, is never given a part of which some were taken out, but for those
+//! of the last seal, which are known further (`kept`): these are told if all their versions are
+//! there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use tidings_store::{
 use super::coverage::Coverage;
 use super::journal::{ANY_EPOCH, Item, Journal};
 use super::keeper::{KeepError, Keeper};
+use super::kept::Entry;
 use super::keys;
 use super::own::{json, parse};
 use super::position::{Gap, Position};
@@ -70,16 +73,14 @@ impl Journal {
         if mark.is_none() && !seal {
             return Ok(None);
         }
-        let mut journal = Self::new();
-        if let Some(mark) = mark {
-            let mark: u64 = parse(&mark.value).map_err(ReadError::Fault)?;
-            *journal.next.get_mut() = mark;
-            // What was given to be sealed before the process ended may have been.
-            *journal.taken_out.get_mut() = mark;
-            journal.count(keeper).await?;
-        } else {
+        let Some(mark) = mark else {
+            let journal = Self::new(0);
             journal.enlist(keeper).await?;
-        }
+            return Ok(Some(journal));
+        };
+        // What was given to be sealed before the process ended may have been.
+        let mut journal = Self::new(parse(&mark.value).map_err(ReadError::Fault)?);
+        journal.count(keeper).await?;
         Ok(Some(journal))
     }
 
@@ -94,7 +95,7 @@ impl Journal {
             let next = keys::unsealed_number(&last.key).saturating_add(1);
             *self.next.get_mut() = next.max(*self.next.get_mut());
             for entry in &page {
-                *self.waiting.get_mut() += items(entry)?.len() as u64;
+                *self.waiting.get_mut() += items(&entry.value)?.len() as u64;
             }
             after = Some(last.key.clone());
         }
@@ -149,6 +150,33 @@ pub enum JournalError {
     Write(#[from] WriteError),
 }
 
+/// A part in the making.
+struct Filling {
+    part: Part,
+    /// How many items its entries have.
+    items: u64,
+    /// Its entries, if none of their versions is gone.
+    read: Vec<Entry>,
+    bytes: usize,
+    /// It has no entry from this one on.
+    to: u64,
+    /// It has no more entries once its versions have as many bytes.
+    bytes_max: usize,
+}
+
+impl Filling {
+    fn new(to: u64, bytes_max: usize) -> Self {
+        Self {
+            part: Part::default(),
+            items: 0,
+            read: Vec::new(),
+            bytes: 0,
+            to,
+            bytes_max,
+        }
+    }
+}
+
 /// The versions of a cluster that are yet to be sealed.
 #[derive(Clone)]
 pub struct Unsealed {
@@ -160,6 +188,21 @@ impl Unsealed {
     pub fn waiting(&self) -> Option<u64> {
         let journal = self.keeper.journal.as_ref()?;
         Some(journal.waiting.load(Ordering::Relaxed))
+    }
+
+    /// Why the last attempt to seal what waits failed, if it did: see
+    /// [`set_failure`](Self::set_failure).
+    pub fn failure(&self) -> Option<String> {
+        let journal = self.keeper.journal.as_ref()?;
+        journal.failure().clone()
+    }
+
+    /// Says why the last attempt to seal failed, or that it did not, so that it can be told until
+    /// the next one.
+    pub fn set_failure(&self, why: Option<String>) {
+        if let Some(journal) = &self.keeper.journal {
+            *journal.failure() = why;
+        }
     }
 
     /// The longest time that an event lived at the source after it was last seen, of those whose
@@ -178,7 +221,14 @@ impl Unsealed {
             return Ok(None);
         };
         let (coverage, cut, counted) = self.cut(journal).await?;
-        let (mut part, items) = self.part(None, cut, bytes_max).await?;
+        let mut filling = Filling::new(cut, bytes_max);
+        self.fill_from(0, &mut filling).await?;
+        let Filling {
+            mut part,
+            items,
+            read,
+            ..
+        } = filling;
         if part.through == cut {
             part.positions = coverage.followed;
             part.gaps = coverage.gaps;
@@ -208,13 +258,21 @@ impl Unsealed {
                 .write_all(vec![Write::put(keys::SEALED, mark)])
                 .await?;
         }
+        let mut kept = journal.kept();
+        if part.gone == 0 {
+            kept.give(read, part.through);
+        } else {
+            kept.give_none();
+        }
         Ok(Some(part))
     }
 
     /// The versions of the entries from a number on, until they reach a number of bytes; of those
     /// before `to`, if it is given. Nothing is changed. `None` if some of them may have been taken
-    /// out, as they are sealed, or the cluster never was sealed. If the journal does not reach as
-    /// far as the number, [`Part::through`] is less.
+    /// out, as they are sealed, or the cluster never was sealed. Those that the last seal took are
+    /// known until the next one takes some or the process ends, the last four MiB of them, and as
+    /// long as none of their versions ends or is deleted. If the journal does not reach as far as
+    /// the number, [`Part::through`] is less.
     ///
     /// # Errors
     /// Those of the store.
@@ -227,13 +285,22 @@ impl Unsealed {
         let Some(journal) = &self.keeper.journal else {
             return Ok(None);
         };
-        let is_there = || journal.taken_out.load(Ordering::SeqCst) <= from;
-        if !is_there() {
+        let since = journal.kept().since(from);
+        let Some((kept, rest)) = since else {
             return Ok(None);
-        }
+        };
         let (coverage, cut, _) = self.cut(journal).await?;
         let until = to.map_or(cut, |to| to.min(cut));
-        let (mut part, _) = self.part(Some(from), until, bytes_max).await?;
+        let mut filling = Filling::new(until, bytes_max);
+        let has_room = self.fill(kept, &mut filling).await?;
+        if filling.part.gone > 0 {
+            // Files have it: what is told would have less than they.
+            return Ok(None);
+        }
+        if has_room {
+            self.fill_from(rest, &mut filling).await?;
+        }
+        let mut part = filling.part;
         if part.is_whole {
             part.through = until;
         }
@@ -242,7 +309,8 @@ impl Unsealed {
             part.gaps = coverage.gaps;
         }
         // The number is raised before entries are taken out.
-        Ok(is_there().then_some(part))
+        let is_there = journal.kept().taken_out() <= rest;
+        Ok(is_there.then_some(part))
     }
 
     /// How far the cluster was followed, how far the journal is now, and how much waits as it was
@@ -255,44 +323,50 @@ impl Unsealed {
         Ok((coverage, journal.next.load(Ordering::Relaxed), counted))
     }
 
-    /// The versions of the entries from a number on and before another one, and how many items
-    /// these entries have.
-    async fn part(
-        &self,
-        from: Option<u64>,
-        to: u64,
-        bytes_max: usize,
-    ) -> Result<(Part, u64), JournalError> {
-        let mut part = Part::default();
-        let mut number_of_items = 0;
-        let mut after = from
-            .and_then(|from| from.checked_sub(1))
-            .map(keys::unsealed);
-        let mut bytes = 0;
+    /// Adds the journal's entries from a number on, as many as are to be in a part.
+    async fn fill_from(&self, from: u64, filling: &mut Filling) -> Result<(), JournalError> {
+        let mut after = from.checked_sub(1).map(keys::unsealed);
         loop {
             let page = entries(&self.keeper, after).await?;
             let Some(last) = page.last() else {
-                part.is_whole = true;
-                return Ok((part, number_of_items));
+                filling.part.is_whole = true;
+                return Ok(());
             };
             after = Some(last.key.clone());
-            for entry in &page {
-                let number = keys::unsealed_number(&entry.key);
-                if number >= to {
-                    part.is_whole = true;
-                    return Ok((part, number_of_items));
-                }
-                if bytes >= bytes_max {
-                    return Ok((part, number_of_items));
-                }
-                let items = items(entry)?;
-                number_of_items += items.len() as u64;
-                for (item, count) in together(items) {
-                    bytes += self.read(&item, count, &mut part).await?;
-                }
-                part.through = number + 1;
+            let page = page.into_iter().map(|found| Entry {
+                number: keys::unsealed_number(&found.key),
+                items: found.value,
+            });
+            if !self.fill(page.collect(), filling).await? {
+                return Ok(());
             }
         }
+    }
+
+    /// Adds entries to a part, as many as are to be in it; whether more may follow.
+    async fn fill(&self, entries: Vec<Entry>, filling: &mut Filling) -> Result<bool, JournalError> {
+        for entry in entries {
+            if entry.number >= filling.to {
+                filling.part.is_whole = true;
+                return Ok(false);
+            }
+            if filling.bytes >= filling.bytes_max {
+                return Ok(false);
+            }
+            let items = items(&entry.items)?;
+            filling.items += items.len() as u64;
+            for (item, count) in together(items) {
+                let bytes = self.read(&item, count, &mut filling.part).await?;
+                filling.bytes += bytes;
+            }
+            filling.part.through = entry.number + 1;
+            if filling.part.gone == 0 {
+                filling.read.push(entry);
+            } else {
+                filling.read.clear();
+            }
+        }
+        Ok(true)
     }
 
     /// Reads what an item names, which stands for a number of items; how many bytes it has.
@@ -356,7 +430,9 @@ impl Unsealed {
         Ok(None)
     }
 
-    /// Everything in front of a number is sealed, and need not be told again.
+    /// Everything in front of a number is sealed, and need not be told again, except to those who
+    /// ask from a former number on: see [`Self::waiting_from`]. It is said of each part, and of all
+    /// that was sealed before when a seal begins.
     ///
     /// # Errors
     /// Those of the store.
@@ -364,7 +440,7 @@ impl Unsealed {
         let Some(journal) = &self.keeper.journal else {
             return Ok(());
         };
-        journal.taken_out.fetch_max(through, Ordering::SeqCst);
+        journal.kept().take_out(through);
         loop {
             let page = entries(&self.keeper, None).await?;
             let is_sealed = |key: &Bytes| keys::unsealed_number(key) < through;
@@ -372,7 +448,7 @@ impl Unsealed {
             let mut writes = Vec::new();
             let mut number = 0;
             for entry in sealed {
-                number += items(entry)?.len() as u64;
+                number += items(&entry.value)?.len() as u64;
                 let expected = Expected::At(entry.revision);
                 writes.push(Write::delete(entry.key.clone()).expecting(expected));
             }
@@ -403,8 +479,8 @@ async fn entries(keeper: &Keeper, after: Option<Bytes>) -> Result<Vec<Stored>, R
     Ok(keeper.store.list(request).await?.records)
 }
 
-fn items(entry: &Stored) -> Result<Vec<Item>, ReadError> {
-    Ok(parse(&entry.value)?)
+fn items(value: &[u8]) -> Result<Vec<Item>, ReadError> {
+    Ok(parse(value)?)
 }
 
 /// Items of one record as one, so that each record is read once; with how many these were.

@@ -330,6 +330,86 @@ async fn numbers_of_what_was_sealed_are_not_used_again() {
     world.keeper.store.close().await;
 }
 
+/// The versions that are told from an entry on, and up to which entry.
+async fn told(world: &World, from: u64) -> Option<(Vec<u64>, u64)> {
+    let unsealed = Unsealed {
+        keeper: Arc::clone(&world.keeper),
+    };
+    let part = unsealed.waiting_from(from, None, usize::MAX).await;
+    let part = part.unwrap()?;
+    let versions = part.versions.iter().map(|version| version.version);
+    Some((versions.collect(), part.through))
+}
+
+/// Who asks for them after they are sealed finds them in a file, among others that it knows.
+#[tokio::test]
+async fn what_the_last_seal_took_is_told_until_the_next_one() {
+    let mut world = World::new().await;
+    world.reopen(true).await;
+    let observe = || Step::Observe(vec![(0, 0)]);
+    let seal = |is_killed| Step::Seal {
+        bytes: usize::MAX,
+        is_killed,
+    };
+    world.step(&observe()).await;
+    world.step(&seal(false)).await;
+    assert_eq!(told(&world, 0).await, Some((vec![1], 1)));
+    world.step(&observe()).await;
+    assert_eq!(told(&world, 0).await, Some((vec![1, 2], 2)));
+    world.step(&seal(false)).await;
+    assert_eq!(told(&world, 0).await, None);
+    assert_eq!(told(&world, 1).await, Some((vec![2], 2)));
+    // One that finds nothing takes nothing.
+    world.step(&seal(false)).await;
+    assert_eq!(told(&world, 1).await, Some((vec![2], 2)));
+    // It is not known that they are sealed, and turns out later.
+    world.step(&observe()).await;
+    world.step(&seal(true)).await;
+    assert_eq!(told(&world, 1).await, Some((vec![2, 3], 3)));
+    world.step(&seal(false)).await;
+    assert_eq!(told(&world, 1).await, None);
+    assert_eq!(told(&world, 2).await, Some((vec![3], 3)));
+    // They are not sealed again, nor counted.
+    assert_eq!(world.sealed, [1, 2, 3]);
+    let unsealed = Unsealed {
+        keeper: Arc::clone(&world.keeper),
+    };
+    assert_eq!(unsealed.waiting(), Some(0));
+    drop(unsealed);
+    world.reopen(true).await;
+    assert_eq!(told(&world, 2).await, None);
+    assert_eq!(told(&world, 3).await, Some((vec![], 3)));
+    world.keeper.store.close().await;
+}
+
+/// A file has it, and who is told the others would not know of it.
+#[tokio::test]
+async fn what_is_sealed_is_told_with_each_version_or_not() {
+    let mut world = World::new().await;
+    world.reopen(true).await;
+    let observe = |name: u8| Step::Observe(vec![(name, 0)]);
+    let forget = async |world: &World, name: u8| {
+        let key = keys::event("shop", &format!("event-{name}"));
+        world.keeper.forget(key, None).await.unwrap();
+    };
+    world.step(&observe(0)).await;
+    world.step(&observe(1)).await;
+    world.seal(usize::MAX, false).await;
+    world.step(&observe(2)).await;
+    assert_eq!(told(&world, 0).await, Some((vec![1, 2, 3], 3)));
+    forget(&world, 0).await;
+    assert_eq!(told(&world, 0).await, None);
+    assert_eq!(told(&world, 1).await, Some((vec![2, 3], 3)));
+    // Of what waits, no file has any.
+    forget(&world, 2).await;
+    assert_eq!(told(&world, 1).await, Some((vec![2], 3)));
+    world.clock.advance(2 * 3_600_000);
+    world.keeper.store.expire().await.unwrap();
+    assert_eq!(told(&world, 1).await, None);
+    assert_eq!(told(&world, 2).await, Some((vec![], 3)));
+    world.keeper.store.close().await;
+}
+
 /// Those of one event that were observed together are read together.
 #[tokio::test]
 async fn each_version_that_is_gone_is_counted() {

@@ -146,6 +146,14 @@ impl ApiServer {
             .await
             .map_err(|error| other(&error))?;
         let status = response.status();
+        if status.is_success() && is_page(&response) {
+            let why = "a web page was sent in place of an answer, as by a proxy or a login in \
+                       front of the source";
+            return Err(Failure::Other {
+                why: why.to_owned(),
+                retry_after: None,
+            });
+        }
         if status.is_success() {
             return Ok(response);
         }
@@ -311,8 +319,16 @@ fn terms(selector: &str) -> Vec<&str> {
     terms
 }
 
+/// Whether an answer is for people.
+fn is_page(response: &Response<Body>) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"))
+}
+
 fn other(error: &(dyn std::error::Error + 'static)) -> Failure {
-    let mut why = error.to_string();
+    let text = error.to_string();
+    // The client's name of what failed says nothing.
+    let mut why = text.trim_start_matches("ServiceError: ").to_owned();
     let mut source = error.source();
     while let Some(error) = source {
         let text = error.to_string();
@@ -586,6 +602,30 @@ mod tests {
         };
         assert!(why.contains("sealed archive"), "{why}");
         drop(server.join().unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_web_page_in_place_of_an_answer_is_told() {
+        let page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\
+                     Content-Length: 13\r\n\r\n<html></html>";
+        let (client, server) = answered_with(page.to_vec());
+        let source = ApiServer::new(client, Selection::default());
+        let Err(Failure::Other { why, .. }) = source.list(None, 1).await else {
+            panic!("it is read");
+        };
+        assert!(why.starts_with("a web page was sent"), "{why}");
+        drop(server.join().unwrap());
+    }
+
+    #[tokio::test]
+    async fn why_a_source_cannot_be_reached_begins_with_what_failed() {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = Client::try_from(config).unwrap();
+        let source = ApiServer::new(client, Selection::default());
+        let Err(Failure::Other { why, .. }) = source.list(None, 1).await else {
+            panic!("it is reached");
+        };
+        assert!(why.starts_with("client error (Connect)"), "{why}");
     }
 
     /// Events that arrive together are committed together: a commit for each would be too slow to

@@ -8,6 +8,7 @@
 //! whatever comes with it and after it is read.
 
 use bytes::{Buf, Bytes, BytesMut};
+use http::StatusCode;
 use jiff::Timestamp;
 use prost::Message;
 use tidings_api::codec::{self, Api, protobuf};
@@ -363,10 +364,22 @@ pub(crate) fn read_failure(code: u16, retry_after: Option<i64>, body: &Bytes) ->
     }
 }
 
+/// What a status means of which nothing is said, such as that of a redirection.
+fn in_words(code: i32) -> &'static str {
+    let code = u16::try_from(code).ok();
+    let code = code.and_then(|code| StatusCode::from_u16(code).ok());
+    let words = code.and_then(|code| code.canonical_reason());
+    words.unwrap_or("an answer without a text")
+}
+
 fn failure(status: Status) -> Failure {
     let details = status.details.unwrap_or_default();
     let too_large = |cause: &StatusCause| cause.reason == "ResourceVersionTooLarge";
-    let message = bounded_text(status.message.trim(), WHY_BYTES_MAX);
+    let message = match status.message.trim() {
+        "" => in_words(status.code),
+        message => message,
+    };
+    let message = bounded_text(message, WHY_BYTES_MAX);
     let why = format!("{message} ({})", status.code);
     match status.code {
         410 => Failure::Expired,
@@ -630,6 +643,13 @@ mod tests {
                 panic!("{failure:?}");
             };
             assert!(why.len() < 2 * WHY_BYTES_MAX, "{}", why.len());
+        }
+        for (code, said) in [
+            (302, "Found (302)"),
+            (599, "an answer without a text (599)"),
+        ] {
+            let silent = read_failure(code, None, &Bytes::new());
+            assert!(matches!(silent, Failure::Other { why, .. } if why == said));
         }
         let gone = read_failure(404, None, &Bytes::from_static(b"{\"message\": \"none\"}"));
         assert!(matches!(gone, Failure::Other { why, .. } if why.ends_with("(404)")));
