@@ -247,8 +247,16 @@ impl Sealer {
     /// Where many files have deleted events, some of these wait for the next time, too.
     ///
     /// # Errors
-    /// What was done before is done; it continues from there.
+    /// What was done before is done; it continues from there. [`Unsealed::failure`] has the error
+    /// until the next time.
     pub async fn seal(&self) -> Result<Sealed, SealError> {
+        let sealed = self.seal_all().await;
+        let failure = sealed.as_ref().err().map(ToString::to_string);
+        self.unsealed.set_failure(failure);
+        sealed
+    }
+
+    async fn seal_all(&self) -> Result<Sealed, SealError> {
         let mut sealed = Sealed::default();
         let mut manifest = self.newest().await?;
         // Those whose entries were not taken out before the process ended.

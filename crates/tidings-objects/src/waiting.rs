@@ -3,10 +3,11 @@
 //!
 //! The file is one as are sealed, with rows in their order. The key `tidings.waiting` says of which
 //! entries of whose journal they are. Invariant: a file has the versions of all entries from one
-//! number on and before another, but for those that ended or were deleted; so files that follow
-//! each other, behind a manifest that says up to where versions are sealed, skip none and have none
-//! twice. Nothing is changed by asking. Memory: some megabytes of events with their columns, once
-//! for each cluster.
+//! number on and before another, but for those that ended or were deleted before they were sealed;
+//! so files that follow each other, behind a manifest that says up to where versions are sealed,
+//! skip none and have none twice. What the last seal took is told, too, to readers that had not
+//! asked for it. Nothing is changed by asking. Memory: some megabytes of events with their columns,
+//! once for each cluster.
 
 use std::sync::Arc;
 
@@ -89,6 +90,7 @@ impl Waiting {
     /// A file of the versions of the journal's entries from a number on; of those before `to`, if
     /// it is given. It has as many as make about four megabytes, and says how many. `None` if some
     /// of them may be sealed already, and are not known here any more: a newer manifest says so.
+    /// Which are known further, [`Unsealed::waiting_from`] says.
     ///
     /// # Errors
     /// The cluster's store could not be read.

@@ -103,6 +103,13 @@ async fn newest(folder: &Folder, counters: &Counters) -> Result<Option<Manifest>
     found
 }
 
+/// Whether nothing was deleted from one manifest to a newer one of the same store. Who is shown an
+/// event that was, from the files or before it was in one, has to read everything again.
+fn has_all_of(newer: &Manifest, manifest: &Manifest) -> bool {
+    let of = |manifest: &Manifest| (manifest.forgotten, manifest.gone);
+    newer.writer == manifest.writer && of(newer) == of(manifest)
+}
+
 impl Sealed {
     /// The cluster, as its newest manifest says it is.
     pub(super) async fn open(
@@ -198,6 +205,9 @@ impl Sealed {
             if named.manifest().number <= now.manifest().number {
                 return Ok(());
             }
+            if !has_to && self.catch_up(&now, named.manifest()).await {
+                continue;
+            }
             let (tail, news) = match self.moved(&now, named.manifest()).await {
                 Some(moved) => moved,
                 None if has_to => (Tail::behind(named.manifest()), News::Unknown),
@@ -210,6 +220,36 @@ impl Sealed {
         }
     }
 
+    /// Shows the rest of what waited behind the manifest that is shown and is sealed by a newer
+    /// one, as long as the archive knows it: in a sealed file those who watch could not tell it
+    /// from what they were shown. Whether something else is shown now.
+    async fn catch_up(&self, now: &Arc<View>, manifest: &Manifest) -> bool {
+        let Some(listening) = &self.listening else {
+            return false;
+        };
+        let through = manifest.sealed_through;
+        if now.tail().reached() >= through || !has_all_of(manifest, now.manifest()) {
+            return false;
+        }
+        // The newer manifest does not wait for an archive that does not answer.
+        if listening.failure.lock().is_some() {
+            return false;
+        }
+        let tail = now.tail().clone();
+        match listening.more(now.manifest(), tail, Some(through)).await {
+            Ok(More::Tail(tail, new)) if tail.reached() >= through => {
+                // If it is not, another view took the place of this one.
+                self.replace(now, now.with(tail), News::Parts(new));
+                true
+            }
+            Ok(_) => false,
+            Err(error) => {
+                *listening.failure.lock() = Some(error.to_string());
+                false
+            }
+        }
+    }
+
     /// What waits behind a newer manifest, of what is shown, and what is new with both. `None` if
     /// it cannot be known now.
     async fn moved(&self, now: &View, manifest: &Manifest) -> Option<(Tail, News)> {
@@ -217,11 +257,8 @@ impl Sealed {
         if now.manifest().writer != manifest.writer {
             return Some((Tail::behind(manifest), News::Unknown));
         }
-        // Who is shown an event that was deleted since, from the files or before it was in one, has
-        // to read everything again.
-        let less = |manifest: &Manifest| (manifest.forgotten, manifest.gone);
-        let is_less = less(now.manifest()) != less(manifest);
-        let news = if !is_less && now.tail().reached() >= manifest.sealed_through {
+        let has_all = has_all_of(manifest, now.manifest());
+        let news = if has_all && now.tail().reached() >= manifest.sealed_through {
             News::Parts(Vec::new())
         } else {
             News::Unknown

@@ -36,7 +36,8 @@ impl SealedCluster {
         &self.0.identity
     }
 
-    /// Looks whether there is a newer manifest.
+    /// Looks whether there is a newer manifest. What is sealed by then and was not shown to those
+    /// who watch is asked for at first.
     ///
     /// # Errors
     /// The storage did not answer as it should. What is known is served further.

@@ -11,20 +11,22 @@ use parking_lot::Mutex;
 use tidings_api::codec;
 use tidings_archive::{Cluster, ClusterOptions};
 use tidings_objects::{
-    HearError, Place, ReadOptions, Reader, SealOptions, SealedCluster, Waiting, WaitingSource,
-    newest, take_over,
+    HearError, Place, ReadOptions, Reader, SealOptions, SealedCluster, Sealer, Waiting,
+    WaitingSource, newest, take_over,
 };
+use tidings_store::clock::Clock;
 use tidings_store::{BoxFuture, ListRequest, ReadError, WatchError};
 
 use super::reading::{History, compare, listed, observe, seal, shown};
 use super::storage::Storage;
 use super::world::World;
 
-/// The archive that follows the cluster.
+/// The archive that follows the cluster. It runs for each question, or until it is ended.
 struct Hot {
     folder: Mutex<PathBuf>,
     options: ClusterOptions,
     is_down: AtomicBool,
+    running: Mutex<Option<Waiting>>,
 }
 
 impl Hot {
@@ -33,7 +35,20 @@ impl Hot {
             folder: Mutex::new(world.path().to_owned()),
             options: world.options("prod"),
             is_down: AtomicBool::new(false),
+            running: Mutex::default(),
         })
+    }
+
+    /// It runs from now on.
+    async fn start(&self, world: &World) -> Cluster {
+        let cluster = world.open().await;
+        *self.running.lock() = Some(Waiting::of(&cluster));
+        cluster
+    }
+
+    async fn end(&self, cluster: Cluster) {
+        *self.running.lock() = None;
+        cluster.close().await;
     }
 
     fn is_down(&self, is_down: bool) {
@@ -50,6 +65,11 @@ impl WaitingSource for Hot {
         Box::pin(async move {
             if self.is_down.load(Ordering::Relaxed) {
                 return Err("connection refused".into());
+            }
+            let running = self.running.lock().clone();
+            if let Some(running) = running {
+                let file = running.file(from, to).await;
+                return Ok(file.unwrap().map(Bytes::from));
             }
             let folder = self.folder.lock().clone();
             let cluster = Cluster::open_kept(&folder, self.options.clone()).await;
@@ -85,6 +105,15 @@ async fn begun(seed: u64, versions: usize) -> (Storage, Place, World, History) {
     observe(&mut world, &mut history, versions).await;
     seal(&world, &place).await;
     (storage, place, world, history)
+}
+
+/// Seals what an archive has that runs, by parts that have some number of bytes.
+async fn seal_running(world: &World, place: &Place, cluster: &Cluster, part_bytes: usize) {
+    let mut options = SealOptions::default();
+    options.part_bytes = part_bytes;
+    let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
+    let sealed = Sealer::new(place, cluster, clock, options).seal().await;
+    assert_ne!(sealed.unwrap().versions, 0);
 }
 
 /// How many versions are shown.
@@ -424,6 +453,124 @@ async fn a_watch_ends_when_what_was_shown_is_deleted_before_it_is_sealed() {
     }
 }
 
+/// It is told the same as at a reader that asked before they were sealed.
+#[tokio::test]
+async fn a_watch_continues_when_versions_are_sealed_before_the_reader_asks_for_them() {
+    let cases = [false, true].map(|is_heard| [(is_heard, usize::MAX), (is_heard, 1)]);
+    for (is_heard, part_bytes) in cases.into_iter().flatten() {
+        let (_storage, place, mut world, mut history) = begun(20, 40).await;
+        let hot = Hot::of(&world);
+        let (late, early) = (read(&place, &hot).await, read(&place, &hot).await);
+        observe(&mut world, &mut history, 10).await;
+        late.hear().await.unwrap();
+        early.hear().await.unwrap();
+        let begun = late.store().revision();
+        let mut told_late = late.store().watch(Bytes::new(), begun).await.unwrap();
+        let mut told_early = early.store().watch(Bytes::new(), begun).await.unwrap();
+        for _ in 0..2 {
+            observe(&mut world, &mut history, 10).await;
+        }
+        let cluster = hot.start(&world).await;
+        early.hear().await.unwrap();
+        // By one manifest, or by several.
+        seal_running(&world, &place, &cluster, part_bytes).await;
+        if is_heard {
+            // The newer manifest is not known yet.
+            late.hear().await.unwrap();
+        }
+        late.look().await.unwrap();
+        early.look().await.unwrap();
+        hot.end(cluster).await;
+        let sealed = newest(&place, "prod").await.unwrap().number << 24;
+        assert_eq!(late.store().revision(), sealed);
+        let told = told_late.next().await.unwrap();
+        assert!(!told.is_empty());
+        assert_eq!(told, told_early.next().await.unwrap());
+        compare(&world, &late).await;
+        // What comes later is told, too.
+        observe(&mut world, &mut history, 5).await;
+        late.hear().await.unwrap();
+        early.hear().await.unwrap();
+        let told = told_late.next().await.unwrap();
+        assert!(told.iter().all(|change| change.revision() > sealed));
+        assert_eq!(told, told_early.next().await.unwrap());
+    }
+}
+
+/// What keeps a reader from being told what was sealed before it asked for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hindrance {
+    Nothing,
+    /// An event was deleted before it was sealed.
+    DeletedBefore,
+    /// It was deleted before it was asked for.
+    DeletedSince,
+    /// The archive ended meanwhile.
+    Ended,
+    NoAnswer,
+    /// The question before was not answered.
+    NoAnswerBefore,
+}
+
+#[tokio::test]
+async fn a_watch_ends_when_what_was_sealed_before_it_was_asked_for_is_not_known_whole() {
+    for hindrance in [
+        Hindrance::Nothing,
+        Hindrance::DeletedBefore,
+        Hindrance::DeletedSince,
+        Hindrance::Ended,
+        Hindrance::NoAnswer,
+        Hindrance::NoAnswerBefore,
+    ] {
+        let storage = Storage::folder();
+        let place = storage.place();
+        let mut world = World::new();
+        world.observe(2).await;
+        seal(&world, &place).await;
+        let hot = Hot::of(&world);
+        let sealed = read(&place, &hot).await;
+        sealed.hear().await.unwrap();
+        let begun = sealed.store().revision();
+        let mut watch = sealed.store().watch(Bytes::new(), begun).await.unwrap();
+        world.observe(2).await;
+        let mut cluster = hot.start(&world).await;
+        let delete = async |cluster: &Cluster| {
+            let key = Bytes::from_static(b"shop/web-3.3");
+            cluster.store().delete(key, None).await.unwrap();
+        };
+        if hindrance == Hindrance::NoAnswerBefore {
+            hot.is_down(true);
+            assert!(sealed.hear().await.is_err());
+            hot.is_down(false);
+        }
+        if hindrance == Hindrance::DeletedBefore {
+            delete(&cluster).await;
+        }
+        seal_running(&world, &place, &cluster, usize::MAX).await;
+        if hindrance == Hindrance::DeletedSince {
+            delete(&cluster).await;
+        }
+        if hindrance == Hindrance::Ended {
+            hot.end(cluster).await;
+            cluster = hot.start(&world).await;
+        }
+        hot.is_down(hindrance == Hindrance::NoAnswer);
+        sealed.look().await.unwrap();
+        hot.end(cluster).await;
+        // It is shown, whether it is told or not.
+        let shown = newest(&place, "prod").await.unwrap().number << 24;
+        assert_eq!(sealed.store().revision(), shown, "{hindrance:?}");
+        let told = watch.next().await;
+        if hindrance == Hindrance::Nothing {
+            assert_eq!(told.unwrap().len(), 2);
+            continue;
+        }
+        let error = told.unwrap_err();
+        let is_known = matches!(error, WatchError::Compacted { .. });
+        assert!(is_known, "{hindrance:?}: {error}");
+    }
+}
+
 /// The timeline is told what is new.
 #[tokio::test]
 async fn what_is_new_of_what_waits_is_told_to_those_who_watch() {
@@ -475,7 +622,7 @@ async fn what_is_new_of_what_waits_is_told_to_those_who_watch() {
     observe(&mut world, &mut history, 5).await;
     sealed.hear().await.unwrap();
     assert!(!all.next().await.unwrap().is_empty());
-    // What is sealed before it was shown is not told.
+    // What is sealed before it was shown is not told if the archive that did so has ended.
     observe(&mut world, &mut history, 5).await;
     seal(&world, &place).await;
     sealed.look().await.unwrap();
