@@ -9,8 +9,8 @@ use crate::command::{self, Result, find, is_executable};
 
 /// A Python that has both; tests find it by this variable.
 pub(crate) const VARIABLE: &str = "ENGINES_PYTHON";
-/// What is installed: the versions that the how-tos name. DuckDB needs pytz
-/// for times.
+/// What is installed: the versions that the how-tos name. DuckDB needs pytz for times. Its
+/// extension for S3, httpfs, is not among Python's packages in this version.
 const PACKAGES: [&str; 3] = ["duckdb==2.0.1", "pytz==2026.6", "chdb==4.4.0"];
 /// Succeeds if all of these are there, in these versions.
 const CHECK: &str = "import sys, importlib.metadata as m, duckdb, pytz, chdb

@@ -112,20 +112,21 @@ impl World {
         self.import(&lines).await;
     }
 
-    /// Observes versions, as the lines of an export say them.
-    pub(crate) async fn import(&mut self, versions: &[serde_json::Value]) {
+    /// Observes versions, as the lines of an export say them; some may be of other kinds.
+    pub(crate) async fn import(&mut self, said: &[serde_json::Value]) {
         let now = Timestamp::from_millisecond(self.clock.now().0).unwrap();
         let head = json!({
             "kind": "Coverage", "form": 1, "store": "one", "exportedAt": now.to_string(),
             "followed": [], "gaps": [], "overQuota": {"events": 0},
         });
         let mut lines = head.to_string();
-        for version in versions {
+        for one in said {
             lines.push('\n');
-            lines += &version.to_string();
+            lines += &one.to_string();
         }
         lines += "\n{\"kind\":\"Complete\"}\n";
-        let versions = versions.len() as u64;
+        let is_version = |one: &&serde_json::Value| one["kind"] == "Version";
+        let versions = said.iter().filter(is_version).count() as u64;
         self.observed += versions;
         let mut lines = BufReader::new(lines.as_bytes());
         let options = self.options("prod");
