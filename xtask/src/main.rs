@@ -8,6 +8,7 @@
 
 mod archive;
 mod bench;
+mod clouds;
 mod collector;
 mod command;
 mod contract;
@@ -46,6 +47,8 @@ enum Task {
     /// Kills the archive, its source and their connections under a stream of events: every version
     /// must be kept once
     Archive(archive::Args),
+    /// Archives in a container of Azure and in a bucket of Google, on emulators
+    Clouds(clouds::Args),
     /// Hostile input to a server, and its cost: time, memory, and the wait of other clients
     Hostile(hostile::Args),
     /// Makes faults in a crate one at a time, and lists those that no test notices
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Task::Crash(args) => crash::run(&root, &args),
         Task::Outage(args) => outage::run(&root, &args),
         Task::Archive(args) => archive::run(&root, &args),
+        Task::Clouds(args) => clouds::run(&root, &args),
         Task::Hostile(args) => hostile::run(&root, &args),
         Task::Mutants(args) => mutants::run(&root, &args),
         Task::Image(args) => image::run(&root, &args),

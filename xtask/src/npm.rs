@@ -35,6 +35,16 @@ pub(crate) const PACKAGES: [Package; 2] = [
     },
 ];
 
+/// A storage as Azure's. The version is the last one before they need a Node that Debian 12 and 13
+/// do not have.
+pub(crate) const AZURITE: Package = Package {
+    name: "azurite",
+    version: "3.35.0",
+    file: "dist/src/blob/main.js",
+    variable: "AZURITE",
+    skipped: "the tests of archives in a container of Azure",
+};
+
 /// What the timeline is measured beside.
 pub(crate) const VIS_TIMELINE: Package = Package {
     name: "vis-timeline",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use http::uri::Scheme;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector as Connector;
@@ -16,6 +17,8 @@ use object_store::client::{
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Bytes of a request that are sent in a second, at least.
 const SENT_A_SECOND: usize = 128 << 10;
+/// Why a request is not sent without TLS.
+const PLAIN: &str = "plain HTTP takes AWS_ALLOW_HTTP=true, GOOGLE_ALLOW_HTTP=true or AZURE_ALLOW_HTTP=true, whichever cloud it is";
 
 /// Makes clients; certificates are verified by the system's roots.
 #[derive(Debug)]
@@ -31,23 +34,36 @@ impl HttpConnector for Clients {
             .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
             .map_err(failed)?;
         let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp);
-        let builder = match allow_http.as_deref() {
-            Some("true") => builder.https_or_http(),
-            _ => builder.https_only(),
+        let allows_plain = allow_http.as_deref() == Some("true");
+        let builder = if allows_plain {
+            builder.https_or_http()
+        } else {
+            builder.https_only()
         };
         let client = Client::builder(TokioExecutor::new()).build(builder.enable_http1().build());
-        Ok(HttpClient::new(Service { client }))
+        let service = Service {
+            client,
+            allows_plain,
+        };
+        Ok(HttpClient::new(service))
     }
 }
 
 #[derive(Debug)]
 struct Service {
     client: Client<HttpsConnector<Connector>, HttpRequestBody>,
+    /// Whether requests may be sent without TLS.
+    allows_plain: bool,
 }
 
 #[async_trait]
 impl HttpService for Service {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        if !self.allows_plain && request.uri().scheme() != Some(&Scheme::HTTPS) {
+            // Of a kind that is not tried again: the connector would refuse it for minutes.
+            let refused = std::io::Error::other(PLAIN);
+            return Err(HttpError::new(HttpErrorKind::Unknown, refused));
+        }
         let within = answer_max(request.body().content_length());
         let answer = tokio::time::timeout(within, self.client.request(request)).await;
         let answer = answer.map_err(|error| HttpError::new(HttpErrorKind::Timeout, error))?;

@@ -6,12 +6,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use object_store::ObjectStore;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
+use object_store::{ClientConfigKey, ObjectStore};
 use tokio::sync::Semaphore;
 
 use crate::client::Clients;
@@ -117,7 +117,7 @@ impl Place {
                 Arc::new(built.map_err(failed)?)
             }
             "gs" => {
-                let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+                let mut builder = google().with_bucket_name(bucket);
                 for (name, value) in settings {
                     builder = builder.with_config(key(name).map_err(failed)?, *value);
                 }
@@ -216,6 +216,14 @@ impl Place {
     }
 }
 
+/// What the environment says of Google's cloud. As with the others, plain HTTP is permitted only if
+/// it says so; the builder would permit it by itself.
+fn google() -> GoogleCloudStorageBuilder {
+    let permitted = std::env::var("GOOGLE_ALLOW_HTTP").unwrap_or_else(|_| "false".to_owned());
+    let setting = GoogleConfigKey::Client(ClientConfigKey::AllowHttp);
+    GoogleCloudStorageBuilder::from_env().with_config(setting, permitted)
+}
+
 /// A setting by the name that a variable of the environment has.
 fn key<K: FromStr<Err = object_store::Error>>(name: &str) -> Result<K, object_store::Error> {
     name.to_ascii_lowercase().parse()
@@ -248,6 +256,36 @@ mod tests {
             let error = Place::open(url).unwrap_err().to_string();
             assert!(error.contains("file:///FOLDER"), "{url}: {error}");
             assert!(!error.contains("s3cret"), "{error}");
+        }
+    }
+
+    /// And at once: nothing is tried again for minutes.
+    #[tokio::test]
+    async fn plain_http_is_refused_unless_it_is_permitted() {
+        let s3 = [
+            ("AWS_ENDPOINT", "http://127.0.0.1:1"),
+            ("AWS_ACCESS_KEY_ID", "key"),
+            ("AWS_SECRET_ACCESS_KEY", "s3cret"),
+        ];
+        let google = [
+            ("GOOGLE_BASE_URL", "http://127.0.0.1:1"),
+            ("GOOGLE_BEARER_TOKEN", "s3cret"),
+        ];
+        let azure = [
+            ("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:1/account"),
+            ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
+            ("AZURE_STORAGE_ACCOUNT_KEY", "czNjcmV0"),
+        ];
+        let clouds: [(&str, &[(&str, &str)]); 3] = [
+            ("s3://bucket/x", &s3),
+            ("gs://bucket/x", &google),
+            ("az://container/x", &azure),
+        ];
+        for (url, settings) in clouds {
+            let place = Place::open_with(url, settings).unwrap();
+            let error = place.clusters().await.unwrap_err().to_string();
+            assert!(error.contains("_ALLOW_HTTP=true"), "{url}: {error}");
+            assert!(!error.contains("retries"), "{url}: {error}");
         }
     }
 

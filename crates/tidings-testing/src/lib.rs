@@ -11,6 +11,7 @@
 pub mod allocations;
 #[cfg(feature = "browser")]
 pub mod browser;
+pub mod emulators;
 pub mod etcd;
 mod folder;
 pub mod hours;

@@ -34,6 +34,25 @@ impl Process {
         Ok((process, line.trim_end().to_owned()))
     }
 
+    /// Starts a program and waits for the first line it prints that has a text in it. What it
+    /// prints after that is read and dropped. The line is empty if the program ended first.
+    ///
+    /// # Errors
+    /// It cannot be run, or its output cannot be read.
+    pub fn start_and_hear_of(command: &mut Command, text: &str) -> io::Result<(Self, String)> {
+        let mut process = Self::start(command.stdout(Stdio::piped()))?;
+        let mut line = String::new();
+        if let Some(output) = process.0.stdout.take() {
+            let mut output = BufReader::new(output);
+            while output.read_line(&mut line)? > 0 && !line.contains(text) {
+                line.clear();
+            }
+            // It may end when it finds its output closed.
+            std::thread::spawn(move || io::copy(&mut output, &mut io::sink()));
+        }
+        Ok((process, line.trim_end().to_owned()))
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.0.id()

@@ -60,6 +60,22 @@ pub fn engines() -> Option<PathBuf> {
     })
 }
 
+/// Azurite, a storage as Azure's: `$AZURITE`, its script for blobs, which Node runs.
+pub fn azurite() -> Option<PathBuf> {
+    named("AZURITE")
+        .filter(|_| on_path("node").is_some())
+        .or_else(|| {
+            skipped("no node, or $AZURITE names no azurite-blob (cargo xtask clouds fetches it)")
+        })
+}
+
+/// A storage as Google's: `$FAKE_GCS`, built from crates/tidings-testing/gcs.
+pub fn fake_gcs() -> Option<PathBuf> {
+    named("FAKE_GCS").or_else(|| {
+        skipped("$FAKE_GCS names no storage of Google's (cargo xtask clouds builds it)")
+    })
+}
+
 fn named(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from)
 }

@@ -28,7 +28,7 @@ async fn checked(storage: &Storage, versions: u64, forgotten: u64) -> Manifest {
 
 #[tokio::test]
 async fn an_event_that_is_deleted_is_in_no_file_any_more() {
-    for storage in Storage::each() {
+    for storage in Storage::all() {
         let place = storage.place();
         let mut world = World::new();
         let mut options = SealOptions::default();
@@ -87,7 +87,7 @@ async fn the_end_of_an_event_takes_nothing_out_of_files() {
 
 #[tokio::test]
 async fn a_file_that_has_nothing_else_goes() {
-    for storage in Storage::each() {
+    for storage in Storage::all() {
         let place = storage.place();
         let mut world = World::new();
         world.observe(1).await;

@@ -40,7 +40,7 @@ async fn well(storage: &Storage, world: &World) -> (u64, usize) {
 }
 
 /// Any request, or one of several.
-async fn any_request_has_a_fault(storage: Storage, one_of: usize) {
+pub(crate) async fn any_request_has_a_fault(storage: Storage, one_of: usize) {
     let begun = begin(&storage, 2).await;
     let (sum, requests) = well(&storage, &begun).await;
     assert!(requests > 25, "there were only {requests} requests");
@@ -202,7 +202,7 @@ async fn seal(world: &World, clock: &ManualClock, place: &Place) -> Result<(), S
 }
 
 /// A data folder and its copy: what both have is sealed by one of them.
-async fn a_copy_races(storage: Storage, seeds: u64) {
+pub(crate) async fn a_copy_races(storage: Storage, seeds: u64) {
     let begun = begin(&storage, 3).await;
     let (sum, _) = well(&storage, &begun).await;
     let mut taken = 0;

@@ -505,7 +505,7 @@ pub(crate) async fn observe(world: &mut World, history: &mut History, versions: 
 
 #[tokio::test]
 async fn what_is_sealed_is_read_as_the_archive_has_it() {
-    for storage in Storage::each() {
+    for storage in Storage::all() {
         let place = storage.place();
         let mut world = World::new();
         let mut history = History::new(1);
@@ -534,7 +534,7 @@ pub(crate) async fn seal(world: &World, place: &Place) -> u64 {
 
 #[tokio::test]
 async fn a_list_continues_as_it_was_while_files_are_merged() {
-    for storage in Storage::each() {
+    for storage in Storage::all() {
         let place = storage.place();
         let mut world = World::new();
         let mut history = History::new(2);

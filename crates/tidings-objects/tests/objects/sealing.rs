@@ -1,5 +1,5 @@
-//! What was observed is sealed once, merged, and deleted when its time is over, in a folder and on
-//! S3 alike.
+//! What was observed is sealed once, merged, and deleted when its time is over, in a folder, on S3
+//! and in other clouds alike.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 #[tokio::test]
 async fn files_are_merged_and_have_what_those_before_had() {
-    for storage in Storage::each() {
+    for storage in Storage::all() {
         let place = storage.place();
         let mut world = World::new();
         let mut options = SealOptions::default();
@@ -41,8 +41,8 @@ async fn files_are_merged_and_have_what_those_before_had() {
         // Those before are left for their readers, with their rollups.
         assert_eq!(manifest.removed.len(), 2 * 16);
         for removed in &manifest.removed {
-            let file = storage.file(&format!("prod/{}", removed.path));
-            assert!(file.is_file(), "{file:?}");
+            let path = format!("prod/{}", removed.path);
+            assert!(storage.has(&path), "{path}");
         }
     }
 }
@@ -205,7 +205,7 @@ async fn a_damaged_file_is_not_merged_and_keeps_nothing_from_being_sealed() {
 
 #[tokio::test]
 async fn files_are_deleted_when_their_time_is_over_and_after_a_grace() {
-    for storage in Storage::each() {
+    for storage in Storage::all() {
         let place = storage.place();
         let mut world = World::new();
         let mut options = SealOptions::default();
@@ -226,7 +226,7 @@ async fn files_are_deleted_when_their_time_is_over_and_after_a_grace() {
 
 #[tokio::test]
 async fn the_oldest_files_are_deleted_above_a_quota_and_after_a_grace() {
-    for storage in Storage::each() {
+    for storage in Storage::all() {
         let place = storage.place();
         let mut world = World::new();
         let mut options = SealOptions::default();
@@ -324,18 +324,25 @@ async fn one_that_cannot_be_deleted_keeps_no_other() {
 
 #[tokio::test]
 async fn another_store_does_not_go_on_with_an_archive() {
-    for storage in Storage::each() {
+    for storage in Storage::all() {
         let place = storage.place();
         let mut world = World::new();
         world.observe(10).await;
         let options = SealOptions::default();
         world.seal(&place, options).await.unwrap();
         let other = tempfile::tempdir().unwrap();
-        let foreign = world.seal_as("prod", other.path(), &place, options).await;
+        let kept = Cluster::open_kept(other.path(), world.options("prod")).await;
+        let kept = kept.unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
+        let foreign = Sealer::new(&place, &kept, clock, options).seal().await;
         assert!(
             matches!(foreign, Err(SealError::Foreign { .. })),
             "{foreign:?}"
         );
+        // Who looks at the cluster sees it.
+        let failure = kept.unsealed().failure().unwrap();
+        assert!(failure.contains("another data folder"), "{failure}");
+        kept.close().await;
         // Under another name it has an archive of its own.
         let own = world.seal_as("other", other.path(), &place, options).await;
         own.unwrap();

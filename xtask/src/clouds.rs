@@ -1,0 +1,93 @@
+//! `cargo xtask clouds`: archives in a container of Azure and in a bucket of Google, on emulators
+//! of both: Azurite, which npm has, and fake-gcs-server, which is built from its Go modules.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::command::{self, Result, cargo, find, is_executable};
+use crate::npm;
+
+/// The Go module that builds it, with pinned components.
+const MODULE: &str = "crates/tidings-testing/gcs";
+/// Of its parts and of itself: what was built before a change has another one.
+const VERSION: &str = "v1.56.1-1";
+/// The environment variable with its path, for tests.
+const VARIABLE: &str = "FAKE_GCS";
+/// The tests that use each storage that is there.
+const TESTS: [&str; 4] = ["emulated::", "erased::", "reading::", "sealing::"];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Do not fetch or build what is missing
+    #[arg(long)]
+    offline: bool,
+}
+
+/// Runs the tests on the emulators that can be had. Without any it says why, and fails not.
+pub(crate) fn run(root: &Path, args: &Args) -> Result {
+    let found = [
+        (npm::AZURITE.variable, azurite(root, !args.offline)),
+        (VARIABLE, find_or_build(root, !args.offline)),
+    ];
+    let words = ["test", "-p", "tidings-objects", "--test", "objects", "--"];
+    let mut command = cargo(root, &words);
+    command.args(TESTS);
+    let mut has_one = false;
+    for (variable, found) in found {
+        match found {
+            Ok(file) => {
+                has_one = true;
+                println!("{variable}: {}", file.display());
+                command.env(variable, file);
+            }
+            Err(reason) => println!("skipped what needs {variable}: {reason}"),
+        }
+    }
+    if has_one {
+        command::run(&mut command)?;
+    }
+    Ok(())
+}
+
+fn azurite(root: &Path, may_fetch: bool) -> Result<PathBuf> {
+    if find("node").is_none() {
+        return Err("no node on the PATH".to_owned());
+    }
+    npm::AZURITE.find(&root.join("target/tools/azurite"), may_fetch)
+}
+
+/// Finds the storage as Google's, or builds it if that is allowed.
+fn find_or_build(root: &Path, may_build: bool) -> Result<PathBuf> {
+    if let Some(file) = std::env::var_os(VARIABLE).map(PathBuf::from) {
+        return if is_executable(&file) {
+            Ok(file)
+        } else {
+            let named = file.display();
+            Err(format!("{VARIABLE} names {named}, which cannot be run"))
+        };
+    }
+    let built = root.join("target/tools").join(format!("gcs-{VERSION}"));
+    if is_executable(&built) {
+        return Ok(built);
+    }
+    if !may_build {
+        return Err("not built yet".to_owned());
+    }
+    if find("go").is_none() {
+        return Err("there is no Go to build it with".to_owned());
+    }
+    let module = root.join(MODULE);
+    // An unreachable module proxy is noticed here, before a long build.
+    let mut download = Command::new("go");
+    download.args(["list", "-deps", "."]).current_dir(&module);
+    command::output(&mut download)
+        .map_err(|error| format!("its modules cannot be had: {error}"))?;
+    eprintln!("fake-gcs-server: building it, some minutes the first time");
+    let mut build = Command::new("go");
+    build
+        .args(["build", "-mod=readonly", "-ldflags", "-s -w", "-o"])
+        .arg(&built)
+        .current_dir(&module);
+    command::output(&mut build)?;
+    Ok(built)
+}
