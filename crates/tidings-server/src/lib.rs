@@ -61,7 +61,7 @@
 //!   of these only `system:masters` may access events, and anonymous clients see health and
 //!   version, as with kube-apiserver's default policy.
 //! - Discovery (with the names of the common kinds, so that `kubectl events --for deploy/web`
-//!   works), OpenAPI v3 as far as kubectl reads it, health, metrics. Long answers are compressed
+//!   works), OpenAPI as far as kubectl reads it, health, metrics. Long answers are compressed
 //!   for clients that accept it.
 //!
 //! # An archive

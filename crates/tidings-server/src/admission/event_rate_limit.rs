@@ -172,10 +172,8 @@ impl EventRateLimit {
 
     pub(super) fn counts(&self) -> Vec<(LimitType, u64)> {
         let count = |enforcer: &Enforcer| {
-            (
-                enforcer.limit_type,
-                enforcer.reached.load(Ordering::Relaxed),
-            )
+            let reached = enforcer.reached.load(Ordering::Relaxed);
+            (enforcer.limit_type, reached)
         };
         self.enforcers.iter().map(count).collect()
     }
@@ -213,11 +211,8 @@ fn key<'a>(limit_type: LimitType, user: &'a str, event: &'a Event) -> Vec<&'a st
         LimitType::User => vec![user],
         LimitType::SourceAndObject => {
             let mut parts = Vec::with_capacity(7);
-            if let Some(source) = &event.source {
-                parts.extend([source.component(), source.host()]);
-            } else {
-                parts.extend(["", ""]);
-            }
+            let source = event.source.as_ref();
+            parts.extend(source.map_or([""; 2], |source| [source.component(), source.host()]));
             if let Some(object) = &event.involved_object {
                 parts.extend([
                     object.kind(),
@@ -258,17 +253,14 @@ mod tests {
     }
 
     fn limits(limits: &[(LimitType, u32, u32, u32)]) -> EventRateLimitOptions {
-        let limits = limits
-            .iter()
-            .map(|&(limit_type, qps, burst, cache_size)| EventLimit {
-                limit_type,
-                qps,
-                burst,
-                cache_size,
-            })
-            .collect();
+        let limit = |&(limit_type, qps, burst, cache_size)| EventLimit {
+            limit_type,
+            qps,
+            burst,
+            cache_size,
+        };
         EventRateLimitOptions {
-            limits,
+            limits: limits.iter().map(limit).collect(),
             ..EventRateLimitOptions::default()
         }
     }

@@ -87,16 +87,10 @@ impl Admission {
             Some(Namespace::Active) => Ok(()),
             Some(Namespace::Terminating) => {
                 let metadata = event.metadata.as_ref();
-                let name = metadata
-                    .map(|metadata| [metadata.name(), metadata.generate_name()])
-                    .into_iter()
-                    .flatten()
-                    .find(|name| !name.is_empty());
-                Err(Status::namespace_terminating(
-                    api,
-                    name.unwrap_or("Unknown"),
-                    namespace,
-                ))
+                let names = metadata.map(|it| [it.name(), it.generate_name()]);
+                let name = names.iter().flatten().find(|name| !name.is_empty());
+                let name = name.copied().unwrap_or("Unknown");
+                Err(Status::namespace_terminating(api, name, namespace))
             }
             None => Err(Status::namespace_not_found(namespace)),
         }
@@ -104,17 +98,14 @@ impl Admission {
 
     /// Cuts an event that is too large, or refuses it.
     pub(crate) fn fit(&self, event: &mut Event) -> Result<(), Status> {
-        match self.size.fit(event) {
-            Ok(false) => Ok(()),
-            Ok(true) => {
-                self.truncated.fetch_add(1, Ordering::Relaxed);
-                Ok(())
-            }
-            Err(status) => {
-                self.oversized.fetch_add(1, Ordering::Relaxed);
-                Err(status)
-            }
-        }
+        let fitted = self.size.fit(event);
+        let counter = match &fitted {
+            Ok(false) => return Ok(()),
+            Ok(true) => &self.truncated,
+            Err(_) => &self.oversized,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        fitted.map(|_| ())
     }
 
     /// The rate limits for one request: they apply once, however often the request is retried
@@ -175,11 +166,9 @@ impl Admission {
     }
 
     pub(crate) fn counts(&self) -> AdmissionCounts {
+        let rate = self.rate.as_ref();
         AdmissionCounts {
-            rate_limited: self
-                .rate
-                .as_ref()
-                .map_or_else(Vec::new, EventRateLimit::counts),
+            rate_limited: rate.map_or_else(Vec::new, EventRateLimit::counts),
             rejected: self.rejected.load(Ordering::Relaxed),
             oversized: self.oversized.load(Ordering::Relaxed),
             truncated: self.truncated.load(Ordering::Relaxed),

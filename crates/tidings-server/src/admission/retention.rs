@@ -439,28 +439,21 @@ mod tests {
             }
             event
         };
-        for (event, expected) in [
-            (
-                event("kube-system", "Warning", "Pulled", "x"),
-                minutes(20_160),
-            ),
+        #[rustfmt::skip]
+        let table = [
+            (event("kube-system", "Warning", "Pulled", "x"), minutes(20_160)),
             (event("team-", "Warning", "Pulled", "x"), minutes(20_160)),
             (event("steam-a", "Warning", "Pulled", "x"), minutes(30)),
             (event("team-a", "Normal", "Created", "x"), minutes(30)),
-            (
-                event("team-a", "Normal", "CreatedX", "kubelet"),
-                minutes(120),
-            ),
-            (
-                event("quiet", "Normal", "X", "x"),
-                Some(Duration::from_secs(1)),
-            ),
+            (event("team-a", "Normal", "CreatedX", "kubelet"), minutes(120)),
+            (event("quiet", "Normal", "X", "x"), Some(Duration::from_secs(1))),
             (event("other", "Normal", "X", "x"), None),
             (on("node-1", "edge-proxy"), minutes(180)),
             (on("node-1", "x"), None),
             (on("node-2", "edge-proxy"), minutes(240)),
             (on("node-3", "scheduler"), None),
-        ] {
+        ];
+        for (event, expected) in table {
             assert_eq!(rules.ttl(&event), expected, "{event:?}");
         }
         // The field of events.k8s.io goes before the source.
@@ -499,46 +492,26 @@ mod tests {
 
     #[test]
     fn files_that_are_refused_say_where() {
-        for (text, said) in [
-            (
-                "rules:\n- reasn: X\n  ttl: 1h",
-                "line 2: unknown field `reasn`",
-            ),
-            (
-                "rules:\n- reason: X\n  ttl: soon",
-                "line 3: ttl \"soon\" is not a time",
-            ),
+        #[rustfmt::skip]
+        let table = [
+            ("rules:\n- reasn: X\n  ttl: 1h", "line 2: unknown field `reasn`"),
+            ("rules:\n- reason: X\n  ttl: soon", "line 3: ttl \"soon\" is not a time"),
             ("rules:\n- reason: X\n  ttl: 0s", "line 3: ttl \"0s\""),
             ("rules:\n- reason: X\n  ttl: 36501d", "line 3: ttl"),
-            (
-                "rules:\n- reason: X\n- ttl: 1h",
-                "line 2: the rule has no ttl",
-            ),
+            ("rules:\n- reason: X\n- ttl: 1h", "line 2: the rule has no ttl"),
             (
                 "rules:\n- type: warning\n  ttl: 1h",
                 "line 2: type \"warning\": expected Normal or Warning",
             ),
-            (
-                "rules:\n- namespace: Shop\n  ttl: 1h",
-                "line 2: namespace \"Shop\"",
-            ),
-            (
-                "rules:\n- ttl: 1h\n  reason: []",
-                "line 3: reason is an empty list",
-            ),
+            ("rules:\n- namespace: Shop\n  ttl: 1h", "line 2: namespace \"Shop\""),
+            ("rules:\n- ttl: 1h\n  reason: []", "line 3: reason is an empty list"),
             ("rules:\n- ttl: 1h\n  reason: ''", "line 3: reason is empty"),
             (
                 "rules:\n- ttl: 1h\n  reason: '*'\n- reason: X\n  ttl: 2h",
                 "line 4: this rule never applies: the one on line 2",
             ),
-            (
-                "rules:\n- source: {node: x}\n  ttl: 1h",
-                "line 2: unknown field `node`",
-            ),
-            (
-                "rules:\n- source: {host: []}\n  ttl: 1h",
-                "line 2: source.host is an empty list",
-            ),
+            ("rules:\n- source: {node: x}\n  ttl: 1h", "line 2: unknown field `node`"),
+            ("rules:\n- source: {host: []}\n  ttl: 1h", "line 2: source.host is an empty list"),
             (
                 "rules:\n- source: {host: '*'}\n  ttl: 1h\n- ttl: 2h",
                 "line 4: this rule never applies",
@@ -546,7 +519,8 @@ mod tests {
             ("rule: []", "line 1: unknown field `rule`"),
             ("", "line 1: "),
             ("rules:\n  - [", "line 2: "),
-        ] {
+        ];
+        for (text, said) in table {
             let error = RetentionRules::parse(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text:?}: {error}");
         }

@@ -46,11 +46,8 @@ pub(super) async fn authenticate(
         Err(status) => return (identity, Err(status)),
     };
     let impersonated = impersonated(server, &user, &parts.headers);
-    let impersonated = timeout(server.options.request_timeout, impersonated);
-    match impersonated
-        .await
-        .unwrap_or_else(|_| Err(Status::timeout()))
-    {
+    let impersonated = timeout(server.options.request_timeout, impersonated).await;
+    match impersonated.unwrap_or_else(|_| Err(Status::timeout())) {
         Ok(None) => (identity, Ok(user)),
         Ok(Some(impersonated)) => {
             identity.impersonated = Some(impersonated.clone());
@@ -96,11 +93,8 @@ async fn find(server: &ApiServer, parts: &request::Parts) -> Result<(User, Known
                 visitor.forget();
             }
             let why = why.map(|why| format!("the client certificate is not accepted: {why}"));
-            let warnings: Vec<String> = extra_space_warning(&parts.headers)
-                .into_iter()
-                .chain(why)
-                .collect();
-            Status::unauthorized().warning(&warnings)
+            let warnings = extra_space_warning(&parts.headers).into_iter().chain(why);
+            Status::unauthorized().warning(&warnings.collect::<Vec<_>>())
         }
         Refusal::Unchecked => Status::cannot_check(),
     })
@@ -127,11 +121,8 @@ async fn impersonated(
     for needed in &asked.needed {
         require(server, user, needed).await?;
     }
-    tracing::debug!(
-        user = user.name,
-        acting_as = asked.user.name,
-        "impersonating"
-    );
+    let (user, acting_as) = (&user.name, &asked.user.name);
+    tracing::debug!(user, acting_as, "impersonating");
     Ok(Some(asked.user))
 }
 
@@ -256,13 +247,9 @@ fn allow(
     match decision {
         Ok(decision) if decision.allowed => Ok(()),
         Ok(decision) => {
-            tracing::debug!(
-                user = user.name,
-                ?asked,
-                reason = decision.reason,
-                "forbidden"
-            );
-            Err(forbidden(&user.name, asked, &decision.reason))
+            let (user, reason) = (&user.name, &decision.reason);
+            tracing::debug!(user, ?asked, reason, "forbidden");
+            Err(forbidden(user, asked, reason))
         }
         Err(_) => Err(Status::cannot_check()),
     }

@@ -253,11 +253,8 @@ pub(super) fn named(api: Api, type_meta: &TypeMeta) -> Result<Api, String> {
 
 /// An answer with an encoded body.
 pub(crate) fn encoded(code: StatusCode, media: Media, body: Vec<u8>) -> Response {
-    let content_type = [(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static(media.content_type()),
-    )];
-    (code, content_type, body).into_response()
+    let content_type = HeaderValue::from_static(media.content_type());
+    (code, [(header::CONTENT_TYPE, content_type)], body).into_response()
 }
 
 /// Answers with one event.

@@ -211,9 +211,8 @@ async fn write_entry(
         // A successful delete answers with a Status, too.
         let status = response.extensions().get::<Status>();
         let failure = status.filter(|_| !response.status().is_success()).cloned();
-        entry
-            .write(server.clock.now(), response.status(), failure.as_ref())
-            .await;
+        let (now, code) = (server.clock.now(), response.status());
+        entry.write(now, code, failure.as_ref()).await;
         return response;
     };
     let unwritten = UnwrittenEntry(Some((entry, server, outcome)));
@@ -243,9 +242,8 @@ impl UnwrittenEntry {
         Some(runtime.spawn(async move {
             let failure = outcome.failure();
             let code = failure.as_ref().map_or(StatusCode::OK, Status::code);
-            entry
-                .write(server.clock.now(), code, failure.as_ref())
-                .await;
+            let now = server.clock.now();
+            entry.write(now, code, failure.as_ref()).await;
         }))
     }
 }
@@ -326,13 +324,8 @@ async fn allowed(
         return next.run(request).await;
     }
     if info.may_create_by_name() {
-        Box::pin(access::preauthorize_create(
-            server,
-            info,
-            user,
-            &mut request,
-        ))
-        .await;
+        let asked = access::preauthorize_create(server, info, user, &mut request);
+        Box::pin(asked).await;
     }
     let limits = &server.limits;
     let visitor = request.extensions().get::<Arc<Visitor>>();
@@ -426,13 +419,10 @@ impl Common {
         if let Some(audit_id) = self.audit_id {
             headers.insert(AUDIT_ID.clone(), audit_id);
         }
-        headers
-            .entry(header::CACHE_CONTROL)
-            .or_insert(HeaderValue::from_static("no-cache, private"));
-        headers.insert(
-            header::X_CONTENT_TYPE_OPTIONS,
-            HeaderValue::from_static("nosniff"),
-        );
+        let private = HeaderValue::from_static("no-cache, private");
+        headers.entry(header::CACHE_CONTROL).or_insert(private);
+        let nosniff = HeaderValue::from_static("nosniff");
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
         response
     }
 }
@@ -465,10 +455,8 @@ mod tests {
             let (head, ()) = http::Request::get(uri).body(()).unwrap().into_parts();
             head_bytes(&head)
         };
-        let (many, one) = (
-            head(format!("/?{}", "a&".repeat(1000))),
-            head(format!("/?{}", "a".repeat(2000))),
-        );
+        let many = head(format!("/?{}", "a&".repeat(1000)));
+        let one = head(format!("/?{}", "a".repeat(2000)));
         assert_eq!(many - one, 999 * PARAMETER_OVERHEAD);
     }
 }

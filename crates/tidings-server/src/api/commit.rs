@@ -146,10 +146,8 @@ impl<'a> Write<'a> {
             .admission
             .check_namespace(api, &call.info.namespace, &event)?;
         let metadata = event.metadata.get_or_insert_default();
-        let version = metadata
-            .resource_version
-            .take()
-            .filter(|version| !version.is_empty());
+        let version = metadata.resource_version.take();
+        let version = version.filter(|version| !version.is_empty());
         let uid = random::uuid().map_err(Status::internal)?;
         rules::prepare_create(metadata, uid, now(server));
         server.admission.fit(&mut event)?;
@@ -163,11 +161,8 @@ impl<'a> Write<'a> {
                 let metadata = event.metadata.get_or_insert_default();
                 metadata.name = Some(generated_name(metadata.generate_name())?);
             }
-            let name = event
-                .metadata
-                .as_ref()
-                .map(|metadata| metadata.name().to_owned())
-                .unwrap_or_default();
+            let metadata = event.metadata.as_ref();
+            let name = metadata.map(|it| it.name().to_owned()).unwrap_or_default();
             call.notes.name(&name);
             refuse_if_any(&name, &rules::check_create(api, &event))?;
             self.gate.pass(Operation::Create, &event)?;
@@ -186,20 +181,14 @@ impl<'a> Write<'a> {
                 return Ok(event);
             }
             // In kube-apiserver the store refuses this, and ignores a version that is not a number.
-            if version
-                .as_ref()
-                .and_then(|version| version.parse::<u64>().ok())
-                > Some(0)
-            {
+            let number = version.as_ref().and_then(|it| it.parse::<u64>().ok());
+            if number > Some(0) {
                 return Err(Status::internal(
                     "resourceVersion should not be set on objects to be created",
                 ));
             }
-            match server
-                .store
-                .create(key.bytes(), record(server, &mut event))
-                .await
-            {
+            let record = record(server, &mut event);
+            match server.store.create(key.bytes(), record).await {
                 Ok(revision) => {
                     set_revision(&mut event, revision);
                     return Ok(event);
@@ -242,20 +231,15 @@ impl<'a> Write<'a> {
         // Events are compared, not bytes: kube-apiserver encodes the same event to other bytes.
         set_revision(&mut new, stored.record.revision);
         let unchanged = new == *old;
+        let (store, current) = (&server.store, stored.record.revision);
         let revision = if unchanged || self.options.dry_run {
-            Ok(stored.record.revision)
+            Ok(current)
         } else if finished {
             // The last finalizer was removed: complete the deletion.
-            server
-                .store
-                .delete(key.bytes(), Some(stored.record.revision))
-                .await
-                .map(|_| stored.record.revision)
+            let deleted = store.delete(key.bytes(), Some(current)).await;
+            deleted.map(|_| current)
         } else {
-            server
-                .store
-                .update(key.bytes(), record, stored.record.revision)
-                .await
+            store.update(key.bytes(), record, current).await
         };
         match revision {
             Ok(revision) => {
@@ -317,10 +301,8 @@ fn refuse_if_any(name: &str, errors: &FieldErrors) -> Result<(), Status> {
 
 /// The record of an event written now. An event that waits for finalizers does not expire.
 pub(super) fn record(server: &ApiServer, event: &mut Event) -> NewRecord {
-    let deleted = event
-        .metadata
-        .as_ref()
-        .is_some_and(|metadata| metadata.deletion_timestamp.is_some());
+    let metadata = event.metadata.as_ref();
+    let deleted = metadata.is_some_and(|metadata| metadata.deletion_timestamp.is_some());
     let record = NewRecord::new(codec::encode_stored(event)).index(rules::index(event));
     if deleted {
         record

@@ -23,7 +23,6 @@ use super::streamed::{self, Batches};
 use crate::api::server::ApiServer;
 use crate::http::list_options::ListOptions;
 use crate::http::negotiate::{Answer, Media, body_media};
-use crate::http::params;
 use crate::http::query::{dry_run_error, not_supported};
 use crate::http::status::Status;
 use crate::http::stored::{Key, Stored};
@@ -80,8 +79,7 @@ async fn remove(
     let (store, revision) = (&server.store, stored.record.revision);
     // Finalizers of an archived event concern the event at its source.
     let held_back = server.followed.is_none()
-        && metadata
-            .is_some_and(|metadata| metadata.finalizers.iter().any(|one| is_waited_for(one)));
+        && metadata.is_some_and(|it| it.finalizers.iter().any(|one| is_waited_for(one)));
     let removed = if held_back {
         let mut event = Box::new(stored.event.clone());
         let metadata = event.metadata.get_or_insert_default();
@@ -242,12 +240,7 @@ fn read_delete_options(call: &Call) -> Result<Deletion, Status> {
         return Err(Status::invalid("DeleteOptions", "meta.k8s.io", "", &errors));
     }
     // A body replaces the query, except that a dry run may be requested in either.
-    let dry_run = !dry_run.is_empty()
-        || call
-            .info
-            .query
-            .values(params::DRY_RUN)
-            .any(|value| value == "All");
+    let dry_run = !dry_run.is_empty() || call.info.query.asks_for_dry_run();
     if dry_run {
         call.notes.dry_run();
     }

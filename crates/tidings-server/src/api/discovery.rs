@@ -15,7 +15,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use percent_encoding::percent_decode_str;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::body::encoded;
@@ -84,29 +83,22 @@ impl Document {
 type Documents = BTreeMap<&'static str, Document>;
 
 /// All documents, made at the first request for one.
-static SENT: LazyLock<Documents> = LazyLock::new(|| documents(Document::of));
+static SENT: LazyLock<Documents> = LazyLock::new(|| documents(VERBS_OF_EVENTS));
 /// The same for an archive, whose events can be read and deleted, not written.
-static SENT_READ_ONLY: LazyLock<Documents> = LazyLock::new(|| {
-    documents(|text| Document::of(&text.replace(VERBS_OF_EVENTS, VERBS_OF_KEPT_EVENTS)))
-});
-
+static SENT_READ_ONLY: LazyLock<Documents> =
+    LazyLock::new(|| documents(r#"["delete","deletecollection","get","list","watch"]"#));
 /// And for sealed events, which can only be read.
-static SENT_SEALED: LazyLock<Documents> = LazyLock::new(|| {
-    documents(|text| Document::of(&text.replace(VERBS_OF_EVENTS, VERBS_OF_SEALED_EVENTS)))
-});
+static SENT_SEALED: LazyLock<Documents> = LazyLock::new(|| documents(r#"["get","list"]"#));
 /// The same where it is told what is new of them.
-static SENT_WATCHED: LazyLock<Documents> = LazyLock::new(|| {
-    documents(|text| Document::of(&text.replace(VERBS_OF_EVENTS, VERBS_OF_WATCHED_EVENTS)))
-});
+static SENT_WATCHED: LazyLock<Documents> = LazyLock::new(|| documents(r#"["get","list","watch"]"#));
 
 const VERBS_OF_EVENTS: &str =
     r#"["create","delete","deletecollection","get","list","patch","update","watch"]"#;
-const VERBS_OF_KEPT_EVENTS: &str = r#"["delete","deletecollection","get","list","watch"]"#;
-const VERBS_OF_SEALED_EVENTS: &str = r#"["get","list"]"#;
-const VERBS_OF_WATCHED_EVENTS: &str = r#"["get","list","watch"]"#;
 
-fn documents(document: impl Fn(&str) -> Document) -> Documents {
+/// The documents, with these verbs of events.
+fn documents(verbs: &str) -> Documents {
     let all = DOCUMENTS.into_iter().chain(AGGREGATED);
+    let document = |text: &str| Document::of(&text.replace(VERBS_OF_EVENTS, verbs));
     all.map(|(path, text)| (path, document(text))).collect()
 }
 
@@ -130,44 +122,28 @@ fn platform() -> String {
     format!("{}/{architecture}", std::env::consts::OS)
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct VersionInfo {
-    major: &'static str,
-    minor: &'static str,
-    emulation_major: &'static str,
-    emulation_minor: &'static str,
-    min_compatibility_major: &'static str,
-    min_compatibility_minor: &'static str,
-    git_version: String,
-    git_commit: &'static str,
-    git_tree_state: &'static str,
-    build_date: &'static str,
-    go_version: &'static str,
-    compiler: &'static str,
-    platform: String,
-}
-
 /// GET /version, always JSON and always indented.
 pub(crate) async fn version(headers: HeaderMap) -> Result<Response, Status> {
     require_json(&headers)?;
-    let info = VersionInfo {
-        major: MAJOR,
-        minor: MINOR,
-        emulation_major: MAJOR,
-        emulation_minor: MINOR,
-        min_compatibility_major: MAJOR,
-        min_compatibility_minor: MIN_COMPATIBILITY_MINOR,
-        git_version: git_version(),
-        git_commit: "",
-        git_tree_state: "",
-        build_date: "1970-01-01T00:00:00Z",
-        go_version: "",
-        compiler: "rustc",
-        platform: platform(),
-    };
-    let json = serde_json::to_vec_pretty(&info).unwrap_or_default();
-    Ok(encoded(StatusCode::OK, Media::Json, json))
+    let (git_version, platform) = (git_version(), platform());
+    let json = format!(
+        r#"{{
+  "major": "{MAJOR}",
+  "minor": "{MINOR}",
+  "emulationMajor": "{MAJOR}",
+  "emulationMinor": "{MINOR}",
+  "minCompatibilityMajor": "{MAJOR}",
+  "minCompatibilityMinor": "{MIN_COMPATIBILITY_MINOR}",
+  "gitVersion": "{git_version}",
+  "gitCommit": "",
+  "gitTreeState": "",
+  "buildDate": "1970-01-01T00:00:00Z",
+  "goVersion": "",
+  "compiler": "rustc",
+  "platform": "{platform}"
+}}"#
+    );
+    Ok(encoded(StatusCode::OK, Media::Json, json.into_bytes()))
 }
 
 fn git_version() -> String {
@@ -243,7 +219,6 @@ fn answer(document: &Document, form: Form) -> Result<Response, Status> {
 }
 
 fn aggregated(document: &Document, media: Media, headers: &HeaderMap) -> Result<Response, Status> {
-    let etag = format!("\"{:X}\"", fingerprint(document.json.as_bytes()));
     let form = Form {
         media,
         shape: Shape::Whole,
@@ -254,6 +229,21 @@ fn aggregated(document: &Document, media: Media, headers: &HeaderMap) -> Result<
         "{};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         media.content_type()
     );
+    let mut response = tagged(headers, &content_type, body)?;
+    let cache_control = HeaderValue::from_static("public");
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, cache_control);
+    Ok(response)
+}
+
+/// An answer that is the same until the server is replaced, without its body for a client that has
+/// it already.
+pub(super) fn tagged(
+    headers: &HeaderMap,
+    content_type: &str,
+    body: Vec<u8>,
+) -> Result<Response, Status> {
+    let etag = format!("\"{:X}\"", fingerprint(&body));
     let known = headers.get(header::IF_NONE_MATCH);
     let mut response = if known.is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
         StatusCode::NOT_MODIFIED.into_response()
@@ -261,12 +251,14 @@ fn aggregated(document: &Document, media: Media, headers: &HeaderMap) -> Result<
         body.into_response()
     };
     let headers = response.headers_mut();
-    for (name, value) in [(header::CONTENT_TYPE, content_type), (header::ETAG, etag)] {
-        let value = HeaderValue::from_str(&value);
+    for (name, value) in [
+        (header::CONTENT_TYPE, content_type),
+        (header::ETAG, etag.as_str()),
+    ] {
+        let value = HeaderValue::from_str(value);
         headers.insert(name, value.map_err(Status::internal)?);
     }
     headers.insert(header::VARY, HeaderValue::from_static("Accept"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
     Ok(response)
 }
 
@@ -274,7 +266,8 @@ fn aggregated(document: &Document, media: Media, headers: &HeaderMap) -> Result<
 pub(crate) async fn paths() -> Result<Response, Status> {
     let mut paths: Vec<_> = DOCUMENTS.iter().map(|(path, _)| *path).collect();
     paths.extend(["/apis/", "/healthz", "/livez", "/metrics"]);
-    paths.extend(["/openapi/v3", "/openapi/v3/", "/readyz", "/version"]);
+    paths.extend(["/openapi/v2", "/openapi/v3", "/openapi/v3/"]);
+    paths.extend(["/readyz", "/version"]);
     paths.sort_unstable();
     let json = serde_json::to_vec_pretty(&json!({"paths": paths})).map_err(Status::internal)?;
     Ok(encoded(StatusCode::OK, Media::Json, json))

@@ -136,6 +136,12 @@ pub trait Past: Send + Sync + 'static {
         None
     }
 
+    /// Of a sealed archive: the option that the server would have to be started with so that it can
+    /// be watched, if it is not. Default: there is none.
+    fn watched_with(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What was asked of an object storage; `None`, which is the default, if there is none.
     fn asked(&self) -> Option<Asked> {
         None
@@ -212,7 +218,8 @@ pub struct Following {
     /// The current activity, such as `watching`, `listing` or `waiting`. One of a few values,
     /// because it is a label of metrics.
     pub state: &'static str,
-    /// Time since the archive was last known to be complete; `None` if it never was.
+    /// Time since anything was heard of the cluster, or since it is tried; `None` if it is not
+    /// followed.
     pub since_progress: Option<Duration>,
     /// The problem, in one line; `None` if there is no problem. Shown to authenticated users only.
     pub why: Option<String>,
@@ -236,6 +243,9 @@ pub struct Following {
     /// About how many versions wait to be sealed into an object storage; `None` if the cluster
     /// never was sealed. Of a sealed archive: how many are shown that wait.
     pub unsealed: Option<u64>,
+    /// Why the last attempt to seal what waits failed, in one line; `None` if it did not, or none
+    /// was made. Shown to authenticated users only.
+    pub not_sealed: Option<String>,
     /// Of a sealed archive that asks for what waits: how long ago that was last answered; `None` if
     /// it does not ask, or was not answered yet.
     pub since_answer: Option<Duration>,
@@ -248,6 +258,14 @@ impl Following {
             state,
             ..Self::default()
         }
+    }
+
+    /// All that is wrong, if something is.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let not_sealed = self.not_sealed.as_ref();
+        let not_sealed = not_sealed.map(|why| format!("not sealed: {why}"));
+        let all: Vec<String> = self.why.clone().into_iter().chain(not_sealed).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) async fn all(
 ) -> Response {
     let following = server.followed.as_ref().map(|followed| {
         let now = followed.past.following();
-        following_line(&followed.name, now, &user)
+        following_line(&followed.name, &now, &user)
     });
     let mut found = Vec::new();
     for check in checks(info.uri.path()) {
@@ -63,15 +63,17 @@ pub(crate) async fn all(
     report(&info, &found, following)
 }
 
-/// A line about the following of a cluster. This is not a check, because kept events are served in
-/// any case. Anonymous clients do not see the reason of a problem.
-pub(crate) fn following_line(name: &str, following: Following, user: &User) -> String {
-    let sign = if following.why.is_none() { '+' } else { '-' };
+/// A line about the following of a cluster, and about its sealing if that fails. This is not a
+/// check, because kept events are served in any case. Anonymous clients do not see the reason of a
+/// problem.
+pub(crate) fn following_line(name: &str, following: &Following, user: &User) -> String {
+    let problem = following.problem();
+    let sign = if problem.is_none() { '+' } else { '-' };
     let progress = following.since_progress.map_or_else(
         || "no progress yet".to_owned(),
         |since| format!("{} s since progress", since.as_secs()),
     );
-    let why = match following.why {
+    let why = match problem {
         Some(why) if user.name != ANONYMOUS => format!(": {}", one_line(&why)),
         Some(_) => ": reason withheld".to_owned(),
         None => String::new(),
@@ -117,18 +119,11 @@ pub(crate) fn report(
         ));
     }
     let lines = lines.concat();
-    let name = path.trim_start_matches('/').trim_end_matches('/');
+    let name = path.trim_matches('/');
     if !failures.is_empty() {
-        tracing::warn!(
-            check = name,
-            failures = failures.join("; "),
-            "health check failed"
-        );
-        return (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("{lines}{name} check failed\n"),
-        )
-            .into_response();
+        let failures = failures.join("; ");
+        tracing::warn!(check = name, failures, "health check failed");
+        return failed(format!("{lines}{name} check failed\n"));
     }
     if query.has(params::VERBOSE) {
         format!("{lines}{name} check passed\n").into_response()
@@ -154,10 +149,10 @@ pub(crate) async fn one(
 pub(crate) fn report_one(failure: Option<String>) -> Response {
     match failure {
         None => "ok".into_response(),
-        Some(why) => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("internal server error: {why}\n"),
-        )
-            .into_response(),
+        Some(why) => failed(format!("internal server error: {why}\n")),
     }
+}
+
+fn failed(text: String) -> Response {
+    (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
 }

@@ -17,7 +17,7 @@ use crate::clock;
 use crate::flow::connections::{LoginShare, Visitor};
 use crate::flow::paced;
 use crate::flow::place_counters::{FlowMetrics, Rejection};
-use crate::flow::places::{Level, Places};
+use crate::flow::places::{Level, Places, permits};
 use crate::http::request::{RequestInfo, RequestLabels};
 use crate::http::status::Status;
 use crate::metrics::{Metrics, Text};
@@ -100,8 +100,8 @@ impl Limits {
                 _ => PEER_LOGINS_MAX,
             },
             long_bodies: places(Level::LongBodies),
-            passed: semaphore(options.max_requests_inflight),
-            passed_long: semaphore(options.max_connections),
+            passed: Arc::new(Semaphore::new(permits(options.max_requests_inflight))),
+            passed_long: Arc::new(Semaphore::new(permits(options.max_connections))),
             flow: FlowMetrics::default(),
             request_timeout: options.request_timeout,
             wait_limit: options.request_wait_limit,
@@ -222,16 +222,6 @@ impl Limits {
     }
 }
 
-/// A number of places; 0 means no limit.
-fn semaphore(count: usize) -> Arc<Semaphore> {
-    let most = Semaphore::MAX_PERMITS;
-    Arc::new(Semaphore::new(if count == 0 {
-        most
-    } else {
-        most.min(count)
-    }))
-}
-
 /// The place of a watch that sends existing events. It is released when the last clone is dropped,
 /// or at the deadline of other requests, because a client that does not read must not keep it.
 #[derive(Clone, Debug)]
@@ -296,10 +286,6 @@ pub(crate) fn too_many_requests() -> Response {
         (header::RETRY_AFTER, "1"),
         (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
     ];
-    (
-        StatusCode::TOO_MANY_REQUESTS,
-        headers,
-        "Too many requests, please try again later.\n",
-    )
-        .into_response()
+    let text = "Too many requests, please try again later.\n";
+    (StatusCode::TOO_MANY_REQUESTS, headers, text).into_response()
 }

@@ -47,14 +47,8 @@ pub(crate) async fn get(
         not_newer_than_store(&server, revision).await?;
     }
     let stored = server.stored(call.api, &call.key()).await?;
-    event_response(
-        &call,
-        form,
-        StatusCode::OK,
-        &stored.event,
-        server.clock.now(),
-        &[],
-    )
+    let now = server.clock.now();
+    event_response(&call, form, StatusCode::OK, &stored.event, now, &[])
 }
 
 /// GET of a collection: a list or a watch.
@@ -68,8 +62,9 @@ pub(crate) async fn list(
     if options.watch {
         let sealed = server.followed.as_ref().filter(|it| it.is_sealed);
         if let Some(followed) = sealed.filter(|it| !it.past.is_watched()) {
-            let address = followed.past.watched_at();
-            return Err(Status::unwatched(&followed.name, address.as_deref()));
+            let (name, past) = (&followed.name, &followed.past);
+            let (address, option) = (past.watched_at(), past.watched_with());
+            return Err(Status::unwatched(name, address.as_deref(), option));
         }
         return watch::watch(server, call, options).await;
     }

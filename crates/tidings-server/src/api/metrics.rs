@@ -41,17 +41,12 @@ pub(crate) fn page(server: &ApiServer, stats: Option<&Stats>) -> Text {
     if let Some(audit) = server.audit_counts() {
         audit.write(&mut text);
     }
-    text.metric(
-        "kubernetes_build_info",
-        "gauge",
-        "The server's version; always 1.",
-    );
+    let name = "kubernetes_build_info";
+    text.metric(name, "gauge", "The server's version; always 1.");
     let version = build_info();
-    let labels: Vec<(&str, &str)> = version
-        .iter()
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
-    text.sample("kubernetes_build_info", &labels, 1);
+    let version = version.each_ref();
+    let labels = version.map(|(name, value)| (*name, value.as_str()));
+    text.sample(name, &labels, 1);
     write_process(&mut text);
     text
 }

@@ -123,6 +123,7 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         .route("/", any(discovery::paths))
         .route("/apis", any(discovery::root))
         .route("/apis/", any(discovery::root))
+        .route("/openapi/v2", any(openapi::joined))
         .route("/openapi/v3", get(openapi::index))
         .route("/openapi/v3/{*path}", get(openapi::version))
         .fallback(|uri: Uri| async move { discovery::no_such_path(uri.path()) })

@@ -7,7 +7,6 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
-use ring::digest;
 use serde_json::{Value, json};
 use tidings_store::ListRequest;
 
@@ -15,6 +14,7 @@ use super::body::encoded;
 use crate::admission::{Namespace, namespaces};
 use crate::api::random;
 use crate::api::server::ApiServer;
+use crate::auth::digest_of;
 use crate::http::negotiate::{Answer, Form, Shape, negotiate_text};
 use crate::http::present::present;
 use crate::http::query::Query;
@@ -59,10 +59,8 @@ pub(crate) async fn list(
     let shown = match form.shape {
         Shape::Table(api_version) => table(api_version, query, &items, &metadata, identity)?,
         Shape::Partial(api_version) => {
-            let list = items
-                .iter()
-                .map(|item| partial(api_version, item, identity));
-            let list: Vec<Value> = list.collect();
+            let shown = |item| partial(api_version, item, identity);
+            let list: Vec<Value> = items.iter().map(shown).collect();
             json!({
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": api_version,
@@ -72,8 +70,8 @@ pub(crate) async fn list(
         }
         Shape::Mismatch(why) => return Err(Status::shape_mismatch(why)),
         Shape::Whole => {
-            let list = items.iter().map(|item| object(item, identity));
-            let list: Vec<Value> = list.collect();
+            let shown = |item| object(item, identity);
+            let list: Vec<Value> = items.iter().map(shown).collect();
             json!({"kind": "NamespaceList", "apiVersion": "v1", "metadata": metadata, "items": list})
         }
     };
@@ -131,15 +129,10 @@ fn metadata(name: &str, identity: Option<&str>) -> Value {
 /// The uid of a namespace, which is the same for as long as the store is: a UUID of version 8, for
 /// those that are made in a way of one's own (RFC 9562).
 fn uid(identity: &str, name: &str) -> String {
-    let text = format!("{identity}/{name}");
-    let digest = digest::digest(&digest::SHA256, text.as_bytes());
+    let digest = digest_of(&format!("{identity}/{name}"));
     let mut bytes = [0; 16];
-    for (byte, found) in bytes.iter_mut().zip(digest.as_ref()) {
-        *byte = *found;
-    }
-    bytes[6] = bytes[6] & 0x0f | 0x80;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    random::uuid_text(bytes)
+    bytes.copy_from_slice(&digest[..16]);
+    random::uuid_of(bytes, 8)
 }
 
 fn object((name, namespace): &(String, Namespace), identity: Option<&str>) -> Value {

@@ -1,15 +1,21 @@
-//! OpenAPI v3, as far as kubectl needs it: `create`, `apply` and `replace` look for the
-//! `fieldValidation` parameter of a kind's PATCH, `explain` for the schema of a kind.
+//! OpenAPI v3 and v2, as far as kubectl needs them: `create`, `apply` and `replace` look for the
+//! `fieldValidation` parameter of a kind's PATCH, `explain` for the schema of a kind. kubectl 1.28
+//! and older ones read v2 first. Newer ones read it only for a file of `kind: List`, whose objects
+//! they check by themselves.
+
+mod gnostic;
+mod v2;
 
 use std::sync::LazyLock;
 
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use serde_json::{Map, Value, json};
 
 use super::body::encoded;
-use crate::http::negotiate::Media;
+use super::discovery::{fingerprint, tagged};
+use crate::http::negotiate::{Media, negotiate_documents};
 use crate::http::params::{self, Verb};
 use crate::http::status::Status;
 use tidings_api::codec::Api;
@@ -20,15 +26,44 @@ static DOCUMENTS: LazyLock<[String; 2]> =
     LazyLock::new(|| VERSIONS.map(|api| document(api).to_string()));
 const VERSIONS: [Api; 2] = [Api::Core, Api::Events];
 
+/// The document of v2, in JSON and in protobuf.
+static JOINED: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+    let document = v2::joined(&VERSIONS.map(document));
+    [
+        document.to_string().into_bytes(),
+        gnostic::encode(&document),
+    ]
+});
+/// The media types of v2 in kube-openapi's order. kubectl asks for the second, the old name of the
+/// third, which is no valid media type.
+const JOINED_MEDIA: [&str; 3] = [
+    "application/json",
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+];
+
+/// Any method of /openapi/v2
+pub(crate) async fn joined(headers: HeaderMap) -> Result<Response, Status> {
+    let [json, _, protobuf] = JOINED_MEDIA;
+    let [as_json, as_protobuf] = &*JOINED;
+    let (content_type, body) = match negotiate_documents(&headers, &JOINED_MEDIA) {
+        Some(media) if media == json => (json, as_json),
+        Some(_) => (protobuf, as_protobuf),
+        None => {
+            let vary = [(header::VARY, "Accept")];
+            return Ok((StatusCode::NOT_ACCEPTABLE, vary).into_response());
+        }
+    };
+    tagged(&headers, content_type, body.clone())
+}
+
 /// GET /openapi/v3
 pub(crate) async fn index() -> impl IntoResponse {
     let entry = |(api, document): (Api, &String)| {
         let path = path(api);
-        let hash = super::discovery::fingerprint(document.as_bytes());
-        (
-            path.to_owned(),
-            json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash:X}")}),
-        )
+        let hash = fingerprint(document.as_bytes());
+        let url = format!("/openapi/v3/{path}?hash={hash:X}");
+        (path.to_owned(), json!({"serverRelativeURL": url}))
     };
     let documents = VERSIONS.into_iter().zip(&*DOCUMENTS);
     let paths: Map<String, Value> = documents.map(entry).collect();
@@ -42,11 +77,8 @@ pub(crate) async fn version(Path(wanted): Path<String>) -> Result<Response, Stat
     let mut documents = VERSIONS.into_iter().zip(&*DOCUMENTS);
     let found = documents.find(|(api, _)| path(*api) == wanted);
     let (_, document) = found.ok_or_else(Status::no_such_path)?;
-    Ok(encoded(
-        StatusCode::OK,
-        Media::Json,
-        document.clone().into_bytes(),
-    ))
+    let json = document.clone().into_bytes();
+    Ok(encoded(StatusCode::OK, Media::Json, json))
 }
 
 fn path(api: Api) -> &'static str {
@@ -69,12 +101,20 @@ const PATCHES: [&str; 4] = [
 ];
 const PATCH_SCHEMA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 
+/// The metadata of a list.
+const LIST_META: &str = "ListMeta";
+
+/// Codes of answers and their descriptions.
+const OK: (&str, &str) = ("200", "OK");
+const CREATED: (&str, &str) = ("201", "Created");
+
 fn document(api: Api) -> Value {
-    let kind = json!({"group": api.group(), "version": "v1", "kind": "Event"});
+    let kind = |kind: &str| json!({"group": api.group(), "version": "v1", "kind": kind});
     let event_schema = match api {
         Api::Core => "io.k8s.api.core.v1.Event",
         Api::Events => "io.k8s.api.events.v1.Event",
     };
+    let list_schema = format!("{event_schema}List");
     let parameters = |verb| -> Value {
         let declared = params::of(verb).map(|parameter| {
             json!({
@@ -84,20 +124,29 @@ fn document(api: Api) -> Value {
         });
         declared.collect()
     };
-    let content = |media: &[&str], schema: &str| -> Value {
-        let schema = json!({"schema": {"$ref": format!("#/components/schemas/{schema}")}});
-        let content: Map<String, Value> = media
-            .iter()
-            .map(|media| ((*media).to_owned(), schema.clone()))
-            .collect();
-        Value::Object(content)
+    let of_path = |name: &str, description: &str| {
+        json!({
+            "name": name, "in": "path", "required": true, "description": description,
+            "schema": {"type": "string", "uniqueItems": true},
+        })
     };
-    let operation = |action: &str, verb, request: Option<Value>| -> Value {
+    let namespace = of_path("namespace", "The namespace of the events.");
+    let name = of_path("name", "The name of the event.");
+    let content = |media: &[&str], schema: &str| -> Value {
+        let schema = json!({"schema": reference(schema)});
+        media.iter().map(|media| (*media, schema.clone())).collect()
+    };
+    let answers = |codes: &[(&str, &str)], schema: &str| -> Value {
+        let content = content(&BODIES, schema);
+        let answer = |description: &str| json!({"description": description, "content": content});
+        codes.iter().map(|(code, it)| (*code, answer(it))).collect()
+    };
+    let operation = |action: &str, verb, request: Option<Value>, answers: Value| -> Value {
         let mut operation = json!({
             "parameters": parameters(verb),
-            "responses": {"200": {"description": "OK", "content": content(&BODIES, event_schema)}},
+            "responses": answers,
             "x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": kind,
+            "x-kubernetes-group-version-kind": kind("Event"),
         });
         if let Some(request) = request {
             operation["requestBody"] = json!({"content": request});
@@ -105,26 +154,36 @@ fn document(api: Api) -> Value {
         operation
     };
     let event = || Some(content(&BODIES, event_schema));
+    let patch = Some(content(&PATCHES, PATCH_SCHEMA));
+    let list = || answers(&[OK], &list_schema);
+    let written = || answers(&[OK, CREATED], event_schema);
+    // A Status or, if finalizers hold it back, the event.
+    let deleted = json!({"200": {"description": "OK"}});
     let base = format!("/{}/namespaces/{{namespace}}/events", path(api));
     let paths = json!({
         &base: {
-            "get": operation("list", Verb::List, None),
-            "post": operation("post", Verb::Create, event()),
-            "delete": operation("deletecollection", Verb::DeleteCollection, None),
+            "parameters": [namespace],
+            "get": operation("list", Verb::List, None, list()),
+            "post": operation("post", Verb::Create, event(), answers(&[CREATED], event_schema)),
+            "delete": operation("deletecollection", Verb::DeleteCollection, None, list()),
         },
         format!("{base}/{{name}}"): {
-            "get": operation("get", Verb::Get, None),
-            "put": operation("put", Verb::Update, event()),
-            "patch": operation("patch", Verb::Patch, Some(content(&PATCHES, PATCH_SCHEMA))),
-            "delete": operation("delete", Verb::Delete, None),
+            "parameters": [namespace, name],
+            "get": operation("get", Verb::Get, None, answers(&[OK], event_schema)),
+            "put": operation("put", Verb::Update, event(), written()),
+            "patch": operation("patch", Verb::Patch, patch, written()),
+            "delete": operation("delete", Verb::Delete, None, deleted),
         },
     });
     let mut schemas = schemas(api);
     let mut event = object(api, api.event());
     event["properties"]["apiVersion"] = json!({"type": "string", "description": api.api_version()});
     event["properties"]["kind"] = json!({"type": "string", "description": "Event"});
-    event["x-kubernetes-group-version-kind"] = json!([kind]);
+    event["x-kubernetes-group-version-kind"] = json!([kind("Event")]);
     schemas.insert(event_schema.into(), event);
+    let mut list = list_of(api, event_schema);
+    list["x-kubernetes-group-version-kind"] = json!([kind("EventList")]);
+    schemas.insert(list_schema, list);
     json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "tidings"},
@@ -133,24 +192,54 @@ fn document(api: Api) -> Value {
     })
 }
 
+fn reference(schema: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{schema}")})
+}
+
+/// The schema of a list of events.
+fn list_of(api: Api, event_schema: &str) -> Value {
+    let metadata = reference(&schema_name(api, LIST_META));
+    json!({
+        "type": "object",
+        "description": "A list of events.",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": api.api_version()},
+            "kind": {"type": "string", "description": "EventList"},
+            "metadata": {"allOf": [metadata], "description": "The version and the next page."},
+            "items": {
+                "type": "array", "items": {"allOf": [reference(event_schema)], "default": {}},
+                "description": "The events.",
+            },
+        },
+    })
+}
+
 /// The schemas of an event's types.
 fn schemas(api: Api) -> Map<String, Value> {
     let mut schemas = Map::new();
     add_schemas(api, api.event(), &mut schemas);
-    for name in ["Time", "MicroTime"] {
-        schemas.insert(
-            schema_name(api, name),
-            json!({"type": "string", "format": "date-time"}),
-        );
-    }
-    schemas.insert(
-        schema_name(api, "FieldsV1"),
-        json!({"type": "object", "description": "A set of fields, as a tree of f:, k: and v: keys."}),
-    );
-    schemas.insert(
-        PATCH_SCHEMA.into(),
-        json!({"type": "object", "description": "A patch."}),
-    );
+    let time = json!({"type": "string", "format": "date-time"});
+    schemas.insert(schema_name(api, "Time"), time.clone());
+    schemas.insert(schema_name(api, "MicroTime"), time);
+    let fields = json!({"type": "object", "description": "A set of fields, as a tree of f:, k: and v: keys."});
+    schemas.insert(schema_name(api, "FieldsV1"), fields);
+    let patch = json!({"type": "object", "description": "A patch."});
+    schemas.insert(PATCH_SCHEMA.into(), patch);
+    let list_meta = json!({
+        "type": "object",
+        "description": "What all lists have in common.",
+        "properties": {
+            "selfLink": {"type": "string", "description": "No longer set."},
+            "resourceVersion": {"type": "string", "description": "The version of the list."},
+            "continue": {"type": "string", "description": "The token of the next page."},
+            "remainingItemCount": {
+                "type": "integer", "format": "int64",
+                "description": "How many follow after this page, as far as that is known.",
+            },
+        },
+    });
+    schemas.insert(schema_name(api, LIST_META), list_meta);
     schemas
 }
 
@@ -176,17 +265,10 @@ fn schema_name(api: Api, name: &str) -> String {
 
 /// The schema of an object.
 fn object(api: Api, of: &Type) -> Value {
-    let properties: Map<String, Value> = of
-        .fields
-        .iter()
-        .map(|field| (field.name().to_owned(), property(api, field)))
-        .collect();
-    let required: Vec<&str> = of
-        .fields
-        .iter()
-        .filter(|field| field.rule == Rule::Required)
-        .map(Field::name)
-        .collect();
+    let named = |it: &Field| (it.name().to_owned(), property(api, it));
+    let properties: Value = of.fields.iter().map(named).collect();
+    let required = of.fields.iter().filter(|it| it.rule == Rule::Required);
+    let required: Vec<&str> = required.map(Field::name).collect();
     let mut schema = json!({"type": "object", "description": of.about, "properties": properties});
     if !required.is_empty() {
         schema["required"] = json!(required);
@@ -199,8 +281,7 @@ fn object(api: Api, of: &Type) -> Value {
 
 /// The schema of a field.
 fn property(api: Api, field: &Field) -> Value {
-    let reference =
-        |name: &str| json!({"$ref": format!("#/components/schemas/{}", schema_name(api, name))});
+    let reference = |name: &str| reference(&schema_name(api, name));
     let what = field.what;
     let other = |name: &str| json!({"allOf": [reference(name)], "description": what});
     match field.kind {
@@ -230,6 +311,117 @@ fn property(api: Api, field: &Field) -> Value {
                 list["x-kubernetes-patch-strategy"] = json!("merge");
             }
             list
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What v2 says of the document below, as gnostic writes it; but gnostic writes extensions with
+    /// YAML's line breaks.
+    const WRITTEN: &[u8] =
+        b"\n\x032.0\x12\x06\n\x01T\x12\x011B\xac\x02\x12\xa9\x02\n\x09/a/{name}\x12\
+            \x9b\x02B\xec\x012\x10application/json:\x10application/jsonB%\n#\n!\x12\x04b\
+            ody\x1a\x04body \x01*\x11\n\x0f#/definitions/AB,\n*\x12(\x1a&\x12\x05query\
+            \x1a\nNo effect.\"\x06dryRun2\x06string\xa0\x01\x01J$\n\"\n\x03200\x12\x1b\n\
+            \x19\n\x02OK\x12\x13\n\x11\n\x0f#/definitions/AjK\n\x1fx-kubernetes-group-ve\
+            rsion-kind\x12(\x12&{\"group\":\"\",\"kind\":\"A\",\"version\":\"v1\"}J*\n(\
+            \x12&\"$\x08\x01\x12\x04path\x1a\x09Its name.\"\x04name*\x06string\x98\x01\
+            \x01J\xa4\x01\n\xa1\x01\n\x01A\x12\x9b\x01\"\x05An A.\x9a\x01\x01n\xb2\x01\
+            \x08\n\x06object\xca\x01\x81\x01\n%\n\x01l\x12 \xb2\x01\x07\n\x05array\xba\
+            \x01\x13\n\x11\n\x0f#/definitions/A\n \n\x01m\x12\x1b\xaa\x01\x0d\n\x0b\xb2\
+            \x01\x08\n\x06string\xb2\x01\x08\n\x06object\n\x18\n\x01n\x12\x13\x12\x05int\
+            32\xb2\x01\x09\n\x07integer\n\x1c\n\x01o\x12\x17\n\x0f#/definitions/A\"\x04O\
+            ne.";
+
+    #[test]
+    fn version_2_says_what_version_3_says() {
+        let to_a = reference("A");
+        let document = json!({
+            "info": {"title": "T", "version": "1"},
+            "paths": {"/a/{name}": {
+                "parameters": [{
+                    "name": "name", "in": "path", "required": true, "description": "Its name.",
+                    "schema": {"type": "string", "uniqueItems": true},
+                }],
+                "patch": {
+                    "parameters": [{
+                        "name": "dryRun", "in": "query", "description": "No effect.",
+                        "schema": {"type": "string", "uniqueItems": true},
+                    }],
+                    "requestBody": {"content": {"application/json": {"schema": to_a}}},
+                    "responses": {"200": {
+                        "description": "OK", "content": {"application/json": {"schema": to_a}},
+                    }},
+                    "x-kubernetes-group-version-kind": {"group": "", "kind": "A", "version": "v1"},
+                },
+            }},
+            "components": {"schemas": {"A": {
+                "type": "object", "description": "An A.", "required": ["n"],
+                "properties": {
+                    "l": {"type": "array", "items": {"allOf": [to_a], "default": {}}},
+                    "m": {
+                        "type": "object", "additionalProperties": {"type": "string", "default": ""},
+                    },
+                    "n": {"type": "integer", "format": "int32"},
+                    "o": {"allOf": [to_a], "description": "One."},
+                },
+            }}},
+        });
+        let to_a = json!({"$ref": "#/definitions/A"});
+        let expected = json!({
+            "swagger": "2.0",
+            "info": {"title": "T", "version": "1"},
+            "paths": {"/a/{name}": {
+                "parameters": [{
+                    "name": "name", "in": "path", "required": true, "description": "Its name.",
+                    "type": "string", "uniqueItems": true,
+                }],
+                "patch": {
+                    "consumes": ["application/json"],
+                    "produces": ["application/json"],
+                    "parameters": [
+                        {"name": "body", "in": "body", "required": true, "schema": to_a},
+                        {
+                            "name": "dryRun", "in": "query", "description": "No effect.",
+                            "type": "string", "uniqueItems": true,
+                        },
+                    ],
+                    "responses": {"200": {"description": "OK", "schema": to_a}},
+                    "x-kubernetes-group-version-kind": {"group": "", "kind": "A", "version": "v1"},
+                },
+            }},
+            "definitions": {"A": {
+                "type": "object", "description": "An A.", "required": ["n"],
+                "properties": {
+                    "l": {"type": "array", "items": to_a},
+                    "m": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "n": {"type": "integer", "format": "int32"},
+                    "o": {"$ref": "#/definitions/A", "description": "One."},
+                },
+            }},
+        });
+        let joined = v2::joined(&[document]);
+        assert_eq!(joined, expected);
+        let written = gnostic::encode(&joined);
+        assert_eq!(
+            written.escape_ascii().to_string(),
+            WRITTEN.escape_ascii().to_string()
+        );
+    }
+
+    /// kubectl reads nothing of a document that refers to an unknown type.
+    #[test]
+    fn every_type_that_version_2_refers_to_is_there() {
+        let document = v2::joined(&VERSIONS.map(document));
+        let text = document.to_string();
+        let mut references = text.split("\"#/definitions/").skip(1).peekable();
+        assert!(references.peek().is_some());
+        for reference in references {
+            let name = reference.split('"').next().unwrap_or_default();
+            assert!(document["definitions"][name].is_object(), "{name}");
         }
     }
 }

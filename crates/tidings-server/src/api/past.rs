@@ -66,11 +66,10 @@ pub(crate) async fn versions(
         .versions(key.bytes(), after.transpose()?, limit)
         .await?
         .ok_or_else(|| Status::not_found(call.api, &key.name))?;
+    let more = page.more;
     let meta = ListMeta {
         resource_version: Some(revision.to_string()),
-        r#continue: page
-            .more
-            .map(|after| token(AFTER, &after.to_string(), &server)),
+        r#continue: more.map(|after| token(AFTER, &after.to_string(), &server)),
         ..ListMeta::default()
     };
     // A page behind the first has no newest version.
@@ -124,9 +123,8 @@ fn as_observed(
     ];
     for (name, time) in times {
         if let Some(Ok(time)) = time.map(|time| Timestamp::from_millisecond(time.0)) {
-            metadata
-                .annotations
-                .insert(name.into(), format!("{time:.3}"));
+            let time = format!("{time:.3}");
+            metadata.annotations.insert(name.into(), time);
         }
     }
     Ok(event)
@@ -172,10 +170,8 @@ pub(crate) async fn counts(
     let after = after.map(|token| read_token(token, COUNTED, &server));
     let after = after.transpose()?.map(|after| {
         let (hour, reason) = after.split_once('/').unwrap_or_default();
-        (
-            UnixMillis(hour.parse().unwrap_or_default()),
-            reason.to_owned(),
-        )
+        let hour = hour.parse().unwrap_or_default();
+        (UnixMillis(hour), reason.to_owned())
     });
     let request = CountsRequest {
         since: query.moment(params::SINCE)?,
@@ -192,17 +188,16 @@ pub(crate) async fn counts(
         let hour = Timestamp::from_millisecond(count.hour.0).unwrap_or_default();
         json!({"hour": hour.to_string(), "reason": count.reason, "events": count.records})
     });
+    let counted = followed(&server)?;
     let answer = json!({
         "kind": "Counts",
-        "cluster": followed(&server)?.name,
+        "cluster": counted.name,
+        "counted": if counted.is_sealed { "versions" } else { "events" },
         "counts": counts.collect::<Vec<_>>(),
         "continue": more,
     });
-    Ok(encoded(
-        StatusCode::OK,
-        Media::Json,
-        answer.to_string().into_bytes(),
-    ))
+    let json = answer.to_string().into_bytes();
+    Ok(encoded(StatusCode::OK, Media::Json, json))
 }
 
 /// GET /export: a page of everything that is kept, as JSON Lines. Its last line says where the next
@@ -222,11 +217,8 @@ pub(crate) async fn export(
         None => from,
     };
     let page = exported.past.export(place).await?;
-    let page = page.ok_or_else(|| {
-        Status::bad_request(
-            "from is the namespace and the name of an event, as shop/web-0.17a3f0c1",
-        )
-    })?;
+    let wrong = "from is the namespace and the name of an event, as shop/web-0.17a3f0c1";
+    let page = page.ok_or_else(|| Status::bad_request(wrong))?;
     let mut lines = page.lines;
     if let Some(more) = page.more {
         let more = json!({"kind": "Continue", "continue": token(PLACE, &more, &server)});

@@ -43,14 +43,13 @@ fn bytes<const N: usize>() -> Result<[u8; N], getrandom::Error> {
 
 /// A version 4 UUID.
 pub(crate) fn uuid() -> Result<String, getrandom::Error> {
-    let mut bytes: [u8; 16] = bytes()?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    Ok(uuid_text(bytes))
+    Ok(uuid_of(bytes()?, 4))
 }
 
-/// A UUID as it is written.
-pub(crate) fn uuid_text(bytes: [u8; 16]) -> String {
+/// The UUID of a version, with these bytes as far as the version leaves them.
+pub(crate) fn uuid_of(mut bytes: [u8; 16], version: u8) -> String {
+    bytes[6] = bytes[6] & 0x0f | version << 4;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
     let mut text = String::with_capacity(36);
     for (at, byte) in bytes.iter().enumerate() {
         if matches!(at, 4 | 6 | 8 | 10) {

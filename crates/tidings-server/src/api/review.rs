@@ -9,7 +9,8 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::StatusCode;
 use k8s_pb::api::authorization::v1 as pb;
-use prost::Message;
+use prost::{DecodeError, Message};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use serde_saphyr::DuplicateKeyPolicy;
@@ -25,8 +26,6 @@ use crate::http::negotiate::{Media, body_media};
 use crate::http::status::Status;
 use tidings_api::codec;
 use tidings_api::yaml;
-
-const GROUP: &str = "authorization.k8s.io";
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -59,16 +58,10 @@ struct RulesSpec {
     namespace: String,
 }
 
-/// A spec in Kubernetes' protobuf.
-trait FromProtobuf: Sized {
-    fn from_protobuf(raw: &[u8]) -> Result<Self, prost::DecodeError>;
-}
-
-impl FromProtobuf for AccessSpec {
-    fn from_protobuf(raw: &[u8]) -> Result<Self, prost::DecodeError> {
-        let spec = pb::SelfSubjectAccessReview::decode(raw)?
-            .spec
-            .unwrap_or_default();
+impl AccessSpec {
+    fn from_protobuf(raw: &[u8]) -> Result<Self, DecodeError> {
+        let spec = pb::SelfSubjectAccessReview::decode(raw)?.spec;
+        let spec = spec.unwrap_or_default();
         let text = |text: Option<String>| Cow::Owned(text.unwrap_or_default());
         Ok(Self {
             resource_attributes: spec.resource_attributes.map(|asked| ResourceAttributes {
@@ -88,51 +81,52 @@ impl FromProtobuf for AccessSpec {
     }
 }
 
-impl FromProtobuf for RulesSpec {
-    fn from_protobuf(raw: &[u8]) -> Result<Self, prost::DecodeError> {
-        let spec = pb::SelfSubjectRulesReview::decode(raw)?
-            .spec
-            .unwrap_or_default();
-        Ok(Self {
-            namespace: spec.namespace.unwrap_or_default(),
-        })
+impl RulesSpec {
+    fn from_protobuf(raw: &[u8]) -> Result<Self, DecodeError> {
+        let spec = pb::SelfSubjectRulesReview::decode(raw)?.spec;
+        let namespace = spec.unwrap_or_default().namespace.unwrap_or_default();
+        Ok(Self { namespace })
     }
 }
 
-fn read_spec<T>(kind: &str, call: &Call) -> Result<T, Status>
-where
-    T: FromProtobuf + Default + for<'a> Deserialize<'a>,
-{
+fn read_spec<T: Default + DeserializeOwned>(
+    kind: &str,
+    call: &Call,
+    from_protobuf: fn(&[u8]) -> Result<T, DecodeError>,
+) -> Result<T, Status> {
     let body = &call.body;
+    let of = |review: Review<T>| review.spec;
     let spec = match body_media(&call.headers)? {
-        Media::Protobuf => codec::protobuf::open(body).and_then(|enveloped| {
-            T::from_protobuf(&enveloped.raw).map_err(|error| error.to_string())
-        }),
-        Media::Yaml => yaml::read::<Review<T>>(body, DuplicateKeyPolicy::Error)
-            .map(|review| review.spec)
+        Media::Protobuf => codec::protobuf::open(body)
+            .and_then(|enveloped| from_protobuf(&enveloped.raw).map_err(|error| error.to_string())),
+        Media::Yaml => yaml::read(body, DuplicateKeyPolicy::Error)
+            .map(of)
             .map_err(|error| error.to_string()),
-        Media::Json => serde_json::from_slice::<Review<T>>(body)
-            .map(|review| review.spec)
+        Media::Json => serde_json::from_slice(body)
+            .map(of)
             .map_err(|error| error.to_string()),
     };
     spec.map_err(|why| Status::bad_request(format!("{kind} cannot be handled: {why}")))
 }
 
-fn answer(kind: &str, group: &str, spec: impl Serialize, status: &Value) -> Response {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Answered<'a, T> {
-        kind: &'a str,
-        api_version: String,
-        metadata: Value,
-        spec: T,
-        status: &'a Value,
-    }
+/// A review as it is answered.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answered<Spec, Outcome> {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<Spec>,
+    status: Outcome,
+}
+
+fn answer(kind: &'static str, spec: impl Serialize, status: Value) -> Response {
     let review = Answered {
         kind,
-        api_version: format!("{group}/v1"),
+        api_version: "authorization.k8s.io/v1",
         metadata: json!({}),
-        spec,
+        spec: Some(spec),
         status,
     };
     (StatusCode::CREATED, Json(review)).into_response()
@@ -150,7 +144,7 @@ pub(crate) async fn access(
     if call.body.len() > BODY_BYTES_MAX {
         return Err(Status::body_too_large(BODY_BYTES_MAX));
     }
-    let spec: AccessSpec = read_spec(KIND, &call)?;
+    let spec = read_spec(KIND, &call, AccessSpec::from_protobuf)?;
     let asked = match (&spec.resource_attributes, &spec.non_resource_attributes) {
         (Some(asked), None) => Attributes::Resource(asked.clone()),
         (None, Some(asked)) => Attributes::Path {
@@ -172,7 +166,12 @@ pub(crate) async fn access(
                 )
             };
             // Upstream leaves out which kind it is.
-            return Err(Status::invalid("", GROUP, "", &error.into()));
+            return Err(Status::invalid(
+                "",
+                "authorization.k8s.io",
+                "",
+                &error.into(),
+            ));
         }
     };
     let decided = server
@@ -195,7 +194,7 @@ pub(crate) async fn access(
             status["evaluationError"] = error.to_string().into();
         }
     }
-    Ok(answer(KIND, GROUP, &spec, &status))
+    Ok(answer(KIND, &spec, status))
 }
 
 /// POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews
@@ -204,7 +203,7 @@ pub(crate) async fn rules(
     call: Call,
 ) -> Result<Response, Status> {
     const KIND: &str = "SelfSubjectRulesReview";
-    let spec: RulesSpec = read_spec(KIND, &call)?;
+    let spec = read_spec(KIND, &call, RulesSpec::from_protobuf)?;
     if spec.namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
@@ -236,7 +235,7 @@ pub(crate) async fn rules(
         status["evaluationError"] = why.into();
     }
     // The spec is not given back; upstream does not, either.
-    Ok(answer(KIND, GROUP, json!({}), &status))
+    Ok(answer(KIND, json!({}), status))
 }
 
 /// POST /apis/authentication.k8s.io/v1/selfsubjectreviews
@@ -246,26 +245,15 @@ pub(crate) async fn subject(
 ) -> Response {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Review<'a> {
-        kind: &'a str,
-        api_version: &'a str,
-        metadata: Value,
-        status: UserStatus<'a>,
-    }
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
     struct UserStatus<'a> {
         user_info: &'a UserInfo,
     }
-    let now = server
-        .clock
-        .now()
-        .strftime("%Y-%m-%dT%H:%M:%SZ")
-        .to_string();
-    let review = Review {
+    let now = server.clock.now();
+    let review = Answered {
         kind: "SelfSubjectReview",
         api_version: "authentication.k8s.io/v1",
-        metadata: json!({"creationTimestamp": now}),
+        metadata: json!({"creationTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()}),
+        spec: None::<()>,
         status: UserStatus { user_info: &user },
     };
     (StatusCode::CREATED, Json(review)).into_response()

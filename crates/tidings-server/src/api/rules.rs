@@ -136,21 +136,14 @@ pub(crate) fn index(event: &Event) -> Index {
 
 fn fields(event: &Event) -> EventFields<'_> {
     let timestamp = |moment: Option<Moment>| moment.map(Moment::timestamp);
+    let (object, source) = (event.involved_object.as_ref(), event.source.as_ref());
     EventFields {
         metadata: event.metadata.as_ref().map(metadata).unwrap_or_default(),
-        involved_object: event
-            .involved_object
-            .as_ref()
-            .map(reference)
-            .unwrap_or_default(),
+        involved_object: object.map(reference).unwrap_or_default(),
         related: event.related.as_ref().map(reference),
         reason: event.reason(),
         message: event.message(),
-        source: event
-            .source
-            .as_ref()
-            .map(|source| [source.component(), source.host()])
-            .unwrap_or_default(),
+        source: source.map_or([""; 2], |it| [it.component(), it.host()]),
         first_timestamp: timestamp(codec::time(event.first_timestamp)),
         last_timestamp: timestamp(codec::time(event.last_timestamp)),
         count: event.count(),

@@ -127,11 +127,11 @@ impl ApiServer {
             clock: Arc::clone(&self.clock),
             options: Arc::clone(&self.options),
             authenticator: match security.authentication {
-                Some(cluster) => Arc::new(self.authenticator.asking(cluster)),
+                Some(cluster) => Arc::new(self.authenticator.asking(cluster, &name)),
                 None => Arc::clone(&self.authenticator),
             },
             authorizer: match security.authorization {
-                Some(cluster) => Arc::new(self.authorizer.asking(cluster)),
+                Some(cluster) => Arc::new(self.authorizer.asking(cluster, &name)),
                 None => Arc::clone(&self.authorizer),
             },
             access: Arc::clone(&self.access),

@@ -6,8 +6,9 @@ use tidings_store::{ListRequest, ObjectSelector, Revision};
 use crate::api::server::ApiServer;
 use crate::http::status::Status;
 
-/// The first request of a list or watch to any store.
-fn store_request(namespace: &str, selector: &Selector) -> ListRequest {
+/// The first request of a list or watch to a server's store: that of sealed events finds objects by
+/// name rather than by uid, if both are given.
+pub(crate) fn request_to(server: &ApiServer, namespace: &str, selector: &Selector) -> ListRequest {
     let fields = &selector.fields;
     let namespace = if namespace.is_empty() {
         fields.namespace().unwrap_or_default()
@@ -18,26 +19,10 @@ fn store_request(namespace: &str, selector: &Selector) -> ListRequest {
         ("", _) => String::new(),
         (namespace, name) => format!("{namespace}/{}", name.unwrap_or_default()),
     };
+    let by_name = fields.object_by_name().filter(|_| server.is_sealed());
     ListRequest {
-        object: fields.object().map(indexed),
+        object: by_name.or_else(|| fields.object()).map(indexed),
         ..ListRequest::prefix(prefix)
-    }
-}
-
-/// The first request of a list or watch to a server's store: that of sealed events finds objects by
-/// name rather than by uid, if both are given.
-pub(crate) fn request_to(server: &ApiServer, namespace: &str, selector: &Selector) -> ListRequest {
-    let request = store_request(namespace, selector);
-    if !server.is_sealed() {
-        return request;
-    }
-    ListRequest {
-        object: selector
-            .fields
-            .object_by_name()
-            .map(indexed)
-            .or(request.object.clone()),
-        ..request
     }
 }
 

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::stream;
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use parking_lot::Mutex;
 use tidings_store::Record;
@@ -118,11 +118,8 @@ pub(crate) async fn answer(
             }
         }
     });
-    let content_type = HeaderValue::from_static(form.media.content_type());
-    let mut response = Body::from_stream(chunks).into_response();
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, content_type);
+    let content_type = [(header::CONTENT_TYPE, form.media.content_type())];
+    let mut response = (content_type, Body::from_stream(chunks)).into_response();
     response.extensions_mut().insert(outcome);
     Ok(response)
 }

@@ -7,6 +7,7 @@
 //! client delays only its own watch.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,17 +15,21 @@ use axum::Extension;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures::stream;
-use http::{HeaderValue, StatusCode, header};
+use futures::future::select;
+use futures::{StreamExt, stream};
+use http::{StatusCode, header};
 use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tidings_store::{At, BoxFuture, Change, ListRequest, Record, Revision, Watch, WatchError};
+use tidings_store::{
+    At, Change, Fault, ListRequest, ReadError, Record, Revision, Watch, WatchError,
+};
 
 use super::body::{encode_watched, table_rows};
 use super::call::Call;
 use super::frame::{event_frame, frame, together};
 use super::store_request::{not_newer_than_store, of_this_store, request_to};
 use crate::api::encoded::{EncodingKey, RowKey};
+use crate::api::random;
 use crate::api::server::ApiServer;
 use crate::clock;
 use crate::flow::paced::Lasting;
@@ -67,36 +72,18 @@ pub(crate) async fn watch(
         }
         fields.require_name(&call.info.name);
     }
-    let timeout = options
-        .timeout
-        .filter(|timeout| !timeout.is_zero())
-        .unwrap_or_else(|| {
-            server
-                .options
-                .min_request_timeout
-                .mul_f64(1.0 + crate::api::random::fraction())
-        });
+    let shortest = server.options.min_request_timeout;
+    let asked = options.timeout.filter(|timeout| !timeout.is_zero());
+    let timeout = asked.unwrap_or_else(|| shortest.mul_f64(1.0 + random::fraction()));
     let content_type = match form.media {
         Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
         _ => "application/json",
     };
-    let ended: BoxFuture<'static, ()> = {
-        let stopped = server.stopped();
-        Box::pin(async move {
-            tokio::select! {
-                () = tokio::time::sleep(timeout) => {}
-                () = stopped => {}
-            }
-        })
-    };
+    let interval = server.options.bookmark_interval;
+    let first_bookmark = clock::deadline(clock::timer(), interval);
+    let interval = interval.max(Duration::from_millis(1));
     let mut watching = Watching {
-        bookmarks: tokio::time::interval_at(
-            clock::deadline(clock::timer(), server.options.bookmark_interval),
-            server
-                .options
-                .bookmark_interval
-                .max(Duration::from_millis(1)),
-        ),
+        bookmarks: tokio::time::interval_at(first_bookmark, interval),
         started: clock::monotonic(),
         phase: Phase::Over,
         columns_sent: false,
@@ -109,25 +96,17 @@ pub(crate) async fn watch(
     if let Err(status) = watching.start().await {
         watching.phase = Phase::Failed(status);
     }
-    let frames = futures::StreamExt::take_until(
-        stream::unfold(watching, |mut watching| async move {
-            watching
-                .next_frames()
-                .await
-                .map(|frames| (Ok::<_, std::convert::Infallible>(frames), watching))
-        }),
-        ended,
-    );
-    let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))];
+    let time = Box::pin(tokio::time::sleep(timeout));
+    let ended = select(time, watching.server.stopped());
+    let frames = stream::unfold(watching, |mut watching| async move {
+        let frames = watching.next_frames().await?;
+        Some((Ok::<_, Infallible>(frames), watching))
+    });
+    let body = Body::from_stream(frames.take_until(ended));
+    let content_type = [(header::CONTENT_TYPE, content_type)];
     // The stream ends in time only while the client reads it; the connection ends unread streams.
     let lasting = Extension(Lasting(timeout));
-    Ok((
-        StatusCode::OK,
-        content_type,
-        lasting,
-        Body::from_stream(frames),
-    )
-        .into_response())
+    Ok((StatusCode::OK, content_type, lasting, body).into_response())
 }
 
 /// One watch.
@@ -234,12 +213,8 @@ impl Watching {
     async fn go_live(&mut self, after: Revision) -> Result<(), Status> {
         let (namespace, selector) = (&self.call.info.namespace, &self.options.selector);
         let prefix = request_to(&self.server, namespace, selector).prefix;
-        let watch = self
-            .server
-            .store
-            .watch(prefix, after)
-            .await
-            .map_err(|error| watch_status(&error))?;
+        let watch = self.server.store.watch(prefix, after).await;
+        let watch = watch.map_err(|error| watch_status(&error))?;
         self.sent_revision = after;
         // All existing events were read, so another request may have the place.
         self.call.initial_place = None;
@@ -256,15 +231,11 @@ impl Watching {
         mut request: ListRequest,
         announce_end: bool,
     ) -> Result<Vec<Bytes>, Status> {
-        let page = self
-            .server
-            .store
-            .list(request.clone())
-            .await
-            .map_err(|error| match error {
-                tidings_store::ReadError::Compacted { .. } => Status::watch_expired(),
-                other => Status::from_read(&other, None),
-            })?;
+        let page = self.server.store.list(request.clone()).await;
+        let page = page.map_err(|error| match error {
+            ReadError::Compacted { .. } => Status::watch_expired(),
+            other => other.into(),
+        })?;
         request.at = At::Exact(page.revision);
         let mut frames = Vec::new();
         let (mut seen, mut len) = (0, 0);
@@ -323,7 +294,7 @@ impl Watching {
             };
             match changes {
                 Some(Ok(changes)) => pending.extend(changes),
-                Some(Err(WatchError::Fault(tidings_store::Fault::Closed))) => return Ok(Vec::new()),
+                Some(Err(WatchError::Fault(Fault::Closed))) => return Ok(Vec::new()),
                 Some(Err(error)) => return Err(watch_status(&error)),
                 None => {
                     let revision = watch.revision().max(self.sent_revision);
@@ -445,9 +416,7 @@ fn watch_status(error: &WatchError) -> Status {
         WatchError::Future { requested, current } => {
             Status::too_large_resource_version(*requested, *current)
         }
-        WatchError::Fault(fault) => {
-            Status::from_read(&tidings_store::ReadError::Fault(fault.clone()), None)
-        }
+        WatchError::Fault(fault) => ReadError::Fault(fault.clone()).into(),
         other => Status::internal(other.to_string()),
     }
 }

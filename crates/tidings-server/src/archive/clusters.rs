@@ -1,5 +1,8 @@
 //! The served clusters. They are looked up for every request and rarely change: a change makes a
 //! new table, and requests keep the table they began with.
+//!
+//! They have one order wherever they are listed: that which was given, and behind it by name. A
+//! cluster that is removed and added again has its former place.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -74,7 +77,7 @@ pub(crate) struct Clusters {
     /// The server of the root paths. It has no events.
     pub(crate) root: Arc<ApiServer>,
     table: RwLock<Arc<Table>>,
-    /// The number of the cluster that was added last.
+    /// The number of the cluster that was added last, by which shared caches tell it from others.
     last: AtomicU64,
     /// Clusters that are not served, and should be.
     missing: RwLock<BTreeMap<String, Missing>>,
@@ -86,11 +89,26 @@ struct Missing {
     why: String,
 }
 
-/// Clusters in the order in which they were added (by number), and by name.
+/// Clusters by name, and their order.
 #[derive(Clone, Default)]
 struct Table {
-    numbers: BTreeMap<String, u64>,
-    clusters: BTreeMap<u64, Arc<Served>>,
+    clusters: BTreeMap<String, Arc<Served>>,
+    /// The names that have a place, served or not. Others are behind them.
+    order: Vec<String>,
+}
+
+impl Table {
+    /// The place of a cluster among the others.
+    fn place<'a>(&self, name: &'a str) -> (usize, &'a str) {
+        let place = self.order.iter().position(|known| known == name);
+        (place.unwrap_or(self.order.len()), name)
+    }
+
+    fn in_order(&self) -> Vec<Arc<Served>> {
+        let mut all: Vec<_> = self.clusters.values().cloned().collect();
+        all.sort_by_cached_key(|served| self.place(&served.name).0);
+        all
+    }
 }
 
 /// A cluster that is served.
@@ -125,10 +143,10 @@ impl Clusters {
         }
         let mut current = self.table.write();
         let max = self.root.options.max_clusters;
-        if current.numbers.contains_key(&name) {
+        if current.clusters.contains_key(&name) {
             return Err(ClusterError::Exists { name });
         }
-        if current.numbers.len() >= max {
+        if current.clusters.len() >= max {
             return Err(ClusterError::TooMany { max });
         }
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
@@ -140,8 +158,7 @@ impl Clusters {
             requests: AtomicU64::new(0),
         };
         let mut table = Table::clone(&current);
-        table.numbers.insert(name, number);
-        table.clusters.insert(number, Arc::new(served));
+        table.clusters.insert(name, Arc::new(served));
         *current = Arc::new(table);
         Ok(())
     }
@@ -151,13 +168,25 @@ impl Clusters {
     pub(crate) fn remove(&self, name: &str) -> bool {
         let mut current = self.table.write();
         let mut table = Table::clone(&current);
-        let number = table.numbers.remove(name);
-        let served = number.and_then(|number| table.clusters.remove(&number));
+        let served = table.clusters.remove(name);
         if let Some(served) = &served {
             *current = Arc::new(table);
             served.server.remove();
         }
         served.is_some()
+    }
+
+    /// Sets the order of the clusters, by their names, whether they are served yet or not. Returns
+    /// whether it was another one.
+    pub(crate) fn set_order(&self, names: Vec<String>) -> bool {
+        let mut current = self.table.write();
+        let is_new = current.order != names;
+        if is_new {
+            let mut table = Table::clone(&current);
+            table.order = names;
+            *current = Arc::new(table);
+        }
+        is_new
     }
 
     /// Replaces the clusters that are not served and should be, by names, and why. One that was
@@ -172,23 +201,31 @@ impl Clusters {
         *missing = clusters.collect();
     }
 
-    /// The clusters that are not served and should be, as clusters that are followed badly.
-    pub(super) fn missing(&self) -> Vec<(String, Following)> {
+    /// How each cluster is followed. Those that are not served and should be are among them, as
+    /// clusters that are followed badly.
+    pub(super) fn followings(&self) -> Vec<(String, Following)> {
         let table = self.table();
+        let served = table.clusters.values().filter_map(|served| {
+            let followed = served.server.followed.as_ref()?;
+            Some((served.name.clone(), followed.past.following()))
+        });
         let missing = self.missing.read();
         let missing = missing
             .iter()
-            .filter(|(name, _)| !table.numbers.contains_key(*name));
+            .filter(|(name, _)| !table.clusters.contains_key(*name));
         let missing = missing.map(|(name, missing)| {
             let mut following = Following::new("not started");
             following.since_progress = Some(missing.since.elapsed());
             following.why = Some(missing.why.clone());
             (name.clone(), following)
         });
-        missing.take(self.root.options.max_clusters).collect()
+        let missing = missing.take(self.root.options.max_clusters);
+        let mut all: Vec<_> = served.chain(missing).collect();
+        all.sort_by(|(one, _), (other, _)| table.place(one).cmp(&table.place(other)));
+        all
     }
 
-    /// The names, in the order in which the clusters were added.
+    /// The names, in the order of the clusters.
     pub(crate) fn names(&self) -> Vec<String> {
         let served = self.all().into_iter();
         served.map(|served| served.name.clone()).collect()
@@ -204,14 +241,13 @@ impl Clusters {
         self.all().iter().map(of).collect()
     }
 
+    /// The clusters that are served, in their order.
     pub(crate) fn all(&self) -> Vec<Arc<Served>> {
-        self.table().clusters.values().cloned().collect()
+        self.table().in_order()
     }
 
     pub(super) fn find(&self, name: &str) -> Option<Arc<Served>> {
-        let table = self.table();
-        let number = table.numbers.get(name)?;
-        table.clusters.get(number).cloned()
+        self.table().clusters.get(name).cloned()
     }
 
     /// The cluster, if it is the only one.

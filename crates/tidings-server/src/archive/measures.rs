@@ -13,14 +13,13 @@ use crate::metrics::Text;
 /// Appends the metrics of the clusters. One that should be served and is not has those of its
 /// following.
 pub(super) fn write(clusters: &Clusters, text: &mut Text) {
-    let missing = clusters.missing();
+    write_following(&clusters.followings(), text);
     let clusters = clusters.all();
     let of = |served: &Arc<Served>| {
         let followed = served.server.followed.as_ref();
         followed.map(|followed| (served.name.clone(), followed.past.following()))
     };
     let all: Vec<(String, Following)> = clusters.iter().filter_map(of).collect();
-    write_following(&[&all[..], &missing[..]].concat(), text);
     let mut write = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Following) -> Value| {
         write_each(&all, (name, kind, help), value, text);
     };
@@ -77,6 +76,15 @@ pub(super) fn write(clusters: &Clusters, text: &mut Text) {
             "Versions that wait to be sealed into the object storage.",
             &|it| it.unsealed.map(boxed),
         );
+        write(
+            "tidings_objects_sealing_fails",
+            "gauge",
+            "Whether the last attempt to seal what waits failed: 0 or 1.",
+            &|it| {
+                it.unsealed
+                    .map(|_| boxed(u8::from(it.not_sealed.is_some())))
+            },
+        );
     }
     if all
         .iter()
@@ -116,7 +124,8 @@ fn write_following(all: &[(String, Following)], text: &mut Text) {
         (
             "tidings_archive_seconds_since_progress",
             "gauge",
-            "Time since the archive was last known to be complete; missing if it never was.",
+            "Time since anything was heard of the cluster, or, if it is sealed, since it was complete; missing if it is \
+             not followed.",
         ),
         &|it| it.since_progress.map(|since| boxed(since.as_secs_f64())),
         text,

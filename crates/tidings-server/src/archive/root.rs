@@ -59,14 +59,9 @@ async fn check_all(
     for check in health::checks(info.uri.path()) {
         found.push((*check, failure(&root, &clusters, check).await));
     }
-    let all = clusters.all();
-    let followed = all
-        .iter()
-        .filter_map(|served| served.server.followed.as_ref());
-    let followed = followed.map(|followed| (followed.name.clone(), followed.past.following()));
-    let lines = followed
-        .chain(clusters.missing())
-        .map(|(name, following)| health::following_line(&name, following, &user));
+    let followings = clusters.followings().into_iter();
+    let lines =
+        followings.map(|(name, following)| health::following_line(&name, &following, &user));
     health::report(&info, &found, lines)
 }
 
@@ -108,7 +103,7 @@ async fn measure(
     metrics::answer(text)
 }
 
-/// GET /clusters: the names, in the order in which the clusters were added.
+/// GET /clusters: the names, in the order of the clusters.
 async fn list(Extension(clusters): Extension<Arc<Clusters>>) -> Response {
     let names = clusters.names();
     let list = json!({

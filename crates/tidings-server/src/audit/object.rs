@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use prost::Message;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::http::negotiate::{Media, body_media};
 use tidings_api::codec::json::replace_what_is_no_text;
@@ -77,40 +77,33 @@ fn protobuf(expected: Expected, body: &Bytes) -> Option<Value> {
 
 /// The options that are set, as JSON.
 fn options(options: DeleteOptions) -> Value {
-    let mut object = Map::new();
-    let mut put = |name: &str, value: Option<Value>| {
-        object.extend(value.map(|value| (name.to_owned(), value)));
-    };
-    put("kind", Some("DeleteOptions".into()));
-    put(
-        "gracePeriodSeconds",
-        options.grace_period_seconds.map(Value::from),
-    );
-    put(
-        "preconditions",
-        options.preconditions.map(|preconditions| {
-            let given = [
-                ("uid", preconditions.uid),
-                ("resourceVersion", preconditions.resource_version),
-            ];
-            let given = given.into_iter().filter_map(|(name, value)| {
-                let value = Value::from(value?);
-                Some((name.to_owned(), value))
-            });
-            Value::Object(given.collect())
-        }),
-    );
-    put(
-        "orphanDependents",
-        options.orphan_dependents.map(Value::from),
-    );
-    put(
-        "propagationPolicy",
-        options.propagation_policy.map(Value::from),
-    );
+    let preconditions = options.preconditions.map(|given| {
+        let version = given.resource_version.map(Value::from);
+        object([
+            ("uid", given.uid.map(Value::from)),
+            ("resourceVersion", version),
+        ])
+    });
     let dry_run = Some(options.dry_run).filter(|values| !values.is_empty());
-    put("dryRun", dry_run.map(Value::from));
-    Value::Object(object)
+    let grace_period = options.grace_period_seconds.map(Value::from);
+    let orphan = options.orphan_dependents.map(Value::from);
+    let policy = options.propagation_policy.map(Value::from);
+    object([
+        ("kind", Some("DeleteOptions".into())),
+        ("gracePeriodSeconds", grace_period),
+        ("preconditions", preconditions),
+        ("orphanDependents", orphan),
+        ("propagationPolicy", policy),
+        ("dryRun", dry_run.map(Value::from)),
+    ])
+}
+
+/// The members that have a value.
+fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
+    members
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -133,23 +126,17 @@ mod tests {
         let json = "application/json";
         let yaml = "application/yaml";
         let apply = "application/apply-patch+yaml";
-        for (content_type, body, expected) in [
+        #[rustfmt::skip]
+        let table = [
             (json, &br#"{"a": 1}"#[..], Some(json!({"a": 1}))),
             (json, b"{\"a\": \"\xff\"}", Some(json!({"a": "\u{fffd}"}))),
             (json, b"a: 1", None),
             (yaml, b"a: 1\na: 2\n---\na: 3\n", Some(json!({"a": 2}))),
-            (
-                yaml,
-                b"a: &a [1, 2]\nb: *a",
-                Some(json!({"a": [1, 2], "b": [1, 2]})),
-            ),
+            (yaml, b"a: &a [1, 2]\nb: *a", Some(json!({"a": [1, 2], "b": [1, 2]}))),
             (apply, b"a: 1", Some(json!({"a": 1}))),
-            (
-                "application/merge-patch+json",
-                br#"{"a": "\ud800"}"#,
-                Some(json!({"a": "\u{fffd}"})),
-            ),
-        ] {
+            ("application/merge-patch+json", br#"{"a": "\ud800"}"#, Some(json!({"a": "\u{fffd}"}))),
+        ];
+        for (content_type, body, expected) in table {
             let text = String::from_utf8_lossy(body);
             assert_eq!(read_as(content_type, body), expected, "{text}");
         }

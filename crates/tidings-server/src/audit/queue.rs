@@ -174,7 +174,7 @@ fn permits(text: &[u8]) -> u32 {
 mod tests {
     use std::pin::pin;
 
-    use futures::poll;
+    use futures::{FutureExt, poll};
 
     use super::*;
 
@@ -208,8 +208,8 @@ mod tests {
         let (queue, _waiting) = queue();
         for whose in [Whose::Unknown, Whose::Refused] {
             assert_eq!(queue.push(line(4), whose).await, Ok(()));
-            let mut full = pin!(queue.push(line(100), whose));
-            assert_eq!(poll!(full.as_mut()), std::task::Poll::Ready(Err(Full)));
+            let full = queue.push(line(100), whose).now_or_never();
+            assert_eq!(full, Some(Err(Full)));
         }
         assert_eq!(queue.push(line(1), Whose::Known).await, Ok(()));
     }
@@ -224,8 +224,8 @@ mod tests {
             assert!(poll!(line.as_mut()).is_pending());
             waiting.push(line);
         }
-        let mut more = pin!(queue.push(line(100), Whose::Known));
-        assert_eq!(poll!(more.as_mut()), std::task::Poll::Ready(Err(Full)));
+        let more = queue.push(line(100), Whose::Known).now_or_never();
+        assert_eq!(more, Some(Err(Full)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -243,8 +243,8 @@ mod tests {
         assert_eq!(third.await, Err(Full));
         // A line that comes now does not wait for a writer that made no progress, until it makes
         // some.
-        let mut fourth = pin!(queue.push(line(1), Whose::Known));
-        assert_eq!(poll!(fourth.as_mut()), std::task::Poll::Ready(Err(Full)));
+        let fourth = queue.push(line(1), Whose::Known).now_or_never();
+        assert_eq!(fourth, Some(Err(Full)));
         waiting.got_ahead();
         let mut fifth = pin!(queue.push(line(1), Whose::Known));
         assert!(poll!(fifth.as_mut()).is_pending());

@@ -23,7 +23,6 @@ use super::queue::Whose;
 use super::text::{TEXT_BYTES_MAX, URI_BYTES_MAX, Who, cut};
 use super::{AuditLevel, AuditLog};
 use crate::auth::{AUTHENTICATED, Identity};
-use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use tidings_api::codec::Api;
@@ -249,8 +248,7 @@ impl Entry {
 
     fn is_dry_run(&self) -> bool {
         // As the handler reports it, or, if it was not reached, from the query.
-        let mut asked = self.info.query.values(params::DRY_RUN);
-        self.notes.0.dry_run.load(Ordering::Relaxed) || asked.any(|it| it == "All")
+        self.notes.0.dry_run.load(Ordering::Relaxed) || self.info.query.asks_for_dry_run()
     }
 
     /// The record without a body.
@@ -263,8 +261,9 @@ impl Entry {
         let text = |text: &'a str| cut(text, TEXT_BYTES_MAX);
         let header = |name| self.headers.get(name).map(http::HeaderValue::as_bytes);
         let header = |name| super::text::header(header(name).unwrap_or_default());
-        let noted = self.notes.0.name.lock();
-        let noted = noted.clone();
+        let noted = self.notes.0.name.lock().clone();
+        let uri = self.info.uri.path_and_query();
+        let user = self.identity.user.as_deref();
         Record {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
@@ -274,20 +273,9 @@ impl Entry {
             },
             audit_id: header(&AUDIT_ID),
             stage: "ResponseComplete",
-            request_uri: cut(
-                self.info
-                    .uri
-                    .path_and_query()
-                    .map_or("", |path| path.as_str()),
-                URI_BYTES_MAX,
-            ),
+            request_uri: cut(uri.map_or("", |uri| uri.as_str()), URI_BYTES_MAX),
             verb: self.verb,
-            user: self
-                .identity
-                .user
-                .as_deref()
-                .map(Who::of)
-                .unwrap_or_default(),
+            user: user.map(Who::of).unwrap_or_default(),
             impersonated_user: self.identity.impersonated.as_deref().map(Who::of),
             source_ips: self.peer.iter().map(|peer| peer.ip().to_string()).collect(),
             user_agent: header(&header::USER_AGENT),
@@ -328,6 +316,7 @@ fn micro_time(time: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
+    use std::path::Path;
 
     use http::{HeaderValue, Uri};
 
@@ -337,11 +326,33 @@ mod tests {
     use crate::auth::{User, UserInfo};
     use crate::clock::SystemClock;
 
+    fn log(folder: &Path) -> Arc<AuditLog> {
+        let options = AuditOptions::new(folder.join("audit.log"));
+        Arc::new(AuditLog::open(options, Arc::new(SystemClock)).unwrap())
+    }
+
+    fn entry(log: Arc<AuditLog>, user: Option<User>, notes: Notes) -> Entry {
+        Entry {
+            log,
+            api: Api::Events,
+            verb: "deletecollection",
+            identity: Identity {
+                user,
+                impersonated: None,
+            },
+            received: Timestamp::MAX,
+            info: Arc::default(),
+            headers: HeaderMap::new(),
+            peer: None,
+            notes,
+            cluster: Some("c".repeat(63)),
+            _open: None,
+        }
+    }
+
     #[test]
     fn a_line_without_a_body_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
-        let options = AuditOptions::new(folder.path().join("audit.log"));
-        let log = AuditLog::open(options, Arc::new(SystemClock)).unwrap();
         let long = "\u{1}".repeat(100_000);
         let user = || {
             Some(User::exactly(UserInfo {
@@ -357,14 +368,10 @@ mod tests {
         notes.name(&long);
         notes.dry_run();
         let entry = Entry {
-            log: Arc::new(log),
-            api: Api::Events,
-            verb: "deletecollection",
             identity: Identity {
                 user: user(),
                 impersonated: user(),
             },
-            received: Timestamp::MAX,
             info: Arc::new(RequestInfo {
                 uri: Uri::builder().path_and_query(uri).build().unwrap(),
                 namespace: long.clone(),
@@ -376,9 +383,7 @@ mod tests {
                 .into_iter()
                 .collect(),
             peer: Some((IpAddr::from([0xffff_u16; 8]), 1).into()),
-            notes,
-            cluster: Some("c".repeat(63)),
-            _open: None,
+            ..entry(log(folder.path()), None, notes)
         };
         let failure = Status::bad_request(long.clone());
         let code = StatusCode::BAD_REQUEST;
@@ -395,8 +400,7 @@ mod tests {
     #[test]
     fn what_was_not_served_is_not_among_the_lines_that_others_wait_for() {
         let folder = tempfile::tempdir().unwrap();
-        let options = AuditOptions::new(folder.path().join("audit.log"));
-        let log = Arc::new(AuditLog::open(options, Arc::new(SystemClock)).unwrap());
+        let log = log(folder.path());
         let ann = User::new("ann", "", []);
         for (user, served, code, expected) in [
             (Some(ann.clone()), true, 201, Whose::Known),
@@ -411,22 +415,7 @@ mod tests {
             if served {
                 notes.served();
             }
-            let entry = Entry {
-                log: Arc::clone(&log),
-                api: Api::Events,
-                verb: "create",
-                identity: Identity {
-                    user,
-                    impersonated: None,
-                },
-                received: Timestamp::UNIX_EPOCH,
-                info: Arc::default(),
-                headers: HeaderMap::new(),
-                peer: None,
-                notes,
-                cluster: Some("c".repeat(63)),
-                _open: None,
-            };
+            let entry = entry(Arc::clone(&log), user, notes);
             let code = StatusCode::from_u16(code).unwrap();
             assert_eq!(entry.whose(code), expected, "{served} {code}");
         }

@@ -56,11 +56,10 @@ impl<'a> Attributes<'a> {
             group: info.group.as_str().into(),
             version: info.version.as_str().into(),
             resource: info.resource.as_str().into(),
-            // Permission to read an event includes its earlier versions.
-            subresource: if info.is_versions() {
-                "".into()
-            } else {
-                info.subresource.as_str().into()
+            subresource: match info.subresource.as_str() {
+                // Permission to read an event includes its earlier versions.
+                _ if info.is_versions() => "".into(),
+                subresource => subresource.into(),
             },
             namespace: info.namespace.as_str().into(),
             name: match info.verb {
@@ -70,17 +69,13 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// The list of an event that a request names, which tells as much of it as a get.
+    /// The list of the event whose versions a request reads, which tells as much of it as a get.
     pub(crate) fn list_named(info: &'a RequestInfo) -> Self {
-        Self::Resource(ResourceAttributes {
-            verb: "list".into(),
-            group: info.group.as_str().into(),
-            version: info.version.as_str().into(),
-            resource: info.resource.as_str().into(),
-            subresource: "".into(),
-            namespace: info.namespace.as_str().into(),
-            name: info.name.as_str().into(),
-        })
+        let mut asked = Self::of(info);
+        if let Self::Resource(asked) = &mut asked {
+            asked.verb = "list".into();
+        }
+        asked
     }
 
     /// The list of the events of a namespace; of a whole cluster, if it is empty.
@@ -101,9 +96,9 @@ impl<'a> Attributes<'a> {
             group: api.group().into(),
             version: "v1".into(),
             resource: "events".into(),
-            subresource: "".into(),
             namespace: namespace.into(),
             name: name.into(),
+            ..ResourceAttributes::default()
         })
     }
 }
@@ -132,15 +127,13 @@ mod tests {
     /// Beside upstream's own `TestGetAPIRequestInfo`.
     #[test]
     fn requests_are_what_kube_apiserver_takes_them_for() {
-        for (request, expected) in [
+        #[rustfmt::skip]
+        let table = [
             ("GET /api/v1/events", "list events  -"),
             ("HEAD /api/v1/events?watch=true", "watch events  -"),
             ("GET /api/v1/events?watch=0", "list events  -"),
             ("GET /api/v1/watch/events", "watch events  -"),
-            (
-                "GET /api/v1/namespaces/shop/events",
-                "list events  - in shop",
-            ),
+            ("GET /api/v1/namespaces/shop/events", "list events  - in shop"),
             (
                 "GET /api/v1/namespaces/shop/events?fieldSelector=metadata.name%3Dweb.1",
                 "list events  web.1 in shop",
@@ -157,18 +150,9 @@ mod tests {
                 "GET /api/v1/namespaces/shop/events?fieldSelector=metadata.name%3D..",
                 "list events  - in shop",
             ),
-            (
-                "GET /api/v1/watch/namespaces/shop/events/web.1",
-                "watch events  web.1 in shop",
-            ),
-            (
-                "POST /api/v1/namespaces/shop/events",
-                "create events  - in shop",
-            ),
-            (
-                "GET /api/v1/namespaces/shop/events/web.1?watch=true",
-                "get events  web.1 in shop",
-            ),
+            ("GET /api/v1/watch/namespaces/shop/events/web.1", "watch events  web.1 in shop"),
+            ("POST /api/v1/namespaces/shop/events", "create events  - in shop"),
+            ("GET /api/v1/namespaces/shop/events/web.1?watch=true", "get events  web.1 in shop"),
             (
                 "PUT /apis/events.k8s.io/v1/namespaces/shop/events/web.1",
                 "update events events.k8s.io web.1 in shop",
@@ -177,44 +161,23 @@ mod tests {
                 "PATCH /apis/events.k8s.io/v1/namespaces/shop/events/web.1",
                 "patch events events.k8s.io web.1 in shop",
             ),
-            (
-                "DELETE /api/v1/namespaces/shop/events/web.1",
-                "delete events  web.1 in shop",
-            ),
-            (
-                "DELETE /api/v1/namespaces/shop/events",
-                "deletecollection events  - in shop",
-            ),
+            ("DELETE /api/v1/namespaces/shop/events/web.1", "delete events  web.1 in shop"),
+            ("DELETE /api/v1/namespaces/shop/events", "deletecollection events  - in shop"),
             (
                 "DELETE /api/v1/namespaces/shop/events?fieldSelector=metadata.name%3Dweb.1",
                 "deletecollection events  - in shop",
             ),
-            (
-                "GET /api/v1/namespaces/shop/events/web%2E1",
-                "get events  web.1 in shop",
-            ),
+            ("GET /api/v1/namespaces/shop/events/web%2E1", "get events  web.1 in shop"),
             ("GET /api/v1/namespaces", "list namespaces  -"),
             // The list is of all namespaces, whatever is selected.
-            (
-                "GET /api/v1/namespaces?fieldSelector=metadata.name%3Dshop",
-                "list namespaces  -",
-            ),
+            ("GET /api/v1/namespaces?fieldSelector=metadata.name%3Dshop", "list namespaces  -"),
             (
                 "GET /api/v1/namespaces?watch&fieldSelector=metadata.name%3Dshop",
                 "watch namespaces  -",
             ),
-            (
-                "GET /api/v1/namespaces/shop",
-                "get namespaces  shop in shop",
-            ),
-            (
-                "PUT /api/v1/namespaces/shop/status",
-                "update namespaces/status  shop in shop",
-            ),
-            (
-                "GET /api/v1/namespaces/shop/pods/web/log",
-                "get pods/log  web in shop",
-            ),
+            ("GET /api/v1/namespaces/shop", "get namespaces  shop in shop"),
+            ("PUT /api/v1/namespaces/shop/status", "update namespaces/status  shop in shop"),
+            ("GET /api/v1/namespaces/shop/pods/web/log", "get pods/log  web in shop"),
             (
                 "GET /apis/events.k8s.io/v1/namespaces/shop/events/web.1/versions",
                 "get events events.k8s.io web.1 in shop",
@@ -226,13 +189,11 @@ mod tests {
             ("OPTIONS /api/v1/events", " events  -"),
             ("GET /", "get path /"),
             ("GET /api/v1", "get path /api/v1"),
-            (
-                "GET /apis/events.k8s.io/v1",
-                "get path /apis/events.k8s.io/v1",
-            ),
+            ("GET /apis/events.k8s.io/v1", "get path /apis/events.k8s.io/v1"),
             ("POST /healthz", "post path /healthz"),
             ("GET /metrics", "get path /metrics"),
-        ] {
+        ];
+        for (request, expected) in table {
             let (method, uri) = request.split_once(' ').unwrap();
             let method = Method::from_bytes(method.as_bytes()).unwrap();
             let info = RequestInfo::of(&method, &uri.parse().unwrap(), &HeaderMap::new());

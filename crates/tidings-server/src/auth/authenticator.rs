@@ -27,6 +27,8 @@ const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/
 pub struct Authenticator {
     known: Arc<Known>,
     cluster: Option<TokenReviews>,
+    /// The name of that cluster, if it is one of several.
+    cluster_name: Option<String>,
     anonymous: bool,
 }
 
@@ -93,12 +95,13 @@ impl Authenticator {
         self
     }
 
-    /// An authenticator that shares the known users, now and later, but asks another cluster. Its
-    /// cache is a sixteenth of the size, as there may be many of these.
-    pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>) -> Self {
+    /// An authenticator that shares the known users, now and later, but asks another cluster, of
+    /// this name. Its cache is a sixteenth of the size, as there may be many of these.
+    pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>, name: &str) -> Self {
         Self {
             known: Arc::clone(&self.known),
             cluster: Some(TokenReviews::new(cluster, Room::Part)),
+            cluster_name: Some(name.to_owned()),
             anonymous: self.anonymous,
         }
     }
@@ -159,7 +162,11 @@ impl Authenticator {
             }
             Ok(None) => Err(Refusal::Unauthorized(why)),
             Err(error) => {
-                tracing::warn!(%error, "a token could not be checked; the request is refused");
+                let cluster = self.cluster_name.as_deref();
+                tracing::warn!(
+                    cluster, %error,
+                    "a token could not be checked; the request is refused"
+                );
                 Err(Refusal::Unchecked)
             }
         }
@@ -176,7 +183,13 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+    use tidings_store::BoxFuture;
+    use tracing::field::{Field, Visit};
+    use tracing::{Event, Metadata, Subscriber, span};
+
     use super::*;
+    use crate::auth::ReviewError;
     use crate::clock;
 
     async fn find(authenticator: &Authenticator, path: &str, credentials: Option<&str>) -> String {
@@ -194,6 +207,69 @@ mod tests {
             Err(Refusal::Unauthorized(_)) => "Unauthorized".to_owned(),
             Err(refusal) => format!("{refusal:?}"),
         }
+    }
+
+    /// A cluster that cannot review.
+    #[derive(Debug)]
+    struct Other;
+
+    impl Reviewer for Other {
+        fn review<'a>(
+            &'a self,
+            _: &'static str,
+            _: Value,
+        ) -> BoxFuture<'a, Result<Value, ReviewError>> {
+            let message = "not found".to_owned();
+            let refused = ReviewError::Refused { code: 404, message };
+            Box::pin(std::future::ready(Err(refused)))
+        }
+    }
+
+    /// What a log has in the field `cluster`.
+    #[derive(Clone, Default)]
+    struct Named(Arc<RwLock<Vec<String>>>);
+
+    impl Visit for Named {
+        fn record_str(&mut self, field: &Field, value: &str) {
+            if field.name() == "cluster" {
+                self.0.write().push(value.to_owned());
+            }
+        }
+
+        fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
+    }
+
+    impl Subscriber for Named {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut self.clone());
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    /// An archive asks many.
+    #[tokio::test]
+    async fn a_log_names_the_cluster_that_could_not_check_a_token() {
+        let named = Named::default();
+        let _logged = tracing::subscriber::set_default(named.clone());
+        let asking = Authenticator::new(Vec::new()).asking(Arc::new(Other), "prod");
+        let found = find(&asking, "/api", Some("Bearer unknown")).await;
+        assert_eq!(found, "Unchecked");
+        assert_eq!(*named.0.read(), ["prod"]);
     }
 
     #[tokio::test]
@@ -219,16 +295,10 @@ mod tests {
             (Some(""), no, no),
             (None, "system:anonymous", no),
         ] {
-            assert_eq!(
-                find(&open, "/api", credentials).await,
-                with_anonymous,
-                "{credentials:?}"
-            );
-            assert_eq!(
-                find(&closed, "/api", credentials).await,
-                without,
-                "{credentials:?}"
-            );
+            for (authenticator, expected) in [(&open, with_anonymous), (&closed, without)] {
+                let found = find(authenticator, "/api", credentials).await;
+                assert_eq!(found, expected, "{credentials:?}");
+            }
         }
         for (path, expected) in [
             ("/healthz", "system:anonymous"),
@@ -238,12 +308,9 @@ mod tests {
             ("/healthz/", no),
             ("/metrics", no),
         ] {
-            assert_eq!(find(&closed, path, None).await, expected, "{path}");
-            assert_eq!(
-                find(&closed, path, Some("Bearer wrong")).await,
-                no,
-                "{path}"
-            );
+            for (credentials, expected) in [(None, expected), (Some("Bearer wrong"), no)] {
+                assert_eq!(find(&closed, path, credentials).await, expected, "{path}");
+            }
         }
         closed.replace_tokens(vec![token("new", "eve")]);
         assert_eq!(find(&closed, "/api", Some("Bearer s3cret")).await, no);

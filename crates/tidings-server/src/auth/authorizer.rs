@@ -23,6 +23,8 @@ pub struct Authorizer {
     allows_everything: bool,
     policy: Arc<RwLock<Arc<RbacPolicy>>>,
     cluster: Option<AccessReviews>,
+    /// The name of that cluster, if it is one of several.
+    cluster_name: Option<String>,
 }
 
 /// The rules that apply to a user in a namespace.
@@ -60,13 +62,14 @@ impl Authorizer {
         self
     }
 
-    /// An authorizer that shares the policy, now and later, but asks another cluster. Its cache is
-    /// a sixteenth of the size, as there may be many of these.
-    pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>) -> Self {
+    /// An authorizer that shares the policy, now and later, but asks another cluster, of this name.
+    /// Its cache is a sixteenth of the size, as there may be many of these.
+    pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>, name: &str) -> Self {
         Self {
             allows_everything: self.allows_everything,
             policy: Arc::clone(&self.policy),
             cluster: Some(AccessReviews::new(cluster, Room::Part)),
+            cluster_name: Some(name.to_owned()),
         }
     }
 
@@ -98,7 +101,8 @@ impl Authorizer {
             Err(cluster) => cluster.authorize(user, asked, now, counters).await,
         };
         if let Err(error) = &decision {
-            tracing::warn!(user = user.name, %error, "a permission could not be checked; the request is refused");
+            let cluster = self.cluster_name.as_deref();
+            tracing::warn!(cluster, user = user.name, %error, "a permission could not be checked; the request is refused");
         }
         decision
     }

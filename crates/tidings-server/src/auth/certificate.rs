@@ -28,7 +28,7 @@ use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
 use webpki::RawPublicKeyEntity;
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
-use super::User;
+use super::{Digest, User};
 
 /// Time for which a result is cached, unless the certificate's validity begins or ends before. A
 /// check costs many times as much as a request, above all of a bad certificate.
@@ -65,9 +65,6 @@ pub enum AuthorityError {
     },
 }
 
-/// A digest of a certificate chain.
-type ChainDigest = [u8; 32];
-
 /// The authorities whose client certificates are accepted.
 #[derive(Clone)]
 pub(crate) struct ClientAuthority(Arc<Authority>);
@@ -75,7 +72,7 @@ pub(crate) struct ClientAuthority(Arc<Authority>);
 struct Authority {
     verifier: Arc<dyn ClientCertVerifier>,
     /// Refused certificates. A replaced authority begins with an empty cache.
-    refused: Cache<ChainDigest, Refused>,
+    refused: Cache<Digest, Refused>,
 }
 
 #[derive(Clone)]
@@ -109,24 +106,20 @@ impl ClientAuthority {
             return Err(AuthorityError::Empty);
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
-            .map(Self::new)
             .map_err(|error| AuthorityError::Unusable {
                 why: error.to_string(),
-            })
-    }
-
-    fn new(verifier: Arc<dyn ClientCertVerifier>) -> Self {
+            })?;
         let refused = Cache::new(REFUSED_MAX);
-        Self(Arc::new(Authority { verifier, refused }))
+        Ok(Self(Arc::new(Authority { verifier, refused })))
     }
 
     /// The user of a certificate, or why it is not accepted, and until when the result is valid. A
     /// refused certificate is not checked again until then, on any connection.
     fn judge(
         &self,
-        digest: &ChainDigest,
+        digest: &Digest,
         chain: &[CertificateDer<'static>],
         now: Timestamp,
     ) -> (Result<User, String>, Timestamp) {
@@ -252,7 +245,8 @@ fn user_of(certificate: &X509Certificate<'_>) -> Result<User, String> {
 #[derive(Debug)]
 pub(crate) struct PeerCertificate {
     chain: Vec<CertificateDer<'static>>,
-    digest: OnceLock<ChainDigest>,
+    /// Of the whole chain.
+    digest: OnceLock<Digest>,
     found: Mutex<Option<Found>>,
 }
 
@@ -272,7 +266,7 @@ impl PeerCertificate {
         }
     }
 
-    fn digest(&self) -> &ChainDigest {
+    fn digest(&self) -> &Digest {
         self.digest.get_or_init(|| {
             let mut context = Context::new(&SHA256);
             for certificate in &self.chain {
@@ -386,55 +380,9 @@ impl ClientCertVerifier for Possession {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
     use super::*;
-
-    /// Counts what it has to verify.
-    #[derive(Debug)]
-    struct Counting(Arc<dyn ClientCertVerifier>, AtomicUsize);
-
-    impl ClientCertVerifier for Counting {
-        fn root_hint_subjects(&self) -> &[DistinguishedName] {
-            self.0.root_hint_subjects()
-        }
-
-        fn verify_client_cert(
-            &self,
-            end_entity: &CertificateDer<'_>,
-            intermediates: &[CertificateDer<'_>],
-            now: UnixTime,
-        ) -> Result<ClientCertVerified, rustls::Error> {
-            self.1.fetch_add(1, Ordering::Relaxed);
-            self.0.verify_client_cert(end_entity, intermediates, now)
-        }
-
-        fn verify_tls12_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            signature: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            self.0
-                .verify_tls12_signature(message, certificate, signature)
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            signature: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            self.0
-                .verify_tls13_signature(message, certificate, signature)
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            self.0.supported_verify_schemes()
-        }
-    }
 
     struct Signer {
         authority: ClientAuthority,
@@ -496,10 +444,7 @@ mod tests {
 
     #[test]
     fn a_refused_certificate_is_not_verified_again_for_a_while() {
-        let (signer, other) = (self::signer(), self::signer());
-        let verifier = Arc::clone(&other.authority.0.verifier);
-        let counting = Arc::new(Counting(verifier, AtomicUsize::new(0)));
-        let strict = ClientAuthority::new(counting.clone());
+        let (signer, strict) = (self::signer(), self::signer().authority);
         let ann = certificate(&signer, &["ann"], &[]);
         // Connects for each request.
         let is_let_in = |authority: &ClientAuthority, at: &str| {
@@ -507,15 +452,17 @@ mod tests {
             again.user(authority, at.parse().unwrap()).is_ok()
         };
         for (at, verified) in [
-            ("2025-01-01T00:00:10Z", 1),
-            ("2025-01-01T00:00:10Z", 1),
-            ("2025-01-01T00:01:10Z", 1),
-            ("2025-01-01T00:01:10.1Z", 2),
+            ("2025-01-01T00:00:10Z", "2025-01-01T00:00:10Z"),
+            ("2025-01-01T00:00:11Z", "2025-01-01T00:00:10Z"),
+            ("2025-01-01T00:01:10Z", "2025-01-01T00:00:10Z"),
+            ("2025-01-01T00:01:10.1Z", "2025-01-01T00:01:10.1Z"),
             // The clock was set back.
-            ("2025-01-01T00:00:15Z", 3),
+            ("2025-01-01T00:00:15Z", "2025-01-01T00:00:15Z"),
         ] {
             assert!(!is_let_in(&strict, at), "{at}");
-            assert_eq!(counting.1.load(Ordering::Relaxed), verified, "{at}");
+            let refused = strict.0.refused.get(ann.digest()).unwrap();
+            let verified: Timestamp = verified.parse().unwrap();
+            assert_eq!(*refused.holds.start(), verified, "{at}");
         }
         assert!(is_let_in(&signer.authority, "2025-01-01T00:00:15Z"));
         // Neither another certificate nor the same with another beside it is taken for it.
@@ -525,7 +472,7 @@ mod tests {
             let at = "2025-01-01T00:00:15Z".parse().unwrap();
             assert!(certificate.user(&strict, at).is_err());
         }
-        assert_eq!(counting.1.load(Ordering::Relaxed), 5);
+        assert_eq!(strict.0.refused.len(), 3);
         for number in 0..2 * REFUSED_MAX as u64 {
             let mut digest = [0; 32];
             digest[..8].copy_from_slice(&number.to_le_bytes());

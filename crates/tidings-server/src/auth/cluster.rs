@@ -115,12 +115,8 @@ impl TokenReviews {
                 .filter(|user| status.authenticated && !user.username.is_empty());
             Ok(user.map(|user| {
                 let groups = user.groups.unwrap_or_default();
-                User::with_extra(
-                    user.username,
-                    user.uid,
-                    groups,
-                    user.extra.unwrap_or_default(),
-                )
+                let extra = user.extra.unwrap_or_default();
+                User::with_extra(user.username, user.uid, groups, extra)
             }))
         };
         let asker = peer.map(network);

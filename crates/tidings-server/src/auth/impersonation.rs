@@ -55,11 +55,8 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status
     let first = |name| headers.get(name).map(text).transpose();
     let name = first(USER)?.unwrap_or_default();
     let uid = first(UID)?.unwrap_or_default();
-    let mut groups = headers
-        .get_all(GROUP)
-        .iter()
-        .map(text)
-        .collect::<Result<Vec<_>, _>>()?;
+    let groups = headers.get_all(GROUP).iter().map(text);
+    let mut groups = groups.collect::<Result<Vec<_>, _>>()?;
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (header, value) in headers {
         if let Some(key) = header.as_str().strip_prefix(EXTRA_PREFIX) {
@@ -99,14 +96,9 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status
     let account = service_account(&name);
     match account {
         Some((namespace, account)) => {
-            need(
-                "",
-                "serviceaccounts",
-                ResourceAttributes {
-                    namespace: namespace.to_owned().into(),
-                    ..named(account)
-                },
-            );
+            let mut named = named(account);
+            named.namespace = namespace.to_owned().into();
+            need("", "serviceaccounts", named);
         }
         None => need("", "users", named(&name)),
     }
@@ -115,14 +107,9 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status
     }
     for (key, values) in &extra {
         for value in values {
-            need(
-                AUTHENTICATION_GROUP,
-                "userextras",
-                ResourceAttributes {
-                    subresource: key.clone().into(),
-                    ..named(value)
-                },
-            );
+            let mut named = named(value);
+            named.subresource = key.clone().into();
+            need(AUTHENTICATION_GROUP, "userextras", named);
         }
     }
     if !uid.is_empty() {
@@ -174,12 +161,10 @@ mod tests {
     /// Beside upstream's own `TestImpersonationFilter`.
     #[test]
     fn whom_and_what_it_takes() {
-        for (headers, expected) in [
+        #[rustfmt::skip]
+        let table = [
             (&["other: x"][..], "nobody"),
-            (
-                &["impersonate-user: eve"],
-                "eve [system:authenticated] users/eve",
-            ),
+            (&["impersonate-user: eve"], "eve [system:authenticated] users/eve"),
             (
                 &[
                     "impersonate-user: eve",
@@ -227,16 +212,10 @@ mod tests {
                 "eve [system:authenticated] users/eve authentication.k8s.io:userextras(a/b)/x",
             ),
             (&["impersonate-group: system:masters"], "refused"),
-            (
-                &[
-                    &["impersonate-user: eve"][..],
-                    &["impersonate-group: a"; 100],
-                ]
-                .concat(),
-                "refused",
-            ),
+            (&[&["impersonate-user: eve"][..], &["impersonate-group: a"; 100]].concat(), "refused"),
             (&["impersonate-uid: 7"], "refused"),
-        ] {
+        ];
+        for (headers, expected) in table {
             let headers: HeaderMap = headers
                 .iter()
                 .map(|line| {

@@ -290,17 +290,12 @@ mod tests {
             (10_999, 3, Some(2)),
             (11_000, 4, Some(4)),
         ] {
-            let answer = reviewed
-                .get([1; 32], "ann", at(millis), move || async move { Ok(says) })
-                .await;
+            let ask = move || async move { Ok(says) };
+            let answer = reviewed.get([1; 32], "ann", at(millis), ask).await;
             assert_eq!(answer.ok(), expected, "{millis}");
         }
-        assert!(
-            reviewed
-                .get([2; 32], "ann", at(11_000), fails)
-                .await
-                .is_err()
-        );
+        let failed = reviewed.get([2; 32], "ann", at(11_000), fails).await;
+        assert!(failed.is_err());
     }
 
     #[tokio::test]
@@ -396,12 +391,8 @@ mod tests {
             let reviewed = Reviewed::new(room, |answer: &usize| *answer == 0);
             let now = clock::monotonic();
             for number in 0..2 * ANSWERS_MAX {
-                let answer = reviewed.get(
-                    question(number),
-                    "ann",
-                    now,
-                    move || async move { Ok(good) },
-                );
+                let ask = move || async move { Ok(good) };
+                let answer = reviewed.get(question(number), "ann", now, ask);
                 answer.await.unwrap();
             }
             assert!(reviewed.0.answers.len() <= room.of(ANSWERS_MAX));

@@ -34,18 +34,11 @@ const HEADS_BYTES_MAX: usize = 64 << 20;
 /// The same for one peer.
 const PEER_HEADS_BYTES_MAX: usize = HEADS_BYTES_MAX / 4;
 
-/// A peer: an IPv4 address, or a /64 network of IPv6, because a host can use all addresses of such
-/// a network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Peer(IpAddr);
+/// A peer: the [`network`] of a host.
+type Peer = IpAddr;
 
-impl Peer {
-    fn of(address: IpAddr) -> Self {
-        Self(network(address))
-    }
-}
-
-/// The network of a host: the IPv4 address itself, or the /64 network of IPv6.
+/// The network of a host: the IPv4 address itself, or the /64 network of IPv6, because a host can
+/// use all addresses of such a network.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -125,7 +118,7 @@ impl Connections {
     /// Waits for a place, which is free once a connection that was told to end has ended. `None`:
     /// the peer has too many connections already.
     pub(crate) async fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
-        let peer = Peer::of(address);
+        let peer = network(address);
         loop {
             // Registered before the check, so that no notification is missed.
             let left = self.left.notified();
@@ -197,30 +190,26 @@ impl OfPeer {
     }
 }
 
-fn replace<T: Ord>(set: &mut BTreeSet<T>, from: Option<T>, to: Option<T>) {
-    if let Some(from) = from {
-        set.remove(&from);
-    }
-    set.extend(to);
-}
-
 impl Taken {
-    fn insert(&mut self, rank: Rank, visitor: &Arc<Visitor>) {
-        if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
-            let before = of_peer.crowd();
-            of_peer.strangers.insert(rank);
-            replace(&mut self.crowds, before, of_peer.crowd());
+    /// Changes the strangers of a peer, and its place among the crowds.
+    fn change(&mut self, peer: Peer, change: impl FnOnce(&mut BTreeSet<Rank>) -> bool) {
+        if let Some(of_peer) = self.peers.get_mut(&peer) {
+            if let Some(before) = of_peer.crowd() {
+                self.crowds.remove(&before);
+            }
+            change(&mut of_peer.strangers);
+            self.crowds.extend(of_peer.crowd());
         }
+    }
+
+    fn insert(&mut self, rank: Rank, visitor: &Arc<Visitor>) {
+        self.change(visitor.peer, |strangers| strangers.insert(rank));
         self.strangers.insert(rank, Arc::clone(visitor));
     }
 
     fn remove(&mut self, rank: Rank) -> Option<Arc<Visitor>> {
         let visitor = self.strangers.remove(&rank)?;
-        if let Some(of_peer) = self.peers.get_mut(&visitor.peer) {
-            let before = of_peer.crowd();
-            of_peer.strangers.remove(&rank);
-            replace(&mut self.crowds, before, of_peer.crowd());
-        }
+        self.change(visitor.peer, |strangers| strangers.remove(&rank));
         Some(visitor)
     }
 
@@ -436,21 +425,17 @@ mod tests {
     const B: &str = "10.0.0.2";
     const C: &str = "10.0.0.3";
 
-    struct Door {
-        connections: Arc<Connections>,
-    }
+    struct Door(Arc<Connections>);
 
     impl Door {
         fn new(max: usize, peer_max: usize) -> Self {
-            Self {
-                connections: Arc::new(Connections::new(max, peer_max)),
-            }
+            Self(Arc::new(Connections::new(max, peer_max)))
         }
 
         /// The result of a new connection's attempt.
         fn enter(&self, address: &str) -> Result<Place, &'static str> {
             let address = address.parse().unwrap();
-            match self.connections.enter(address).now_or_never() {
+            match self.0.enter(address).now_or_never() {
                 Some(Some(place)) => Ok(place),
                 Some(None) => Err("refused"),
                 None => Err("waits"),
@@ -485,18 +470,17 @@ mod tests {
         let [busy, second, third] = places;
         drop(second);
         let fourth = door.place(C);
-        assert_eq!(door.connections.counts(), (1, 3));
+        assert_eq!(door.0.counts(), (1, 3));
 
         // What is asked is over: it is the oldest, and each peer has one.
         busy.visitor().set_busy(false);
         assert!(door.waits(B));
-        assert!(
-            is_needed(&busy) && !is_needed(&third) && !is_needed(&fourth) && !is_needed(&known)
-        );
+        let needed = [&busy, &third, &fourth, &known].map(is_needed);
+        assert_eq!(needed, [true, false, false, false]);
         // One that was told to end is safe no more, whatever it shows.
         busy.visitor().authenticate();
         drop(busy);
-        assert_eq!(door.connections.counts(), (1, 2));
+        assert_eq!(door.0.counts(), (1, 2));
         let fifth = door.place(B);
 
         // Where something is asked on all, the oldest ends.
@@ -506,8 +490,8 @@ mod tests {
         assert!(door.waits(B));
         assert!(is_needed(&third));
         drop((known, third, fourth, fifth));
-        assert_eq!(door.connections.counts(), (0, 0));
-        assert!(door.connections.taken.lock().peers.is_empty());
+        assert_eq!(door.0.counts(), (0, 0));
+        assert!(door.0.taken.lock().peers.is_empty());
     }
 
     #[test]
@@ -527,7 +511,7 @@ mod tests {
             assert!(!is_needed(&genuine));
         }
         drop((genuine, crowd));
-        assert!(door.connections.taken.lock().crowds.is_empty());
+        assert!(door.0.taken.lock().crowds.is_empty());
     }
 
     #[test]
@@ -541,16 +525,16 @@ mod tests {
         let visitor = places[0].visitor();
         visitor.forget();
         assert!(!visitor.is_authenticated());
-        assert_eq!(door.connections.counts(), (2, 1));
+        assert_eq!(door.0.counts(), (2, 1));
         visitor.authenticate();
-        assert_eq!(door.connections.counts(), (3, 0));
+        assert_eq!(door.0.counts(), (3, 0));
         visitor.forget();
         visitor.forget();
         visitor.set_busy(false);
         let _fourth = door.place(A);
         assert!(door.waits(A) && is_needed(&places[0]));
         drop(places);
-        assert_eq!(door.connections.counts(), (0, 1));
+        assert_eq!(door.0.counts(), (0, 1));
     }
 
     /// Over HTTP/2, a request may be looked at after its connection has ended.
@@ -570,8 +554,8 @@ mod tests {
             visitor.authenticate();
             visitor.forget();
             visitor.set_busy(true);
-            assert_eq!(door.connections.counts(), (0, 0), "{is_known}");
-            let taken = door.connections.taken.lock();
+            assert_eq!(door.0.counts(), (0, 0), "{is_known}");
+            let taken = door.0.taken.lock();
             assert!(taken.strangers.is_empty() && taken.crowds.is_empty());
             assert!(taken.leaving == 0 && taken.peers.is_empty());
         }
@@ -584,26 +568,22 @@ mod tests {
         assert!(door.waits(A), "two places are kept");
         drop(strangers);
 
-        let clients: Vec<Place> = (0..18)
-            .map(|_| {
-                let place = door.place(A);
-                place.visitor().authenticate();
-                place
-            })
-            .collect();
-        let more = [door.place(A), door.place(A)];
-        for place in &more {
+        let client = || {
+            let place = door.place(A);
             place.visitor().authenticate();
             assert!(place.visitor().is_authenticated());
-        }
-        assert_eq!(door.connections.counts(), (18, 2));
+            place
+        };
+        let clients: Vec<Place> = (0..18).map(|_| client()).collect();
+        let more = [client(), client()];
+        assert_eq!(door.0.counts(), (18, 2));
         assert!(door.waits(B));
         assert!(is_needed(&more[0]) && !clients.iter().any(is_needed));
         drop(more);
         let probe = door.place(B);
         drop(clients);
         probe.visitor().authenticate();
-        assert_eq!(door.connections.counts(), (1, 0));
+        assert_eq!(door.0.counts(), (1, 0));
 
         // A single place is open to connections of both kinds.
         let door = Door::new(1, 0);
@@ -636,7 +616,7 @@ mod tests {
         held.pop();
         assert!(place(5).visitor().room_for_head(HEAD).is_some());
         drop((held, known));
-        let taken = door.connections.taken.lock();
+        let taken = door.0.taken.lock();
         assert!(taken.heads == 0 && taken.peers.is_empty());
     }
 
@@ -655,7 +635,7 @@ mod tests {
         logins[0].take();
         assert!(begin(A).is_some());
         drop(logins);
-        assert!(door.connections.taken.lock().peers.is_empty());
+        assert!(door.0.taken.lock().peers.is_empty());
     }
 
     #[test]

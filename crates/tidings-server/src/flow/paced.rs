@@ -4,6 +4,7 @@
 //! client that stops reading could keep these for ever. The task ends it at its deadline, even if
 //! the client does not read, and the client gets a truncated answer.
 
+use std::io;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
@@ -13,13 +14,6 @@ use tokio::sync::mpsc;
 
 /// Maximum chunks produced ahead of the client.
 const CHUNKS_AHEAD: usize = 1;
-
-/// What the task sends to the connection.
-enum Piece {
-    Chunk(Bytes),
-    Failed(axum::Error),
-    End,
-}
 
 /// Ends a streamed body at `deadline`, and holds `place` until then or until the end of the body. A
 /// body that is complete already is returned unchanged, and its place is released.
@@ -32,20 +26,20 @@ pub(crate) fn pace(
     if body.size_hint().exact().is_some() {
         return body;
     }
-    let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
+    // A `None` is the end of the body.
+    let (sender, receiver) = mpsc::channel::<Option<Result<Bytes, axum::Error>>>(CHUNKS_AHEAD);
     tokio::spawn(async move {
         let _place = place;
         let send = async {
             let mut chunks = body.into_data_stream();
             while let Some(chunk) = chunks.next().await {
-                let piece = chunk.map_or_else(Piece::Failed, Piece::Chunk);
-                let failed = matches!(piece, Piece::Failed(_));
+                let failed = chunk.is_err();
                 // Without a receiver, the client has disconnected.
-                if sender.send(piece).await.is_err() || failed {
+                if sender.send(Some(chunk)).await.is_err() || failed {
                     return;
                 }
             }
-            let _ = sender.send(Piece::End).await;
+            let _ = sender.send(None).await;
         };
         if tokio::time::timeout_at(deadline, send).await.is_err() {
             timed_out();
@@ -53,17 +47,13 @@ pub(crate) fn pace(
     });
     let chunks = stream::unfold(Some(receiver), |receiver| async move {
         let mut receiver = receiver?;
-        match receiver.recv().await {
-            Some(Piece::Chunk(chunk)) => Some((Ok(chunk), Some(receiver))),
-            Some(Piece::Failed(error)) => Some((Err(error), None)),
-            Some(Piece::End) => None,
-            None => Some((
-                Err(axum::Error::new(std::io::Error::from(
-                    std::io::ErrorKind::TimedOut,
-                ))),
-                None,
-            )),
-        }
+        let Some(piece) = receiver.recv().await else {
+            let late = io::Error::from(io::ErrorKind::TimedOut);
+            return Some((Err(axum::Error::new(late)), None));
+        };
+        let chunk = piece?;
+        let rest = chunk.is_ok().then_some(receiver);
+        Some((chunk, rest))
     });
     Body::from_stream(chunks)
 }

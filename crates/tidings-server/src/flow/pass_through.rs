@@ -437,6 +437,7 @@ mod tests {
     use tokio::sync::Notify;
     use tokio::time::timeout;
     use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::server::TlsStream;
 
     use super::*;
 
@@ -472,10 +473,23 @@ mod tests {
         TlsAcceptor::from(Arc::new(config))
     }
 
-    /// A server that answers everything, and the names that it was asked for.
-    async fn answering(own: &Certified) -> (SocketAddr, Seen) {
+    async fn listening() -> (TcpListener, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    /// A connection on which everything is answered.
+    fn answered(stream: TlsStream<TcpStream>) -> impl Future<Output = hyper::Result<()>> + Send {
+        let answer = service_fn(|_: Request<Incoming>| async {
+            Ok::<_, Infallible>(Response::new(Body::empty()))
+        });
+        http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer)
+    }
+
+    /// A server that answers everything, and the names that it was asked for.
+    async fn answering(own: &Certified) -> (SocketAddr, Seen) {
+        let (listener, address) = listening().await;
         let (acceptor, names) = (acceptor(own), Seen::default());
         let seen = Arc::clone(&names);
         tokio::spawn(async move {
@@ -487,12 +501,7 @@ mod tests {
                 };
                 let name = stream.get_ref().1.server_name().unwrap_or_default();
                 seen.lock().unwrap().push(name.to_owned());
-                let answer = service_fn(|_: Request<Incoming>| async {
-                    Ok::<_, Infallible>(Response::new(Body::empty()))
-                });
-                let connection = http2::Builder::new(TokioExecutor::new())
-                    .serve_connection(TokioIo::new(stream), answer);
-                tokio::spawn(connection);
+                tokio::spawn(answered(stream));
             }
         });
         (address, names)
@@ -500,8 +509,7 @@ mod tests {
 
     /// A proxy of HTTP, with a certificate or without, and the heads of its requests.
     async fn proxy(own: Option<&Certified>) -> (SocketAddr, Seen) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let (listener, address) = listening().await;
         let (acceptor, heads) = (own.map(acceptor), Seen::default());
         let seen = Arc::clone(&heads);
         tokio::spawn(async move {
@@ -537,8 +545,7 @@ mod tests {
 
     /// A proxy of SOCKS, and the servers that it led to.
     async fn socks() -> (SocketAddr, Seen) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let (listener, address) = listening().await;
         let targets = Seen::default();
         let seen = Arc::clone(&targets);
         tokio::spawn(async move {
@@ -560,6 +567,20 @@ mod tests {
             let _ = copy_bidirectional(&mut near, &mut far).await;
         });
         (address, targets)
+    }
+
+    /// The way to a server through a proxy.
+    fn through(
+        proxy: &str,
+        server: SocketAddr,
+        own: &Certified,
+    ) -> Result<PassThrough, PassThroughError> {
+        let options = PassThroughOptions {
+            proxy: Some(proxy.parse().unwrap()),
+            ..options(own)
+        };
+        assert!(!format!("{options:?}").contains("secret"));
+        PassThrough::with_options(&format!("https://{server}"), &options)
     }
 
     async fn asked(way: &PassThrough) -> Result<(), PassError> {
@@ -597,32 +618,23 @@ mod tests {
     async fn a_proxy_leads_to_the_server_and_sees_nothing_of_a_request() {
         let own = certified("127.0.0.1");
         let (server, _) = answering(&own).await;
-        let way = |proxy: String| {
-            let options = PassThroughOptions {
-                proxy: Some(proxy.parse().unwrap()),
-                ..options(&own)
-            };
-            assert!(!format!("{options:?}").contains("secret"));
-            PassThrough::with_options(&format!("https://{server}"), &options)
+        let asked = async |proxy: String| {
+            let way = through(&proxy, server, &own).unwrap();
+            asked(&way).await.unwrap();
         };
         let (plain, heads) = proxy(None).await;
         for login in ["", "a%40b:secret@"] {
-            let way = way(format!("http://{login}{plain}")).unwrap();
-            asked(&way).await.unwrap();
+            asked(format!("http://{login}{plain}")).await;
         }
         let (secure, secure_heads) = proxy(Some(&own)).await;
-        asked(&way(format!("https://{secure}")).unwrap())
-            .await
-            .unwrap();
+        asked(format!("https://{secure}")).await;
         let head =
             |more: &str| format!("CONNECT {server} HTTP/1.1\r\nHost: {server}\r\n{more}\r\n");
         let login = "Proxy-Authorization: Basic YUBiOnNlY3JldA==\r\n";
         assert_eq!(*heads.lock().unwrap(), [head(""), head(login)]);
         assert_eq!(*secure_heads.lock().unwrap(), [head("")]);
         let (socks, targets) = socks().await;
-        asked(&way(format!("socks5://{socks}")).unwrap())
-            .await
-            .unwrap();
+        asked(format!("socks5://{socks}")).await;
         assert_eq!(*targets.lock().unwrap(), [server.to_string()]);
     }
 
@@ -630,19 +642,9 @@ mod tests {
     async fn without_a_usable_proxy_nothing_is_sent() {
         let own = certified("127.0.0.1");
         let (server, names) = answering(&own).await;
-        let way = |proxy: &str| {
-            let options = PassThroughOptions {
-                proxy: Some(proxy.parse().unwrap()),
-                ..options(&own)
-            };
-            PassThrough::with_options(&format!("https://{server}"), &options)
-        };
+        let way = |proxy: &str| through(proxy, server, &own);
         // Nothing listens there.
-        let unused = TcpListener::bind("127.0.0.1:0")
-            .await
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let (_, unused) = listening().await;
         for scheme in ["http", "https", "socks5"] {
             let way = way(&format!("{scheme}://{unused}")).unwrap();
             let failed = asked(&way).await;
@@ -697,8 +699,7 @@ mod tests {
     #[tokio::test]
     async fn a_dead_connection_is_given_up_for_another() {
         let own = certified("127.0.0.1");
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let (listener, address) = listening().await;
         let acceptor = acceptor(&own);
         let (dies, died) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (die, dead) = (Arc::clone(&dies), Arc::clone(&died));
@@ -707,12 +708,7 @@ mod tests {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let stream = acceptor.accept(stream).await.unwrap();
-                let answer = service_fn(|_: Request<Incoming>| async {
-                    Ok::<_, Infallible>(Response::new(Body::empty()))
-                });
-                let connection = http2::Builder::new(TokioExecutor::new())
-                    .serve_connection(TokioIo::new(stream), answer);
-                let mut connection = Box::pin(connection);
+                let mut connection = Box::pin(answered(stream));
                 let is_dead = tokio::select! {
                     _ = &mut connection => false,
                     () = die.notified() => true,

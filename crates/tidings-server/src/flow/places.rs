@@ -44,6 +44,14 @@ impl Level {
     }
 }
 
+/// The permits of a number of places; 0 means no limit.
+pub(crate) fn permits(count: usize) -> usize {
+    match count {
+        0 => Semaphore::MAX_PERMITS,
+        count => count.min(Semaphore::MAX_PERMITS),
+    }
+}
+
 /// The places of one level.
 #[derive(Debug)]
 pub(crate) struct Places {
@@ -57,8 +65,7 @@ pub(crate) struct Places {
 impl Places {
     /// `count` places, 0 for no limit, and a queue of at most `waiting_max` requests.
     pub(crate) fn new(level: Level, count: usize, waiting_max: usize) -> Self {
-        let most = Semaphore::MAX_PERMITS;
-        let count = if count == 0 { most } else { most.min(count) };
+        let count = permits(count);
         Self {
             level,
             free: Arc::new(Semaphore::new(count)),

@@ -165,14 +165,12 @@ mod tests {
     #[test]
     fn what_is_no_token() {
         let token = |json: &str| TOKEN.encode(json);
-        for (token, why) in [
+        #[rustfmt::skip]
+        let table = [
             ("%%%".to_owned(), "illegal base64 data at input byte 0"),
             ("abcde".to_owned(), "illegal base64 data at input byte 4"),
             (token("["), "unexpected end of JSON input"),
-            (
-                token("{}"),
-                "server does not recognize this encoded version ",
-            ),
+            (token("{}"), "server does not recognize this encoded version "),
             (
                 token(r#"{"v":"meta.k8s.io/v1","rv":0,"start":"a"}"#),
                 "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
@@ -181,15 +179,10 @@ mod tests {
                 token(r#"{"v":"meta.k8s.io/v1","rv":1}"#),
                 "encoded start key empty (version meta.k8s.io/v1)",
             ),
-            (
-                token(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"../x"}"#),
-                "../x",
-            ),
-            (
-                token(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"a//x"}"#),
-                "a//x",
-            ),
-        ] {
+            (token(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"../x"}"#), "../x"),
+            (token(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"a//x"}"#), "a//x"),
+        ];
+        for (token, why) in table {
             let status = Continuation::decode(&token).unwrap_err();
             assert_eq!(status.code().as_u16(), 400);
             let expected = format!("invalid continue token: continue key is not valid: {why}");

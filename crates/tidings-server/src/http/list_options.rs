@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn combinations_that_are_refused() {
-        for (query, code) in [
+        #[rustfmt::skip]
+        let table = [
             ("fieldSelector=spec.x=1", 400),
             ("labelSelector=a+in", 400),
             ("resourceVersion=x", 400),
@@ -201,23 +202,15 @@ mod tests {
             ("resourceVersionMatch=Exact", 422),
             ("resourceVersionMatch=Exact&resourceVersion=0", 422),
             ("resourceVersionMatch=Newest&resourceVersion=1", 422),
-            (
-                "resourceVersionMatch=NotOlderThan&resourceVersion=1&continue=t",
-                422,
-            ),
+            ("resourceVersionMatch=NotOlderThan&resourceVersion=1&continue=t", 422),
             ("sendInitialEvents=true", 422),
             ("watch=true&sendInitialEvents=true", 422),
-            (
-                "watch=true&sendInitialEvents=true&resourceVersionMatch=Exact&resourceVersion=1",
-                422,
-            ),
+            ("watch=true&sendInitialEvents=true&resourceVersionMatch=Exact&resourceVersion=1", 422),
             ("watch=true&resourceVersionMatch=NotOlderThan", 422),
-        ] {
-            assert_eq!(
-                options(query).map(|_| ()).unwrap_err().code().as_u16(),
-                code,
-                "{query}"
-            );
+        ];
+        for (query, code) in table {
+            let refused = options(query).unwrap_err();
+            assert_eq!(refused.code().as_u16(), code, "{query}");
         }
     }
 
@@ -241,19 +234,18 @@ mod tests {
     /// query.
     #[test]
     fn deprecated_paths_follow_the_rules_of_lists() {
-        for (query, is_accepted) in [
+        #[rustfmt::skip]
+        let table = [
             ("", true),
             ("resourceVersion=5&resourceVersionMatch=NotOlderThan", true),
             ("resourceVersionMatch=NotOlderThan", false),
-            (
-                "sendInitialEvents=true&resourceVersion=5&resourceVersionMatch=NotOlderThan",
-                false,
-            ),
+            ("sendInitialEvents=true&resourceVersion=5&resourceVersionMatch=NotOlderThan", false),
             (
                 "watch=1&sendInitialEvents=true&resourceVersion=5&resourceVersionMatch=NotOlderThan",
                 true,
             ),
-        ] {
+        ];
+        for (query, is_accepted) in table {
             let options = ListOptions::parse(Api::Core, &Query::parse(Some(query)), true);
             assert_eq!(options.is_ok(), is_accepted, "{query}");
             assert!(options.is_ok_and(|options| options.watch) == is_accepted);

@@ -187,6 +187,20 @@ pub(crate) fn negotiate_discovery(
         .ok_or_else(|| Status::not_acceptable(ACCEPTED))
 }
 
+/// Chooses one of these media types as kube-openapi does, whatever their parameters: the first that
+/// fits the first clause that any of them fits, in the order of quality.
+pub(crate) fn negotiate_documents(
+    headers: &HeaderMap,
+    served: &[&'static str],
+) -> Option<&'static str> {
+    let accept = accepted(headers);
+    if accept.is_empty() {
+        return served.first().copied();
+    }
+    let fits = |clause: &Clause<'_>| served.iter().copied().find(|media| clause.fits(media));
+    sorted(accept).iter().find_map(fits)
+}
+
 /// The router's check for paths that are served as JSON only.
 ///
 /// # Errors
@@ -251,10 +265,12 @@ fn choose(served: &[Media], headers: &HeaderMap, query: &Query, answer: Answer) 
 
 /// Whether the answer is for a human reader (`isPrettyPrint`).
 fn pretty(headers: &HeaderMap, query: &Query) -> bool {
-    match query.get(params::PRETTY) {
-        Some(value) => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
-        None => read_by_a_human(headers),
+    if let Some(value) = query.get(params::PRETTY) {
+        return matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True");
     }
+    let agent = text_of(headers, header::USER_AGENT);
+    let humans = ["curl", "Wget", "Mozilla/5.0"];
+    humans.iter().any(|prefix| agent.starts_with(prefix))
 }
 
 /// The encoding of a request's body; JSON without a Content-Type.
@@ -291,13 +307,6 @@ fn are_parameters(text: &str) -> bool {
             && (is_token(value) || is_quoted(value))
             && names.insert(name.to_ascii_lowercase())
     })
-}
-
-fn read_by_a_human(headers: &HeaderMap) -> bool {
-    let agent = text_of(headers, header::USER_AGENT);
-    ["curl", "Wget", "Mozilla/5.0"]
-        .iter()
-        .any(|prefix| agent.starts_with(prefix))
 }
 
 /// A clause of `Accept`.
@@ -388,6 +397,12 @@ impl<'a> Clause<'a> {
         })
     }
 
+    /// Whether a media type matches it, each part by itself.
+    fn fits(&self, media: &str) -> bool {
+        let (kind, subtype) = media.split_once('/').unwrap_or_default();
+        [kind, "*"].contains(&self.kind) && [subtype, "*"].contains(&self.subtype)
+    }
+
     /// The shape that the parameters ask for; `None` if it is not available.
     fn shape(&self, media: Media, answer: Answer) -> Option<Shape> {
         if let Some(stream) = self.parameter("stream")
@@ -443,70 +458,70 @@ mod tests {
     #[test]
     fn accept() {
         const KUBECTL: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        for (accept, answer, expected) in [
-            ("", Answer::List, Some((Media::Json, Shape::Whole))),
-            ("*/*", Answer::List, Some((Media::Json, Shape::Whole))),
-            (
-                KUBECTL,
-                Answer::List,
-                Some((Media::Json, Shape::Table("meta.k8s.io/v1"))),
-            ),
+        let json = |shape| Some((Media::Json, shape));
+        let whole = |media| Some((media, Shape::Whole));
+        let partial = json(Shape::Partial("meta.k8s.io/v1"));
+        let of_a_list = "you requested PartialObjectMetadata, but the requested object is a list \
+                         (*core.EventList)";
+        #[rustfmt::skip]
+        let table = [
+            ("", Answer::List, whole(Media::Json)),
+            ("*/*", Answer::List, whole(Media::Json)),
+            (KUBECTL, Answer::List, json(Shape::Table("meta.k8s.io/v1"))),
             (
                 "application/vnd.kubernetes.protobuf,application/json",
                 Answer::Object,
-                Some((Media::Protobuf, Shape::Whole)),
+                whole(Media::Protobuf),
             ),
-            (
-                "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
-                Answer::List,
-                None,
-            ),
-            (
-                "application/json;q=0.1,application/yaml;q=0.9",
-                Answer::Object,
-                Some((Media::Yaml, Shape::Whole)),
-            ),
-            (
-                "application/yaml",
-                Answer::Watch,
-                Some((Media::Yaml, Shape::Whole)),
-            ),
+            ("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", Answer::List, None),
+            ("application/json;q=0.1,application/yaml;q=0.9", Answer::Object, whole(Media::Yaml)),
+            ("application/yaml", Answer::Watch, whole(Media::Yaml)),
             ("application/yaml;stream=watch", Answer::Watch, None),
             ("application/*", Answer::Object, None),
-            (
-                "application/*, application/yaml",
-                Answer::Object,
-                Some((Media::Yaml, Shape::Whole)),
-            ),
+            ("application/*, application/yaml", Answer::Object, whole(Media::Yaml)),
             ("application/json;v=v1", Answer::Object, None),
-            (
-                "text/html,application/json",
-                Answer::Object,
-                Some((Media::Json, Shape::Whole)),
-            ),
+            ("text/html,application/json", Answer::Object, whole(Media::Json)),
             ("application/cbor", Answer::Object, None),
             (
                 "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
                 Answer::Object,
-                Some((Media::Json, Shape::Partial("meta.k8s.io/v1"))),
+                partial,
             ),
             (
                 "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
                 Answer::List,
-                Some((
-                    Media::Json,
-                    Shape::Mismatch(
-                        "you requested PartialObjectMetadata, but the requested object is a list (*core.EventList)",
-                    ),
-                )),
+                json(Shape::Mismatch(of_a_list)),
             ),
             (
                 "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
                 Answer::List,
-                Some((Media::Json, Shape::Partial("meta.k8s.io/v1"))),
+                partial,
             ),
-        ] {
+        ];
+        for (accept, answer, expected) in table {
             assert_eq!(form(accept, answer), expected, "{accept}");
+        }
+    }
+
+    #[test]
+    fn documents_are_chosen_by_each_part_of_a_clause() {
+        const SERVED: [&str; 2] = ["application/json", "application/x@v1"];
+        for (accept, expected) in [
+            ("", Some(SERVED[0])),
+            ("application/x@v1", Some(SERVED[1])),
+            ("application/*;q=0.2", Some(SERVED[0])),
+            ("*/x@v1", Some(SERVED[1])),
+            ("text/html,*/*;q=0.1", Some(SERVED[0])),
+            (
+                "application/json;q=0.5,application/x@v1;q=0.9;v=1",
+                Some(SERVED[1]),
+            ),
+            ("application/yaml", None),
+            ("nonsense", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+            assert_eq!(negotiate_documents(&headers, &SERVED), expected, "{accept}");
         }
     }
 

@@ -58,6 +58,11 @@ impl Query {
         self.values(parameter).next().is_some()
     }
 
+    /// Whether nothing is to be stored.
+    pub(crate) fn asks_for_dry_run(&self) -> bool {
+        self.values(params::DRY_RUN).any(|value| value == "All")
+    }
+
     /// A boolean as the API server's parameter conversion reads it: a parameter that is present is
     /// true unless its value is `0` or `false`.
     pub(crate) fn flag(&self, parameter: Parameter) -> bool {
@@ -65,11 +70,8 @@ impl Query {
     }
 
     pub(super) fn optional_flag(&self, parameter: Parameter) -> Option<bool> {
-        let value = self.values(parameter).next()?;
-        Some(!matches!(
-            value.to_ascii_lowercase().as_str(),
-            "0" | "false"
-        ))
+        let value = self.values(parameter).next()?.to_ascii_lowercase();
+        Some(!matches!(value.as_str(), "0" | "false"))
     }
 
     /// An integer; `None` without the parameter.
@@ -117,9 +119,8 @@ impl Query {
             }
         });
         time.map(Some).ok_or_else(|| {
-            let why = if text.starts_with(|first: char| first.is_ascii_digit())
-                && text.ends_with(|last: char| last.is_ascii_digit())
-            {
+            let is_digit = |character: char| character.is_ascii_digit();
+            let why = if text.starts_with(is_digit) && text.ends_with(is_digit) {
                 "missing unit in"
             } else {
                 "invalid"
@@ -144,14 +145,12 @@ impl Query {
     /// # Errors
     /// 400 for a value that cannot be read.
     pub(crate) fn delete_options(&self) -> Result<DeleteOptions, Status> {
+        let texts = |parameter| self.values(parameter).map(str::to_owned);
         Ok(DeleteOptions {
             grace_period_seconds: self.number(params::GRACE_PERIOD_SECONDS)?,
             orphan_dependents: self.optional_flag(params::ORPHAN_DEPENDENTS),
-            propagation_policy: self
-                .values(params::PROPAGATION_POLICY)
-                .next()
-                .map(str::to_owned),
-            dry_run: self.values(params::DRY_RUN).map(str::to_owned).collect(),
+            propagation_policy: texts(params::PROPAGATION_POLICY).next(),
+            dry_run: texts(params::DRY_RUN).collect(),
             ..DeleteOptions::default()
         })
     }

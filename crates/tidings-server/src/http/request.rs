@@ -358,7 +358,8 @@ mod tests {
     #[test]
     fn requests_are_named_as_kube_apiserver_names_them() {
         const SHOP: &str = "/api/v1/namespaces/shop/events";
-        for (method, uri, expected) in [
+        #[rustfmt::skip]
+        let table = [
             ("GET", "/api/v1/events", "LIST  v1 events  cluster"),
             ("GET", "/api/v1/events?watch=1", "WATCH  v1 events  cluster"),
             ("GET", "/api/v1/watch/events", "WATCH  v1 events  cluster"),
@@ -369,16 +370,8 @@ mod tests {
                 "/apis/events.k8s.io/v1/namespaces/x/events",
                 "POST events.k8s.io v1 events  namespace",
             ),
-            (
-                "PUT",
-                "/api/v1/namespaces/shop/events/a",
-                "PUT  v1 events  resource",
-            ),
-            (
-                "PATCH",
-                "/api/v1/namespaces/shop/events/a",
-                "PATCH  v1 events  resource",
-            ),
+            ("PUT", "/api/v1/namespaces/shop/events/a", "PUT  v1 events  resource"),
+            ("PATCH", "/api/v1/namespaces/shop/events/a", "PATCH  v1 events  resource"),
             ("GET", "/api/v1/namespaces", "LIST  v1 namespaces  cluster"),
             (
                 "POST",
@@ -396,11 +389,7 @@ mod tests {
                 "/api/v1/namespaces/shop/events/a/versions",
                 "GET  v1 events versions resource",
             ),
-            (
-                "PUT",
-                "/api/v1/namespaces/shop/events/a/versions",
-                "PUT     ",
-            ),
+            ("PUT", "/api/v1/namespaces/shop/events/a/versions", "PUT     "),
             ("GET", "/openapi/v3/api/v1", "GET    /openapi "),
             ("GET", "/api/v1", "GET    /api/v1 "),
             ("BREW", "/api/v2/x/../y", "other     "),
@@ -411,12 +400,9 @@ mod tests {
             ("GET", "/api//v1/events", "GET     "),
             ("GET", "/api/v1/events/web", "GET     "),
             ("GET", "/api/v1/namespaces/a/events/b/c", "GET     "),
-            (
-                "GET",
-                "/api/v1/namespaces/%61/events/%62",
-                "GET  v1 events  resource",
-            ),
-        ] {
+            ("GET", "/api/v1/namespaces/%61/events/%62", "GET  v1 events  resource"),
+        ];
+        for (method, uri, expected) in table {
             let labels = info(method, uri).labels;
             let RequestLabels {
                 verb,

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use serde::Serialize;
 use tidings_core::validate::{FieldError, FieldErrors, Quoted, bounded_text};
 use tidings_store::{Fault, ReadError, WriteError};
@@ -221,10 +221,8 @@ impl Status {
 
     /// The path is unknown.
     pub(crate) fn no_such_path() -> Self {
-        Self::generic(
-            NOT_FOUND,
-            "the server could not find the requested resource",
-        )
+        let message = "the server could not find the requested resource";
+        Self::generic(NOT_FOUND, message)
     }
 
     /// An archive follows no cluster of this name.
@@ -266,69 +264,60 @@ impl Status {
         )
     }
 
+    fn not_allowed(message: impl Display) -> Self {
+        Self::generic(METHOD_NOT_ALLOWED, message)
+    }
+
     /// Only the followed cluster writes events of an archive.
     pub(crate) fn read_only(cluster: &str) -> Self {
-        Self::generic(
-            METHOD_NOT_ALLOWED,
-            format_args!(
-                "this is an archive of the events of cluster {}: they can be read and deleted, not written",
-                Quoted(cluster)
-            ),
-        )
+        let cluster = Quoted(cluster);
+        Self::not_allowed(format_args!(
+            "this is an archive of the events of cluster {cluster}: they can be read and deleted, not written"
+        ))
     }
 
     /// Events that were sealed are as they are.
     pub(crate) fn sealed(cluster: &str) -> Self {
-        Self::generic(
-            METHOD_NOT_ALLOWED,
-            format_args!(
-                "this is a sealed archive of the events of cluster {}: they can be read, not written or deleted",
-                Quoted(cluster)
-            ),
-        )
+        let cluster = Quoted(cluster);
+        Self::not_allowed(format_args!(
+            "this is a sealed archive of the events of cluster {cluster}: they can be read, not written or deleted"
+        ))
     }
 
-    /// The cluster of events that were sealed is not followed.
-    pub(crate) fn unwatched(cluster: &str, address: Option<&str>) -> Self {
+    /// The cluster of events that were sealed is not followed; `option` is what the server lacks to
+    /// be watched.
+    pub(crate) fn unwatched(cluster: &str, address: Option<&str>, option: Option<&str>) -> Self {
+        let cluster = Quoted(cluster);
         let at = address.map_or_else(String::new, |address| format!(": {address}"));
-        Self::generic(
-            METHOD_NOT_ALLOWED,
-            format_args!(
-                "watch is not supported: this is a sealed archive of the events of cluster {}; \
-                 the cluster itself, and an archive that follows it, can be watched{at}",
-                Quoted(cluster)
-            ),
-        )
+        let with = option.map_or_else(String::new, |option| {
+            format!(", and so can this server if it is started with {option}")
+        });
+        Self::not_allowed(format_args!(
+            "watch is not supported: this is a sealed archive of the events of cluster {cluster}; \
+             the cluster itself, and an archive that follows it, can be watched{at}{with}"
+        ))
     }
 
     /// Events that were sealed are exported by the engines that read their files.
     pub(crate) fn unexported(cluster: &str) -> Self {
-        Self::generic(
-            METHOD_NOT_ALLOWED,
-            format_args!(
-                "export is not supported: this is a sealed archive of the events of cluster {}, whose files are \
-                 open to every engine that reads Parquet",
-                Quoted(cluster)
-            ),
-        )
+        let cluster = Quoted(cluster);
+        Self::not_allowed(format_args!(
+            "export is not supported: this is a sealed archive of the events of cluster {cluster}, whose files are \
+             open to every engine that reads Parquet"
+        ))
     }
 
     /// Nothing of a cluster waits to be sealed, nor ever did.
     pub(crate) fn not_sealed(cluster: &str) -> Self {
-        Self::generic(
-            NOT_FOUND,
-            format_args!(
-                "the events of cluster {} are not sealed into an object storage here",
-                Quoted(cluster)
-            ),
-        )
+        let message = format!(
+            "the events of cluster {} are not sealed into an object storage here",
+            Quoted(cluster)
+        );
+        Self::generic(NOT_FOUND, message)
     }
 
     pub(crate) fn method_not_allowed() -> Self {
-        Self::generic(
-            METHOD_NOT_ALLOWED,
-            "the server does not allow this method on the requested resource",
-        )
+        Self::not_allowed("the server does not allow this method on the requested resource")
     }
 
     pub(crate) fn not_acceptable(accepted: &str) -> Self {
@@ -444,13 +433,12 @@ impl Status {
             causes: bounded_causes(causes, 0),
             ..Details::default()
         };
-        let status = |message: &dyn Display| Self::of(CONFLICT, message);
-        if let [one] = conflicts {
-            let message = format_args!(
-                "Apply failed with 1 conflict: conflict with {}: {}",
-                one.manager, one.field
-            );
-            return status(&message).details(details);
+        if let [Conflict { manager, field }] = conflicts {
+            return Self::of(
+                CONFLICT,
+                format_args!("Apply failed with 1 conflict: conflict with {manager}: {field}"),
+            )
+            .details(details);
         }
         let mut lines = BoundedList::new("\n", LIST_BYTES_MAX);
         let mut manager = "";
@@ -463,20 +451,14 @@ impl Status {
                 lines.push(format_args!("conflicts with {manager}:\n- {field}"));
             }
         }
-        let message = format_args!(
-            "Apply failed with {} conflicts: {}",
-            conflicts.len(),
-            lines.finish()
-        );
-        status(&message).details(details)
+        let (count, lines) = (conflicts.len(), lines.finish());
+        let message = format!("Apply failed with {count} conflicts: {lines}");
+        Self::of(CONFLICT, message).details(details)
     }
 
     pub(crate) fn modified(api: Api, name: &str) -> Self {
-        Self::conflict(
-            api,
-            name,
-            "the object has been modified; please apply your changes to the latest version and try again",
-        )
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(api, name, why)
     }
 
     /// The object or the options are invalid. `group` is empty for events of both versions, as
@@ -524,10 +506,8 @@ impl Status {
 
     /// The patch is well-formed but cannot be applied to this object. Upstream does not say why.
     pub(crate) fn unprocessable() -> Self {
-        Self::generic(
-            INVALID,
-            "the server rejected our request due to an error in our request",
-        )
+        let message = "the server rejected our request due to an error in our request";
+        Self::generic(INVALID, message)
     }
 
     /// The preconditions of a delete do not hold. The message names the kind, not the resource.
@@ -549,10 +529,8 @@ impl Status {
     }
 
     pub(crate) fn watch_expired() -> Self {
-        Self::expired(
-            "The resourceVersion for the provided watch is too old.",
-            None,
-        )
+        let message = "The resourceVersion for the provided watch is too old.";
+        Self::expired(message, None)
     }
 
     pub(crate) fn too_large_resource_version(requested: u64, current: u64) -> Self {
@@ -573,10 +551,8 @@ impl Status {
     }
 
     pub(crate) fn timeout() -> Self {
-        Self::generic(
-            TIMEOUT,
-            "Timeout: request did not complete within the allotted timeout",
-        )
+        let message = "Timeout: request did not complete within the allotted timeout";
+        Self::generic(TIMEOUT, message)
     }
 
     /// A 500 without a reason.
@@ -598,10 +574,8 @@ impl Status {
 
     /// A followed cluster gave an invalid answer.
     pub(crate) fn bad_gateway(cluster: &str) -> Self {
-        Self::of(
-            BAD_GATEWAY,
-            format_args!("cluster {} did not answer as it should", Quoted(cluster)),
-        )
+        let message = format!("cluster {} did not answer as it should", Quoted(cluster));
+        Self::of(BAD_GATEWAY, message)
     }
 
     /// The caller's credentials cannot be passed on to the followed cluster.
@@ -698,9 +672,7 @@ impl Status {
         // Strings and integers only: this cannot fail.
         serde_json::to_vec(&self.0).unwrap_or_default()
     }
-}
 
-impl Status {
     /// The Status as an enveloped protobuf message, for protobuf watches.
     pub(crate) fn to_protobuf(&self) -> Vec<u8> {
         use k8s_pb::apimachinery::pkg::apis::meta::v1 as meta;
@@ -736,16 +708,10 @@ impl Status {
         };
         tidings_api::codec::protobuf::envelop("v1", "Status", &message)
     }
-}
 
-impl Status {
     /// Whether this is the answer to a successful delete.
     pub(crate) fn is_success(&self) -> bool {
         self.0.status == "Success"
-    }
-
-    fn retry_after(&self) -> Option<u32> {
-        self.0.details.as_ref()?.retry_after_seconds
     }
 }
 
@@ -803,17 +769,14 @@ impl IntoResponse for Status {
     fn into_response(self) -> Response {
         let mut json = self.to_json();
         json.push(b'\n');
-        let content_type = [(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/json"),
-        )];
+        let content_type = [(header::CONTENT_TYPE, "application/json")];
         let mut response = (self.code(), content_type, json).into_response();
-        if let Some(seconds) = self.retry_after() {
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        let headers = response.headers_mut();
+        let details = self.0.details.as_ref();
+        if let Some(seconds) = details.and_then(|details| details.retry_after_seconds) {
+            headers.insert(header::RETRY_AFTER, seconds.into());
         }
-        warn(&self.0.warnings, response.headers_mut());
+        warn(&self.0.warnings, headers);
         // For `present` and the audit log.
         response.extensions_mut().insert(self);
         response

@@ -16,12 +16,12 @@ pub(crate) fn write(text: &mut Text) {
             "Total user and system CPU time spent in seconds.",
             cpu,
         );
-        if let Some(boot) = boot_time() {
+        if let Some(boot) = number("/proc/stat", "btime") {
             text.single(
                 "process_start_time_seconds",
                 "gauge",
                 "Start time of the process since unix epoch in seconds.",
-                boot + start,
+                boot as f64 + start,
             );
         }
     }
@@ -69,10 +69,6 @@ fn stat() -> Option<(f64, f64)> {
         Some(ticks / TICKS_PER_SECOND)
     };
     Some((seconds(14)? + seconds(15)?, seconds(22)?))
-}
-
-fn boot_time() -> Option<f64> {
-    number("/proc/stat", "btime").map(|seconds| seconds as f64)
 }
 
 /// The first number in the line that starts so.

@@ -31,8 +31,6 @@ struct Kubeconfig {
     address: SocketAddr,
     credentials: Credentials,
     path: PathBuf,
-    /// The names of clusters in the order of their contexts. Others are behind them.
-    order: Mutex<Vec<String>>,
     /// Held while the file is written, so that the last file written has all changes.
     writing: Mutex<()>,
 }
@@ -48,20 +46,13 @@ impl std::fmt::Debug for Kubeconfig {
 impl Kubeconfig {
     fn write(&self) -> Result<(), ClusterError> {
         let _writing = self.writing.lock();
-        let mut followed = self.clusters.users();
-        in_order(&mut followed, &self.order.lock());
+        let followed = self.clusters.users();
         let text = kubeconfig_of_clusters(self.address, &self.credentials, &followed);
         write_private(&self.path, text.as_bytes()).map_err(|source| ClusterError::Kubeconfig {
             path: self.path.clone(),
             source,
         })
     }
-}
-
-/// Puts what has these names first, in their order, and leaves the others in theirs.
-fn in_order<T>(followed: &mut [(String, T)], names: &[String]) {
-    let place = |name: &String| names.iter().position(|known| known == name);
-    followed.sort_by_cached_key(|(name, _)| place(name).unwrap_or(names.len()));
 }
 
 impl RunningClusters {
@@ -78,24 +69,20 @@ impl RunningClusters {
         self.running.kubeconfig()
     }
 
-    /// The names of the clusters, in the order in which they were added.
+    /// The names of the clusters, in their order; see [`set_order`](Self::set_order).
     pub fn clusters(&self) -> Vec<String> {
         self.written.clusters.names()
     }
 
-    /// Sets the order of the clusters in the kubeconfig, by their names, whether they are served
-    /// yet or not, and writes it if that is another one. Clusters without a place are behind the
-    /// others, in the order in which they were added. Default: that of the first clusters.
+    /// Sets the order of the clusters wherever they are listed, by their names, whether they are
+    /// served yet or not, and writes the kubeconfig if that is another one. Clusters without a
+    /// place are behind the others, by name. Default: that of the first clusters.
     ///
     /// # Errors
     /// [`ClusterError::Kubeconfig`].
     pub async fn set_order(&self, names: Vec<String>) -> Result<(), ClusterError> {
-        {
-            let mut order = self.written.order.lock();
-            if *order == names {
-                return Ok(());
-            }
-            *order = names;
+        if !self.written.clusters.set_order(names) {
+            return Ok(());
         }
         self.write().await
     }
@@ -177,6 +164,8 @@ pub async fn start_clusters(
     // Clusters that are added later are not known yet.
     prepared.warn_of_closed_doors(clusters.is_empty() || clusters.iter().any(asked));
     let all = Arc::new(Clusters::new(Arc::clone(&prepared.server)));
+    let names = clusters.iter().map(|cluster| cluster.name.clone());
+    all.set_order(names.collect());
     let mut missing = BTreeMap::new();
     for cluster in clusters {
         let name = cluster.name.clone();
@@ -196,7 +185,6 @@ pub async fn start_clusters(
         address: prepared.address,
         credentials: prepared.credentials(),
         path: prepared.kubeconfig.clone(),
-        order: Mutex::new(all.names()),
         writing: Mutex::default(),
     });
     written.write()?;

@@ -91,6 +91,8 @@ pub async fn start_timeline(
     let store = Arc::new(MemoryStore::default());
     let server = ApiServer::new(store, Arc::new(SystemClock), authenticator, options);
     let all = Arc::new(Clusters::new(Arc::new(server)));
+    let names = clusters.iter().map(|cluster| cluster.name.clone());
+    all.set_order(names.collect());
     for cluster in clusters {
         all.add(cluster)?;
     }

@@ -305,11 +305,8 @@ impl Prepared {
         let token = tokens.into_iter().next();
         let shared = Arc::clone(&server);
         let (reload, reloads) = mpsc::channel(1);
-        tokio::spawn(
-            security
-                .watcher(server.clone())
-                .run(options.reload_interval, reloads),
-        );
+        let watcher = security.watcher(server.clone());
+        tokio::spawn(watcher.run(options.reload_interval, reloads));
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             let stopped = async {

@@ -11,6 +11,7 @@
 //! takes effect only if it is the same at a second look. Where writing pauses for longer than that,
 //! what there is counts until the next check.
 
+use std::error::Error;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -129,19 +130,14 @@ impl SecurityOptions {
         own: impl FnOnce() -> Result<Identity, StartError>,
     ) -> Result<Security, StartError> {
         let always_allow = self.authorization_mode == AuthorizationMode::AlwaysAllow;
-        let contradiction = [
-            (
-                always_allow && self.anonymous_auth,
-                "anonymous requests are not let in where everything is allowed (--anonymous-auth with --authorization-mode=AlwaysAllow)",
-            ),
-            (
-                always_allow
-                    && (self.authorization_rbac_file.is_some()
-                        || self.authorization_cluster.is_some()),
-                "permissions have no effect where everything is allowed (--authorization-mode=AlwaysAllow)",
-            ),
-        ];
-        if let Some((_, why)) = contradiction.into_iter().find(|(is_so, _)| *is_so) {
+        if always_allow && self.anonymous_auth {
+            let why = "anonymous requests are not let in where everything is allowed (--anonymous-auth with --authorization-mode=AlwaysAllow)";
+            return Err(StartError::Options { why });
+        }
+        let are_permissions =
+            self.authorization_rbac_file.is_some() || self.authorization_cluster.is_some();
+        if always_allow && are_permissions {
+            let why = "permissions have no effect where everything is allowed (--authorization-mode=AlwaysAllow)";
             return Err(StartError::Options { why });
         }
 
@@ -160,12 +156,10 @@ impl SecurityOptions {
         }
 
         let client_authority = Watched::open(self.client_ca_file.as_deref())?;
-        let clients = client_authority
-            .as_ref()
-            .map(|file| {
-                ClientAuthority::from_pem(file.first()).map_err(|error| file.unusable(&error))
-            })
-            .transpose()?;
+        let read = |file: &Watched| {
+            ClientAuthority::from_pem(file.first()).map_err(|error| file.unusable(&error))
+        };
+        let clients = client_authority.as_ref().map(read).transpose()?;
         let mut authenticator = Authenticator::new(tokens.to_vec()).anonymous(self.anonymous_auth);
         if let Some(cluster) = &self.authentication_cluster {
             authenticator = authenticator.ask_cluster(cluster.clone());
@@ -174,11 +168,10 @@ impl SecurityOptions {
             authenticator.replace_client_authority(clients.clone());
         }
 
-        let certificate = self
-            .tls_files
-            .as_ref()
-            .map(|(certificate, key)| Watched::open_all(vec![certificate.clone(), key.clone()]))
-            .transpose()?;
+        let open = |(certificate, key): &(PathBuf, PathBuf)| {
+            Watched::open_all(vec![certificate.clone(), key.clone()])
+        };
+        let certificate = self.tls_files.as_ref().map(open).transpose()?;
         let identity = match &certificate {
             Some(pair) => parse_identity(&pair.in_force).map_err(|error| pair.unusable(&error))?,
             None => own()?,
@@ -203,13 +196,12 @@ impl SecurityOptions {
 
 /// A certificate and its key.
 fn parse_identity(files: &[Vec<u8>]) -> Result<Identity, TlsError> {
-    let file = |at: usize| files.get(at).map(Vec::as_slice).unwrap_or_default();
-    Identity::from_pem(file(0), file(1))
+    Identity::from_pem(file(files, 0), file(files, 1))
 }
 
-fn parse_policy(bytes: &[u8]) -> Result<RbacPolicy, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
-    RbacPolicy::parse(text).map_err(|error| error.to_string())
+fn parse_policy(bytes: &[u8]) -> Result<RbacPolicy, Box<dyn Error>> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8")?;
+    Ok(RbacPolicy::parse(text)?)
 }
 
 impl Security {
@@ -307,53 +299,39 @@ impl FileWatcher {
         let Self { server, tls, files } = self;
         let counters = server.access_counters();
         let mut looked = Looked::InForce;
-        if let Some(file) = &mut files.tokens {
-            let found = file.reload(counters, look, |bytes| {
-                let tokens = parse_token_file(first(bytes)).map_err(|error| error.to_string())?;
+        if let Some(watched) = &mut files.tokens {
+            looked = looked.max(watched.reload(counters, look, |bytes| {
+                let tokens = parse_token_file(file(bytes, 0))?;
                 if tokens.is_empty() {
                     tracing::warn!("the token file holds no token any more: all are revoked");
                 }
                 server.authenticator.replace_tokens(tokens);
                 Ok(())
-            });
-            looked = looked.max(found);
+            }));
         }
-        if let Some(file) = &mut files.permissions {
-            let found = file.reload(counters, look, |bytes| {
-                server
-                    .authorizer
-                    .replace_policy(parse_policy(first(bytes))?);
+        if let Some(watched) = &mut files.permissions {
+            looked = looked.max(watched.reload(counters, look, |bytes| {
+                let policy = parse_policy(file(bytes, 0))?;
+                server.authorizer.replace_policy(policy);
                 Ok(())
-            });
-            looked = looked.max(found);
+            }));
         }
-        if let Some(file) = &mut files.client_authority {
-            let (identity, clients) = (&files.identity, &mut files.clients);
-            let found = file.reload(counters, look, |bytes| {
-                let new =
-                    ClientAuthority::from_pem(first(bytes)).map_err(|error| error.to_string())?;
-                let config = identity
-                    .config(Some(&new))
-                    .map_err(|error| error.to_string())?;
-                tls.replace(Arc::new(config));
+        if let Some(watched) = &mut files.client_authority {
+            looked = looked.max(watched.reload(counters, look, |bytes| {
+                let new = ClientAuthority::from_pem(file(bytes, 0))?;
+                tls.replace(Arc::new(files.identity.config(Some(&new))?));
                 server.authenticator.replace_client_authority(new.clone());
-                *clients = Some(new);
+                files.clients = Some(new);
                 Ok(())
-            });
-            looked = looked.max(found);
+            }));
         }
-        if let Some(pair) = &mut files.certificate {
-            let (identity, clients) = (&mut files.identity, &files.clients);
-            let found = pair.reload(counters, look, |bytes| {
-                let new = parse_identity(bytes).map_err(|error| error.to_string())?;
-                let config = new
-                    .config(clients.as_ref())
-                    .map_err(|error| error.to_string())?;
-                tls.replace(Arc::new(config));
-                *identity = new;
+        if let Some(watched) = &mut files.certificate {
+            looked = looked.max(watched.reload(counters, look, |bytes| {
+                let new = parse_identity(bytes)?;
+                tls.replace(Arc::new(new.config(files.clients.as_ref())?));
+                files.identity = new;
                 Ok(())
-            });
-            looked = looked.max(found);
+            }));
         }
         looked
     }
@@ -378,7 +356,7 @@ impl Watched {
 
     /// The bytes of the first file.
     pub(crate) fn first(&self) -> &[u8] {
-        first(&self.in_force)
+        file(&self.in_force, 0)
     }
 
     /// Applies changed content, unless it has to be seen once more.
@@ -386,7 +364,7 @@ impl Watched {
         &mut self,
         counters: &AccessCounters,
         look: Look,
-        apply: impl FnOnce(&[Vec<u8>]) -> Result<(), String>,
+        apply: impl FnOnce(&[Vec<u8>]) -> Result<(), Box<dyn Error>>,
     ) -> Looked {
         let read =
             |path: &PathBuf| read(path).map_err(|error| format!("{}: {error}", path.display()));
@@ -405,7 +383,7 @@ impl Watched {
                 self.seen_once = Some(bytes.clone());
                 return Looked::Changing;
             }
-            Ok(bytes) => apply(bytes),
+            Ok(bytes) => apply(bytes).map_err(|error| error.to_string()),
             Err(why) => Err(why.clone()),
         };
         let file = self.paths.first().map(|path| path.display().to_string());
@@ -441,8 +419,8 @@ impl Watched {
     }
 }
 
-fn first(files: &[Vec<u8>]) -> &[u8] {
-    files.first().map(Vec::as_slice).unwrap_or_default()
+fn file(files: &[Vec<u8>], at: usize) -> &[u8] {
+    files.get(at).map(Vec::as_slice).unwrap_or_default()
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
@@ -476,9 +454,9 @@ mod tests {
         let mut look = |text: &str, look| {
             fs::write(&path, text).unwrap();
             let looked = file.reload(&counters, look, |bytes| {
-                let text = String::from_utf8_lossy(first(bytes)).into_owned();
+                let text = String::from_utf8_lossy(super::file(bytes, 0)).into_owned();
                 if text == "unusable" {
-                    return Err(text);
+                    return Err(text.into());
                 }
                 applied.borrow_mut().push(text);
                 Ok(())

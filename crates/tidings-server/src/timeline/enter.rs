@@ -178,7 +178,7 @@ async fn entered(
     };
     let clusters = visible(timeline, &known, &filters).await?;
     if clusters.is_empty() {
-        return Err(access::forbidden_to_list(&known.user));
+        return Err(nothing_seen(timeline, &known, &filters).await?);
     }
     Ok(Some(Caller {
         user: known.user,
@@ -186,6 +186,25 @@ async fn entered(
         clusters,
         session,
     }))
+}
+
+/// What is said to a user who may see nothing of what is asked for. Whether there is a cluster is
+/// told to those who may list the clusters.
+async fn nothing_seen(
+    timeline: &Timeline,
+    known: &Known,
+    filters: &Filters,
+) -> Result<Status, Status> {
+    let (root, sources) = (timeline.sources.root(), timeline.sources.all());
+    let is_there = |name: &String| sources.iter().any(|source| source.name == *name);
+    let unknown = filters.clusters.iter().find(|name| !is_there(name));
+    if let Some(name) = unknown
+        && known.is_known_to(root)
+        && access::may_list(root, &known.user, "").await?
+    {
+        return Ok(Status::no_such_cluster(name));
+    }
+    Ok(access::forbidden_to_list(&known.user))
 }
 
 /// The session that the request's cookie names.

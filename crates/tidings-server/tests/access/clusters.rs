@@ -11,7 +11,6 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::{FutureExt, TryStreamExt};
 use http::{Method, Request};
-use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -20,9 +19,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidings_server::clock::SystemClock;
 use tidings_server::{
-    ApiOptions, ApiServer, AuditOptions, Authenticator, ClusterError, Ended, Exported,
-    FollowedCluster, Following, ObservedVersion, Past, RunningClusters, StartError, StartOptions,
-    Token, User, Versions, Waiting, router, start_clusters,
+    ApiOptions, ApiServer, Authenticator, ClusterError, Ended, Exported, FollowedCluster,
+    Following, ObservedVersion, Past, RunningClusters, StartError, StartOptions, Token, User,
+    Versions, Waiting, router, start_clusters,
 };
 use tidings_store::memory::MemoryStore;
 use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
@@ -114,8 +113,9 @@ impl Past for Known {
         following.why = self.why.map(str::to_owned);
         following.events = 2;
         following.not_kept = vec![("too-large", 3), ("unreadable", 0)];
-        // One of them was never sealed.
+        // One of them was never sealed, and the other cannot be.
         following.unsealed = self.why.map(|_| 7);
+        following.not_sealed = self.why.map(|_| "taken".to_owned());
         following
     }
 }
@@ -278,6 +278,7 @@ async fn each_cluster_has_its_whole_api_below_its_name() {
         ("/healthz", 200),
         ("/readyz/ping", 200),
         ("/version", 200),
+        ("/openapi/v2", 200),
         ("/openapi/v3", 200),
         ("/openapi/v3/api/v1", 200),
         ("/api", 200),
@@ -352,21 +353,19 @@ async fn the_root_is_about_all_clusters() {
     let ready = admin.get("/readyz?verbose").await;
     let expected = "[+]ping ok\n[+]store ok\n[+]shutdown ok\n\
         [+]cluster prod: 3 s since progress, watching\n\
-        [-]cluster edge: 3 s since progress, watching: it answers 403\n\
+        [-]cluster edge: 3 s since progress, watching: it answers 403; not sealed: taken\n\
         readyz check passed\n";
     assert_eq!((ready.code, ready.body), (200, json!(expected)));
     let ready = nobody.get("/readyz?verbose").await;
-    let expected = expected.replace("it answers 403", "reason withheld");
+    let expected = expected.replace("it answers 403; not sealed: taken", "reason withheld");
     assert_eq!((ready.code, ready.body), (200, json!(expected)));
     assert_eq!(admin.get("/readyz/store").await.code, 200);
     let own = archive.to_cluster("edge", &Credentials::Nothing).await;
-    let own = own.get("/livez?verbose").await.body;
-    let own = own.as_str().unwrap();
+    let own = text(own.get("/livez?verbose").await.body);
     assert!(own.contains("[-]cluster edge: 3 s"), "{own}");
     assert!(!own.contains("prod"), "{own}");
 
-    let metrics = admin.get("/metrics").await.body;
-    let metrics = metrics.as_str().unwrap();
+    let metrics = text(admin.get("/metrics").await.body);
     for line in [
         "tidings_archive_seconds_since_progress{cluster=\"prod\"} 3.4",
         "tidings_archive_following_well{cluster=\"prod\"} 1",
@@ -375,6 +374,7 @@ async fn the_root_is_about_all_clusters() {
         "tidings_archive_events_not_kept_total{cluster=\"edge\",cause=\"too-large\"} 3",
         "tidings_archive_events_not_kept_total{cluster=\"edge\",cause=\"unreadable\"} 0",
         "tidings_objects_waiting_versions{cluster=\"edge\"} 7",
+        "tidings_objects_sealing_fails{cluster=\"edge\"} 1",
         "tidings_archive_state{cluster=\"edge\",state=\"watching\"} 1",
         "tidings_archive_requests_total{cluster=\"edge\"} 1",
         "tidings_archive_requests_total{cluster=\"prod\"} 0",
@@ -425,9 +425,12 @@ async fn a_cluster_that_is_missing_is_in_health_and_metrics() {
     };
     // One that is served is not missing.
     archive.running.set_missing(missing(&["late", "prod"]));
+    let order = vec!["late".to_owned()];
+    archive.running.set_order(order).await.unwrap();
     let admin = archive.to_root(&token("t-admin")).await;
     let ready = text(admin.get("/readyz?verbose").await.body);
-    assert!(ready.contains("[-]cluster late: "), "{ready}");
+    let (late, _) = ready.split_once("[+]cluster prod: ").unwrap();
+    assert!(late.contains("[-]cluster late: "), "{ready}");
     let why = " s since progress, not started: it has no credentials\n";
     assert!(ready.contains(why), "{ready}");
     let nobody = archive.to_root(&Credentials::Nothing).await;
@@ -455,205 +458,6 @@ async fn a_cluster_that_is_missing_is_in_health_and_metrics() {
     archive.running.set_missing(missing(&[]));
     let metrics = text(admin.get("/metrics").await.body);
     assert_eq!(of_late(&metrics), [""; 0]);
-    archive.running.shutdown().await;
-}
-
-#[tokio::test]
-async fn kept_events_are_read_and_deleted_and_not_written() {
-    let clusters = vec![
-        cluster("prod", &["a.1", "a.2", "a.3"]).await,
-        cluster("edge", &["a.1"]).await,
-    ];
-    let mut log = None;
-    let archive = Archive::start_with(clusters, |options| {
-        let path = options.data_dir.with_file_name("audit.log");
-        options.audit = Some(AuditOptions::new(&path));
-        log = Some(path);
-    })
-    .await
-    .unwrap();
-    let admin = archive.to_cluster("prod", &token("t-admin")).await;
-    let body = serde_json::to_value(event("a.9")).unwrap();
-    for group in ["/api/v1", "/apis/events.k8s.io/v1"] {
-        let one = format!("{group}/namespaces/shop/events/a.1");
-        for (method, uri) in [
-            (Method::POST, format!("{group}/namespaces/shop/events")),
-            (Method::PUT, one.clone()),
-            (Method::PATCH, one),
-        ] {
-            let refused = admin.send(method.clone(), &uri, &body).await;
-            let said = refused.body["message"].as_str().unwrap();
-            assert_eq!(refused.code, 405, "{method} {uri}: {said}");
-            assert!(
-                said.contains("archive of the events of cluster \"prod\""),
-                "{said}"
-            );
-        }
-    }
-    // Users without permission get the same answer; unknown ones do not.
-    let reader = archive.to_cluster("prod", &token("t-reader")).await;
-    assert_eq!(reader.send(Method::POST, EVENTS, &body).await.code, 405);
-    let nobody = archive.to_cluster("prod", &Credentials::Nothing).await;
-    assert_eq!(nobody.send(Method::POST, EVENTS, &body).await.code, 401);
-
-    let verbs = json!(["delete", "deletecollection", "get", "list", "watch"]);
-    for path in ["/api/v1", "/apis/events.k8s.io/v1"] {
-        let resources = admin.get(path).await.body;
-        assert_eq!(resources["resources"][0]["verbs"], verbs);
-    }
-
-    let one = format!("{EVENTS}/a.1");
-    let refused = reader.send(Method::DELETE, &one, &Value::Null).await;
-    assert_eq!(refused.code, 403);
-    let deleted = admin.send(Method::DELETE, &one, &Value::Null).await;
-    assert_eq!(deleted.code, 200);
-    assert_eq!(names(&admin.get(EVENTS).await.body), ["a.2", "a.3"]);
-    let ann = archive.to_cluster("prod", &token("t-ann")).await;
-    assert_eq!(
-        ann.send(Method::DELETE, EVENTS, &Value::Null).await.code,
-        200
-    );
-    assert!(names(&ann.get(EVENTS).await.body).is_empty());
-    let edge = archive.to_cluster("edge", &token("t-ann")).await;
-    assert_eq!(names(&edge.get(EVENTS).await.body), ["a.1"]);
-
-    archive.running.shutdown().await;
-    let lines = std::fs::read_to_string(log.unwrap()).unwrap();
-    let lines = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap());
-    let lines: Vec<Value> = lines.collect();
-    for line in &lines {
-        assert_eq!(line["annotations"]["tidings/cluster"], "prod");
-    }
-    let last = lines.last().unwrap();
-    assert_eq!(
-        (&last["verb"], &last["requestURI"]),
-        (&json!("deletecollection"), &json!(EVENTS))
-    );
-}
-
-#[tokio::test]
-async fn versions_are_newest_first_and_as_the_source_numbered_them() {
-    let clusters = vec![
-        cluster("prod", &["a.1"]).await,
-        cluster("edge", &["a.1"]).await,
-    ];
-    let archive = Archive::start(clusters).await;
-    let prod = archive.to_cluster("prod", &token("t-reader")).await;
-    let edge = archive.to_cluster("edge", &token("t-reader")).await;
-    for (group, kind) in [
-        ("/api/v1", "v1"),
-        ("/apis/events.k8s.io/v1", "events.k8s.io/v1"),
-    ] {
-        let all = format!("{group}/namespaces/shop/events/a.1/versions");
-        let list = prod.get(&all).await.body;
-        assert_eq!(
-            (&list["kind"], &list["apiVersion"]),
-            (&json!("EventList"), &json!(kind))
-        );
-        let versions = |list: &Value| -> Vec<String> {
-            let items = list["items"].as_array().unwrap().iter();
-            items
-                .map(|item| {
-                    item["metadata"]["resourceVersion"]
-                        .as_str()
-                        .unwrap()
-                        .to_owned()
-                })
-                .collect()
-        };
-        assert_eq!(versions(&list), ["905", "904", "903", "902", "901"]);
-        let newest = &list["items"][0]["metadata"];
-        assert_eq!(
-            newest["annotations"]["tidings/observed-at"],
-            "2026-01-01T00:00:05.000Z"
-        );
-        let ended = ["tidings/ended-at", "tidings/ended-after"];
-        let ended = ended.map(|name| newest["annotations"][name].as_str());
-        assert_eq!(
-            ended,
-            [
-                Some("2026-01-01T00:01:40.000Z"),
-                Some("2026-01-01T00:00:00.500Z")
-            ]
-        );
-        let others = list["items"].as_array().unwrap()[1..].iter();
-        for older in others {
-            assert_eq!(
-                older["metadata"]["annotations"]["tidings/ended-at"],
-                Value::Null
-            );
-        }
-        let mut seen = Vec::new();
-        let mut uri = format!("{all}?limit=2");
-        loop {
-            let page = prod.get(&uri).await.body;
-            seen.extend(versions(&page));
-            let Some(more) = page["metadata"]["continue"].as_str() else {
-                break;
-            };
-            uri = format!("{all}?limit=2&continue={more}");
-            assert_eq!(edge.get(&uri).await.code, 410);
-        }
-        assert_eq!(seen, versions(&list));
-        let absent = prod.get(&all.replace("a.1", "a.9")).await;
-        assert_eq!(
-            (absent.code, &absent.body["reason"]),
-            (404, &json!("NotFound"))
-        );
-        for query in ["watch=1", "fieldSelector=reason%3Dx", "continue=x"] {
-            assert_eq!(
-                prod.get(&format!("{all}?{query}")).await.code,
-                400,
-                "{query}"
-            );
-        }
-        // Like a `get` of the event.
-        let stranger = archive.to_cluster("prod", &token("t-stranger")).await;
-        let refused = stranger.get(&all).await;
-        let said = refused.body["message"].as_str().unwrap();
-        assert_eq!(refused.code, 403, "{said}");
-        assert!(said.contains("cannot get resource \"events\""), "{said}");
-        let body = json!({});
-        let admin = archive.to_cluster("prod", &token("t-admin")).await;
-        assert_eq!(admin.send(Method::DELETE, &all, &body).await.code, 405);
-    }
-    let table = ("accept", "application/json;as=Table;g=meta.k8s.io;v=v1");
-    let uri = format!("{EVENTS}/a.1/versions");
-    let table = prod
-        .try_send(Method::GET, &uri, &[table], &Value::Null)
-        .await;
-    let table = table.unwrap().body;
-    assert_eq!(table["kind"], "Table");
-    assert_eq!(table["rows"].as_array().unwrap().len(), 5);
-
-    let request = Request::get(&uri).header("accept", "application/vnd.kubernetes.protobuf");
-    let client = prod.client();
-    let response = client.send(request.body(Vec::new().into()).unwrap());
-    let body = response.await.unwrap().into_body().collect().await.unwrap();
-    let body = body.to_bytes();
-    let seen = |text: &str| {
-        body.windows(text.len())
-            .filter(|it| *it == text.as_bytes())
-            .count()
-    };
-    assert!(body.starts_with(b"k8s\0"));
-    assert_eq!((seen("BackOff"), seen("905"), seen("901")), (5, 1, 1));
-
-    let admin = archive.to_cluster("prod", &token("t-admin")).await;
-    let coverage = admin.get("/coverage").await;
-    assert_eq!(
-        (coverage.code, &coverage.body["from"]),
-        (200, &json!("2026-01-01T00:00:00Z"))
-    );
-    // Readers of one namespace do not read all.
-    let refused = prod.get("/coverage").await;
-    let said = refused.body["message"].as_str().unwrap();
-    assert!(
-        refused.code == 403 && said.contains("cannot list resource \"events\""),
-        "{said}"
-    );
     archive.running.shutdown().await;
 }
 
@@ -719,10 +523,12 @@ async fn clusters_come_and_go() {
     let prod = archive.to_cluster("prod", &admin).await;
     assert_eq!(names(&prod.get(EVENTS).await.body), ["c.1"]);
     // It has the place of the former one, until it is given another.
+    assert_eq!(archive.running.clusters(), ["prod", "edge"]);
     let current = context(archive.running.kubeconfig(), None).await;
     assert_eq!(current.cluster_url.path(), "/clusters/prod");
     let order = ["edge", "prod"].map(str::to_owned).to_vec();
     archive.running.set_order(order).await.unwrap();
+    assert_eq!(archive.running.clusters(), ["edge", "prod"]);
     let current = context(archive.running.kubeconfig(), None).await;
     assert_eq!(current.cluster_url.path(), "/clusters/edge");
     archive.running.shutdown().await;
@@ -825,70 +631,9 @@ async fn who_may_read_events_needs_no_other_permission() {
 }
 
 /// The text of an answer, of which a single line is parsed as JSON.
-fn text(body: Value) -> String {
+pub(crate) fn text(body: Value) -> String {
     match body {
         Value::String(text) => text,
         other => other.to_string(),
     }
-}
-
-#[tokio::test]
-async fn what_waits_to_be_sealed_is_a_file() {
-    let clusters = vec![
-        cluster("prod", &[]).await,
-        cluster_with("edge", &[], Some("broken")).await,
-    ];
-    let archive = Archive::start(clusters).await;
-    let prod = archive.to_cluster("prod", &token("t-admin")).await;
-    let edge = archive.to_cluster("edge", &token("t-admin")).await;
-    for (caller, path, code, said) in [
-        (&prod, "/waiting?from=3", 200, "3 None"),
-        (&prod, "/waiting?from=4&to=7", 200, "4 Some(7)"),
-        (&prod, "/waiting", 410, "the newest manifest says"),
-        (&prod, "/waiting?from=x", 400, "numbers of entries"),
-        (&prod, "/waiting?from=3&to=-1", 400, "numbers of entries"),
-        (&edge, "/waiting?from=3", 404, "are not sealed"),
-    ] {
-        let answer = caller.get(path).await;
-        let body = text(answer.body);
-        assert_eq!(answer.code, code, "{path}: {body}");
-        assert!(body.contains(said), "{path}: {body}");
-    }
-}
-
-#[tokio::test]
-async fn an_export_is_read_in_pages_of_lines() {
-    let clusters = vec![cluster("prod", &["a.1"]).await, cluster("edge", &[]).await];
-    let archive = Archive::start(clusters).await;
-    let prod = archive.to_cluster("prod", &token("t-admin")).await;
-    let edge = archive.to_cluster("edge", &token("t-admin")).await;
-    let mut path = "/export".to_owned();
-    let mut places = Vec::new();
-    for _ in 0..3 {
-        let page = text(prod.get(&path).await.body);
-        let lines: Vec<Value> = page
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        places.push(lines[0]["place"].as_str().unwrap().to_owned());
-        let Some(more) = lines.get(1) else {
-            break;
-        };
-        assert_eq!(more["kind"], "Continue");
-        path = format!("/export?continue={}", more["continue"].as_str().unwrap());
-        assert_eq!(edge.get(&path).await.code, 410);
-    }
-    assert_eq!(places, ["", "1/shop/a.1", "0/shop/b"]);
-    let page = text(prod.get("/export?from=shop%2Fb").await.body);
-    assert!(page.contains("0/shop/b"), "{page}");
-    assert_eq!(prod.get("/export?from=shop").await.code, 400);
-    let counts = prod.get("/counts").await.body;
-    assert_eq!(counts["cluster"], "prod");
-    let of = |counts: &Value| counts["counts"].as_array().unwrap().len();
-    assert_eq!(of(&counts), 1);
-    assert_eq!(counts["counts"][0]["reason"], "BackOff");
-    assert_eq!(counts["counts"][0]["events"], 1);
-    let before = prod.get("/counts?until=2020-01-01T00:00:00Z").await.body;
-    assert_eq!(of(&before), 0);
-    assert_eq!(prod.get("/counts?since=yesterday").await.code, 400);
 }

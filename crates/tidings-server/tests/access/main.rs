@@ -6,6 +6,7 @@ mod certificates;
 mod cluster;
 mod clusters;
 mod connections;
+mod kept;
 mod matrix;
 mod passing;
 mod queueing;

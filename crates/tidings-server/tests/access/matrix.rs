@@ -240,6 +240,7 @@ async fn other_permissions() {
         "/apis",
         "/api/v1",
         "/apis/events.k8s.io/v1",
+        "/openapi/v2",
         "/openapi/v3",
         "/version",
         "/readyz",

@@ -191,8 +191,19 @@ async fn an_archive_shows_of_each_cluster_what_may_be_seen_there() {
     assert_eq!(event["versions"][0]["message"], Value::Null);
     let (code, _) = ask(&ann, "event?namespace=shop&name=a.1").await;
     assert_eq!(code, 400, "two clusters may have it");
-    let (code, _) = ask(&ann, "view?cluster=nothing").await;
-    assert_eq!(code, 403);
+    // Which clusters there are is told to those who may list them.
+    for (caller, code, said) in [
+        (&ann, 403, "cannot list resource"),
+        (
+            &archive.to_root(&token("t-admin")).await,
+            404,
+            r#"clusters \"nothing\" not found"#,
+        ),
+    ] {
+        let (found, text) = ask(caller, "view?cluster=nothing").await;
+        assert_eq!(found, code, "{text}");
+        assert!(text.contains(said), "{text}");
+    }
     for who in ["t-stranger", "t-updater"] {
         let caller = archive.to_root(&token(who)).await;
         for path in PATHS {

@@ -630,3 +630,59 @@ async fn discovery() {
         }
     }
 }
+
+/// The document that kubectl reads for a file of `kind: List`, and before 1.29 for every file.
+#[tokio::test]
+async fn openapi_version_2() {
+    const JSON: &str = "application/json";
+    const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    const ANSWERED: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    let server = Server::new();
+    let path = "/openapi/v2";
+    for (accept, content_type) in [
+        ("", JSON),
+        (JSON, JSON),
+        ("text/html,*/*;q=0.1", JSON),
+        (ASKED, ANSWERED),
+        (ANSWERED, ANSWERED),
+    ] {
+        let answer = server.get_as(path, accept).await;
+        let shown = (answer.code.as_u16(), answer.header("content-type"));
+        assert_eq!(shown, (200, content_type), "{accept}");
+        assert_eq!(answer.header("vary"), "Accept");
+        // kubectl keeps what it has got.
+        let known = [("accept", accept), ("if-none-match", answer.header("etag"))];
+        let again = server.call(Method::GET, path, &known, "").await;
+        assert_eq!((again.code.as_u16(), again.body.len()), (304, 0));
+    }
+    assert_eq!(server.get_as(path, "text/html").await.code.as_u16(), 406);
+
+    let document = server.get(path).await.json();
+    for (group, version, schema) in [
+        ("", "/api/v1", "io.k8s.api.core.v1.Event"),
+        (
+            "events.k8s.io",
+            "/apis/events.k8s.io/v1",
+            "io.k8s.api.events.v1.Event",
+        ),
+    ] {
+        let kind = |kind: &str| json!({"group": group, "version": "v1", "kind": kind});
+        let patch = format!("{version}/namespaces/{{namespace}}/events/{{name}}");
+        let patch = &document["paths"][&patch]["patch"];
+        assert_eq!(patch["x-kubernetes-group-version-kind"], kind("Event"));
+        let parameters = patch["parameters"].as_array().unwrap();
+        for name in ["fieldValidation", "dryRun"] {
+            let found = parameters.iter().find(|it| it["name"] == name);
+            assert_eq!(found.unwrap()["in"], "query", "{name}");
+        }
+        let consumes = patch["consumes"].as_array().unwrap();
+        assert!(consumes.contains(&json!("application/strategic-merge-patch+json")));
+        for (schema, of) in [
+            (schema.to_owned(), "Event"),
+            (format!("{schema}List"), "EventList"),
+        ] {
+            let kinds = &document["definitions"][&schema]["x-kubernetes-group-version-kind"];
+            assert_eq!(kinds, &json!([kind(of)]));
+        }
+    }
+}

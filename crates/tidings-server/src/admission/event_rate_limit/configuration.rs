@@ -241,19 +241,15 @@ mod tests {
     /// The rows of upstream's TestValidateConfiguration.
     #[test]
     fn valid_limits() {
-        for (text, cache_size) in [
+        #[rustfmt::skip]
+        let table = [
             ("[{type: Server, burst: 5, qps: 1}]", 1),
             ("[{type: Server, burst: 5, qps: 1, cacheSize: -1}]", 1),
-            (
-                "[{type: Namespace, burst: 10, qps: 2, cacheSize: 100}]",
-                100,
-            ),
+            ("[{type: Namespace, burst: 10, qps: 2, cacheSize: 100}]", 100),
             ("[{type: User, burst: 10, qps: 2}]", 4096),
-            (
-                "[{type: SourceAndObject, burst: 5, qps: 1, cacheSize: 1000}]",
-                1000,
-            ),
-        ] {
+            ("[{type: SourceAndObject, burst: 5, qps: 1, cacheSize: 1000}]", 1000),
+        ];
+        for (text, cache_size) in table {
             let options = with(text).unwrap();
             assert_eq!(options.limits[0].cache_size, cache_size, "{text}");
         }
@@ -323,17 +319,13 @@ limits:
         ));
         assert_eq!(placed.unwrap(), named);
         assert_eq!(parse("").unwrap(), EventRateLimitOptions::default());
-        for (plugin, said) in [
-            (
-                "- name: EventRateLimit\n",
-                "line 5: EventRateLimit needs a path",
-            ),
+        #[rustfmt::skip]
+        let table = [
+            ("- name: EventRateLimit\n", "line 5: EventRateLimit needs a path"),
             ("- name: EventRateLimit\n  path: none.yaml\n", "none.yaml: "),
-            (
-                "- name: EventRateLimit\n  configuration: {kind: X}\n",
-                "line 5: ",
-            ),
-        ] {
+            ("- name: EventRateLimit\n  configuration: {kind: X}\n", "line 5: "),
+        ];
+        for (plugin, said) in table {
             let error = parse(plugin).unwrap_err();
             assert!(error.contains(said), "{plugin}: {error}");
         }

@@ -12,6 +12,8 @@ use tidings_core::validate::check_path_segment_name;
 use super::error::RbacError;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
+/// The kinds of objects, apart from lists.
+const KINDS: [&str; 4] = ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"];
 
 /// One document, read and checked.
 #[derive(Debug)]
@@ -175,31 +177,23 @@ fn read_document(
         place: place.to_owned(),
         why,
     };
-    let text = |key: &str| {
-        value
-            .get(key)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let kind = text("kind");
-    let name = value
-        .pointer("/metadata/name")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let place = match (kind.as_str(), name) {
+    let text = |at: &str| value.pointer(at).and_then(Value::as_str);
+    let kind = text("/kind").unwrap_or_default();
+    let name = text("/metadata/name").unwrap_or_default();
+    let place = match (kind, name) {
         ("", _) => return Err(invalid(place, "kind: Required value".into())),
         (kind, "") => format!("{place} ({kind})"),
         (kind, name) => format!("{place} ({kind} {name})"),
     };
+    let is_kind = |kind: &str| KINDS.contains(&kind);
     let is_list = kind == "List" || kind.strip_suffix("List").is_some_and(is_kind);
-    if !is_list && !is_kind(&kind) {
+    if !is_list && !is_kind(kind) {
         let why = format!(
             "kind: Unsupported value: {kind:?}: supported values: \"ClusterRole\", \"ClusterRoleBinding\", \"Role\", \"RoleBinding\", \"List\""
         );
         return Err(invalid(&place, why));
     }
-    let version = text("apiVersion");
+    let version = text("/apiVersion").unwrap_or_default();
     let supported = format!("{GROUP}/v1");
     let list_of_any = kind == "List" && version == "v1";
     if version != supported && !list_of_any {
@@ -226,13 +220,6 @@ fn read_document(
     } else {
         Err(invalid(&place, problems.0.join("; ")))
     }
-}
-
-fn is_kind(kind: &str) -> bool {
-    matches!(
-        kind,
-        "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding"
-    )
 }
 
 /// The problems of one object.
@@ -288,9 +275,8 @@ fn read_object(document: Document, problems: &mut Problems) -> Object {
         for (number, rule) in rules.iter().enumerate() {
             check_rule(rule, in_cluster, &format!("rules[{number}]"), problems);
         }
-        let aggregated = document
-            .aggregation_rule
-            .map(|rule| rule.cluster_role_selectors);
+        let aggregated = document.aggregation_rule;
+        let aggregated = aggregated.map(|rule| rule.cluster_role_selectors);
         if aggregated.as_ref().is_some_and(Vec::is_empty) {
             problems.add(
                 "aggregationRule.clusterRoleSelectors",
@@ -322,19 +308,12 @@ fn read_object(document: Document, problems: &mut Problems) -> Object {
         unsupported(problems, "roleRef.kind", &role.kind, kinds);
     }
     problems.require_name("roleRef.name", &role.name);
-    let subjects = document.subjects.unwrap_or_default();
-    let subjects = subjects
-        .into_iter()
-        .enumerate()
-        .filter_map(|(number, subject)| {
-            read_subject(
-                subject,
-                namespace.as_deref(),
-                &format!("subjects[{number}]"),
-                problems,
-            )
-        })
-        .collect();
+    let mut subjects = Vec::new();
+    for (number, subject) in (0..).zip(document.subjects.unwrap_or_default()) {
+        let field = format!("subjects[{number}]");
+        let subject = read_subject(subject, namespace.as_deref(), &field, problems);
+        subjects.extend(subject);
+    }
     Object::Binding(Binding {
         namespace,
         name,
@@ -345,11 +324,8 @@ fn read_object(document: Document, problems: &mut Problems) -> Object {
 }
 
 fn unsupported(problems: &mut Problems, field: &str, value: &str, supported: &[&str]) {
-    let list = supported
-        .iter()
-        .map(|value| format!("{value:?}"))
-        .collect::<Vec<_>>()
-        .join(", ");
+    let list: Vec<_> = supported.iter().map(|it| format!("{it:?}")).collect();
+    let list = list.join(", ");
     problems.add(
         field,
         format_args!("Unsupported value: {value:?}: supported values: {list}"),

@@ -192,15 +192,10 @@ impl RbacPolicy {
 
     /// The grants of a user and its groups in all namespaces.
     fn all_grants<'a>(&'a self, user: &User) -> impl Iterator<Item = &'a Grant> {
-        let of_groups = user
-            .groups
-            .iter()
-            .filter_map(|group| self.groups.get(group));
-        self.users
-            .get(&user.name)
-            .into_iter()
-            .chain(of_groups)
-            .flatten()
+        let groups = user.groups.iter();
+        let of_groups = groups.filter_map(|group| self.groups.get(group));
+        let of_user = self.users.get(&user.name).into_iter();
+        of_user.chain(of_groups).flatten()
     }
 }
 
@@ -223,9 +218,7 @@ fn rules_of(role: &Role, roles: &BTreeMap<Place, Role>) -> Vec<Rule> {
             continue;
         };
         for candidate in roles.values().filter(|role| role.namespace.is_none()) {
-            let selected = selectors
-                .iter()
-                .any(|selector| selector.matches(&candidate.labels));
+            let selected = selectors.iter().any(|it| it.matches(&candidate.labels));
             if selected && seen.insert(&candidate.name) {
                 waiting.push(candidate);
             }

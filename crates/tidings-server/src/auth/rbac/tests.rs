@@ -73,7 +73,8 @@ fn rules_allow_what_they_name_and_nothing_else() {
     let other = "/api/v1/namespaces/other/events";
     let new_group = "/apis/events.k8s.io/v1/namespaces/shop/events";
     let robot = "system:serviceaccount:shop:robot";
-    for (name, request, expected) in [
+    #[rustfmt::skip]
+    let table = [
         // By user, group and service account, in one namespace.
         ("ann", format!("GET {shop}"), true),
         ("ann", format!("GET {shop}?watch=1"), true),
@@ -85,16 +86,8 @@ fn rules_allow_what_they_name_and_nothing_else() {
         ("ann", format!("GET {new_group}"), false),
         ("dan", format!("GET {shop}"), true),
         (robot, format!("GET {shop}"), true),
-        (
-            "system:serviceaccount:tools:robot",
-            format!("GET {shop}"),
-            true,
-        ),
-        (
-            "system:serviceaccount:other:robot",
-            format!("GET {shop}"),
-            false,
-        ),
+        ("system:serviceaccount:tools:robot", format!("GET {shop}"), true),
+        ("system:serviceaccount:other:robot", format!("GET {shop}"), false),
         ("carl", format!("GET {shop}"), false),
         // A ClusterRole bound in a namespace; edit holds what view does.
         ("eve", format!("POST {shop}"), true),
@@ -110,16 +103,8 @@ fn rules_allow_what_they_name_and_nothing_else() {
         ("bob", format!("DELETE {new_group}/web.1"), true),
         ("bob", format!("DELETE {shop}"), false),
         ("bob", "GET /api/v1/events".into(), false),
-        (
-            "bob",
-            "GET /api/v1/events?fieldSelector=metadata.name%3Dweb.1".into(),
-            true,
-        ),
-        (
-            "bob",
-            "GET /api/v1/events?watch&fieldSelector=metadata.name%3Dweb.1".into(),
-            true,
-        ),
+        ("bob", "GET /api/v1/events?fieldSelector=metadata.name%3Dweb.1".into(), true),
+        ("bob", "GET /api/v1/events?watch&fieldSelector=metadata.name%3Dweb.1".into(), true),
         // Subresources.
         ("bob", format!("GET {shop}/web.1/log"), true),
         ("bob", "GET /api/v1/namespaces/a/pods/b/log".into(), true),
@@ -135,23 +120,17 @@ fn rules_allow_what_they_name_and_nothing_else() {
         ("carl", "GET /version".into(), true),
         ("carl", "GET /openapi/v3".into(), true),
         ("carl", "GET /apis/events.k8s.io/v1".into(), true),
-        (
-            "carl",
-            "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews".into(),
-            true,
-        ),
+        ("carl", "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews".into(), true),
         ("nobody", "GET /healthz".into(), true),
         ("nobody", "GET /healthz/ping".into(), false),
         ("nobody", "GET /api".into(), false),
         ("nobody", format!("GET {shop}"), false),
         ("root", format!("DELETE {other}"), true),
         ("root", "GET /anything".into(), true),
-    ] {
-        assert_eq!(
-            allowed(&policy, name, &request),
-            expected,
-            "{name} {request}"
-        );
+    ];
+    for (name, request, expected) in table {
+        let found = allowed(&policy, name, &request);
+        assert_eq!(found, expected, "{name} {request}");
     }
 }
 
@@ -196,16 +175,9 @@ fn aggregated_roles_follow_labels_and_may_go_round() {
     ]
     .concat();
     let policy = RbacPolicy::parse(&file).unwrap();
-    assert!(allowed(
-        &policy,
-        "ann",
-        "PATCH /api/v1/namespaces/a/events/b"
-    ));
-    assert!(!allowed(
-        &policy,
-        "ann",
-        "DELETE /api/v1/namespaces/a/events/b"
-    ));
+    let may = |request: &str| allowed(&policy, "ann", request);
+    assert!(may("PATCH /api/v1/namespaces/a/events/b"));
+    assert!(!may("DELETE /api/v1/namespaces/a/events/b"));
 }
 
 #[test]
@@ -221,20 +193,12 @@ fn files_that_are_refused() {
     let with = |kind: &str, rest: &str| {
         format!("apiVersion: rbac.authorization.k8s.io/v1\nkind: {kind}\n{rest}")
     };
-    let role = |rule: &str| {
-        with(
-            "Role",
-            &format!("metadata: {{name: a, namespace: n}}\nrules: [{rule}]"),
-        )
-    };
-    let binding = |rest: &str| {
-        with(
-            "RoleBinding",
-            &format!("metadata: {{name: a, namespace: n}}\n{rest}"),
-        )
-    };
+    let named = "metadata: {name: a, namespace: n}";
+    let role = |rule: &str| with("Role", &format!("{named}\nrules: [{rule}]"));
+    let binding = |rest: &str| with("RoleBinding", &format!("{named}\n{rest}"));
     let fine = "roleRef: {kind: ClusterRole, name: view}";
-    for (file, error) in [
+    #[rustfmt::skip]
+    let table = [
         ("a: [".to_owned(), "not valid YAML"),
         ("[]".into(), "document 1: kind: Required value"),
         (
@@ -253,14 +217,8 @@ fn files_that_are_refused() {
             with("ClusterRole", "metadata: {name: a, namespace: b}"),
             "document 1 (ClusterRole a): metadata.namespace: a ClusterRole has none",
         ),
-        (
-            with("ClusterRole", "metadata: {name: a/b}"),
-            r#"metadata.name: Invalid value: "a/b""#,
-        ),
-        (
-            with("ClusterRole", "metadata: {name: a}\nrule: []"),
-            "unknown field `rule`",
-        ),
+        (with("ClusterRole", "metadata: {name: a/b}"), r#"metadata.name: Invalid value: "a/b""#),
+        (with("ClusterRole", "metadata: {name: a}\nrule: []"), "unknown field `rule`"),
         (
             with("ClusterRole", "metadata: {name: a}\nsubjects: []"),
             "subjects: a ClusterRole has none",
@@ -269,22 +227,10 @@ fn files_that_are_refused() {
             with("ClusterRole", "metadata: {name: a}\naggregationRule: {}"),
             "at least one clusterRoleSelector required",
         ),
-        (
-            role("{resources: [events], apiGroups: ['']}"),
-            "rules[0].verbs: Required value",
-        ),
-        (
-            role("{verbs: [get], apiGroups: ['']}"),
-            "rules[0].resources: Required value",
-        ),
-        (
-            role("{verbs: [get], resources: [events]}"),
-            "rules[0].apiGroups: Required value",
-        ),
-        (
-            role("{verbs: [get], resources: [events], apigroups: ['']}"),
-            "unknown field `apigroups`",
-        ),
+        (role("{resources: [events], apiGroups: ['']}"), "rules[0].verbs: Required value"),
+        (role("{verbs: [get], apiGroups: ['']}"), "rules[0].resources: Required value"),
+        (role("{verbs: [get], resources: [events]}"), "rules[0].apiGroups: Required value"),
+        (role("{verbs: [get], resources: [events], apigroups: ['']}"), "unknown field `apigroups`"),
         (
             role("{verbs: [get], nonResourceURLs: [/x]}"),
             "rules[0].nonResourceURLs: namespaced rules cannot apply",
@@ -300,10 +246,7 @@ fn files_that_are_refused() {
             binding(""),
             r#"roleRef.kind: Unsupported value: "": supported values: "Role", "ClusterRole""#,
         ),
-        (
-            binding("roleRef: {kind: Role, name: none}"),
-            "RoleBinding n/a: there is no Role n/none",
-        ),
+        (binding("roleRef: {kind: Role, name: none}"), "RoleBinding n/a: there is no Role n/none"),
         (
             binding(&format!("{fine}\nsubjects: [{{kind: user, name: a}}]")),
             r#"subjects[0].kind: Unsupported value: "user""#,
@@ -328,11 +271,9 @@ fn files_that_are_refused() {
             ),
             r#"supported values: "ClusterRole""#,
         ),
-        (
-            format!("{0}\n---\n{0}", binding(fine)),
-            "RoleBinding n/a is there twice",
-        ),
-    ] {
+        (format!("{0}\n---\n{0}", binding(fine)), "RoleBinding n/a is there twice"),
+    ];
+    for (file, error) in table {
         let refused = RbacPolicy::parse(&file).unwrap_err().to_string();
         assert!(
             refused.contains(error),

@@ -18,6 +18,25 @@ fn a_write_whose_outcome_is_unknown_is_a_timeout_and_not_a_refusal() {
 }
 
 #[test]
+fn who_may_not_watch_is_told_what_can_be_watched() {
+    let begun = "watch is not supported: this is a sealed archive of the events of cluster \
+                 \"prod\"; the cluster itself, and an archive that follows it, can be watched";
+    for (address, option, end) in [
+        (None, None, ""),
+        (Some("https://a"), None, ": https://a"),
+        (
+            None,
+            Some("--waiting"),
+            ", and so can this server if it is started with --waiting",
+        ),
+    ] {
+        let status = Status::unwatched("prod", address, option);
+        assert_eq!(status.code(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(status.message(), format!("{begun}{end}"));
+    }
+}
+
+#[test]
 fn what_is_left_out_is_counted() {
     let mut errors = FieldErrors::default();
     errors.extend((0..5000).map(|number| FieldError::required("f", format!("{number:1000}"))));
