@@ -13,6 +13,10 @@ use crate::values;
 /// Longest name of a cluster.
 pub const NAME_LEN_MAX: usize = 63;
 
+/// The smallest quota, in bytes. A number without its unit is less, and would delete nearly
+/// everything that is kept.
+pub const QUOTA_MIN: usize = 1 << 20;
+
 /// A cluster to follow. What is not set has the value of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -59,8 +63,17 @@ fn event_ttl<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D:
 
 fn quota<'de, D: Deserializer<'de>>(value: D) -> Result<Option<usize>, D::Error> {
     let text = Option::<String>::deserialize(value)?;
-    let bytes = text.map(|text| values::bytes(&text)).transpose();
+    let bytes = text.map(|text| parse_quota(&text)).transpose();
     bytes.map_err(|why| D::Error::custom(format_args!("quota: {why}")))
+}
+
+/// The maximum bytes of a cluster on disk.
+///
+/// # Errors
+/// What is accepted.
+pub fn parse_quota(text: &str) -> Result<usize, String> {
+    let enough = values::bytes(text).ok().filter(|bytes| *bytes >= QUOTA_MIN);
+    enough.ok_or_else(|| "expected at least 1Mi, such as 512Mi, 10Gi or 50000000000".into())
 }
 
 impl ClusterSetting {
@@ -116,6 +129,21 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_is_more_than_a_number_whose_unit_was_forgotten() {
+        for (text, expected) in [
+            ("1Mi", Some(1 << 20)),
+            ("10Gi", Some(10 << 30)),
+            ("2Ti", Some(2 << 40)),
+            ("1048575", None),
+            ("40", None),
+            ("0", None),
+            ("40GiB", None),
+        ] {
+            assert_eq!(parse_quota(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn a_file_is_read_and_its_mistakes_are_named() {
         let found = parse(
             "clusters:\n- name: prod\n  kubeconfig: prod.yaml\n  eventTTL: 30d\n  quota: 2Gi\n- {name: test, quota: null}",
@@ -138,6 +166,11 @@ mod tests {
             ("clusters:\n- name: prod\n  ttl: 1d", "ttl"),
             ("clusters:\n- name: prod\n  eventTTL: long", "eventTTL"),
             ("clusters:\n- name: prod\n  quota: much", "quota"),
+            // Its unit was forgotten.
+            (
+                "clusters:\n- name: prod\n  quota: 40",
+                "quota: expected at least 1Mi",
+            ),
             ("clusters: {}", "line 1"),
         ] {
             let error = parse(text).unwrap_err();

@@ -211,17 +211,15 @@ impl Event {
             .or_else(|| self.time("/metadata/creationTimestamp"))
     }
 
-    /// The time since it was last seen, in kubectl's form: `12m (x3 over 20m)`.
+    /// The time since it was last seen, in kubectl's form: `12m (x3 over 20m)`. How long it was
+    /// repeated is left out where that is not known.
     pub fn age(&self, now: Timestamp) -> String {
-        if self.is_repeated() {
-            format!(
-                "{} (x{} over {})",
-                age(self.last_seen(), now),
-                self.count(),
-                age(self.first_seen(), now)
-            )
-        } else {
-            age(self.last_seen(), now)
+        let last = age(self.last_seen(), now);
+        let count = self.count();
+        match self.first_seen() {
+            _ if !self.is_repeated() => last,
+            Some(first) => format!("{last} (x{count} over {})", age(Some(first), now)),
+            None => format!("{last} (x{count})"),
         }
     }
 }
@@ -301,5 +299,8 @@ mod tests {
         value["count"] = json!(3);
         assert_eq!(Event::new(value).age(now), "12m (x3 over 20m)");
         assert_eq!(Event::new(json!({})).age(now), "<unknown>");
+        // Since when is not known, but it was made at some time.
+        let made = json!({"metadata": {"creationTimestamp": "2026-01-01T00:48:00Z"}, "count": 7});
+        assert_eq!(Event::new(made).age(now), "12m (x7)");
     }
 }

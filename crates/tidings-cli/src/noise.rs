@@ -3,7 +3,8 @@
 //!
 //! An event says how often it was seen, when first and when last, but not when in between. Its
 //! occurrences are taken to be spread evenly over that time; of a count of one, or where the times
-//! are the same, they lie at the last.
+//! are the same, they lie at the last. An event that was last seen within the span counts at least
+//! once: one of its occurrences was then, however few would be there by their spread.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -183,12 +184,11 @@ fn spread(event: &Event, span: Span) -> Vec<f64> {
     }
     let count = event.count() as f64;
     let (first, last) = (at(event.first_seen().unwrap_or(last)), at(last));
+    let is_within = (0. ..=at(span.to)).contains(&last);
+    let last_part = ((last / length) as usize).min(parts.len().saturating_sub(1));
     if count <= 1. || last <= first {
-        if (0. ..=at(span.to)).contains(&last) {
-            let part = ((last / length) as usize).min(parts.len().saturating_sub(1));
-            if let Some(part) = parts.get_mut(part) {
-                *part = count;
-            }
+        if is_within && let Some(part) = parts.get_mut(last_part) {
+            *part = count;
         }
         return parts;
     }
@@ -196,6 +196,13 @@ fn spread(event: &Event, span: Span) -> Vec<f64> {
         let (from, to) = (index as f64 * length, (index + 1) as f64 * length);
         let overlap = (last.min(to) - first.max(from)).max(0.);
         *part = count * overlap / (last - first);
+    }
+    let sum: f64 = parts.iter().sum();
+    if is_within
+        && sum < 1.
+        && let Some(part) = parts.get_mut(last_part)
+    {
+        *part += 1. - sum;
     }
     parts
 }
@@ -254,6 +261,21 @@ mod tests {
             (101., 100., 3)
         );
         assert!((noise.groups()[0].per_minute(span()) - 1.).abs() < 1e-9);
+    }
+
+    /// Of three in hours, one was at the last moment, whatever the spread of the others says.
+    #[test]
+    fn what_was_last_seen_within_the_span_counts_at_least_once() {
+        let seen = |last: &str| {
+            let event = event("Rare", "Warning", "00:15", last, 3);
+            spread(&event, span()).iter().sum::<f64>()
+        };
+        for last in ["05:00", "05:15", "06:00"] {
+            assert!((seen(last) - 1.).abs() < 1e-9, "{last}: {}", seen(last));
+        }
+        // After the span: what is known of it is no more than the spread.
+        assert!((seen("06:15") - 0.5).abs() < 1e-9, "{}", seen("06:15"));
+        assert!(seen("04:59") < 1e-9, "{}", seen("04:59"));
     }
 
     proptest! {

@@ -74,9 +74,31 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(error)
 }
 
+/// A [`duration`] above zero.
+///
+/// # Errors
+/// For anything else, with what is accepted.
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
+    let found = duration(text)?;
+    if found.is_zero() {
+        Err("expected more than nothing".to_owned())
+    } else {
+        Ok(found)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_to_wait_is_above_zero() {
+        for nothing in ["0", "0s", "0d"] {
+            assert!(positive_duration(nothing).is_err(), "{nothing}");
+        }
+        assert_eq!(positive_duration("1ms"), Ok(Duration::from_millis(1)));
+        assert_eq!(positive_duration("1d"), duration("24h"));
+    }
 
     #[test]
     fn moments() {

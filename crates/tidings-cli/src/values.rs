@@ -34,7 +34,16 @@ pub fn days(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected a duration of at least 1s, such as 90d, 36h or 1d12h".into())
 }
 
-/// A number of bytes as Kubernetes writes it: plain, or with Ki, Mi, Gi, k, M or G.
+/// A number above zero.
+///
+/// # Errors
+/// What is accepted.
+pub fn positive(text: &str) -> Result<usize, String> {
+    let number = text.parse::<usize>().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "expected a number above 0".into())
+}
+
+/// A number of bytes as Kubernetes writes it: plain, or with Ki, Mi, Gi, Ti, k, M, G or T.
 ///
 /// # Errors
 /// What is accepted.
@@ -43,18 +52,21 @@ pub fn bytes(text: &str) -> Result<usize, String> {
         .find(|character: char| !character.is_ascii_digit())
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
-    let unit = match unit {
+    let unit: Option<u64> = match unit {
         "" => Some(1),
         "k" => Some(1000),
         "M" => Some(1_000_000),
         "G" => Some(1_000_000_000),
+        "T" => Some(1_000_000_000_000),
         "Ki" => Some(1 << 10),
         "Mi" => Some(1 << 20),
         "Gi" => Some(1 << 30),
+        "Ti" => Some(1 << 40),
         _ => None,
     };
-    unit.zip(number.parse::<usize>().ok())
+    unit.zip(number.parse::<u64>().ok())
         .and_then(|(unit, number)| number.checked_mul(unit))
+        .and_then(|bytes| usize::try_from(bytes).ok())
         .filter(|bytes| *bytes > 0)
         .ok_or_else(|| "expected a number of bytes above zero, such as 65536, 64Ki or 1Mi".into())
 }
@@ -64,12 +76,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nothing_is_no_positive_number() {
+        for (text, expected) in [("1", Some(1)), ("0", None), ("-1", None), ("", None)] {
+            assert_eq!(positive(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn bytes_are_written_as_kubernetes_does() {
         for (text, expected) in [
             ("65536", Some(65_536)),
             ("64Ki", Some(65_536)),
             ("1M", Some(1_000_000)),
             ("2Gi", Some(2 << 30)),
+            ("1T", Some(1_000_000_000_000)),
+            ("2Ti", Some(2 << 40)),
             ("0", None),
             ("1.5Mi", None),
             ("64KiB", None),

@@ -13,7 +13,7 @@ use serde::de::DeserializeSeed;
 use super::document::Document;
 use super::record::{Position, RECORD_BYTES_MAX, Record};
 use super::source::{Line, Source};
-use super::unreadable::Unreadable;
+use super::unreadable::{Unreadable, shortened};
 
 pub(super) fn read<R: Read>(
     mut source: Source<R>,
@@ -120,5 +120,9 @@ fn describe(error: &serde_json::Error) -> String {
     let text = text
         .rsplit_once(" at line ")
         .map_or(text.as_str(), |(text, _)| text);
-    format!("not JSON: {text}, at column {}", error.column())
+    format!(
+        "not JSON: {}, at column {}",
+        shortened(text),
+        error.column()
+    )
 }

@@ -173,18 +173,44 @@ fn yaml_errors_stay_within_their_document() {
         "{found:?}"
     );
 
-    let found = summary("LAST SEEN   TYPE     REASON   OBJECT\n5m   Normal   Pulled   pod/web\n");
-    assert_eq!(found.len(), 1, "{found:?}");
-    assert!(
-        found[0].starts_with("1! neither JSON nor YAML events: "),
-        "{found:?}"
-    );
+    for (namespace, of) in [("", ""), ("NAMESPACE   ", "shop        ")] {
+        let found = summary(&format!(
+            "{namespace}LAST SEEN   TYPE     REASON   OBJECT\n{of}5m          Normal   Pulled   pod/web: a: b\n"
+        ));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].ends_with(
+                "! neither JSON nor YAML events: a table, as printed for people; -o json and -o yaml print events"
+            ),
+            "{found:?}"
+        );
+    }
 
     let not_text = records(b"a: \xff\xfe\n---\ninvolvedObject: {}\n");
     assert!(
         not_text[0].event.is_err() && not_text[1].event.is_ok(),
         "{not_text:?}"
     );
+}
+
+/// A parser may repeat all that it cannot use.
+#[test]
+fn a_message_does_not_grow_with_what_it_is_about() {
+    let text = "words without an end ".repeat(500);
+    let quoted = json!({"kind": "List", "items": text}).to_string();
+    for (input, end) in [
+        (text.as_str(), "expected an Event, an EventList or a List"),
+        (quoted.as_str(), "expected an array of events, at column "),
+    ] {
+        let found = summary(input);
+        assert_eq!(found.len(), 1, "{}", found.len());
+        let said = &found[0];
+        assert!(said.len() < 300, "{}", said.len());
+        assert!(
+            said.contains("words without an end") && said.contains(end),
+            "{said}"
+        );
+    }
 }
 
 #[test]

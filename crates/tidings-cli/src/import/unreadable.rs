@@ -43,3 +43,19 @@ pub enum Unreadable {
         limit: usize,
     },
 }
+
+/// Characters kept of the beginning and the end of a parser's words.
+const BEGINNING: usize = 100;
+const END: usize = 60;
+
+/// A parser's words, which may repeat the whole document: their beginning, and their end, which
+/// says what was expected.
+pub(super) fn shortened(words: &str) -> String {
+    let count = words.chars().count();
+    if count <= BEGINNING + END {
+        return words.to_owned();
+    }
+    let beginning: String = words.chars().take(BEGINNING).collect();
+    let end: String = words.chars().skip(count - END).collect();
+    format!("{beginning}…{end}")
+}

@@ -8,7 +8,7 @@ use serde::de::DeserializeSeed;
 use super::document::Document;
 use super::record::{Record, YAML_DOCUMENT_BYTES_MAX};
 use super::source::Source;
-use super::unreadable::Unreadable;
+use super::unreadable::{Unreadable, shortened};
 
 pub(super) fn read<R: Read>(
     mut source: Source<R>,
@@ -93,15 +93,28 @@ fn read_document(
     let line = error
         .location()
         .map_or(first_line, |at| first_line + at.line().saturating_sub(1));
-    // Anything that is neither JSON nor YAML ends up here, the table kubectl prints by default for
-    // one.
-    let reason = format!("neither JSON nor YAML events: {}", first_sentence(&error));
+    // Anything that is neither JSON nor YAML ends up here.
+    let why = if is_table(text) {
+        "a table, as printed for people; -o json and -o yaml print events".to_owned()
+    } else {
+        shortened(&first_sentence(&error))
+    };
+    let reason = format!("neither JSON nor YAML events: {why}");
     document.broken(line, Unreadable::Syntax(reason))
 }
 
 fn is_empty(line: &str) -> bool {
     let line = line.trim_start();
     line.is_empty() || line.starts_with(['#', '%']) || matches!(line.trim_end(), "---" | "...")
+}
+
+/// What kubectl and tidings print of events without -o.
+fn is_table(text: &str) -> bool {
+    let heading = text.lines().find(|line| !line.trim().is_empty());
+    heading.is_some_and(|heading| {
+        let heading = heading.strip_prefix("NAMESPACE").unwrap_or(heading);
+        heading.trim_start().starts_with("LAST SEEN ")
+    })
 }
 
 fn first_sentence(error: &serde_saphyr::Error) -> String {

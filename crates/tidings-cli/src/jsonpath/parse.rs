@@ -246,7 +246,9 @@ impl<'a> Parser<'a> {
             if self.take("]") {
                 break;
             }
-            self.expect(",")?;
+            if !self.take(",") {
+                return Err(self.error("expected \",\" or \"]\""));
+            }
         }
         // One step alone needs no union around it.
         match paths.as_mut_slice() {

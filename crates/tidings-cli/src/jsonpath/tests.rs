@@ -98,7 +98,7 @@ fn what_is_wrong_is_said() {
         ("{range .items[*]}x", "{range …} without a following {end}"),
         ("{end}", "{end} without {range …} before it"),
         ("{.items[x]}", "expected an index"),
-        ("{.items[0}", "expected \",\""),
+        ("{.items[0}", "expected \",\" or \"]\""),
         ("{.items[::0]}", "a slice's step must be above zero"),
         ("{.items[99999999999999999999]}", "expected a whole number"),
         (

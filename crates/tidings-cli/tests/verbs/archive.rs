@@ -171,6 +171,16 @@ async fn clusters_are_followed_and_read_together_and_one_can_be_forgotten() {
     let lines = archive.until_lines(&one, 1);
     assert!(lines[0].contains("Pod/api"), "{lines:?}");
 
+    // A cluster that was never reached has none either.
+    for cluster in ["prod", "all"] {
+        let nothing = archive.run(&["events", "-n", "bank", "--cluster", cluster]);
+        assert_eq!(
+            nothing.stderr,
+            "No events found in bank namespace.\n\
+             hint: tidings coverage says from when to when the archive has events\n"
+        );
+    }
+
     let coverage = archive.until(&["coverage"], |ran| ran.code == Some(0));
     assert!(coverage.contains("No gaps"), "{coverage}");
     for name in ["prod", "staging"] {
@@ -180,8 +190,9 @@ async fn clusters_are_followed_and_read_together_and_one_can_be_forgotten() {
             .unwrap();
         let cells: Vec<_> = line.split_whitespace().collect();
         assert_eq!(cells[5..7], ["1", "1"], "{coverage}");
-        let retention = format!("Retention of {name}: 90d after an event was last observed; ");
-        assert!(coverage.contains(&retention), "{coverage}");
+        let lasts = ": 90d after an event was last observed; ";
+        let mut retention = coverage.lines().filter(|line| line.contains(lasts));
+        assert!(retention.any(|line| line.contains(name)), "{coverage}");
     }
     // An open archive keeps its folder.
     let data = archive.folder.path().join("data");
@@ -193,7 +204,9 @@ async fn clusters_are_followed_and_read_together_and_one_can_be_forgotten() {
         "{refused:?}"
     );
     let folder = archive.end();
-    assert_eq!(forget("prod").code, Some(0));
+    let done = forget("prod");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stderr.contains("is removed"), "{done:?}");
     let clusters = folder.path().join("data/clusters");
     assert!(!clusters.join("prod").exists() && clusters.join("staging").exists());
     let again = forget("prod");
@@ -608,6 +621,8 @@ async fn a_cluster_that_cannot_be_connected_to_keeps_none_from_being_followed() 
     archive.until_lines(&of("prod"), 1);
     assert_ne!(archive.run(&of("late")).code, Some(0));
     assert_is_missing(&archive.metrics("prod").await, "late");
+    let coverage = archive.run(&["coverage"]);
+    assert!(coverage.stdout.contains("\nlate: "), "{coverage:?}");
     std::fs::copy(&right, &late).unwrap();
     archive.until_lines(&of("late"), 1);
     // A further cluster shows when the file was read.
@@ -687,6 +702,24 @@ async fn a_cluster_is_followed_also_if_the_kubeconfig_cannot_be_written() {
     archive.end();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_set_without_an_effect_is_told() {
+    let prod = Cluster::start().await;
+    let passing = Archive::start_with(&[("prod", &prod)], &["--pass-through"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("clusters.yaml");
+    std::fs::write(&file, "clusters: []\n").unwrap();
+    let nothing = Archive::start_in(folder, "data", &["--clusters", text(&file)]);
+    for (mut archive, told) in [
+        (passing, "no request is passed to the cluster"),
+        (nothing, "no cluster is followed"),
+    ] {
+        archive.process.signal("TERM");
+        let said = archive.process.errors();
+        assert!(said.contains(told), "{said}");
+    }
+}
+
 #[test]
 fn a_cluster_that_was_not_forgotten_completely_is_forgotten_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -706,6 +739,8 @@ fn wrong_arguments_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("clusters.yaml");
     std::fs::write(&file, "clusters:\n- name: Prod\n").unwrap();
+    let cut = folder.path().join("cut.jsonl.gz");
+    std::fs::write(&cut, b"\x1f\x8b\x08\0\0\0\0\0\0\xff").unwrap();
     let data = folder.path().join("data");
     for (arguments, why) in [
         (vec!["--no-follow"], "there is no cluster of an archive in"),
@@ -722,6 +757,11 @@ fn wrong_arguments_are_named() {
             "cannot be used with",
         ),
         (vec!["--event-ttl", "forever"], "90d, 36h or 1d12h"),
+        (vec!["--quota", "40"], "expected at least 1Mi"),
+        (
+            vec!["--objects", "ftp://events"],
+            "error: cannot archive: --objects: ",
+        ),
         (vec!["--import", text(&file)], "--name <NAME>"),
         (
             vec!["--name", "prod", "--import", text(&file)],
@@ -730,6 +770,10 @@ fn wrong_arguments_are_named() {
         (
             vec!["--name", "prod", "--import", text(&file)],
             "hint: this reads what tidings export --versions wrote",
+        ),
+        (
+            vec!["--name", "prod", "--import", text(&cut)],
+            "hint: the export may be cut",
         ),
         (vec!["--no-follow", "--context", "x"], "cannot be used with"),
     ] {

@@ -78,6 +78,11 @@ fn every_flag_is_one_of_the_program() {
             flags_of_serve.insert(format!("--{}", flag.split('=').next().unwrap()));
         }
     }
+    let unit = read("tidings-archive.service");
+    let started = unit.lines().find(|line| line.starts_with("ExecStart="));
+    let words = started.unwrap().split(' ');
+    let words = words.filter(|word| word.starts_with("--"));
+    flags_of_archive.extend(words.map(|word| word.split('=').next().unwrap().to_owned()));
     // Settings of the file are flags, too.
     let config = &documents(&folder().join("kubernetes/base/config.yaml"))[0];
     let settings: Value =
@@ -363,18 +368,45 @@ async fn every_metric_of_the_dashboard_and_the_alerts_is_one_of_the_server() {
 }
 
 #[test]
-fn systemd_takes_the_unit() {
-    let unit = read("tidings.service");
-    for setting in [
-        "DynamicUser=yes",
-        "StateDirectory=tidings",
-        "ProtectSystem=strict",
-        "NoNewPrivileges=yes",
+fn systemd_takes_the_units() {
+    for (name, own) in [
+        ("tidings.service", &["StateDirectory=tidings"][..]),
+        (
+            "tidings-archive.service",
+            &[
+                "StateDirectory=tidings-archive",
+                "LoadCredential=kubeconfig:/etc/tidings-archive/kubeconfig",
+            ],
+        ),
     ] {
-        assert!(unit.lines().any(|line| line == setting), "{setting}");
+        let unit = read(name);
+        let all = [
+            "DynamicUser=yes",
+            "ProtectSystem=strict",
+            "NoNewPrivileges=yes",
+        ];
+        for setting in all.iter().chain(own) {
+            assert!(
+                unit.lines().any(|line| line == *setting),
+                "{name}: {setting}"
+            );
+        }
+        verify_unit(name, &unit);
     }
+    // They differ in what they run and where, and in nothing else.
+    let same = |name: &str| {
+        let unit = read(name);
+        let (_, rest) = unit.split_once("Restart=").unwrap();
+        rest.replace("tidings-archive", "tidings")
+    };
+    assert_eq!(same("tidings.service"), same("tidings-archive.service"));
+}
+
+#[expect(clippy::print_stderr, reason = "what a test skips is told")]
+#[track_caller]
+fn verify_unit(name: &str, unit: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("tidings.service");
+    let file = folder.path().join(name);
     // The program is not installed where the test runs.
     std::fs::write(
         &file,
@@ -388,9 +420,9 @@ fn systemd_takes_the_unit() {
     {
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            assert!(!said.contains("tidings.service:"), "{said}");
+            assert!(!said.contains(&format!("{name}:")), "{said}");
         }
-        Err(error) => println!("skipped: systemd-analyze cannot be run ({error})"),
+        Err(error) => eprintln!("skipped: systemd-analyze cannot be run ({error})"),
     }
 }
 

@@ -199,6 +199,8 @@ async fn the_noise_is_counted_by_occurrences() {
         lines[3]
     );
     assert_eq!(lines.last().unwrap(), "… and 3 more");
+    let all = cluster.lines(&["top", "-n", "shop", "--by", "reason", "--rows", "0"]);
+    assert_eq!(all.len(), 3 + 5, "{all:?}");
     let objects = cluster.lines(&[
         "top",
         "-A",
@@ -227,6 +229,12 @@ async fn the_noise_of_an_earlier_time_is_counted() {
     assert_eq!(
         counted,
         "1 occurrences of 1 events, 0 of them warnings, 0.0 a minute"
+    );
+    let ran = cluster.run(&["top", "-A", "--until=9h", "--window=1h"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        ran.stderr.contains("no event was seen in this time"),
+        "{ran:?}"
     );
 }
 
@@ -279,12 +287,37 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
             2,
             "failed to understand --since: expected a duration before now",
         ),
+        (
+            on(&["--since", "-1h"]),
+            2,
+            "failed to understand --since: expected a duration before now",
+        ),
         (on(&["-o", "xml"]), 2, "expected wide, json"),
         (on(&["-o", "jsonpath={.a"]), 2, "{ without }"),
         (on(&["--for", "pod"]), 2, "expected KIND/NAME"),
         (on(&["--types", "Error"]), 2, "expected Normal or Warning"),
         (on(&["--tree"]), 2, "--for"),
         (on(&["--limit", "0"]), 2, "0 is not in 1.."),
+        (on(&["--limit", "-1"]), 2, "-1 is not in 1.."),
+        (
+            on(&["--as", "ann", "--for", "pod/web", "--tree"]),
+            1,
+            "hint: tidings rbac tree prints the permissions this needs",
+        ),
+        (on(&["--max-events", "0"]), 2, "expected a number above 0"),
+        (on(&["--until-count=1"]), 2, "--watch"),
+        (on(&["--timeout=1m"]), 2, "--watch"),
+        (
+            on(&["-w", "--until-count=0"]),
+            2,
+            "expected a number above 0",
+        ),
+        (on(&["-w", "--timeout=0"]), 2, "expected more than nothing"),
+        (
+            on(&["-w", "-o=name", "--until-count=2", "--timeout=1ms"]),
+            1,
+            "failed to see 2 events that are wanted within 1ms (--timeout)",
+        ),
         (on(&["-n", ""]), 2, "a value is required for '--namespace"),
         (on(&["-n", "a b"]), 2, "expected the name of a namespace"),
         (
@@ -297,6 +330,7 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
             2,
             "cannot be used with",
         ),
+        (vec!["demo", "--jobs=0"], 2, "expected a number above 0"),
         (
             vec!["rbac", "events", "-n", ""],
             2,

@@ -254,6 +254,18 @@ fn roles_and_bindings() {
             &["rbac", "serve", "-n", "shop"],
             "reviews belong to no namespace",
         ),
+        (
+            &["rbac", "events", "--name", "a/b"],
+            "expected the name of a role",
+        ),
+        (
+            &["rbac", "events", "--name", ".."],
+            "expected the name of a role",
+        ),
+        (
+            &["rbac", "events", "--name="],
+            "expected the name of a role",
+        ),
     ] {
         let ran = run(arguments);
         assert_eq!(ran.code, Some(2), "{ran:?}");

@@ -232,7 +232,11 @@ async fn an_archive_on_object_storage_is_served_where_it_is() {
             0,
             "pod/web-4",
         ),
-        (&["get", "events", "-A", "-w"], 1, "watch is not supported"),
+        (
+            &["get", "events", "-A", "-w"],
+            1,
+            "if it is started with --archive-waiting-from",
+        ),
         (
             &["delete", "event", "web-3.1", "-n=shop"],
             1,

@@ -19,7 +19,12 @@ struct Watching {
 
 impl Watching {
     fn start(cluster: &Cluster, arguments: &[&str]) -> Self {
-        let arguments = [&["events", "-A", "-w", "-o", "name"], arguments].concat();
+        Self::start_as(cluster, "name", &[&["-w"], arguments].concat())
+    }
+
+    /// The same in another form.
+    fn start_as(cluster: &Cluster, form: &str, arguments: &[&str]) -> Self {
+        let arguments = [&["events", "-A", "-o", form], arguments].concat();
         let mut process = cluster
             .command(&arguments)
             .stdout(Stdio::piped())
@@ -112,6 +117,51 @@ async fn what_is_not_wanted_is_not_printed_either() {
     assert_eq!(watching.next(), "event/d");
     cluster.import(&[event("f", ("Pod", "web"), "Failed", 1)]);
     assert_eq!(watching.next(), "event/f");
+}
+
+/// Those that are there count, and none is shown beyond what is wanted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_ends_when_enough_was_shown() {
+    let cluster = Cluster::with(&[
+        event("a", ("Pod", "web"), "Killing", 30),
+        event("b", ("Pod", "web"), "Killing", 20),
+        event("c", ("Pod", "other"), "Pulled", 10),
+    ])
+    .await;
+    let wanted = ["events", "-A", "-w", "-o=name", "--for=pod/web"];
+    for (count, expected) in [
+        ("--until-count=1", &["event/a"][..]),
+        ("--until-count=2", &["event/a", "event/b"]),
+    ] {
+        let lines = cluster.lines(&[&wanted[..], &["--timeout=5m", count]].concat());
+        assert_eq!(lines, expected, "{count}");
+    }
+
+    let arguments = ["--for=pod/web", "--reason=Killing", "--until-count=3"];
+    let mut watching = Watching::start(&cluster, &arguments);
+    assert_eq!(watching.next(), "event/a");
+    assert_eq!(watching.next(), "event/b");
+    cluster.import(&[
+        event("d", ("Pod", "web"), "Pulled", 3),
+        event("e", ("Pod", "web"), "Killing", 2),
+    ]);
+    assert_eq!(watching.next(), "event/e");
+    assert_eq!(watching.process.wait().unwrap().code(), Some(0));
+    let more: Vec<_> = watching.lines.iter().collect();
+    assert_eq!(more, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_of_what_comes_counts_only_that() {
+    let cluster = Cluster::with(&[named("before")]).await;
+    let form = "custom-columns=NAME:.metadata.name";
+    let arguments = ["--watch-only", "--until-count=1"];
+    let mut watching = Watching::start_as(&cluster, form, &arguments);
+    // Printed when it is known what comes next.
+    assert_eq!(watching.next(), "NAME");
+    cluster.import(&[named("after")]);
+    assert_eq!(watching.next(), "after");
+    assert_eq!(watching.process.wait().unwrap().code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -363,6 +363,47 @@ fn server_side_apply() {
     assert_eq!(server.kubectl(&annotate), "event/web.2 annotated\n");
 }
 
+/// What `kubectl get -o yaml` prints is of `kind: List`, whose objects kubectl checks by itself.
+#[test]
+fn files_of_lists() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let list = |items: &[Value]| json!({"apiVersion": "v1", "kind": "List", "items": items});
+    let said = |of: &str| format!("event/web.1 {of}\nevent/web.2 {of}\n");
+    let delete = || server.kubectl(&["delete", "events", "--all", "-n", "shop"]);
+    let file = server.file("list.json", &list(&[event("web.1"), event("web.2")]));
+    let dry_run = ["apply", "--dry-run=client", "-f", &file];
+    assert_eq!(server.kubectl(&dry_run), said("created (dry run)"));
+    assert_eq!(server.kubectl(&["create", "-f", &file]), said("created"));
+    assert_eq!(server.kubectl(&["replace", "-f", &file]), said("replaced"));
+    assert_eq!(server.kubectl(&dry_run), said("configured (dry run)"));
+    assert_eq!(server.kubectl(&["diff", "-f", &file]), "");
+
+    let printed = server.kubectl(&["get", "events", "-n", "shop", "-o", "yaml"]);
+    assert!(printed.contains("\nkind: List\n"), "{printed}");
+    let raw = server.kubectl(&["get", "--raw", "/api/v1/namespaces/shop/events"]);
+    assert!(raw.contains("\"EventList\""), "{raw}");
+    for (name, text, verb) in [
+        ("printed.yaml", &printed, "create"),
+        ("printed.yaml", &printed, "apply"),
+        ("raw.json", &raw, "create"),
+    ] {
+        delete();
+        let path = server.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let created = server.kubectl(&[verb, "-f", path.to_str().unwrap()]);
+        assert_eq!(created, said("created"), "{verb} {name}");
+    }
+
+    let mut misspelt = event("web.3");
+    misspelt["mesage"] = json!("x");
+    let file = server.file("misspelt.json", &list(&[misspelt]));
+    let complaint = server.kubectl_fails(&["create", "-f", &file]);
+    let expected = r#"unknown field "mesage" in io.k8s.api.core.v1.Event"#;
+    assert!(complaint.contains(expected), "{complaint}");
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     let Some(server) = Server::start() else {

@@ -20,6 +20,8 @@ use tidings_testing::etcd::Cluster;
 use tidings_testing::process::Process;
 use tidings_testing::serving::{client, event};
 
+use super::support::run;
+
 /// Timeout of each step on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -72,6 +74,28 @@ impl Server {
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// A server has several files: an error says which flag it is about.
+#[test]
+fn a_file_that_is_not_there_is_named_with_its_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let missing = folder.path().join("missing");
+    let missing = text(&missing);
+    let url = format!("file://{missing}");
+    for (flag, value) in [
+        ("--token-auth-file", missing),
+        ("--client-ca-file", missing),
+        ("--authorization-rbac-file", missing),
+        ("--archive", &url),
+    ] {
+        let all = ["serve", "--secure-port=0", "--data-dir", text(&data)];
+        let ran = run(&[&all[..], &[flag, value]].concat());
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        let said = format!("error: cannot serve: {flag}: {missing}: ");
+        assert!(ran.stderr.contains(&said), "{ran:?}");
+    }
 }
 
 #[tokio::test]
@@ -140,6 +164,7 @@ audit-log-path: {}
         ),
         "{said}"
     );
+    assert!(said.contains("Usage: tidings serve "), "{said}");
 }
 
 /// An acknowledged event exists after a clean end, even under load.

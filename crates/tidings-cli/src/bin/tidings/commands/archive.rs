@@ -46,7 +46,7 @@ use past::Served;
 #[cfg(feature = "objects")]
 use sealing::{SealFlags, Sealing};
 use source::Source;
-use tidings_cli::clusters::ClusterSetting;
+use tidings_cli::clusters::{ClusterSetting, parse_quota};
 use tidings_cli::values;
 
 /// The archive ran and was ended by a signal, or a cluster was removed.
@@ -130,11 +130,12 @@ pub(crate) struct Args {
     /// rules, they are applied within minutes to everything that is kept.
     #[arg(long, value_name = "FILE")]
     retention_file: Option<PathBuf>,
-    /// Maximum bytes that each cluster takes on disk, with an optional suffix Ki, Mi, Gi, k, M or
-    /// G. Above it, the events with the oldest last-seen time are deleted [default: no limit]
+    /// Maximum bytes that each cluster takes on disk, at least 1Mi, with an optional suffix Ki, Mi,
+    /// Gi, Ti, k, M, G or T. Above it, the events with the oldest last-seen time are deleted
+    /// [default: no limit]
     ///
     /// Space is given back some minutes after events were deleted.
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_quota)]
     quota: Option<usize>,
     /// Delete an event here when it ends at its source
     #[arg(long)]
@@ -232,7 +233,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 pub(super) fn hint(error: &(dyn Error + 'static)) -> &'static str {
-    if let Some(error) = error.downcast_ref() {
+    if let Some(error) = serve::start_error(error) {
         return serve::hint(error);
     }
     if let Some(error) = error.downcast_ref::<DataDirError>() {
@@ -253,6 +254,9 @@ pub(super) fn hint(error: &(dyn Error + 'static)) -> &'static str {
         _ => match error.downcast_ref() {
             Some(ImportError::Open(error)) => open_hint(error),
             Some(ImportError::Write(error)) if is_no_space(error) => NO_SPACE,
+            Some(ImportError::Io(_)) => {
+                "the export may be cut: take it again, or copy it again, and import it once more; what was imported stays"
+            }
             Some(ImportError::Line { line: 1, .. }) => {
                 "this reads what tidings export --versions wrote; tidings import creates the events of other files in a cluster"
             }
@@ -264,8 +268,7 @@ pub(super) fn hint(error: &(dyn Error + 'static)) -> &'static str {
 const DAMAGED: &str =
     "put back a copy of the folder, or, if it was sealed, begin a new one (docs/archive.md)";
 
-const NO_SPACE: &str =
-    "make room on the disk of --data-dir; --forget removes a cluster that is not needed any more";
+const NO_SPACE: &str = "make room on the disk of --data-dir, of which 128 MiB are left free; --forget removes a cluster that is not needed any more";
 
 fn is_no_space(error: &WriteError) -> bool {
     matches!(error, WriteError::Fault(Fault::NoSpace))
@@ -309,6 +312,7 @@ fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
         remove(&doomed)?;
     }
     if was_begun && !folder.is_dir() {
+        tell_forgotten(name);
         return Ok(());
     }
     if !folder.is_dir() {
@@ -326,7 +330,12 @@ fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
         .map_err(|error| format!("rename {}: {error}", folder.display()))?;
     remove(&doomed)?;
     drop(store);
+    tell_forgotten(name);
     Ok(())
+}
+
+fn tell_forgotten(name: &str) {
+    tracing::info!(cluster = name, "what was kept of the cluster is removed");
 }
 
 /// What is followed and served.
@@ -424,7 +433,10 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     // Signals are caught from here on, so that one that comes early is not lost.
     let mut signals = Signals::new()?;
     #[cfg(feature = "objects")]
-    let mut sealing = args.seal.open()?;
+    let mut sealing = args
+        .seal
+        .open()
+        .map_err(|error| format!("--objects: {error}"))?;
     let defaults = Defaults {
         kubeconfig: args.kubeconfig,
         own_kubeconfig: Some(args.data_dir.join("kubeconfig")),
@@ -464,6 +476,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         .token_auth_file
         .clone_from(&args.security.token_auth_file);
     options.admin_token = !args.security.no_admin_token;
+    let files_of_flags = args.security.files();
     options.security = args.security.options().await?;
     args.limits.apply(&mut options.api);
     args.timeline.apply(&mut options.api);
@@ -495,7 +508,8 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     // All at once: a single one would be served at the root, too.
     let served = begun.take_served(&wanted);
     let max_clusters = options.api.max_clusters;
-    let server = tidings_server::start_clusters(options, served).await?;
+    let server = tidings_server::start_clusters(options, served).await;
+    let server = server.map_err(|error| files_of_flags.explain(error))?;
     begun.give_up_unserved(&server, max_clusters).await;
     #[cfg(feature = "objects")]
     for (_, cluster) in begun.followed.values() {
@@ -513,6 +527,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     };
     archive.tell_missing();
     archive.tell_order().await;
+    archive.tell_if_empty();
     let clusters = archive.followed.len();
     let address = archive.server.address();
     serve::tell_of_timeline(is_shown, address);
@@ -632,8 +647,12 @@ impl Archive {
                 None | Some(Ok(None)) => {}
                 Some(Ok(Some(settings))) => {
                     complaint.clear();
+                    let was_empty = self.wanted.is_empty();
                     self.wanted = settings;
                     self.tell_order().await;
+                    if !was_empty {
+                        self.tell_if_empty();
+                    }
                 }
                 Some(Err(error)) => {
                     let error = error.to_string();
@@ -755,6 +774,13 @@ impl Archive {
             (name.to_owned(), why.to_owned())
         });
         self.server.set_missing(missing.collect());
+    }
+
+    /// Tells that there is nothing to follow, which is hardly meant.
+    fn tell_if_empty(&self) {
+        if self.wanted.is_empty() {
+            tracing::warn!("no cluster is followed: the file of --clusters names no cluster");
+        }
     }
 
     /// Tells the server the order in which the clusters are wanted, whichever is reached first.

@@ -81,16 +81,29 @@ pub(crate) struct Count {
     pub(crate) events: u64,
 }
 
-/// Gives out the counts of a cluster, the latest hour first; false if the server has none, or not
-/// for this reader.
+/// What an archive counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Counted {
+    /// Each event once, in the hour in which it was last seen.
+    #[default]
+    Events,
+    /// Each version, as a sealed archive does.
+    Versions,
+}
+
+/// Gives out the counts of a cluster, the latest hour first, and says what is counted; `None` if
+/// the server has no counts, or not for this reader.
 pub(crate) async fn counts(
     server: &Server,
     (since, until): (Timestamp, Timestamp),
     mut take: impl FnMut(Count),
-) -> Result<bool, CommandError> {
+) -> Result<Option<Counted>, CommandError> {
     #[derive(Deserialize)]
     struct Page {
         counts: Vec<Count>,
+        #[serde(default)]
+        counted: Counted,
         r#continue: Option<String>,
     }
     let what = "count the events in the archive";
@@ -103,7 +116,7 @@ pub(crate) async fn counts(
         let path = format!("/counts?{}", query.finish());
         let page = match get(server, &path, what).await {
             Ok(page) => page,
-            Err(error) if error.is_not_found() || error.is_forbidden() => return Ok(false),
+            Err(error) if error.is_not_found() || error.is_forbidden() => return Ok(None),
             Err(error) => return Err(error),
         };
         let page: Page =
@@ -114,7 +127,7 @@ pub(crate) async fn counts(
         page.counts.into_iter().for_each(&mut take);
         match page.r#continue {
             Some(more) => token = more,
-            None => return Ok(true),
+            None => return Ok(Some(page.counted)),
         }
     }
 }
@@ -149,10 +162,48 @@ pub(crate) async fn export(server: &Server, from: &[(&str, &str)]) -> Result<Str
     })
 }
 
+/// Whether a cluster is one of an archive, as far as the server says so.
+pub(crate) async fn is_archive(flags: &ClusterFlags, server: &Server) -> bool {
+    if flags.is_of_all() {
+        return true;
+    }
+    // No other server is asked for what it does not have.
+    let config = flags.config().await;
+    config.is_ok_and(|config| config.cluster_url.path().contains("/clusters/"))
+        && get(server, "/coverage", "read the coverage").await.is_ok()
+}
+
 /// From when to when a cluster of an archive is covered.
 pub(crate) async fn coverage(flags: &ClusterFlags) -> Result<Value, CommandError> {
     let server = flags.server().await?;
     get(&server, "/coverage", "read the coverage of the archive").await
+}
+
+/// The clusters of an archive that are not followed as they should be, with what its health check
+/// says of each; nothing if it does not tell this user.
+pub(crate) async fn troubles(flags: &ClusterFlags) -> Vec<(String, String)> {
+    let health = health(flags).await.unwrap_or_default();
+    troubles_in(&health)
+}
+
+async fn health(flags: &ClusterFlags) -> Result<String, CommandError> {
+    let server = flags.root().await?.server().await?;
+    let ask = || async {
+        let request = Request::get("/readyz?verbose")
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        server.client.request_text(request).await
+    };
+    let answer = server.ask(ask).await;
+    answer.map_err(|error| CommandError::request("read the health of the archive", "events", error))
+}
+
+fn troubles_in(health: &str) -> Vec<(String, String)> {
+    let lines = health.lines();
+    let lines = lines.filter_map(|line| line.strip_prefix("[-]cluster "));
+    let troubles = lines.filter_map(|line| line.split_once(": "));
+    let troubles = troubles.map(|(cluster, what)| (cluster.to_owned(), what.to_owned()));
+    troubles.collect()
 }
 
 /// All versions of an event that an archive has, the latest first.
@@ -189,5 +240,22 @@ pub(crate) async fn versions(
         if token.is_empty() {
             return Ok(versions);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_health_check_names_the_clusters_in_trouble() {
+        let health = "[+]ping ok\n[-]store failed: reason withheld\n\
+                      [+]cluster well: 3 s since progress, watching\n\
+                      [-]cluster away: 24 s since progress, unreachable: refused: why\n\
+                      readyz check passed\n";
+        let what = "24 s since progress, unreachable: refused: why";
+        let expected = [("away".to_owned(), what.to_owned())];
+        assert_eq!(troubles_in(health), expected);
+        assert!(troubles_in("ok").is_empty());
     }
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster};
 use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -27,6 +27,9 @@ pub(crate) const UNREACHABLE: u8 = 3;
 
 /// Stands for every cluster of an archive.
 const ALL: &str = "all";
+
+/// The kubeconfig of an archive has each cluster NAME as archive-NAME, too.
+const ARCHIVE_PREFIX: &str = "archive-";
 
 /// Pauses before retries of a request; each is twice the previous one.
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(250);
@@ -269,10 +272,14 @@ impl CommandError {
             Self::Unreachable(error) => Some(unreachable_hint(&with_sources(error)).to_owned()),
             Self::Away(error) => error.hint().or_else(|| Some(UNREACHABLE_HINT.to_owned())),
             Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT.to_owned()),
-            Self::Refused { rbac, .. } if self.is_forbidden() => Some(format!(
-                "{}; to read a single namespace, name it with -n",
-                permissions_hint(rbac)
-            )),
+            Self::Refused { rbac, status, .. } if self.is_forbidden() => {
+                let mut hint = permissions_hint(rbac);
+                // A server's words for all namespaces.
+                if status.message.contains("at the cluster scope") {
+                    hint.push_str("; to read a single namespace, name it with -n");
+                }
+                Some(hint)
+            }
             Self::TooMany { .. } => Some(
                 "select fewer with -n, --since or --types, or the last ones with --limit; raise --max-events; or use \
                  tidings export, which writes all of them in order of name"
@@ -410,7 +417,10 @@ impl ClusterFlags {
             };
         }
         if let Some(path) = &self.certificate_authority {
-            config.root_cert = Some(certificates(path).map_err(CommandError::Config)?);
+            let read = certificates(path);
+            config.root_cert = Some(read.map_err(|why| {
+                CommandError::Usage(format!("use --certificate-authority: {why}"))
+            })?);
             config.root_cert_file = None;
             // A user who names authorities relies on them, whatever the kubeconfig says.
             config.accept_invalid_certs = false;
@@ -505,16 +515,36 @@ const NAMES_MAX: usize = 20;
 fn missing(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
     let contexts: Vec<_> = kubeconfig.contexts.iter().map(|it| &*it.name).collect();
     if options.context.is_none() && kubeconfig::current_context(kubeconfig).is_none() {
-        let known = listed(&contexts).unwrap_or_else(|| "no context".to_owned());
-        return Some(format!(
-            "it has no current context, but {known}: name one with --context"
-        ));
+        return Some(match listed(&contexts) {
+            Some(known) => {
+                format!("it has no current context, but {known}: name one with --context")
+            }
+            None => "it has no context".to_owned(),
+        });
     }
     let clusters: Vec<_> = kubeconfig.clusters.iter().map(|it| &*it.name).collect();
     let users: Vec<_> = kubeconfig.auth_infos.iter().map(|it| &*it.name).collect();
+    let is_unknown = |name: &&str| !clusters.contains(name);
+    let cluster = options.cluster.as_deref().filter(is_unknown);
     named_among("context", options.context.as_deref(), &contexts)
-        .or_else(|| named_among("cluster", options.cluster.as_deref(), &clusters))
+        .or_else(|| named_among("cluster", cluster, &without_second_names(kubeconfig)))
         .or_else(|| named_among("user", options.user.as_deref(), &users))
+}
+
+/// The names of clusters, without those by which the kubeconfig of an archive has each a second
+/// time.
+fn without_second_names(kubeconfig: &Kubeconfig) -> Vec<&str> {
+    let server = |it: &NamedCluster| it.cluster.as_ref().and_then(|it| it.server.clone());
+    let is_second = |it: &NamedCluster| {
+        let first = it.name.strip_prefix(ARCHIVE_PREFIX);
+        let mut others = kubeconfig.clusters.iter();
+        first.is_some_and(|first| {
+            others.any(|other| other.name == first && server(other) == server(it))
+        })
+    };
+    let clusters = kubeconfig.clusters.iter();
+    let clusters = clusters.filter(|it| !is_second(it));
+    clusters.map(|it| &*it.name).collect()
 }
 
 fn named_among(what: &str, name: Option<&str>, known: &[&str]) -> Option<String> {
@@ -588,7 +618,12 @@ pub(crate) fn complain(error: &dyn fmt::Display, hint: Option<&str>) {
 
 /// An error of a client says little without its causes.
 pub(crate) fn with_sources(error: &dyn Error) -> String {
-    let mut text = error.to_string();
+    let text = error.to_string();
+    // The client's word for every failure that is not an answer.
+    let mut text = text
+        .strip_prefix("ServiceError: ")
+        .unwrap_or(&text)
+        .to_owned();
     let mut source = error.source();
     while let Some(error) = source {
         let more = error.to_string();
@@ -605,6 +640,9 @@ pub(crate) fn not_read(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(error) => {
             one_line(&format!("parse the YAML: {}", error.without_snippet()))
+        }
+        KubeconfigError::ReadConfig(error, path) => {
+            one_line(&format!("read {}: {error}", path.display()))
         }
         error => with_sources(error),
     }

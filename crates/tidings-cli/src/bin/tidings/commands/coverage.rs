@@ -1,15 +1,22 @@
 //! `tidings coverage`: from when to when an archive has a cluster's events, and where some may be
 //! missing.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tidings_cli::text::{Cell, Layout, Look, Screen};
 
 use super::archived;
-use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, finish, tell};
+use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, finish, one_line, tell};
 use super::terminal::ColorFlag;
+use crate::clock;
+
+/// A cluster of which nothing newer is complete is not followed as it should be: while all is well,
+/// what is complete moves on within three minutes or so.
+const BEHIND: SignedDuration = SignedDuration::from_mins(5);
 
 /// Show from when to when an archive has the events of its clusters, and the gaps in which versions
 /// may be missing.
@@ -67,7 +74,12 @@ async fn show(args: Args) -> Result<u8, CommandError> {
         }
         Form::Table => {
             let screen = args.color.screen();
-            print(&found, screen, &mut out)?;
+            print(&found, clock::now(), screen, &mut out)?;
+            let mut troubles = archived::troubles(&args.cluster).await;
+            // One that could not be started is not among them.
+            let is_one = args.cluster.names_cluster() && !args.cluster.is_of_all();
+            troubles.retain(|(cluster, _)| !is_one || found.iter().any(|one| name(one) == cluster));
+            print_troubles(&troubles, &mut out)?;
         }
     }
     out.flush()?;
@@ -123,7 +135,7 @@ fn readable(
     Ok((found, notes.collect()))
 }
 
-fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+fn print(found: &[Value], now: Timestamp, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
     let clusters = found.iter().flat_map(|coverage| {
         followed(coverage).map(move |followed| {
             vec![
@@ -166,6 +178,7 @@ fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()>
         })
     });
     let gaps: Vec<_> = gaps.collect();
+    let behind: Vec<_> = found.iter().filter(|one| is_behind(one, now)).collect();
     writeln!(out)?;
     if gaps.is_empty() {
         // A gap is stated when the list that ends it is complete.
@@ -173,6 +186,8 @@ fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()>
         let is_open = all.any(|one| one.is_null() || one["listing"] == true);
         let said = if is_open {
             "No gaps yet: some clusters are not read to the end, or did not answer so far."
+        } else if !behind.is_empty() {
+            "No gaps up to COMPLETE UNTIL."
         } else {
             "No gaps: nothing was missed since then."
         };
@@ -181,18 +196,133 @@ fn print(found: &[Value], screen: Screen, out: &mut dyn Write) -> io::Result<()>
         let headings = ["CLUSTER", "NAMESPACE", "GAP FROM", "TO", "CAUSE"];
         table(&headings, &gaps, screen, out)?;
     }
-    let taken: Vec<_> = found.iter().flat_map(taken).collect();
+    if !behind.is_empty() {
+        let minutes = BEHIND.as_mins();
+        writeln!(
+            out,
+            "\nBehind by {minutes} minutes or more: {}. What came after COMPLETE UNTIL is not known.",
+            names(behind)
+        )?;
+    }
+    let same = same(found);
+    if !same.is_empty() {
+        writeln!(out)?;
+    }
+    for said in same {
+        writeln!(out, "{said}")?;
+    }
+    let taken = taken(found);
     if !taken.is_empty() {
         writeln!(out)?;
     }
     taken.iter().try_for_each(|said| writeln!(out, "{said}"))
 }
 
-/// What is in no gap and not here, either: what retention, the quota and sealing took of a cluster,
+/// Prints what is wrong with clusters now.
+fn print_troubles(troubles: &[(String, String)], out: &mut dyn Write) -> io::Result<()> {
+    if troubles.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nNot followed or sealed as they should be:")?;
+    for (cluster, what) in troubles {
+        writeln!(out, "{}", one_line(&format!("{cluster}: {what}")))?;
+    }
+    Ok(())
+}
+
+/// Whether nothing newer is known of a followed cluster than of some minutes ago: its gap is stated
+/// when it is followed again. What is not followed here is as complete as it was meant to be.
+fn is_behind(coverage: &Value, now: Timestamp) -> bool {
+    let is_late = |followed: &Value| {
+        let until = followed["completeUntil"].as_str();
+        let until = until.and_then(|until| until.parse::<Timestamp>().ok());
+        until.is_some_and(|until| now.duration_since(until) >= BEHIND)
+    };
+    !coverage["retention"].is_null() && followed(coverage).any(is_late)
+}
+
+/// Clusters that are one and the same: a kubeconfig may lead to another one than its name says. Of
+/// one cluster, different namespaces may well be kept by different names.
+fn same(found: &[Value]) -> Vec<String> {
+    let mut all: BTreeMap<[&str; 3], Vec<&Value>> = BTreeMap::new();
+    for coverage in found {
+        for one in followed(coverage) {
+            let parts = ["identity", "namespace", "selection"];
+            let parts = parts.map(|part| one[part].as_str().unwrap_or_default());
+            if !parts[0].is_empty() {
+                all.entry(parts).or_default().push(coverage);
+            }
+        }
+    }
+    let several = all.into_values().filter(|clusters| clusters.len() > 1);
+    let said = several.map(|clusters| {
+        let names = names(clusters);
+        format!("One cluster by several names: {names}. Does each kubeconfig lead to its own?")
+    });
+    let mut said: Vec<_> = said.collect();
+    said.dedup();
+    said
+}
+
+fn names<'a>(found: impl IntoIterator<Item = &'a Value>) -> String {
+    let names: Vec<_> = found.into_iter().map(name).collect();
+    names.join(", ")
+}
+
+fn name(coverage: &Value) -> &str {
+    coverage["cluster"].as_str().unwrap_or("<unknown>")
+}
+
+/// What is in no gap and not here, either: what retention, the quota and sealing took of clusters,
 /// as far as the archive says it.
-fn taken(coverage: &Value) -> Vec<String> {
-    let cluster = coverage["cluster"].as_str().unwrap_or("<unknown>");
-    let retention = retention(&coverage["retention"]);
+fn taken(found: &[Value]) -> Vec<String> {
+    let mut said = retentions(found);
+    said.extend(found.iter().flat_map(taken_of));
+    said
+}
+
+/// How long events are kept: once for all clusters of which the same holds.
+fn retentions(found: &[Value]) -> Vec<String> {
+    let mut all: Vec<(String, Option<&str>, Vec<&Value>)> = Vec::new();
+    for coverage in found {
+        let Some(said) = retention(&coverage["retention"]) else {
+            continue;
+        };
+        let since = in_force(&coverage["retention"]);
+        let same = all
+            .iter_mut()
+            .find(|(of, former, _)| *of == said && former.is_some() == since.is_some());
+        match same {
+            Some((_, latest, clusters)) => {
+                *latest = later(*latest, since);
+                clusters.push(coverage);
+            }
+            None => all.push((said, since, vec![coverage])),
+        }
+    }
+    let said = all.into_iter().map(|(said, since, clusters)| {
+        let since = since.map(|since| format!("; in force since {since}"));
+        let (of, since) = (names(clusters), since.unwrap_or_default());
+        format!("Retention of {of}: {said}{since}.")
+    });
+    said.collect()
+}
+
+/// Since when everything that is kept ends by the rules, if it does and that is known.
+fn in_force(retention: &Value) -> Option<&str> {
+    let is_applied = retention["applied"].as_bool() != Some(false);
+    retention["since"].as_str().filter(|_| is_applied)
+}
+
+/// The later one of two times; one that cannot be read is the earlier one.
+fn later<'a>(one: Option<&'a str>, other: Option<&'a str>) -> Option<&'a str> {
+    let time = |text: Option<&str>| text.and_then(|text| text.parse::<Timestamp>().ok());
+    if time(one) < time(other) { other } else { one }
+}
+
+/// What the quota and sealing took of a cluster.
+fn taken_of(coverage: &Value) -> Vec<String> {
+    let cluster = name(coverage);
     let quota = &coverage["overQuota"];
     let trimmed = quota["events"].as_u64().filter(|number| *number > 0);
     // A sealed archive, which alone says what it could not seal, counts versions.
@@ -212,11 +342,7 @@ fn taken(coverage: &Value) -> Vec<String> {
         let versions = were(gone, "version");
         format!("{versions} not sealed, as they ended or were deleted before, or cannot be read")
     });
-    let said = [
-        ("Retention", retention),
-        ("Quota", trimmed),
-        ("Sealing", gone),
-    ];
+    let said = [("Quota", trimmed), ("Sealing", gone)];
     let said = said.into_iter().filter_map(|(what, said)| {
         let said = said?;
         Some(format!("{what} of {cluster}: {said}."))
@@ -224,7 +350,7 @@ fn taken(coverage: &Value) -> Vec<String> {
     said.collect()
 }
 
-/// How long events are kept, if it is known.
+/// How long events are kept, if it is known, without since when.
 fn retention(retention: &Value) -> Option<String> {
     let seconds = |name: &str| retention[name].as_u64().map(life);
     let (shortest, longest) = (seconds("shortestSeconds")?, seconds("longestSeconds")?);
@@ -242,14 +368,12 @@ fn retention(retention: &Value) -> Option<String> {
         Some(true) => ", or until it ends at its source",
         _ => "",
     };
-    let since = retention["since"].as_str();
-    let since = match (retention["applied"].as_bool(), since) {
-        (Some(false), _) => "; not yet applied to all that is kept".to_owned(),
-        (_, Some(since)) => format!("; in force since {since}"),
-        _ => String::new(),
+    let applied = match retention["applied"].as_bool() {
+        Some(false) => "; not yet applied to all that is kept",
+        _ => "",
     };
     Some(format!(
-        "{lives} after an event was last observed{rules}{deleted}{since}"
+        "{lives} after an event was last observed{rules}{deleted}{applied}"
     ))
 }
 
@@ -350,6 +474,114 @@ mod tests {
 
     use super::*;
 
+    fn printed(found: &[Value], now: &str) -> String {
+        let mut out = Vec::new();
+        print(found, now.parse().unwrap(), Screen::default(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// A gap is stated when the cluster is followed again: until then, that there is none says
+    /// nothing of what came after it was followed last.
+    #[test]
+    fn a_cluster_that_is_not_followed_any_more_is_named() {
+        let coverage = |cluster: &str, until: &str, retention: Value| {
+            json!({
+                "cluster": cluster, "gaps": [], "retention": retention,
+                "followed": [{"namespace": "", "completeUntil": until, "listing": false}],
+            })
+        };
+        let rules = || json!({"shortestSeconds": 60, "longestSeconds": 60});
+        let well = coverage("well", "2026-01-01T00:59:00Z", rules());
+        let away = coverage("away", "2026-01-01T00:55:00Z", rules());
+        // It follows nothing.
+        let sealed = coverage("sealed", "2025-01-01T00:00:00Z", Value::Null);
+        let now = "2026-01-01T01:00:00Z";
+        let said = printed(&[well.clone(), sealed.clone()], now);
+        assert!(
+            said.contains("\nNo gaps: nothing was missed since then.\n"),
+            "{said}"
+        );
+        assert!(!said.contains("Behind by"), "{said}");
+        let mut with_gap = away.clone();
+        with_gap["gaps"] = json!([{"cause": "absent"}]);
+        for away in [away, with_gap] {
+            let said = printed(&[well.clone(), away, sealed.clone()], now);
+            assert!(!said.contains("nothing was missed"), "{said}");
+            assert!(
+                said.contains("\n\nBehind by 5 minutes or more: away. What came after"),
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn clusters_that_are_one_and_the_same_are_named() {
+        let coverage = |cluster: &str, identity: Value, namespaces: &[&str]| {
+            let followed = namespaces.iter();
+            let followed = followed.map(|name| json!({"namespace": name, "identity": identity}));
+            json!({"cluster": cluster, "followed": followed.collect::<Vec<_>>()})
+        };
+        let found = [
+            coverage("east", "one".into(), &["", "shop"]),
+            coverage("west", "one".into(), &["", "shop"]),
+            coverage("part", "one".into(), &["bank"]),
+            coverage("other", "two".into(), &[""]),
+            // They do not show who they are.
+            coverage("a", Value::Null, &[""]),
+            coverage("b", Value::Null, &[""]),
+        ];
+        let said =
+            "One cluster by several names: east, west. Does each kubeconfig lead to its own?";
+        assert_eq!(same(&found), [said]);
+        let printed = printed(&found, "2026-01-01T00:00:00Z");
+        assert!(printed.contains(&format!("\n\n{said}\n")), "{printed}");
+        assert!(same(&found[1..]).is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_with_clusters_is_printed_below_all_if_something_is() {
+        let printed = |troubles: &[(String, String)]| {
+            let mut out = Vec::new();
+            print_troubles(troubles, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(printed(&[]), "");
+        let what = "not started: \u{1b}[1mno file";
+        assert_eq!(
+            printed(&[("away".to_owned(), what.to_owned())]),
+            "\nNot followed or sealed as they should be:\naway: not started:  [1mno file\n"
+        );
+    }
+
+    /// An archive of many clusters mostly has the same rules for all of them.
+    #[test]
+    fn the_same_retention_of_several_clusters_is_told_once() {
+        let coverage = |cluster: &str, days: u64, applied: bool, since: Value| {
+            let seconds = days * 86_400;
+            json!({"cluster": cluster, "retention": {
+                "shortestSeconds": seconds, "longestSeconds": seconds,
+                "applied": applied, "since": since,
+            }})
+        };
+        let found = [
+            coverage("a", 90, true, "2026-01-01T00:00:00.5Z".into()),
+            coverage("b", 30, true, "2026-01-01T00:00:00Z".into()),
+            coverage("c", 90, true, "2026-01-01T00:00:00.25Z".into()),
+            coverage("d", 90, true, Value::Null),
+            coverage("e", 90, false, Value::Null),
+        ];
+        let lasts = "d after an event was last observed";
+        assert_eq!(
+            taken(&found),
+            [
+                format!("Retention of a, c: 90{lasts}; in force since 2026-01-01T00:00:00.5Z."),
+                format!("Retention of b: 30{lasts}; in force since 2026-01-01T00:00:00Z."),
+                format!("Retention of d: 90{lasts}."),
+                format!("Retention of e: 90{lasts}; not yet applied to all that is kept."),
+            ]
+        );
+    }
+
     #[test]
     fn coverage_is_printed_with_its_gaps() {
         let followed = json!([{
@@ -367,11 +599,7 @@ mod tests {
                 "events": 678, "diskBytes": 12_000_000,
             })
         };
-        let printed = |coverage: Value| {
-            let mut out = Vec::new();
-            print(&[coverage], Screen::default(), &mut out).unwrap();
-            String::from_utf8(out).unwrap()
-        };
+        let printed = |coverage: Value| printed(&[coverage], "2026-03-04T05:11:00Z");
         let with = printed(coverage(json!([gap])));
         let lines: Vec<_> = with.lines().map(str::trim_end).collect();
         assert_eq!(
@@ -450,10 +678,9 @@ mod tests {
         ] {
             let mut coverage = took;
             coverage["cluster"] = "prod".into();
-            assert_eq!(taken(&coverage).join("\n"), said, "{coverage}");
-            let mut out = Vec::new();
-            print(&[coverage], Screen::default(), &mut out).unwrap();
-            let printed = String::from_utf8(out).unwrap();
+            let found = [coverage];
+            assert_eq!(taken(&found).join("\n"), said, "{found:?}");
+            let printed = printed(&found, since);
             let below = printed.split_once("so far.\n").unwrap().1;
             assert_eq!(below.trim(), said, "{printed}");
         }

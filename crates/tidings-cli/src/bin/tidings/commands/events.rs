@@ -1,12 +1,16 @@
 //! `tidings events`: what happened, in the order it happened.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use clap::ArgGroup;
 use tidings_cli::event::{Event, by_last_seen};
 use tidings_cli::format::{FORMATS, Format};
 use tidings_cli::printer::Printer;
+use tidings_cli::{times, values};
 
 use super::archived;
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
@@ -22,24 +26,37 @@ use crate::clock;
 /// so that deleted ones are found, too.
 #[derive(Debug, clap::Args)]
 #[command(visible_alias = "ev", after_help = EXIT_CODES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+#[command(group = ArgGroup::new("watching").args(["watch", "watch_only"]).multiple(true))]
 pub(crate) struct Args {
     #[command(flatten)]
     namespaces: NamespaceFlags,
     #[command(flatten)]
     selection: SelectionFlags,
     /// Show only the last N events. Any server other than tidings serve must send all events for it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// All versions of this event, from an archive; the earliest first
-    #[arg(long, value_name = "EVENT", conflicts_with = "watch", value_parser = event_name)]
+    #[arg(long, value_name = "EVENT", conflicts_with = "watching", value_parser = event_name)]
     history: Option<String>,
     /// Maximum number of events held in memory, at about 5 KB each. Sorting needs all of them; with
     /// --limit only twice as many as are shown
-    #[arg(long, value_name = "N", default_value_t = EVENTS_MAX)]
+    #[arg(long, value_name = "N", default_value_t = EVENTS_MAX, allow_negative_numbers = true, value_parser = values::positive)]
     max_events: usize,
     /// Continue with new events, across restarts of the server and network failures
     #[arg(long, short, help_heading = "Output")]
     watch: bool,
+    /// As --watch, but without the events that exist already
+    #[arg(long, conflicts_with = "limit", help_heading = "Output")]
+    watch_only: bool,
+    /// With --watch: end when N events were shown. Those that exist already are shown and counted
+    /// first, the earliest first; an event that repeats counts each time. With --watch-only only
+    /// new ones count
+    #[arg(long, value_name = "N", requires = "watching", allow_negative_numbers = true, value_parser = values::positive, help_heading = "Output")]
+    until_count: Option<usize>,
+    /// With --watch: end after this time, such as 30s or 5m. If --until-count was not reached then,
+    /// the exit code is 1, as that of kubectl wait; without --until-count it is 0
+    #[arg(long, value_name = "DURATION", requires = "watching", value_parser = times::positive_duration, help_heading = "Output")]
+    timeout: Option<Duration>,
     #[arg(
         long,
         short,
@@ -62,6 +79,9 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "Examples:
   # The last twenty warnings of all namespaces, then new ones
   tidings events -A --types=Warning --limit 20 -w
+
+  # In a script: waits until a pod is stopped, five minutes at most
+  tidings events --for pod/web-0 --reason Killing -w --until-count 1 --timeout 5m
 
   # A deployment, its replica sets and pods, in the last two hours
   tidings events --for deploy/web --tree --since 2h
@@ -94,12 +114,44 @@ fn event_name(text: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
+impl Args {
+    fn is_watch(&self) -> bool {
+        self.watch || self.watch_only
+    }
+}
+
 /// Shows events.
 pub(crate) async fn run(args: Args) -> ExitCode {
     finish(show(args).await)
 }
 
 async fn show(args: Args) -> Result<u8, CommandError> {
+    let is_watching = Cell::new(false);
+    let shown = Box::pin(show_all(&args, &is_watching));
+    let Some(timeout) = args.timeout else {
+        return shown.await;
+    };
+    let shown = tokio::time::timeout(timeout, shown).await;
+    shown.unwrap_or_else(|_| timed_out(timeout, args.until_count, is_watching.get()))
+}
+
+/// The end of the time that is given. A watch that counts nothing has then done what it was to do.
+fn timed_out(
+    timeout: Duration,
+    until_count: Option<usize>,
+    is_watching: bool,
+) -> Result<u8, CommandError> {
+    let what = match until_count {
+        None if is_watching => return Ok(DONE),
+        None => "read the events".to_owned(),
+        Some(1) => "see an event that is wanted".to_owned(),
+        Some(count) => format!("see {count} events that are wanted"),
+    };
+    let late = format!("{what} within {timeout:?} (--timeout)");
+    Err(CommandError::Failed(late))
+}
+
+async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandError> {
     let screen = args.color.screen();
     let clusters = archived::sources(&args.cluster).await?;
     let mut sources = Vec::with_capacity(clusters.len());
@@ -112,7 +164,7 @@ async fn show(args: Args) -> Result<u8, CommandError> {
         .first()
         .map(|source| source.reader.namespace.clone());
     let namespace = namespace.unwrap_or_default();
-    let mut printer = Printer::new(args.output, screen, namespace.is_empty());
+    let mut printer = Printer::new(args.output.clone(), screen, namespace.is_empty());
     if args.no_headers {
         printer = printer.without_headings();
     }
@@ -138,9 +190,10 @@ async fn show(args: Args) -> Result<u8, CommandError> {
                 }
                 listed => listed?,
             },
+            None if args.watch_only => source.reader.list_nothing().await?,
             None => source.reader.list(limit).await?,
         };
-        if args.watch {
+        if args.is_watch() {
             listed.leave_to_watch();
         }
         source.name(&mut listed.events);
@@ -154,32 +207,18 @@ async fn show(args: Args) -> Result<u8, CommandError> {
     events.drain(..events.len().saturating_sub(limit.unwrap_or(usize::MAX)));
 
     let mut out = io::BufWriter::new(io::stdout());
-    if args.watch {
-        printer.some(&events, clock::now(), &mut out)?;
-        out.flush()?;
+    if args.is_watch() {
+        let mut watched = Output {
+            printer,
+            out,
+            left: args.until_count,
+        };
+        if watched.print(&events)?.is_break() {
+            return Ok(DONE);
+        }
         drop(events);
-        // All watches run in this task, so only one prints at a time.
-        let printed = RefCell::new((printer, out));
-        let watches = sources.iter().zip(&revisions).map(|(source, revision)| {
-            source.reader.watch(revision, |watched| match watched {
-                Watched::Event(event) => {
-                    let mut events = [event];
-                    source.name(&mut events);
-                    let (printer, out) = &mut *printed.borrow_mut();
-                    printer.some(&events, clock::now(), out)?;
-                    Ok(out.flush()?)
-                }
-                Watched::Notice(notice) => {
-                    match &source.name {
-                        Some(name) => tell(&format!("{name}: {}", words(&notice))),
-                        None => tell(&words(&notice)),
-                    }
-                    Ok(())
-                }
-            })
-        });
-        futures::future::try_join_all(watches).await?;
-        return Ok(DONE);
+        is_watching.set(true);
+        return watch(&sources, &revisions, watched).await;
     }
     if events.is_empty() && !printer.says_nothing_found() {
         // kubectl's own words.
@@ -187,11 +226,71 @@ async fn show(args: Args) -> Result<u8, CommandError> {
             "" => "No events found.".to_owned(),
             namespace => format!("No events found in {namespace} namespace."),
         });
+        if let Some(source) = sources.first()
+            && archived::is_archive(&args.cluster, &source.reader.server).await
+        {
+            tell("hint: tidings coverage says from when to when the archive has events");
+        }
         return Ok(DONE);
     }
     printer.list(events, clock::now(), &mut out)?;
     out.flush()?;
     Ok(DONE)
+}
+
+/// Watches all sources until as many events were shown as are wanted.
+async fn watch(
+    sources: &[Source],
+    revisions: &[String],
+    output: Output<impl Write>,
+) -> Result<u8, CommandError> {
+    // All watches run in this task, so only one prints at a time.
+    let output = &RefCell::new(output);
+    let watches = sources.iter().zip(revisions).map(|(source, revision)| {
+        let watch = source.reader.watch(revision, |watched| match watched {
+            Watched::Event(event) => {
+                let mut events = [event];
+                source.name(&mut events);
+                output.borrow_mut().print(&events)
+            }
+            Watched::Notice(notice) => {
+                match &source.name {
+                    Some(name) => tell(&format!("{name}: {}", words(&notice))),
+                    None => tell(&words(&notice)),
+                }
+                Ok(ControlFlow::Continue(()))
+            }
+        });
+        // One that has enough ends the others, too.
+        async { Err::<(), _>(watch.await.err()) }
+    });
+    match futures::future::try_join_all(watches).await {
+        Err(Some(error)) => Err(error),
+        Err(None) | Ok(_) => Ok(DONE),
+    }
+}
+
+/// The output of a watch.
+struct Output<W> {
+    printer: Printer,
+    out: W,
+    /// How many events are still to be shown, if they are counted.
+    left: Option<usize>,
+}
+
+impl<W: Write> Output<W> {
+    /// Prints events, up to as many as are wanted; a break if these are all.
+    fn print(&mut self, events: &[Event]) -> Result<ControlFlow<()>, CommandError> {
+        let wanted = self.left.unwrap_or(usize::MAX).min(events.len());
+        let events = &events[..wanted];
+        self.printer.some(events, clock::now(), &mut self.out)?;
+        self.out.flush()?;
+        self.left = self.left.map(|left| left - wanted);
+        Ok(match self.left {
+            Some(0) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        })
+    }
 }
 
 /// A source of events.
@@ -261,6 +360,29 @@ mod tests {
         }
         for other in ["", "event/", "shop/web.1", "event/shop/web.1"] {
             assert!(event_name(other).is_err(), "{other}");
+        }
+    }
+
+    /// Only a watch that counts nothing was to last until then.
+    #[test]
+    fn what_was_not_seen_in_time_is_a_failure() {
+        let timeout = Duration::from_secs(300);
+        for (until_count, is_watching, said) in [
+            (None, true, None),
+            (None, false, Some("read the events within 300s (--timeout)")),
+            (Some(1), true, Some("see an event that is wanted within")),
+            (Some(3), true, Some("see 3 events that are wanted within")),
+            (Some(3), false, Some("see 3 events that are wanted within")),
+        ] {
+            let ended = timed_out(timeout, until_count, is_watching);
+            match (ended, said) {
+                (Ok(code), None) => assert_eq!(code, DONE),
+                (Err(error), Some(said)) => {
+                    assert_eq!(error.exit_code(), 1);
+                    assert!(error.to_string().starts_with(said), "{error}");
+                }
+                (ended, said) => panic!("{ended:?}, and not {said:?}"),
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::clock;
 ///
 /// Events are written as the server has them, in order of namespace and name; those of a sealed
 /// archive (tidings serve --archive) in order of objects. FILE.part is renamed to FILE when it is
-/// complete.
+/// complete. A pipe or a device is written to as it is.
 ///
 /// An interrupted export of JSON Lines leaves FILE.part, and its parameters in FILE.part.of. With
 /// --resume and the same cluster, namespace and conditions, the next export continues after the
@@ -93,7 +93,7 @@ async fn export(args: Args) -> Result<u8, CommandError> {
         .selection
         .reader(&args.cluster, &args.namespaces)
         .await?;
-    reader.rbac = "export";
+    reader.rbac = args.selection.rbac("export");
     let words = format!(
         "{} {}",
         args.cluster.config().await?.cluster_url,

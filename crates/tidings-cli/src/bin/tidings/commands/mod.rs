@@ -84,12 +84,16 @@ pub(crate) fn parse(args: Vec<OsString>) -> Command {
             Command::from_arg_matches(&matches)
                 .unwrap_or_else(|error| error.format(&mut command).exit())
         }
-        Err(error) => command
-            .error(
-                clap::error::ErrorKind::InvalidValue,
-                format!("--config: {error}"),
-            )
-            .exit(),
+        Err(error) => {
+            // The usage that is shown is that of the verb.
+            command.build();
+            let error = format!("--config: {error}");
+            let kind = clap::error::ErrorKind::InvalidValue;
+            match command.find_subcommand_mut(serve::config::VERB) {
+                Some(verb) => verb.error(kind, error).exit(),
+                None => command.error(kind, error).exit(),
+            }
+        }
     }
 }
 

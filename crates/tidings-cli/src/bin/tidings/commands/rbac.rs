@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     namespace: Option<String>,
     /// Name of the role
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = role_name)]
     name: Option<String>,
     /// Service account to bind the role to
     #[arg(long, value_name = "NAMESPACE:NAME", value_parser = service_account)]
@@ -145,6 +145,14 @@ impl Use {
             Self::Serve => "serve",
         }
     }
+}
+
+/// A role's name, by Kubernetes' rule for one: it is a segment of paths.
+fn role_name(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() || text == "." || text == ".." || text.contains(['/', '%']) {
+        return Err("expected the name of a role: not empty, not . or .., and without / and %");
+    }
+    Ok(text.to_owned())
 }
 
 fn service_account(text: &str) -> Result<(String, String), String> {

@@ -14,6 +14,7 @@ use tidings::{
 };
 use tidings_cli::kinds::{Kind, Named};
 use tidings_cli::times;
+use tidings_core::validate::check_qualified_name;
 use tokio::time::Instant;
 
 use super::cluster::{
@@ -54,10 +55,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WORD", value_parser = NonEmptyStringValueParser::new())]
     reason: String,
     /// Message, for people
-    #[arg(long, short, value_name = "TEXT")]
+    // The output of another program may begin with a hyphen.
+    #[arg(long, short, value_name = "TEXT", allow_hyphen_values = true)]
     message: String,
     /// Normal or Warning
-    #[arg(long = "type", value_name = "TYPE", default_value = "Normal")]
+    #[arg(long = "type", value_name = "TYPE", default_value = "Normal", value_parser = event_type)]
     event_type: EventType,
     /// Action that was taken or failed, in one word
     #[arg(long, value_name = "WORD", default_value = "")]
@@ -78,23 +80,50 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", default_value = "")]
     field_path: String,
     /// apiVersion of the object, if the cluster does not serve its kind
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = api_version)]
     api_version: Option<String>,
     /// Namespace of the object [default: the context's, or default]
     #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     namespace: Option<String>,
     /// Maximum time to find the object and deliver the event
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = times::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = times::positive_duration)]
     wait: Duration,
     #[command(flatten)]
     cluster: ClusterFlags,
 }
 
+/// An annotation whose key a server accepts, in any case: the library would leave out another.
 fn key_value(text: &str) -> Result<(String, String), String> {
-    text.split_once('=')
-        .filter(|(key, _)| !key.is_empty())
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .ok_or_else(|| "expected KEY=VALUE".to_owned())
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    let complaints = check_qualified_name(&key.to_lowercase());
+    if !complaints.is_empty() {
+        return Err(format!("the key {key:?}: {}", complaints.join("; ")));
+    }
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// In any case, as --types of the verbs that read.
+fn event_type(text: &str) -> Result<EventType, String> {
+    [EventType::Normal, EventType::Warning]
+        .into_iter()
+        .find(|known| known.as_str().eq_ignore_ascii_case(text))
+        .ok_or_else(|| "expected Normal or Warning".to_owned())
+}
+
+/// The parts become segments of paths.
+fn api_version(text: &str) -> Result<String, String> {
+    let is_good = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.')
+    };
+    let begins_well = |part: &str| part.starts_with(|first: char| first.is_ascii_alphanumeric());
+    let mut parts = text.split('/');
+    if text.matches('/').count() < 2
+        && parts.all(|part| begins_well(part) && part.bytes().all(is_good))
+    {
+        Ok(text.to_owned())
+    } else {
+        Err("expected VERSION or GROUP/VERSION, such as v1 or example.com/v1".to_owned())
+    }
 }
 
 /// Records an event.

@@ -31,13 +31,14 @@ pub(crate) struct SelectionFlags {
     #[arg(long, value_name = "COMPONENT,…", value_delimiter = ',')]
     source: Vec<String>,
     /// Events last seen at or after this time: 90m, 2h30m or 3d ago, or 2026-03-04T05:06:00Z
-    #[arg(long, value_name = "WHEN")]
+    // With a hyphen they are not understood, and what is understood is said.
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     since: Option<String>,
     /// Events first seen at or before this time
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     until: Option<String>,
     /// Events with this text in message, reason, source or object, ignoring case; may be repeated
-    #[arg(long, short = 'g', value_name = "TEXT")]
+    #[arg(long, short = 'g', value_name = "TEXT", allow_hyphen_values = true)]
     grep: Vec<String>,
 }
 
@@ -107,8 +108,14 @@ impl SelectionFlags {
             filter,
             seen_before: None,
             events_max: EVENTS_MAX,
-            rbac: "events",
+            rbac: self.rbac("events"),
         })
+    }
+
+    /// The use of `tidings rbac` that says what permissions this needs: that of the verb, or one
+    /// for families, which includes reading events.
+    pub(crate) fn rbac(&self, of_verb: &'static str) -> &'static str {
+        if self.tree { "tree" } else { of_verb }
     }
 
     /// From when to when events are wanted.

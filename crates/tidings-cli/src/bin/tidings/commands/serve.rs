@@ -16,7 +16,7 @@ pub(super) mod timeline;
 mod waiting;
 
 use std::error::Error;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,8 +24,10 @@ use std::time::Duration;
 
 use tidings_cli::values;
 use tidings_server::{ManagedFields, StartError, StartOptions};
+use tidings_store::embedded::OpenError;
 use tracing_subscriber::EnvFilter;
 
+use self::security::FileError;
 use super::data_dir::{self, DataDirError};
 
 /// What is logged without `RUST_LOG`. The index's own files are of no interest to the operator of a
@@ -200,6 +202,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
         .token_auth_file
         .clone_from(&args.security.token_auth_file);
     options.admin_token = !args.security.no_admin_token;
+    let files = args.security.files();
     options.security = args.security.options().await?;
     options.api.managed_fields = args.managed_fields.into();
     args.policies.apply(&mut options.api)?;
@@ -212,8 +215,16 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
         options.storage = args.storage.storage()?;
     }
     #[cfg(feature = "objects")]
-    if let Some(mut sealed) = args.sealed.open().await? {
-        let server = tidings_server::start_clusters(options, sealed.followed()).await?;
+    if let Some(mut sealed) = args
+        .sealed
+        .open()
+        .await
+        .map_err(|error| format!("--archive: {error}"))?
+    {
+        let server = tidings_server::start_clusters(options, sealed.followed()).await;
+        let server = server.map_err(|error| files.explain(error))?;
+        // Their order is that of their names, also of those that are found later.
+        server.set_order(Vec::new()).await?;
         tell_that_it_serves(is_shown, server.address(), server.kubeconfig());
         tokio::select! {
             () = signals.wait() => {}
@@ -225,7 +236,8 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     if args.archive.is_some() {
         return Err("--archive: this program is built without the feature objects".into());
     }
-    let server = tidings_server::start(options).await?;
+    let server = tidings_server::start(options).await;
+    let server = server.map_err(|error| files.explain(error))?;
     tell_that_it_serves(is_shown, server.address(), server.kubeconfig());
     signals.wait().await;
     end(server.shutdown(), signals).await
@@ -262,10 +274,18 @@ pub(super) fn tell_of_timeline(is_shown: bool, address: SocketAddr) {
     }
 }
 
+/// Why a server cannot start, if it is that.
+pub(super) fn start_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a StartError> {
+    match error.downcast_ref::<FileError>() {
+        Some(error) => Some(&error.source),
+        None => error.downcast_ref(),
+    }
+}
+
 /// What may help if a server cannot start.
 pub(super) fn hint(error: &StartError) -> &'static str {
     match error {
-        StartError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+        StartError::Listen { source, .. } if source.kind() == ErrorKind::AddrInUse => {
             "another server listens there; choose another with --secure-port (0 takes a free one)"
         }
         StartError::Listen { .. } => "choose another address with --bind-address or --secure-port",
@@ -275,24 +295,39 @@ pub(super) fn hint(error: &StartError) -> &'static str {
         StartError::SecurityFile { .. } => {
             "certificates and keys are in PEM form, permissions as kubectl get -o yaml prints them"
         }
-        StartError::Store(_) => {
+        StartError::Store(OpenError::InUse { .. }) => {
             "is another server running on this folder? each needs its own --data-dir"
         }
+        StartError::Store(OpenError::Io { source, .. }) => refused_hint(source.kind()),
+        StartError::File { source, .. } => refused_hint(source.kind()),
         #[cfg(feature = "etcd")]
         StartError::Etcd(_) => {
             "is etcd up, and do --etcd-servers and the --etcd-…file flags fit it?"
         }
-        _ => "see tidings serve --help",
+        _ => HELP,
+    }
+}
+
+const HELP: &str = "see tidings serve --help";
+
+/// What to do about what the system refused.
+fn refused_hint(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "this user may not read or write there: choose another place, or permit it"
+        }
+        ErrorKind::StorageFull => "make room on the disk of --data-dir",
+        _ => HELP,
     }
 }
 
 fn fail(error: &(dyn Error + 'static)) {
-    let hint = if let Some(error) = error.downcast_ref::<StartError>() {
+    let hint = if let Some(error) = start_error(error) {
         hint(error)
     } else if let Some(error) = error.downcast_ref::<DataDirError>() {
         error.hint()
     } else {
-        "see tidings serve --help"
+        HELP
     };
     // Nowhere is left to say it if standard error is gone.
     let _ = writeln!(
@@ -341,6 +376,8 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use clap::Parser;
 
     use super::*;
@@ -349,6 +386,31 @@ mod tests {
     struct Program {
         #[command(flatten)]
         args: Args,
+    }
+
+    #[test]
+    fn advice_is_about_what_the_system_refused() {
+        let store = |kind: ErrorKind| {
+            StartError::Store(OpenError::Io {
+                what: "write to",
+                path: "x".into(),
+                source: Arc::new(kind.into()),
+            })
+        };
+        let file = |kind: ErrorKind| StartError::File {
+            path: "x".into(),
+            source: kind.into(),
+        };
+        let in_use = StartError::Store(OpenError::InUse { path: "x".into() });
+        for (error, said) in [
+            (store(ErrorKind::PermissionDenied), "this user may not"),
+            (file(ErrorKind::PermissionDenied), "this user may not"),
+            (store(ErrorKind::StorageFull), "make room"),
+            (file(ErrorKind::NotFound), "--help"),
+            (in_use, "another server"),
+        ] {
+            assert!(hint(&error).contains(said), "{error}");
+        }
     }
 
     /// In the forms of a file of retention rules and of `tidings archive`.

@@ -10,8 +10,8 @@ use tidings_cli::noise::{Noise, Span};
 use tidings_cli::text::{Cell, Layout, Look, Screen};
 use tidings_cli::times;
 
-use super::archived;
-use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish};
+use super::archived::{self, Counted};
+use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
 use super::reader::Reader;
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
@@ -45,7 +45,7 @@ const OBJECTS_MAX: usize = 5000;
 {EXIT_CODES}"))]
 pub(crate) struct Args {
     /// How far to look back from --until, or from now [default: to --since, or 1h]
-    #[arg(long, value_name = "DURATION", value_parser = window, conflicts_with = "since")]
+    #[arg(long, value_name = "DURATION", value_parser = times::positive_duration, conflicts_with = "since")]
     window: Option<Duration>,
     /// What to count by, with one table each
     #[arg(
@@ -55,7 +55,7 @@ pub(crate) struct Args {
         default_value = "reason,object"
     )]
     by: Vec<By>,
-    /// Rows of each table
+    /// Rows of each table; 0 means all
     #[arg(long, value_name = "N", default_value_t = 10)]
     rows: usize,
     #[command(flatten)]
@@ -109,16 +109,6 @@ impl By {
     }
 }
 
-fn window(text: &str) -> Result<Duration, String> {
-    times::duration(text).and_then(|window| {
-        if window.is_zero() {
-            Err("expected more than nothing".to_owned())
-        } else {
-            Ok(window)
-        }
-    })
-}
-
 /// Shows the noise.
 pub(crate) async fn run(args: Args) -> ExitCode {
     finish(show(args).await)
@@ -130,6 +120,8 @@ struct Top {
     noises: Vec<(By, Noise)>,
     /// What the counts are of, where that needs saying.
     notes: Vec<String>,
+    /// What an archive counted, where it did.
+    counted: Counted,
 }
 
 async fn show(args: Args) -> Result<u8, CommandError> {
@@ -140,6 +132,7 @@ async fn show(args: Args) -> Result<u8, CommandError> {
         span,
         noises: args.by.iter().map(|by| (*by, Noise::new(span))).collect(),
         notes: Vec::new(),
+        counted: Counted::default(),
     };
     for (name, flags) in archived::sources(&args.cluster).await? {
         let reader = args.selection.reader(&flags, &args.namespaces).await?;
@@ -156,16 +149,25 @@ async fn show(args: Args) -> Result<u8, CommandError> {
     }
     let mut out = io::BufWriter::new(io::stdout());
     let screen = args.color.screen();
+    let rows = if args.rows == 0 {
+        usize::MAX
+    } else {
+        args.rows
+    };
     if let Some((_, noise)) = top.noises.first() {
-        summary(noise, (span, now), &mut out)?;
+        summary(noise, top.counted, (span, now), &mut out)?;
     }
     for note in &top.notes {
         writeln!(out, "{note}")?;
     }
     for (by, noise) in &top.noises {
-        table(*by, noise, args.rows, (span, now), screen, &mut out)?;
+        table(*by, noise, rows, (span, now), screen, &mut out)?;
     }
     out.flush()?;
+    let mut noises = top.noises.iter();
+    if noises.all(|(_, noise)| noise.events == 0) {
+        tell("no event was seen in this time: --since, --until and --window choose another");
+    }
     Ok(DONE)
 }
 
@@ -231,13 +233,17 @@ impl Top {
                 noise.count(&count.reason, count.hour, count.events);
             }
         });
-        if !counted.await? {
+        let Some(counted) = counted.await? else {
             return Ok(false);
-        }
+        };
+        self.counted = counted;
+        let each = match counted {
+            Counted::Events => "each event once, when it was last seen",
+            Counted::Versions => "each version of an event once, when it was last seen then",
+        };
         let of = cluster.map(|name| format!("{name}: ")).unwrap_or_default();
-        self.notes.push(format!(
-            "{of}reasons are counted by hour, each event once, when it was last seen"
-        ));
+        let note = format!("{of}reasons are counted by hour, {each}");
+        self.notes.push(note);
         if self.noises.iter().all(|(by, _)| *by != By::Object) {
             return Ok(true);
         }
@@ -269,7 +275,12 @@ fn named(by: By, cluster: Option<&str>, name: String) -> String {
     }
 }
 
-fn summary(noise: &Noise, (span, now): (Span, Timestamp), out: &mut impl Write) -> io::Result<()> {
+fn summary(
+    noise: &Noise,
+    counted: Counted,
+    (span, now): (Span, Timestamp),
+    out: &mut impl Write,
+) -> io::Result<()> {
     let (total, events) = (&noise.total, noise.events);
     let when = if span.to == now {
         let window = span.to.duration_since(span.from).as_millis();
@@ -285,7 +296,11 @@ fn summary(noise: &Noise, (span, now): (Span, Timestamp), out: &mut impl Write) 
             total.occurrences, total.warnings,
         )
     } else {
-        writeln!(out, "{when}: {events} events, {per_minute:.1} a minute")
+        let what = match counted {
+            Counted::Events => "events",
+            Counted::Versions => "versions of events",
+        };
+        writeln!(out, "{when}: {events} {what}, {per_minute:.1} a minute")
     }
 }
 
@@ -342,6 +357,7 @@ fn table(
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::convert::Infallible;
     use std::sync::{Arc, Mutex};
 
     use kube::Client;
@@ -404,6 +420,59 @@ mod tests {
         json!({"metadata": {"resourceVersion": "9", "continue": more}, "items": items})
     }
 
+    /// All namespaces of a server, until a time.
+    fn reader(client: Client, until: Timestamp) -> Reader {
+        Reader {
+            server: Server {
+                client,
+                timeout: None,
+            },
+            namespace: String::new(),
+            filter: Filter {
+                until: Some(until),
+                ..Filter::default()
+            },
+            seen_before: None,
+            events_max: EVENTS_MAX,
+            rbac: "events",
+        }
+    }
+
+    /// An event that repeats counts each time there.
+    #[tokio::test]
+    async fn that_a_sealed_archive_counts_versions_is_said() {
+        for (counted, total, note) in [
+            ("events", "3 events, ", "each event once"),
+            ("versions", "3 versions of events, ", "each version"),
+        ] {
+            let answer = json!({"counted": counted, "counts": [
+                {"hour": "2026-01-01T00:00:00Z", "reason": "BackOff", "events": 3},
+            ]});
+            let service = tower::service_fn(move |_: http::Request<Body>| {
+                let answer = answer.to_string().into_bytes();
+                std::future::ready(Ok::<_, Infallible>(http::Response::new(Body::from(answer))))
+            });
+            let span = Span {
+                from: at("2026-01-01T00:00:00Z"),
+                to: at("2026-02-01T00:00:00Z"),
+                parts: PARTS,
+            };
+            let mut top = Top {
+                span,
+                noises: vec![(By::Reason, Noise::new(span))],
+                notes: Vec::new(),
+                counted: Counted::default(),
+            };
+            let reader = reader(Client::new(service, "default"), span.to);
+            assert!(top.count(None, &reader).await.unwrap());
+            assert!(top.notes[0].contains(note), "{:?}", top.notes);
+            let mut out = Vec::new();
+            summary(&top.noises[0].1, top.counted, (span, span.to), &mut out).unwrap();
+            let said = String::from_utf8(out).unwrap();
+            assert!(said.contains(total), "{said}");
+        }
+    }
+
     #[tokio::test]
     async fn objects_are_counted_in_the_time_that_is_asked_for() {
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -428,24 +497,12 @@ mod tests {
             to: at("2026-02-01T00:00:00Z"),
             parts: PARTS,
         };
-        let reader = Reader {
-            server: Server {
-                client: Client::new(service, "default"),
-                timeout: None,
-            },
-            namespace: String::new(),
-            filter: Filter {
-                until: Some(span.to),
-                ..Filter::default()
-            },
-            seen_before: None,
-            events_max: EVENTS_MAX,
-            rbac: "events",
-        };
+        let reader = reader(Client::new(service, "default"), span.to);
         let mut top = Top {
             span,
             noises: vec![(By::Object, Noise::new(span))],
             notes: Vec::new(),
+            counted: Counted::default(),
         };
         assert!(top.count(None, &reader).await.unwrap());
         assert_eq!(top.noises[0].1.events, 1);

@@ -282,6 +282,13 @@ impl Defaults {
             source,
         })?;
         let is_asked = setting.cluster_access.unwrap_or(self.cluster_access);
+        if pass_through.is_some() && !is_asked {
+            tracing::warn!(
+                cluster = setting.name,
+                "no request is passed to the cluster, as it is not asked about tokens: give \
+                 --cluster-access, or clusterAccess for it in the file of --clusters, too"
+            );
+        }
         let mut passed_user = None;
         if pass_through.is_some() && is_asked {
             let user = self.user(setting);

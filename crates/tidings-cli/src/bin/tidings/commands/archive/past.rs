@@ -102,7 +102,7 @@ async fn measure(past: &Past, measured: &Mutex<Measured>) {
                 .clone()
                 .filter(|(namespace, _)| is_begun && past.is_current(namespace));
             let since = current.clone().map(|(_, position)| position.since).max();
-            let until = current.map(|(_, position)| position.complete_until);
+            let until = current.map(|(_, position)| position.covered_until());
             *measured.lock().unwrap_or_else(PoisonError::into_inner) = Measured {
                 events: coverage.events,
                 versions: followed.map(|(_, position)| position.versions).sum(),
@@ -196,6 +196,7 @@ impl tidings_server::Past for Served {
         following.complete_until = measured.complete_until;
         following.received = now.versions + now.seen_before + now.ends + now.forgotten;
         following.unsealed = self.unsealed.waiting();
+        following.not_sealed = self.unsealed.failure();
         following
     }
 }

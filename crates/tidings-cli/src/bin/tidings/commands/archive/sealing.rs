@@ -41,9 +41,9 @@ pub(super) struct SealFlags {
     /// [default: for ever]
     #[arg(long, value_name = "DURATION", requires = "objects", value_parser = days)]
     objects_ttl: Option<Duration>,
-    /// Maximum bytes of each cluster's files, at least 64Mi, with an optional suffix Ki, Mi, Gi, k,
-    /// M or G. Above it, the files are deleted whose last version was observed longest ago
-    /// [default: no limit]
+    /// Maximum bytes of each cluster's files, at least 64Mi, with an optional suffix Ki, Mi, Gi,
+    /// Ti, k, M, G or T. Above it, the files are deleted whose last version was observed longest
+    /// ago [default: no limit]
     ///
     /// Files that are left to their readers (--objects-grace) are not counted, so that for a while
     /// the bucket has more.
@@ -140,6 +140,7 @@ mod tests {
         for (text, expected) in [
             ("64Mi", Some(64 << 20)),
             ("50Gi", Some(50 << 30)),
+            ("2Ti", Some(2 << 40)),
             ("67108863", None),
             ("0", None),
             ("50GiB", None),

@@ -142,7 +142,93 @@ async fn a_kubeconfig_without_a_current_context_names_its_contexts() {
     write(&path, empty);
     let flags = flags(&["--kubeconfig", path.to_str().unwrap()]);
     let refused = flags.named(&[], || None).await;
-    assert!(refused.is_err_and(|why| why.contains("no current context, but no context")));
+    assert!(refused.is_err_and(|why| why == "it has no context"));
+}
+
+/// In the kubeconfig of an archive each cluster has two names.
+#[test]
+fn what_there_is_to_choose_from_is_told_once() {
+    let cluster = |name: &str, server: &str| json!({"name": name, "cluster": {"server": server}});
+    let found = json!({
+        "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "archive-one"}}],
+        "clusters": [
+            cluster("one", "https://archive:1/clusters/one"),
+            cluster("archive-one", "https://archive:1/clusters/one"),
+            cluster("two", "https://two:1"),
+            // Of another file: the cluster itself.
+            cluster("archive-two", "https://archive:1/clusters/two"),
+        ],
+    });
+    let found = Kubeconfig::from_yaml(&found.to_string()).unwrap();
+    let missing = |name: &str| {
+        let options = KubeConfigOptions {
+            cluster: Some(name.to_owned()),
+            ..KubeConfigOptions::default()
+        };
+        missing(&found, &options)
+    };
+    let said = "it has no cluster \"three\", but one, two, archive-two";
+    assert_eq!(missing("three").as_deref(), Some(said));
+    assert_eq!(missing("archive-one"), None);
+}
+
+/// The file that is wrong is told, not another, and not in the client's words.
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let [config, authority, missing] =
+        ["config", "ca.crt", "missing"].map(|name| folder.path().join(name));
+    write(&config, &selecting("one", "https://one:1"));
+    write(&authority, "not a certificate\n");
+    let [config, authority, missing] =
+        [&config, &authority, &missing].map(|path| path.to_str().unwrap());
+    for (words, said, path) in [
+        (
+            ["--kubeconfig", missing, "--context", "one"],
+            "use the kubeconfig: read ",
+            missing,
+        ),
+        (
+            ["--kubeconfig", config, "--certificate-authority", missing],
+            "use --certificate-authority: ",
+            missing,
+        ),
+        (
+            ["--kubeconfig", config, "--certificate-authority", authority],
+            "use --certificate-authority: there is no certificate in ",
+            authority,
+        ),
+    ] {
+        let error = flags(&words).config().await.unwrap_err();
+        let why = error.to_string();
+        assert!(why.starts_with(said) && why.contains(path), "{why}");
+        assert!(!why.contains('"'), "{why}");
+        assert_eq!(error.exit_code(), USAGE);
+    }
+}
+
+#[test]
+fn a_namespace_is_advised_where_none_was_named() {
+    for (scope, is_advised) in [
+        ("at the cluster scope", true),
+        ("in the namespace \"shop\"", false),
+    ] {
+        let why = format!("User \"ann\" cannot list resource \"events\" {scope}");
+        let status = kube::core::Status::failure(&why, "Forbidden").with_code(403);
+        let error = kube::Error::Api(status.boxed());
+        let hint = CommandError::request("read events", "events", error).hint();
+        let hint = hint.unwrap();
+        assert!(hint.starts_with("tidings rbac events prints "), "{hint}");
+        assert_eq!(hint.contains("name it with -n"), is_advised, "{hint}");
+    }
+}
+
+#[test]
+fn a_failure_is_told_without_the_clients_word_for_it() {
+    let error = kube::Error::Service("nothing answers".into());
+    let error = CommandError::Unreachable(error);
+    assert_eq!(error.to_string(), "reach the server: nothing answers");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use http::header::ACCEPT;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tidings::{Broadcaster, EventSource, FlushReport, KubeSink};
+use tidings_cli::values::positive;
 
 use self::controller::Controller;
 use self::queue::{RateLimit, WorkQueue};
@@ -56,12 +57,12 @@ pub(crate) struct Args {
     #[arg(long)]
     keep: bool,
     /// Number of jobs for the controller
-    #[arg(long, default_value_t = 300, value_name = "N")]
+    #[arg(long, default_value_t = 300, value_name = "N", value_parser = positive)]
     jobs: usize,
     /// Maximum running time in seconds
     #[arg(long, default_value_t = 20, value_name = "SECONDS")]
     seconds: u64,
-    /// Rows of the table at the end
+    /// Rows of the table at the end; 0 means all
     #[arg(long, default_value_t = 30, value_name = "N")]
     rows: usize,
     /// Do not log every event
@@ -153,7 +154,9 @@ async fn watch_a_controller(
         "$ kubectl get events -n {NAMESPACE} --sort-by .lastTimestamp"
     ));
     let total = table.rows.len();
-    table.keep_last(args.rows);
+    if args.rows > 0 {
+        table.keep_last(args.rows);
+    }
     screen.print(&table.render(width));
     if table.rows.len() < total {
         screen.say(format_args!("… the last {} of {total}", table.rows.len()));

@@ -2,7 +2,8 @@
 //! interrupted export.
 //!
 //! Invariants: FILE is complete or does not exist. FILE.part belongs to the export that
-//! FILE.part.of describes.
+//! FILE.part.of describes. Nothing but a file is replaced: a pipe or a device is written to as it
+//! is.
 
 use std::fmt;
 use std::fs::File;
@@ -202,27 +203,33 @@ impl Target {
         what: &What,
     ) -> Result<(Self, Found), CommandError> {
         if path.as_os_str() == "-" {
-            let stdout = io::stdout();
-            // Escape text from outside for a terminal.
-            let stdout: Box<dyn Write> = if stdout.is_terminal() {
-                Box::new(Escaping::new(stdout))
-            } else {
-                Box::new(stdout)
-            };
+            let stdout = shown(io::stdout());
             let target = Self::started(form, Sink::new(stdout, false), None)?;
             return Ok((target, Found::nothing(what)));
         }
+        // As the form is, by the name that was given and not by what a link leads to.
+        let gzip = is_gzip(path);
+        if let Some(stream) = stream(path)? {
+            if resume {
+                let why = format!("resume {}: it is not a file", path.display());
+                return Err(CommandError::Usage(why));
+            }
+            let target = Self::started(form, Sink::new(stream, gzip), None)?;
+            return Ok((target, Found::nothing(what)));
+        }
+        let path = &followed(path)?;
         let names = Names::new(path);
         let previous = if resume { names.previous(what)? } else { None };
         // Copy the complete lines of the interrupted export, so that the new file ends with a
         // complete line.
         let fresh = with_suffix(path, ".part.new");
-        let file = File::create(&fresh).map_err(|error| failed(&fresh, &error))?;
-        let mut target = Self::started(form, Sink::new(Box::new(file), is_gzip(path)), None)?;
+        // That no file can be made there is told with the name that was given.
+        let file = File::create(&fresh).map_err(|error| failed(path, &error))?;
+        let mut target = Self::started(form, Sink::new(Box::new(file), gzip), None)?;
         let mut found = Found::nothing(what);
         if let Some((previous, as_of)) = previous {
             found.as_of = as_of;
-            copy(previous, is_gzip(path), &mut found, target.sink.out())
+            copy(previous, gzip, &mut found, target.sink.out())
                 .map_err(|error| failed(&fresh, &error))?;
         } else {
             // Remove the part of another export before writing the note.
@@ -312,6 +319,43 @@ impl Target {
         }
         Ok(())
     }
+}
+
+/// Text from outside is escaped for a terminal.
+fn shown(out: impl Write + IsTerminal + 'static) -> Box<dyn Write> {
+    if out.is_terminal() {
+        Box::new(Escaping::new(out))
+    } else {
+        Box::new(out)
+    }
+}
+
+/// What is at a path that is neither free nor a file: a pipe or a device.
+///
+/// # Errors
+/// It is a folder, or cannot be written to.
+fn stream(path: &Path) -> Result<Option<Box<dyn Write>>, CommandError> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => {
+            let why = format!("write {}: it is a folder", path.display());
+            Err(CommandError::Usage(why))
+        }
+        Ok(found) if !found.is_file() => {
+            let opened = File::options().write(true).open(path);
+            let opened = opened.map_err(|error| failed(path, &error))?;
+            Ok(Some(shown(opened)))
+        }
+        // Why a file cannot be made is said when it is made.
+        _ => Ok(None),
+    }
+}
+
+/// The file that a link leads to, which is replaced in place of the link.
+fn followed(path: &Path) -> Result<PathBuf, CommandError> {
+    if !path.is_symlink() {
+        return Ok(path.to_owned());
+    }
+    path.canonicalize().map_err(|error| failed(path, &error))
 }
 
 fn failed(path: &Path, error: &io::Error) -> CommandError {
@@ -428,6 +472,66 @@ mod tests {
             assert_eq!(names, ["a", "b"], "{name}");
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn a_folder_is_told_before_anything_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = Target::open(folder.path(), Form::JsonLines, false, &all());
+        let error = opened.err().unwrap();
+        assert!(matches!(error, CommandError::Usage(_)), "{error}");
+        assert!(error.to_string().ends_with("it is a folder"), "{error}");
+        assert!(!with_suffix(folder.path(), ".part").exists());
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told_by_the_name_that_was_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("missing/a.jsonl");
+        let opened = Target::open(&path, Form::JsonLines, false, &all());
+        let error = opened.err().unwrap();
+        assert!(matches!(error, CommandError::Usage(_)), "{error}");
+        let said = format!("write {}: ", path.display());
+        assert!(error.to_string().starts_with(&said), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_written_to_and_not_replaced() {
+        use std::os::fd::AsRawFd;
+
+        let (mut reader, writer) = io::pipe().unwrap();
+        let path = PathBuf::from(format!("/dev/fd/{}", writer.as_raw_fd()));
+        let resumed = Target::open(&path, Form::JsonLines, true, &all());
+        assert!(matches!(resumed, Err(CommandError::Usage(_))));
+        let (mut target, found) = Target::open(&path, Form::JsonLines, false, &all()).unwrap();
+        assert_eq!(found.count, 0);
+        target.write(&event("a")).unwrap();
+        target.finish().unwrap();
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, format!("{}\n", event("a")));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_file_behind_a_link_is_replaced_and_the_link_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["a.gz", "link", "dangling"];
+        let [file, link, dangling] = names.map(|name| folder.path().join(name));
+        std::fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        std::os::unix::fs::symlink("nowhere", &dangling).unwrap();
+        let (mut target, _) = Target::open(&link, Form::JsonLines, false, &all()).unwrap();
+        target.write(&event("a")).unwrap();
+        target.finish().unwrap();
+        assert!(link.is_symlink());
+        // Compressed only where the name that was given says so.
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(text, format!("{}\n", event("a")));
+        assert!(Target::open(&dangling, Form::JsonLines, false, &all()).is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
     }
 
     proptest! {

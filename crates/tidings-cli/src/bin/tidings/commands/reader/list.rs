@@ -101,6 +101,18 @@ impl Reader {
         listed.await.map_err(|unlisted| self.failed(unlisted))
     }
 
+    /// No events, for a watch that gives out only what comes next.
+    pub(crate) async fn list_nothing(&self) -> Result<Listed, CommandError> {
+        // The revision is that of the whole list, whatever a page has of it.
+        let page = self.answered(&[("limit", "1")]).await;
+        let page = page.map_err(|error| self.failed(error.into()))?;
+        Ok(Listed {
+            events: Vec::new(),
+            revision: page.revision,
+            is_sealed: page.is_sealed,
+        })
+    }
+
     /// Those last seen since the time that is wanted, if one is, from a server that gives out those
     /// seen last first: none of the earlier ones is read.
     async fn newest_since(&self, last: Option<usize>) -> Result<Option<Listed>, Unlisted> {

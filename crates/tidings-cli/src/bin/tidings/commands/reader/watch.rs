@@ -6,6 +6,7 @@
 //! as they are by then, without those that are gone and without what an event was in between.
 //! Revisions grow over all objects of a server, so that one number says how far we are.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures::TryStreamExt;
@@ -49,14 +50,14 @@ pub(crate) enum Watched {
 }
 
 impl Reader {
-    /// Gives out every change after a list until `take` has enough.
+    /// Gives out every change after a list until `take` breaks.
     ///
     /// # Errors
     /// What the server will not let us do, however often it is asked, and what `take` fails with.
     pub(crate) async fn watch(
         &self,
         listed: &str,
-        mut take: impl FnMut(Watched) -> Result<(), CommandError>,
+        mut take: impl FnMut(Watched) -> Result<ControlFlow<()>, CommandError>,
     ) -> Result<(), CommandError> {
         let mut position = Position::new(listed);
         let mut wait = Duration::ZERO;
@@ -69,17 +70,19 @@ impl Reader {
                 tokio::time::sleep(wait).await;
             }
             let outcome = if is_expired {
-                self.catch_up(&mut position, is_interrupted, &mut take)
-                    .await
+                self.catch_up(&mut position, is_interrupted, &mut |watched| {
+                    taken(take(watched))
+                })
+                .await
             } else {
                 self.watch_once(&mut position, &mut |watched| {
                     wait = Duration::ZERO;
                     forbidden_left = FORBIDDEN_MAX;
                     if std::mem::take(&mut is_interrupted) {
-                        take(Watched::Notice(Notice::Resumed))?;
+                        taken(take(Watched::Notice(Notice::Resumed)))?;
                     }
                     match watched {
-                        Some(event) => take(Watched::Event(event)),
+                        Some(event) => taken(take(Watched::Event(event))),
                         None => Ok(()),
                     }
                 })
@@ -93,6 +96,7 @@ impl Reader {
                     is_interrupted &= !std::mem::take(&mut is_expired);
                     wait = WAIT_MIN;
                 }
+                Err(Ended::Enough) => return Ok(()),
                 Err(Ended::Output(error)) => return Err(error),
                 Err(Ended::Expired) => is_expired = true,
                 Err(Ended::Failed(error)) if is_final(&error, &mut forbidden_left) => {
@@ -101,7 +105,9 @@ impl Reader {
                 Err(Ended::Failed(error)) => {
                     if !std::mem::replace(&mut is_interrupted, true) {
                         let why = with_sources(&error);
-                        take(Watched::Notice(Notice::Interrupted(why)))?;
+                        if take(Watched::Notice(Notice::Interrupted(why)))?.is_break() {
+                            return Ok(());
+                        }
                     }
                 }
             }
@@ -111,7 +117,7 @@ impl Reader {
     async fn watch_once(
         &self,
         position: &mut Position,
-        take: &mut impl FnMut(Option<Event>) -> Result<(), CommandError>,
+        take: &mut impl FnMut(Option<Event>) -> Result<(), Ended>,
     ) -> Result<(), Ended> {
         let seconds = WATCH.as_secs().to_string();
         let request = self.request(&[
@@ -124,7 +130,7 @@ impl Reader {
         let open = self.server.client.request_events::<Value>(request);
         let mut stream = std::pin::pin!(self.server.in_time(open).await?);
         // After a notice that the watch was cut off comes one that it continues.
-        take(None).map_err(Ended::Output)?;
+        take(None)?;
         loop {
             let next = tokio::time::timeout(WATCH + SLACK, stream.try_next()).await;
             let Ok(next) = next else {
@@ -137,7 +143,7 @@ impl Reader {
                     let event = Event::new(value);
                     position.reach(event.revision());
                     if self.filter.selects(&event) {
-                        take(Some(event)).map_err(Ended::Output)?;
+                        take(Some(event))?;
                     }
                 }
                 // Events end an hour after they were last seen: nothing happened.
@@ -157,7 +163,7 @@ impl Reader {
         &self,
         position: &mut Position,
         is_interrupted: bool,
-        take: &mut impl FnMut(Watched) -> Result<(), CommandError>,
+        take: &mut impl FnMut(Watched) -> Result<(), Ended>,
     ) -> Result<(), Ended> {
         let mut listed = match self.list_after(position.revision, None).await {
             Ok(listed) => listed,
@@ -167,13 +173,13 @@ impl Reader {
         let latest: Option<u64> = listed.revision.parse().ok();
         let is_known = |revision: u64| !listed.is_sealed && is_reached(revision, latest);
         if !position.revision.is_some_and(is_known) {
-            take(Watched::Notice(Notice::NewHistory)).map_err(Ended::Output)?;
+            take(Watched::Notice(Notice::NewHistory))?;
         } else if is_interrupted || !listed.events.is_empty() {
-            take(Watched::Notice(Notice::Relisted)).map_err(Ended::Output)?;
+            take(Watched::Notice(Notice::Relisted))?;
         }
         listed.events.sort_by(tidings_cli::event::by_last_seen);
         for event in listed.events {
-            take(Watched::Event(event)).map_err(Ended::Output)?;
+            take(Watched::Event(event))?;
         }
         *position = Position::new(&listed.revision);
         Ok(())
@@ -207,7 +213,18 @@ enum Ended {
     /// The server has forgotten the revision to continue from.
     Expired,
     Failed(kube::Error),
+    /// What was given out is enough.
+    Enough,
     Output(CommandError),
+}
+
+/// Whether a watch continues after what was taken of it.
+fn taken(taken: Result<ControlFlow<()>, CommandError>) -> Result<(), Ended> {
+    match taken {
+        Ok(ControlFlow::Continue(())) => Ok(()),
+        Ok(ControlFlow::Break(())) => Err(Ended::Enough),
+        Err(error) => Err(Ended::Output(error)),
+    }
 }
 
 impl From<kube::Error> for Ended {

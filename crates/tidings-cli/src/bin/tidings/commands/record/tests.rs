@@ -108,6 +108,43 @@ async fn nothing_takes_longer_than_was_said() {
     }
 }
 
+/// And nothing is left out silently.
+#[test]
+fn what_cannot_be_recorded_as_it_is_given_is_refused() {
+    for (words, is_good) in [
+        (&["--annotation", "example.com/Run=4=2"][..], true),
+        (&["--annotation", "a b=c"], false),
+        (&["--annotation", "=c"], false),
+        (&["--annotation", "a"], false),
+        (&["--api-version", "v1"], true),
+        (&["--api-version", "stable.example.com/v1beta1"], true),
+        (&["--api-version", "a/b/c"], false),
+        (&["--api-version", "example.com/"], false),
+        (&["--api-version", "../v1"], false),
+        (&["--api-version", ""], false),
+        (&["--type", "warning"], true),
+        (&["--type", "Error"], false),
+        (&["--wait", "1ms"], true),
+        (&["--wait", "0"], false),
+    ] {
+        let line = [&["record", "pod/web", "--reason=A", "-m=x"], words].concat();
+        assert_eq!(Line::try_parse_from(line).is_ok(), is_good, "{words:?}");
+    }
+}
+
+/// As the output of another program may.
+#[test]
+fn a_message_may_begin_with_a_hyphen() {
+    for message in ["- 3 files", "-x", "--wait"] {
+        let words = ["record", "pod/web", "--reason=A", "-m", message];
+        let line = Line::try_parse_from(words);
+        assert!(
+            line.is_ok_and(|line| line.args.message == message),
+            "{message}"
+        );
+    }
+}
+
 #[test]
 fn an_empty_namespace_is_refused() {
     let words = ["record", "pod/web", "--reason=A", "-m=x", "-n", ""];

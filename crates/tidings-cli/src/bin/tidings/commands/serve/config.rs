@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 /// The verb whose flags these are.
-const VERB: &str = "serve";
+pub(crate) const VERB: &str = "serve";
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]

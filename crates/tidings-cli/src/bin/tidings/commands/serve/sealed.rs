@@ -293,6 +293,10 @@ impl tidings_server::Past for Past {
         self.1.as_ref().and_then(|source| source.address())
     }
 
+    fn watched_with(&self) -> Option<&'static str> {
+        self.1.is_none().then_some("--archive-waiting-from")
+    }
+
     fn asked(&self) -> Option<Asked> {
         let asked = self.0.asked();
         Some(Asked {

@@ -1,10 +1,11 @@
 //! The flags that say who may come in and what they may do; kube-apiserver's names wherever it has
 //! one.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tidings_server::{AuthorizationMode, SecurityOptions};
+use tidings_server::{AuthorizationMode, SecurityOptions, StartError};
 
 use super::cluster::Cluster;
 
@@ -73,7 +74,53 @@ pub(crate) struct KubeconfigError {
     why: String,
 }
 
+/// Files of a command line, by their flags.
+pub(crate) struct NamedFiles(Vec<(&'static str, PathBuf)>);
+
+/// A server cannot start with a file that a flag names.
+#[derive(Debug, thiserror::Error)]
+#[error("--{flag}: {source}")]
+pub(crate) struct FileError {
+    flag: &'static str,
+    pub(crate) source: StartError,
+}
+
+impl NamedFiles {
+    /// The error, with the flag of the file that it is about.
+    pub(crate) fn explain(&self, error: StartError) -> Box<dyn Error> {
+        let path = match &error {
+            StartError::File { path, .. }
+            | StartError::TokenFile { path, .. }
+            | StartError::SecurityFile { path, .. } => Some(path),
+            _ => None,
+        };
+        let mut files = self.0.iter();
+        let flag = path.and_then(|path| files.find(|(_, named)| named == path));
+        match flag.map(|(flag, _)| *flag) {
+            Some(flag) => Box::new(FileError {
+                flag,
+                source: error,
+            }),
+            None => Box::new(error),
+        }
+    }
+}
+
 impl SecurityFlags {
+    /// The files that the server reads when it starts.
+    pub(crate) fn files(&self) -> NamedFiles {
+        let files = [
+            ("token-auth-file", &self.token_auth_file),
+            ("client-ca-file", &self.client_ca_file),
+            ("authorization-rbac-file", &self.authorization_rbac_file),
+            ("tls-cert-file", &self.tls_cert_file),
+            ("tls-private-key-file", &self.tls_private_key_file),
+        ];
+        let named = files.into_iter();
+        let named = named.filter_map(|(flag, path)| Some((flag, path.clone()?)));
+        NamedFiles(named.collect())
+    }
+
     /// The options for the server.
     pub(crate) async fn options(self) -> Result<SecurityOptions, KubeconfigError> {
         let mut options = SecurityOptions::default();
