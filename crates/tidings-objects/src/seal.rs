@@ -135,6 +135,26 @@ pub struct Sealed {
     pub deleted: u64,
 }
 
+/// When it is sealed, however few versions wait.
+#[derive(Default)]
+struct Schedule {
+    /// When the last attempt began; `None` if it failed, or none was made. What it left would
+    /// otherwise wait anew, and be said not to be sealed for as long.
+    sealed_at: Option<Duration>,
+}
+
+impl Schedule {
+    fn is_due(&self, now: Duration, interval: Duration) -> bool {
+        let sealed_at = self.sealed_at;
+        sealed_at.is_none_or(|at| now >= interval.saturating_add(at))
+    }
+
+    /// An attempt that began then has ended.
+    fn ended(&mut self, began: Duration, is_sealed: bool) {
+        self.sealed_at = is_sealed.then_some(began);
+    }
+}
+
 /// Seals one cluster.
 pub struct Sealer {
     cluster: Arc<str>,
@@ -181,17 +201,19 @@ impl Sealer {
     /// Seals until it is dropped, or the archive belongs to another one.
     pub async fn run(self) {
         let cluster = &*self.cluster;
-        let mut sealed_at = None;
+        let mut schedule = Schedule::default();
         let (mut is_failing, mut is_warned) = (false, false);
         loop {
             let now = self.clock.steady();
-            let is_due = sealed_at.is_none_or(|at| now >= self.options.interval.saturating_add(at));
+            let is_due = schedule.is_due(now, self.options.interval);
             let is_due = is_due || self.is_erasing.load(Ordering::Relaxed);
             if !is_due && self.unsealed.waiting().unwrap_or(0) < VERSIONS_MAX {
                 tokio::time::sleep(LOOK.min(self.options.interval)).await;
                 continue;
             }
-            match self.seal().await {
+            let sealed = self.seal().await;
+            schedule.ended(now, sealed.is_ok());
+            match sealed {
                 Ok(sealed) => {
                     if is_failing || sealed != Sealed::default() {
                         let Sealed {
@@ -204,7 +226,6 @@ impl Sealer {
                         tracing::info!(cluster, versions, files, merged, erased, deleted, "sealed");
                     }
                     is_failing = false;
-                    sealed_at = Some(now);
                     is_warned = is_warned || self.warn_of_short_lives();
                 }
                 Err(error @ SealError::Foreign { .. }) => {
@@ -772,5 +793,25 @@ impl Described {
             last: self.last,
             rollup: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that is made early, as many versions wait, may fail when few of them are left.
+    #[test]
+    fn an_attempt_to_seal_that_failed_is_made_again_whenever_the_one_before_was() {
+        let (seconds, interval) = (Duration::from_secs, Duration::from_secs(60));
+        let mut schedule = Schedule::default();
+        assert!(schedule.is_due(seconds(0), interval));
+        schedule.ended(seconds(1), true);
+        assert!(!schedule.is_due(seconds(60), interval));
+        assert!(schedule.is_due(seconds(61), interval));
+        schedule.ended(seconds(30), false);
+        assert!(schedule.is_due(seconds(31), interval));
+        schedule.ended(seconds(45), true);
+        assert!(!schedule.is_due(seconds(46), interval));
     }
 }

@@ -1,8 +1,10 @@
-// Program gcs is a storage as Google's for tests, in memory: fake-gcs-server, with what it lacks of the XML API.
+// Program gcs is a storage as Google's for tests, in memory: fake-gcs-server,
+// with what it lacks of the XML API.
 //
-// It answers reads, lists and deletes of that API, but for the parameter start-after, and writes only by the JSON API. So a PUT is
-// handed on as such a write, with the generation that is to match, and its answer is given as the XML API gives it. Whether anything is
-// written is up to fake-gcs-server.
+// It answers reads, lists and deletes of that API, but for the parameter
+// start-after, and writes only by the JSON API. So a PUT is handed on as such a
+// write, with the generation that is to match, and its answer is given as the
+// XML API gives it. Whether anything is written is up to fake-gcs-server.
 package main
 
 import (

@@ -119,9 +119,10 @@ impl Kept {
         Some((entries, from.max(self.taken_out)))
     }
 
-    /// Entries before this one may have been taken out of the journal; none from it on was.
-    pub(super) fn taken_out(&self) -> u64 {
-        self.taken_out
+    /// Whether the journal still had all entries, from the number on that [`since`](Self::since)
+    /// said and before another, when it was read meanwhile.
+    pub(super) fn had_all(&self, from: u64, to: u64) -> bool {
+        self.taken_out <= from || to <= from
     }
 }
 
@@ -165,6 +166,20 @@ mod tests {
         part(&mut kept, 8..9);
         assert_eq!(since(&kept, 7), None);
         assert_eq!(since(&kept, 8), Some((vec![8], 9)));
+    }
+
+    /// A seal continues with its next part while who is told the first one reads it.
+    #[test]
+    fn what_is_taken_out_meanwhile_is_missed_only_by_who_asked_for_it() {
+        let mut kept = Kept::new(5);
+        kept.give(entries(5..7, 100), 7);
+        kept.take_out(7);
+        let (known, rest) = since(&kept, 5).unwrap();
+        assert_eq!((known, rest), (vec![5, 6], 7));
+        assert!(kept.had_all(rest, 7) && kept.had_all(rest, 9));
+        kept.give(entries(7..8, 100), 8);
+        kept.take_out(8);
+        assert!(kept.had_all(rest, 7) && !kept.had_all(rest, 9));
     }
 
     /// What a former process sealed, or a seal whose outcome was not known.

@@ -308,8 +308,8 @@ impl Unsealed {
             part.positions = coverage.followed;
             part.gaps = coverage.gaps;
         }
-        // The number is raised before entries are taken out.
-        let is_there = journal.kept().taken_out() <= rest;
+        // It is known that they are taken out before they are.
+        let is_there = journal.kept().had_all(rest, until);
         Ok(is_there.then_some(part))
     }
 

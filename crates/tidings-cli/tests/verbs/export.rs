@@ -39,6 +39,28 @@ async fn what_is_exported_can_be_imported() {
     assert_eq!(names, ["api.1", "web-5d4f8c7b9-x7k2p.1"]);
 }
 
+/// It may be a log that others write to as well.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_behind_standard_output_is_written_to_and_not_replaced() {
+    use std::io::Write;
+
+    let cluster = Cluster::with(&rollout()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let mut log = std::fs::File::create(&path).unwrap();
+    writeln!(log, "before").unwrap();
+    let mut export = cluster.command(&["export", "-A", "-q", "/dev/stdout"]);
+    let status = export.stdout(log.try_clone().unwrap()).status().unwrap();
+    assert!(status.success());
+    writeln!(log, "after").unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 7, "{text}");
+    assert_eq!((lines[0], lines[6]), ("before", "after"), "{text}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interrupted_export_goes_on_where_it_ended() {
     let events: Vec<Value> = (0..1200)

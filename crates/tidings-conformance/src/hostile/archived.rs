@@ -14,13 +14,14 @@ const fn archived(name: &'static str, largest: usize, make: fn(usize, &str) -> S
 }
 
 /// Paths of a followed cluster.
-const OF_CLUSTER: [&str; 9] = [
+const OF_CLUSTER: [&str; 10] = [
     "/api/v1/events",
     "/apis/events.k8s.io/v1/namespaces/shop/events/web/versions",
     "/apis",
     "/counts",
     "/coverage",
     "/export",
+    "/openapi/v2",
     "/openapi/v3",
     "/readyz",
     "/waiting",

@@ -6,7 +6,8 @@ their events, one after the other ("objects"), the folder of the archives ("fold
 S3 server has the same ones, if one has ("s3": "url", "key", "secret", "region").
 
 Prints a line of JSON for each engine, way to the files, and cluster: what was compared, and what
-differs. A line that has "skipped" says what was not done, and why.
+differs. A line that has "said" is for who reads the test's output: what was not done, or not at
+once.
 """
 
 import json
@@ -34,6 +35,7 @@ TOLD = 5
 
 class DuckDb:
     name = "DuckDB"
+    asks_again = False
 
     def __init__(self, root, s3=None):
         self.root = root
@@ -92,6 +94,9 @@ class ClickHouse:
         self.session = session
         self.root = root
         self.s3 = s3
+        # Once, on a busy machine, it found nothing on S3 where it found what is there in hundreds
+        # of other runs. So one empty answer is told; a second one differs as any other.
+        self.asks_again = s3 is not None
 
     def ask(self, statement):
         answer = self.session.query(statement, "JSONCompactEachRow")
@@ -251,10 +256,15 @@ def sought(engine, table, rows):
                 literal = engine.text(value)
             elif name in TIMES:
                 literal = engine.time(value)
-            found = engine.ask(f'SELECT {columns} FROM {table} WHERE "{name}" = {literal}')
+            what = f"{name} = {str(value)[:100]!r}"
+            question = f'SELECT {columns} FROM {table} WHERE "{name}" = {literal}'
+            found = engine.ask(question)
+            if not found and engine.asks_again:
+                found = engine.ask(question)
+                tell({"said": f"{engine.name} on S3 was asked again: first it found no {what}"})
             expected = Counter(known(row) for row in rows if row[name] == value)
             found = Counter(tuple(row) for row in found)
-            yield from differing(f"{name} = {str(value)[:100]!r}", expected, found)
+            yield from differing(what, expected, found)
 
 
 def nulls(engine, table, rows):
@@ -350,7 +360,7 @@ def engines(asked):
         duckdb.connect().execute("LOAD httpfs")
     except duckdb.Error as error:
         why = str(error).splitlines()[0]
-        tell({"skipped": f"DuckDB reads no S3, as its Python package has no httpfs: {why}"})
+        tell({"said": f"skipped: DuckDB reads no S3, its Python package has no httpfs: {why}"})
         return
     yield DuckDb(None, asked["s3"]), "s3"
 

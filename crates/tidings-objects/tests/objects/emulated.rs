@@ -1,5 +1,6 @@
 //! Clouds: what an archive needs of their storages, on emulators of those that have no files here,
-//! and what S3 is asked to encrypt. What follows from it is tested with the other storages.
+//! what S3 is asked to encrypt, and how credentials are asked for. What follows from it is tested
+//! with the other storages.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -203,7 +204,7 @@ async fn any_request_to_google_has_a_fault() {
 }
 
 /// Answers a number of requests as S3 answers a write, and says their heads.
-fn s3_that_hears(requests: usize) -> (String, JoinHandle<Vec<String>>) {
+fn server_that_hears(requests: usize) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let heads = std::thread::spawn(move || {
@@ -262,7 +263,7 @@ async fn s3_is_asked_to_encrypt_what_is_written_as_the_settings_say() {
             ],
         ),
     ];
-    let (endpoint, heads) = s3_that_hears(cases.len());
+    let (endpoint, heads) = server_that_hears(cases.len());
     for (settings, _) in cases {
         let mut all = vec![
             ("AWS_ENDPOINT", endpoint.as_str()),
@@ -289,4 +290,22 @@ async fn s3_is_asked_to_encrypt_what_is_written_as_the_settings_say() {
         }
         assert!(head.contains("\r\nif-none-match: *\r\n"), "{head}");
     }
+}
+
+/// Servers of metadata have no TLS: what is said of storages is not said of them.
+#[tokio::test]
+async fn credentials_are_asked_for_by_plain_http() {
+    let (endpoint, heads) = server_that_hears(1);
+    let identity = format!("{endpoint}/identity");
+    let settings = [
+        ("AZURE_CREDENTIAL_TYPE", "managed_identity"),
+        ("AZURE_MSI_ENDPOINT", identity.as_str()),
+        ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
+    ];
+    let place = Place::open_with("az://container/archive", &settings).unwrap();
+    // The answer has none.
+    let error = place.clusters().await.unwrap_err().to_string();
+    assert!(!error.contains("_ALLOW_HTTP"), "{error}");
+    let heads = heads.join().unwrap();
+    assert!(heads[0].starts_with("GET /identity?"), "{heads:?}");
 }

@@ -20,7 +20,9 @@ use serde_json::{Value, json};
 use super::body::encoded;
 use super::not_found::not_found;
 use crate::api::server::ApiServer;
-use crate::http::negotiate::{Discovery, Form, Media, Shape, negotiate_discovery, require_json};
+use crate::http::negotiate::{
+    Discovery, Form, Media, Shape, is_known, negotiate_discovery, require_json,
+};
 use crate::http::present::present;
 use crate::http::request::{RequestInfo, is_at_or_below};
 use crate::http::status::Status;
@@ -244,20 +246,15 @@ pub(super) fn tagged(
     body: Vec<u8>,
 ) -> Result<Response, Status> {
     let etag = format!("\"{:X}\"", fingerprint(&body));
-    let known = headers.get(header::IF_NONE_MATCH);
-    let mut response = if known.is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
+    let mut response = if is_known(headers, &etag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        body.into_response()
+        let content_type = HeaderValue::from_str(content_type).map_err(Status::internal)?;
+        ([(header::CONTENT_TYPE, content_type)], body).into_response()
     };
+    let etag = HeaderValue::from_str(&etag).map_err(Status::internal)?;
     let headers = response.headers_mut();
-    for (name, value) in [
-        (header::CONTENT_TYPE, content_type),
-        (header::ETAG, etag.as_str()),
-    ] {
-        let value = HeaderValue::from_str(value);
-        headers.insert(name, value.map_err(Status::internal)?);
-    }
+    headers.insert(header::ETAG, etag);
     headers.insert(header::VARY, HeaderValue::from_static("Accept"));
     Ok(response)
 }

@@ -8,7 +8,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use tidings_core::validate::go_quote;
+use tidings_core::validate::{bounded_text, go_quote};
 
 use super::not_found::not_found;
 use crate::api::followed::Following;
@@ -16,6 +16,10 @@ use crate::api::server::ApiServer;
 use crate::auth::{ANONYMOUS, User};
 use crate::http::params;
 use crate::http::request::RequestInfo;
+
+/// Maximum bytes of what is said of a cluster's problem: a storage, or a proxy in front of it, may
+/// refuse with a page.
+const PROBLEM_BYTES_MAX: usize = 4 << 10;
 
 /// The checks of a path. A server that is shutting down is alive but not ready.
 pub(crate) fn checks(path: &str) -> &'static [&'static str] {
@@ -74,7 +78,9 @@ pub(crate) fn following_line(name: &str, following: &Following, user: &User) -> 
         |since| format!("{} s since progress", since.as_secs()),
     );
     let why = match problem {
-        Some(why) if user.name != ANONYMOUS => format!(": {}", one_line(&why)),
+        Some(why) if user.name != ANONYMOUS => {
+            format!(": {}", bounded_text(one_line(&why), PROBLEM_BYTES_MAX))
+        }
         Some(_) => ": reason withheld".to_owned(),
         None => String::new(),
     };
@@ -155,4 +161,23 @@ pub(crate) fn report_one(failure: Option<String>) -> Response {
 
 fn failed(text: String) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_told_in_one_line_of_a_bounded_length() {
+        let user = User::new("ann", "", []);
+        let mut following = Following::new("watching");
+        following.not_sealed = Some("<p>\nrefused".to_owned());
+        let line = following_line("prod", &following, &user);
+        let expected = "[-]cluster prod: no progress yet, watching: not sealed: <p> refused\n";
+        assert_eq!(line, expected);
+        following.not_sealed = Some("<p>\n".repeat(PROBLEM_BYTES_MAX));
+        let line = following_line("prod", &following, &user);
+        assert!(line.ends_with("…\n") && line.lines().count() == 1, "{line}");
+        assert!(line.len() < PROBLEM_BYTES_MAX + 100, "{}", line.len());
+    }
 }

@@ -149,7 +149,7 @@ fn document(api: Api) -> Value {
             "x-kubernetes-group-version-kind": kind("Event"),
         });
         if let Some(request) = request {
-            operation["requestBody"] = json!({"content": request});
+            operation["requestBody"] = json!({"content": request, "required": true});
         }
         operation
     };

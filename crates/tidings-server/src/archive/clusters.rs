@@ -4,7 +4,7 @@
 //! They have one order wherever they are listed: that which was given, and behind it by name. A
 //! cluster that is removed and added again has its former place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -93,20 +93,19 @@ struct Missing {
 #[derive(Clone, Default)]
 struct Table {
     clusters: BTreeMap<String, Arc<Served>>,
-    /// The names that have a place, served or not. Others are behind them.
-    order: Vec<String>,
+    /// The places of names, served or not. Others are behind them.
+    places: HashMap<String, usize>,
 }
 
 impl Table {
-    /// The place of a cluster among the others.
-    fn place<'a>(&self, name: &'a str) -> (usize, &'a str) {
-        let place = self.order.iter().position(|known| known == name);
-        (place.unwrap_or(self.order.len()), name)
+    /// The place of a cluster among the others; that of those without one is behind all.
+    fn place(&self, name: &str) -> usize {
+        self.places.get(name).copied().unwrap_or(usize::MAX)
     }
 
     fn in_order(&self) -> Vec<Arc<Served>> {
         let mut all: Vec<_> = self.clusters.values().cloned().collect();
-        all.sort_by_cached_key(|served| self.place(&served.name).0);
+        all.sort_by_key(|served| self.place(&served.name));
         all
     }
 }
@@ -179,11 +178,13 @@ impl Clusters {
     /// Sets the order of the clusters, by their names, whether they are served yet or not. Returns
     /// whether it was another one.
     pub(crate) fn set_order(&self, names: Vec<String>) -> bool {
+        let places = names.into_iter().enumerate();
+        let places: HashMap<_, _> = places.map(|(place, name)| (name, place)).collect();
         let mut current = self.table.write();
-        let is_new = current.order != names;
+        let is_new = current.places != places;
         if is_new {
             let mut table = Table::clone(&current);
-            table.order = names;
+            table.places = places;
             *current = Arc::new(table);
         }
         is_new
@@ -221,7 +222,9 @@ impl Clusters {
         });
         let missing = missing.take(self.root.options.max_clusters);
         let mut all: Vec<_> = served.chain(missing).collect();
-        all.sort_by(|(one, _), (other, _)| table.place(one).cmp(&table.place(other)));
+        all.sort_by(|(one, _), (other, _)| {
+            (table.place(one), one).cmp(&(table.place(other), other))
+        });
         all
     }
 

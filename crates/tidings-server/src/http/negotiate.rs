@@ -201,6 +201,15 @@ pub(crate) fn negotiate_documents(
     sorted(accept).iter().find_map(fits)
 }
 
+/// Whether the client has what has this tag already (`If-None-Match`). A proxy that compresses
+/// answers makes their tags weak.
+pub(crate) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    let known = headers.get_all(header::IF_NONE_MATCH).iter();
+    let known = known.filter_map(|tags| tags.to_str().ok());
+    let mut known = known.flat_map(|tags| tags.split(',')).map(str::trim);
+    known.any(|it| it == "*" || it.strip_prefix("W/").unwrap_or(it) == tag)
+}
+
 /// The router's check for paths that are served as JSON only.
 ///
 /// # Errors
@@ -523,6 +532,26 @@ mod tests {
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
             assert_eq!(negotiate_documents(&headers, &SERVED), expected, "{accept}");
         }
+    }
+
+    #[test]
+    fn a_tag_is_known_among_others_and_made_weak() {
+        for (known, expected) in [
+            ("\"a\"", true),
+            ("W/\"a\"", true),
+            ("\"b\", W/\"a\",\"c\"", true),
+            ("*", true),
+            ("\"b\"", false),
+            ("a", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::IF_NONE_MATCH, HeaderValue::from_static(known));
+            assert_eq!(is_known(&headers, "\"a\""), expected, "{known}");
+            headers.append(header::IF_NONE_MATCH, HeaderValue::from_static("\"a\""));
+            assert!(is_known(&headers, "\"a\""), "{known}");
+        }
+        assert!(!is_known(&HeaderMap::new(), "\"a\""));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use ring::digest::{SHA256, digest};
 use crate::api::not_found::not_found;
 use crate::flow::activity::Prepared;
 use crate::http::compress::accepts_gzip;
+use crate::http::negotiate::is_known;
 
 /// What the page may do: run its own files and ask its own host, and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -134,11 +135,8 @@ fn send(name: &str, asked: &HeaderMap) -> Response {
     let Some(file) = READY.iter().find(|file| file.name == name) else {
         return not_found();
     };
-    let tags = asked.get_all(header::IF_NONE_MATCH).iter();
-    let mut tags = tags.filter_map(|tags| tags.to_str().ok());
     let tag = file.tag.to_str().unwrap_or_default();
-    let is_known = tags.any(|tags| tags.split(',').any(|known| known.trim() == tag));
-    let mut response = if is_known {
+    let mut response = if is_known(asked, tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else if accepts_gzip(asked) && !file.gzip.is_empty() {
         let encoding = [(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))];

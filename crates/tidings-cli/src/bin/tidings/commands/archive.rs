@@ -280,7 +280,11 @@ fn open_hint(error: &OpenError) -> &'static str {
         OpenError::InUse { .. } => {
             "is another archive running on this folder? each needs its own --data-dir"
         }
-        OpenError::Io { source, .. } if source.kind() == ErrorKind::StorageFull => NO_SPACE,
+        OpenError::Io { source, .. } => match source.kind() {
+            ErrorKind::StorageFull => NO_SPACE,
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => serve::NOT_PERMITTED,
+            _ => DAMAGED,
+        },
         _ => DAMAGED,
     }
 }
@@ -798,6 +802,29 @@ impl Archive {
         self.server.shutdown().await;
         for (_, (_, cluster)) in self.followed {
             cluster.close().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder that may not be written is not damaged.
+    #[test]
+    fn advice_about_a_folder_is_about_what_the_system_refused() {
+        for (kind, said) in [
+            (ErrorKind::PermissionDenied, "this user may not"),
+            (ErrorKind::ReadOnlyFilesystem, "this user may not"),
+            (ErrorKind::StorageFull, "make room"),
+            (ErrorKind::InvalidData, "put back a copy"),
+        ] {
+            let error = OpenError::Io {
+                what: "open",
+                path: "x".into(),
+                source: Arc::new(kind.into()),
+            };
+            assert!(open_hint(&error).contains(said), "{error}");
         }
     }
 }

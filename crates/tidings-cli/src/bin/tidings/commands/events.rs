@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ArgGroup;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use tidings_cli::event::{Event, by_last_seen};
 use tidings_cli::format::{FORMATS, Format};
 use tidings_cli::printer::Printer;
@@ -247,7 +249,7 @@ async fn watch(
     // All watches run in this task, so only one prints at a time.
     let output = &RefCell::new(output);
     let watches = sources.iter().zip(revisions).map(|(source, revision)| {
-        let watch = source.reader.watch(revision, |watched| match watched {
+        source.reader.watch(revision, |watched| match watched {
             Watched::Event(event) => {
                 let mut events = [event];
                 source.name(&mut events);
@@ -260,13 +262,16 @@ async fn watch(
                 }
                 Ok(ControlFlow::Continue(()))
             }
-        });
-        // One that has enough ends the others, too.
-        async { Err::<(), _>(watch.await.err()) }
+        })
     });
-    match futures::future::try_join_all(watches).await {
-        Err(Some(error)) => Err(error),
-        Err(None) | Ok(_) => Ok(DONE),
+    // The first that ends, as enough was shown or it cannot continue, ends the others. Of many,
+    // try_join_all would notice it only when those before it have ended.
+    let mut watches: FuturesUnordered<_> = watches.collect();
+    match watches.next().await {
+        Some(ended) => ended.map(|()| DONE),
+        None => Err(CommandError::Failed(
+            "watch the events: the archive has no cluster".to_owned(),
+        )),
     }
 }
 
@@ -346,6 +351,13 @@ fn words(notice: &Notice) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tidings_cli::filter::Filter;
+    use tidings_cli::text::Screen;
+
+    use super::super::cluster::Server;
     use super::*;
 
     #[test]
@@ -384,5 +396,63 @@ mod tests {
                 (ended, said) => panic!("{ended:?}, and not {said:?}"),
             }
         }
+    }
+
+    /// A cluster that answers a watch so, or never.
+    fn cluster(answer: Option<(u16, Value)>) -> Source {
+        let service = tower::service_fn(move |_: http::Request<Body>| {
+            let answer = answer.clone();
+            async move {
+                let Some((code, body)) = answer else {
+                    return std::future::pending::<http::Result<http::Response<Body>>>().await;
+                };
+                let body = Body::from(format!("{body}\n").into_bytes());
+                http::Response::builder().status(code).body(body)
+            }
+        });
+        let reader = Reader {
+            server: Server {
+                client: Client::new(service, "default"),
+                timeout: None,
+            },
+            namespace: String::new(),
+            filter: Filter::default(),
+            seen_before: None,
+            events_max: EVENTS_MAX,
+            rbac: "events",
+        };
+        Source { name: None, reader }
+    }
+
+    /// However many silent ones there are before it.
+    #[tokio::test(start_paused = true)]
+    async fn the_first_watch_that_ends_ends_all() {
+        let object = json!({"metadata": {"name": "a", "namespace": "n", "resourceVersion": "6"}});
+        let change = json!({"type": "ADDED", "object": object});
+        let refusal = json!({"kind": "Status", "status": "Failure", "code": 422, "message": "no"});
+        for (answer, code) in [((200, change), Some(DONE)), ((422, refusal), None)] {
+            for silent in [0, 1, 99] {
+                let mut sources: Vec<_> = (0..silent).map(|_| cluster(None)).collect();
+                sources.push(cluster(Some(answer.clone())));
+                let revisions = vec!["5".to_owned(); sources.len()];
+                let mut out = Vec::<u8>::new();
+                let output = Output {
+                    printer: Printer::new("name".parse().unwrap(), Screen::default(), true),
+                    out: &mut out,
+                    left: Some(1),
+                };
+                let ended = watch(&sources, &revisions, output);
+                let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
+                assert_eq!(ended.unwrap().ok(), code, "{silent}");
+                assert_eq!(out.is_empty(), code.is_none(), "{silent}");
+            }
+        }
+        let output = Output {
+            printer: Printer::new("name".parse().unwrap(), Screen::default(), true),
+            out: Vec::<u8>::new(),
+            left: Some(1),
+        };
+        // Of no cluster nothing is seen.
+        assert!(watch(&[], &[], output).await.is_err());
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct SelectionFlags {
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     until: Option<String>,
     /// Events with this text in message, reason, source or object, ignoring case; may be repeated
-    #[arg(long, short = 'g', value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(long, short = 'g', value_name = "TEXT")]
     grep: Vec<String>,
 }
 

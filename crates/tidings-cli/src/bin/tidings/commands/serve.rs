@@ -310,12 +310,13 @@ pub(super) fn hint(error: &StartError) -> &'static str {
 
 const HELP: &str = "see tidings serve --help";
 
+pub(super) const NOT_PERMITTED: &str =
+    "this user may not read or write there: choose another place, or permit it";
+
 /// What to do about what the system refused.
 fn refused_hint(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            "this user may not read or write there: choose another place, or permit it"
-        }
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => NOT_PERMITTED,
         ErrorKind::StorageFull => "make room on the disk of --data-dir",
         _ => HELP,
     }

@@ -3,7 +3,7 @@
 //!
 //! Invariants: FILE is complete or does not exist. FILE.part belongs to the export that
 //! FILE.part.of describes. Nothing but a file is replaced: a pipe or a device is written to as it
-//! is.
+//! is, and so is what a descriptor of this process leads to.
 
 use std::fmt;
 use std::fs::File;
@@ -225,6 +225,7 @@ impl Target {
         let fresh = with_suffix(path, ".part.new");
         // That no file can be made there is told with the name that was given.
         let file = File::create(&fresh).map_err(|error| failed(path, &error))?;
+        keep_permissions(&file, path);
         let mut target = Self::started(form, Sink::new(Box::new(file), gzip), None)?;
         let mut found = Found::nothing(what);
         if let Some((previous, as_of)) = previous {
@@ -330,18 +331,30 @@ fn shown(out: impl Write + IsTerminal + 'static) -> Box<dyn Write> {
     }
 }
 
-/// What is at a path that is neither free nor a file: a pipe or a device.
+/// Names of standard output, which also leads to files.
+const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+/// Where the names of descriptors begin.
+const DESCRIPTORS: [&str; 3] = ["/dev/stderr", "/dev/fd", "/proc/self/fd"];
+
+/// What is at a path that is neither free nor a file: a pipe or a device. A file behind a
+/// descriptor is no different: it may be a log that others write to as well.
 ///
 /// # Errors
 /// It is a folder, or cannot be written to.
 fn stream(path: &Path) -> Result<Option<Box<dyn Write>>, CommandError> {
+    if STDOUT.iter().any(|name| path == Path::new(name)) {
+        return Ok(Some(shown(io::stdout())));
+    }
+    let is_descriptor = DESCRIPTORS.iter().any(|name| path.starts_with(name));
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => {
             let why = format!("write {}: it is a folder", path.display());
             Err(CommandError::Usage(why))
         }
-        Ok(found) if !found.is_file() => {
-            let opened = File::options().write(true).open(path);
+        Ok(found) if is_descriptor || !found.is_file() => {
+            // It is opened anew, and so at the beginning: what is there would be written over.
+            let mut options = File::options();
+            let opened = options.write(true).append(found.is_file()).open(path);
             let opened = opened.map_err(|error| failed(path, &error))?;
             Ok(Some(shown(opened)))
         }
@@ -357,6 +370,24 @@ fn followed(path: &Path) -> Result<PathBuf, CommandError> {
     }
     path.canonicalize().map_err(|error| failed(path, &error))
 }
+
+/// Who may not read the file that is replaced may not read the one in its place, either. A file
+/// system without permissions has nothing to keep.
+#[cfg(unix)]
+fn keep_permissions(file: &File, replaced: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+
+    /// The owner has to read it again before it is complete.
+    const OWNER: u32 = 0o600;
+    if let Ok(found) = std::fs::metadata(replaced) {
+        let mut permissions = found.permissions();
+        permissions.set_mode((permissions.mode() & 0o777) | OWNER);
+        let _ = file.set_permissions(permissions);
+    }
+}
+
+#[cfg(not(unix))]
+fn keep_permissions(_: &File, _: &Path) {}
 
 fn failed(path: &Path, error: &io::Error) -> CommandError {
     CommandError::Usage(format!("write {}: {error}", path.display()))
@@ -512,6 +543,46 @@ mod tests {
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         assert_eq!(text, format!("{}\n", event("a")));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_behind_a_descriptor_is_written_to_and_not_replaced() {
+        use std::os::fd::AsRawFd;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, "before\n").unwrap();
+        let file = File::options().append(true).open(&path).unwrap();
+        for descriptors in ["/dev/fd", "/proc/self/fd"] {
+            let descriptor = Path::new(descriptors).join(file.as_raw_fd().to_string());
+            let opened = Target::open(&descriptor, Form::JsonLines, false, &all());
+            let (mut target, _) = opened.unwrap();
+            target.write(&event("a")).unwrap();
+            target.finish().unwrap();
+        }
+        let line = event("a");
+        assert_eq!(read(&path), format!("before\n{line}\n{line}\n"));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_replaced_is_read_by_those_who_could_before() {
+        use std::fs::Permissions;
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        for (before, after) in [(0o600, 0o600), (0o640, 0o640), (0o444, 0o644)] {
+            std::fs::write(&path, "old").unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(before)).unwrap();
+            let (target, _) = Target::open(&path, Form::JsonLines, false, &all()).unwrap();
+            target.finish().unwrap();
+            let found = std::fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(found & 0o777, after, "{before:o}");
+            assert_eq!(read(&path), "");
+        }
     }
 
     #[cfg(unix)]

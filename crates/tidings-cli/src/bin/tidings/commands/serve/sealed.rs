@@ -258,7 +258,8 @@ impl tidings_server::Past for Past {
         let coverage = self.0.coverage();
         let followed = coverage.followed.iter();
         let since = followed.clone().map(|(_, position)| position.since).max();
-        let until = followed.map(|(_, position)| position.complete_until).min();
+        let until = followed.map(|(_, position)| position.covered_until());
+        let until = until.min();
         let heard = self.0.heard();
         let mut following = Following::new(match &heard {
             Some(heard) if heard.failure.is_none() => "sealed and waiting",
