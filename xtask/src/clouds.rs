@@ -30,7 +30,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
         (npm::AZURITE.variable, azurite(root, !args.offline)),
         (VARIABLE, find_or_build(root, !args.offline)),
     ];
-    let words = ["test", "-p", "tidings-objects", "--test", "objects", "--"];
+    // Built as for all tests.
+    let words = ["test", "--workspace", "--test", "objects", "--"];
     let mut command = cargo(root, &words);
     command.args(TESTS);
     let mut has_one = false;
