@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::command::{self, Result, cargo, find, is_executable};
 use crate::npm;
@@ -75,13 +74,8 @@ fn azurite(root: &Path, may_fetch: bool) -> Result<PathBuf> {
 
 /// Finds the storage as Google's, or builds it if that is allowed.
 fn find_or_build(root: &Path, may_build: bool) -> Result<PathBuf> {
-    if let Some(file) = std::env::var_os(VARIABLE).map(PathBuf::from) {
-        return if is_executable(&file) {
-            Ok(file)
-        } else {
-            let named = file.display();
-            Err(format!("{VARIABLE} names {named}, which cannot be run"))
-        };
+    if let Some(named) = command::named(VARIABLE) {
+        return named;
     }
     let built = root.join("target/tools").join(format!("gcs-{VERSION}"));
     if is_executable(&built) {
@@ -90,22 +84,7 @@ fn find_or_build(root: &Path, may_build: bool) -> Result<PathBuf> {
     if !may_build {
         return Err("not built yet".to_owned());
     }
-    if find("go").is_none() {
-        return Err("there is no Go to build it with".to_owned());
-    }
-    let module = root.join(MODULE);
-    // An unreachable module proxy is noticed here, before a long build.
-    let mut download = Command::new("go");
-    download.args(["list", "-deps", "."]).current_dir(&module);
-    command::output(&mut download)
-        .map_err(|error| format!("its modules cannot be had: {error}"))?;
-    eprintln!("fake-gcs-server: building it, some minutes the first time");
-    let mut build = Command::new("go");
-    build
-        .args(["build", "-mod=readonly", "-ldflags", "-s -w", "-o"])
-        .arg(&built)
-        .current_dir(&module);
-    command::output(&mut build)?;
+    command::go_build(&root.join(MODULE), ".", "", &built)?;
     Ok(built)
 }
 

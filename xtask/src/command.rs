@@ -96,6 +96,40 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|file| is_executable(file))
 }
 
+/// The program that an environment variable names; `None` if it is not set.
+pub(crate) fn named(variable: &str) -> Option<Result<PathBuf>> {
+    let file = std::env::var_os(variable).map(PathBuf::from)?;
+    Some(if is_executable(&file) {
+        Ok(file)
+    } else {
+        let named = file.display();
+        Err(format!("{variable} names {named}, which cannot be run"))
+    })
+}
+
+/// Builds a package of a Go module, with flags for the linker.
+pub(crate) fn go_build(module: &Path, package: &str, flags: &str, program: &Path) -> Result {
+    if find("go").is_none() {
+        return Err("there is no Go to build it with".to_owned());
+    }
+    // An unreachable module proxy is noticed here, before a long build.
+    let mut download = Command::new("go");
+    download
+        .args(["list", "-deps", package])
+        .current_dir(module);
+    output(&mut download).map_err(|error| format!("its modules cannot be had: {error}"))?;
+    let name = program.file_name().unwrap_or_default().display();
+    eprintln!("{name}: building it, some minutes the first time");
+    let mut build = Command::new("go");
+    build
+        .args(["build", "-mod=readonly", "-ldflags"])
+        .arg(format!("-s -w {flags}"))
+        .arg("-o")
+        .args([program.as_os_str(), package.as_ref()])
+        .current_dir(module);
+    run(&mut build)
+}
+
 /// Whether a file is executable.
 pub(crate) fn is_executable(file: &Path) -> bool {
     #[cfg(unix)]

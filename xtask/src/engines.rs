@@ -18,13 +18,8 @@ sys.exit(any(m.version(p.split('==')[0]) != p.split('==')[1] for p in sys.argv[1
 
 /// Finds a Python with the engines, or makes one.
 pub(crate) fn find_or_install(folder: &Path, may_fetch: bool) -> Result<PathBuf> {
-    if let Some(file) = std::env::var_os(VARIABLE).map(PathBuf::from) {
-        return if is_executable(&file) {
-            Ok(file)
-        } else {
-            let named = file.display();
-            Err(format!("{VARIABLE} names {named}, which cannot be run"))
-        };
+    if let Some(named) = command::named(VARIABLE) {
+        return named;
     }
     let python = folder.join("bin/python3");
     if has_all(&python) {

@@ -1,7 +1,6 @@
 //! The kube-apiserver to compare with: found, or built from Kubernetes' own modules.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::command::{self, Result, find, is_executable};
 
@@ -16,15 +15,8 @@ pub(crate) const VARIABLE: &str = "KUBE_APISERVER";
 
 /// Finds a kube-apiserver, or builds one from Kubernetes' own modules.
 pub(crate) fn find_or_build(root: &Path, may_build: bool) -> Result<PathBuf> {
-    if let Some(file) = std::env::var_os(VARIABLE).map(PathBuf::from) {
-        return if is_executable(&file) {
-            Ok(file)
-        } else {
-            Err(format!(
-                "{VARIABLE} names {}, which cannot be run",
-                file.display()
-            ))
-        };
+    if let Some(named) = command::named(VARIABLE) {
+        return named;
     }
     let (major, minor) = RELEASE;
     let version = format!("v{major}.{minor}.{PATCH}");
@@ -42,28 +34,11 @@ pub(crate) fn find_or_build(root: &Path, may_build: bool) -> Result<PathBuf> {
             "none on the PATH, none built, {VARIABLE} is not set"
         ));
     }
-    if find("go").is_none() {
-        return Err("none on the PATH, and no Go to build it with".to_owned());
-    }
-    let module = root.join(MODULE);
-    // An unreachable module proxy is noticed here, before a long build.
-    let mut download = Command::new("go");
-    download
-        .args(["list", "-deps", PACKAGE])
-        .current_dir(&module);
-    command::output(&mut download)
-        .map_err(|error| format!("its modules cannot be had: {error}"))?;
-    eprintln!("kube-apiserver: building {version}, about ten minutes the first time");
     let flags = format!(
-        "-s -w -X {base}.gitVersion={version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}",
+        "-X {base}.gitVersion={version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}",
         base = "k8s.io/component-base/version"
     );
-    let mut build = Command::new("go");
-    build
-        .args(["build", "-mod=readonly", "-ldflags", &flags, "-o"])
-        .arg(&built)
-        .arg(PACKAGE)
-        .current_dir(&module);
-    command::run(&mut build)?;
+    command::go_build(&root.join(MODULE), PACKAGE, &flags, &built)
+        .map_err(|error| format!("none on the PATH, and {error}"))?;
     Ok(built)
 }

@@ -138,16 +138,8 @@ impl Tools {
 
 impl Tool {
     fn find(&self, folder: &Path, may_fetch: bool) -> Result<PathBuf> {
-        if let Some(file) = std::env::var_os(self.variable).map(PathBuf::from) {
-            return if is_executable(&file) {
-                Ok(file)
-            } else {
-                Err(format!(
-                    "{} names {}, which cannot be run",
-                    self.variable,
-                    file.display()
-                ))
-            };
+        if let Some(named) = command::named(self.variable) {
+            return named;
         }
         let fetched = folder.join("usr/bin").join(self.program);
         if let Some(file) =

@@ -308,17 +308,25 @@ proptest! {
     }
 }
 
+/// One event is observed.
+fn observe() -> Step {
+    Step::Observe(vec![(0, 0)])
+}
+
+/// Everything is sealed.
+fn seal(is_killed: bool) -> Step {
+    Step::Seal {
+        bytes: usize::MAX,
+        is_killed,
+    }
+}
+
 /// What was sealed when the process was killed has ended when it starts again. Its numbers are not
 /// given to others, which would be taken for sealed.
 #[tokio::test]
 async fn numbers_of_what_was_sealed_are_not_used_again() {
     let mut world = World::new().await;
     world.reopen(true).await;
-    let observe = || Step::Observe(vec![(0, 0)]);
-    let seal = |is_killed| Step::Seal {
-        bytes: usize::MAX,
-        is_killed,
-    };
     world.step(&observe()).await;
     world.step(&seal(true)).await;
     world.clock.advance(2 * 3_600_000);
@@ -346,11 +354,6 @@ async fn told(world: &World, from: u64) -> Option<(Vec<u64>, u64)> {
 async fn what_the_last_seal_took_is_told_until_the_next_one() {
     let mut world = World::new().await;
     world.reopen(true).await;
-    let observe = || Step::Observe(vec![(0, 0)]);
-    let seal = |is_killed| Step::Seal {
-        bytes: usize::MAX,
-        is_killed,
-    };
     world.step(&observe()).await;
     world.step(&seal(false)).await;
     assert_eq!(told(&world, 0).await, Some((vec![1], 1)));

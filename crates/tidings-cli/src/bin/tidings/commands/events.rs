@@ -351,13 +351,11 @@ fn words(notice: &Notice) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kube::Client;
     use kube::client::Body;
     use serde_json::{Value, json};
-    use tidings_cli::filter::Filter;
     use tidings_cli::text::Screen;
 
-    use super::super::cluster::Server;
+    use super::super::reader::tests::reader;
     use super::*;
 
     #[test]
@@ -410,17 +408,7 @@ mod tests {
                 http::Response::builder().status(code).body(body)
             }
         });
-        let reader = Reader {
-            server: Server {
-                client: Client::new(service, "default"),
-                timeout: None,
-            },
-            namespace: String::new(),
-            filter: Filter::default(),
-            seen_before: None,
-            events_max: EVENTS_MAX,
-            rbac: "events",
-        };
+        let reader = reader(service);
         Source { name: None, reader }
     }
 

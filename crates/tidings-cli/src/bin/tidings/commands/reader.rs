@@ -4,7 +4,7 @@
 mod list;
 mod page;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod watch;
 
 pub(crate) use self::page::{EVENTS_MAX, Listed, Reader};

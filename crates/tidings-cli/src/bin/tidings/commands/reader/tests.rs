@@ -40,7 +40,7 @@ fn status(code: u16) -> Value {
 }
 
 /// A reader of everything a server has.
-fn reader<S>(service: S) -> Reader
+pub(crate) fn reader<S>(service: S) -> Reader
 where
     S: tower::Service<http::Request<Body>, Response = http::Response<Body>> + Send + 'static,
     S::Future: Send + 'static,
