@@ -178,7 +178,8 @@ pub trait Watch: Send {
     /// behind reads from the store's history. Cancel-safe: dropping the future loses nothing.
     ///
     /// # Errors
-    /// [`WatchError::Compacted`] if the watcher fell behind the history: list again.
+    /// [`WatchError::Compacted`] if the watcher fell behind the history, or the history that it
+    /// still needed was compacted after [`Store::watch`] had accepted the revision: list again.
     /// [`WatchError::Fault`], mainly [`Fault::Closed`] when the store is closed. After an error the
     /// watch has ended and repeats it.
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<Arc<Change>>, WatchError>>;

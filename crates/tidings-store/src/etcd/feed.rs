@@ -115,8 +115,9 @@ async fn follow_once(shared: &Shared, position: &mut Revision) -> Stopped {
             Ok(delivery) => delivery,
             Err(ended) => return ended.into(),
         };
-        let Some(changes) = shared.changes_of(&delivery.events).await else {
-            return Ended::Compacted(delivery.revision).into();
+        let changes = match shared.changes_of(&delivery.events).await {
+            Ok(changes) => changes,
+            Err(ended) => return ended.into(),
         };
         shared.publish(changes, delivery.revision);
         *position = delivery.revision;
@@ -124,21 +125,25 @@ async fn follow_once(shared: &Shared, position: &mut Revision) -> Stopped {
 }
 
 impl Shared {
-    /// The changes of etcd's events, each with the end of its record; `None` if etcd has forgotten
-    /// a previous value.
+    /// The changes of etcd's events, each with the end of its record.
+    ///
+    /// # Errors
+    /// [`Ended::Compacted`] if etcd has forgotten a previous value, [`Ended::Failed`] if it could
+    /// not be read.
     pub(super) async fn changes_of(
         &self,
         events: &[WatchEvent],
-    ) -> Option<Vec<(Change, Option<End>)>> {
+    ) -> Result<Vec<(Change, Option<End>)>, Ended> {
         let mut changes = Vec::with_capacity(events.len());
-        for event in events {
-            let kv = event.kv.as_ref()?;
-            let is_delete = event.kind == 1;
+        for WatchEvent { kind, kv, prev_kv } in events {
+            // etcd sends no event without a key; after one, watchers list anew.
+            let kv = kv.as_ref().ok_or(Ended::Compacted(0))?;
+            let is_delete = *kind == 1;
             let is_create = !is_delete && kv.version == 1;
-            let previous = match &event.prev_kv {
+            let previous = match prev_kv {
                 Some(previous) => Some(self.record(previous.clone()).await),
                 None if is_create => None,
-                None => return None,
+                None => Some(self.previous(kv).await?),
             };
             changes.push(match previous {
                 Some(previous) if is_delete => {
@@ -155,7 +160,24 @@ impl Shared {
                 }
             });
         }
-        Some(changes)
+        Ok(changes)
+    }
+
+    /// The record before a change that came without it.
+    ///
+    /// etcd starts a watch before it notes that previous values are wanted (`recvLoop` of
+    /// `etcdserver/api/v3rpc/watch.go`): the first events may lack them although nothing was
+    /// compacted.
+    async fn previous(&self, kv: &KeyValue) -> Result<Record, Ended> {
+        let changed = unsigned(kv.mod_revision);
+        let key = self.keys.short(&kv.key);
+        let before = changed.saturating_sub(1);
+        match self.version_at(&key, before, self.client.deadline()).await {
+            Ok(Some(previous)) => Ok(self.record(previous).await),
+            Ok(None) => Err(Ended::Compacted(changed)),
+            Err(failure) if failure.is_compacted() => Err(Ended::Compacted(changed)),
+            Err(failure) => Err(failure.into()),
+        }
     }
 
     fn publish(&self, changes: Vec<(Change, Option<End>)>, revision: Revision) {

@@ -343,6 +343,46 @@ async fn a_feed_that_was_compacted_away_says_so_and_goes_on() {
     );
 }
 
+/// A busy etcd starts a watch before it notes that previous values are wanted.
+#[tokio::test]
+async fn previous_values_that_etcd_left_out_are_read() {
+    let Some(cluster) = Cluster::start(1, &[]) else {
+        return;
+    };
+    let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
+    let store = open(options(&cluster), &clock).await;
+    let key = || Bytes::from_static(b"a/1");
+    let first = store.create(key(), NewRecord::new("1@1")).await.unwrap();
+    let second = store.update(key(), NewRecord::new("1@2"), first).await;
+    store.delete(key(), None).await.unwrap();
+
+    let shared = &store.shared;
+    let open = stream::Stream::open(&shared.client, &shared.keys, first - 1);
+    let mut stream = open.await.unwrap_or_else(|ended| panic!("{ended:?}"));
+    let mut events = Vec::new();
+    while events.len() < 3 {
+        let delivery = stream.next().await;
+        events.extend(delivery.unwrap_or_else(|ended| panic!("{ended:?}")).events);
+    }
+    let whole = shared.changes_of(&events).await.unwrap();
+    let previous: Vec<_> = whole
+        .iter()
+        .map(|(change, _)| change.previous().map(|record| record.revision))
+        .collect();
+    assert_eq!(previous, [None, Some(first), Some(second.unwrap())]);
+
+    for event in &mut events {
+        event.prev_kv = None;
+    }
+    assert_eq!(shared.changes_of(&events).await.unwrap(), whole);
+    store.compact(store.revision()).await.unwrap();
+    let ended = shared.changes_of(&events).await.err();
+    assert!(
+        matches!(ended, Some(stream::Ended::Compacted(at)) if at == first + 1),
+        "{ended:?}"
+    );
+}
+
 #[tokio::test]
 async fn records_that_outlive_their_lease_are_deleted() {
     let Some(cluster) = Cluster::start(1, &[]) else {

@@ -251,8 +251,13 @@ impl EtcdWatch {
         // From here on the changes are taken from the stream: if this future is dropped while a
         // lease is looked up, the stream is opened again at the unchanged position.
         let stream = direct.stream.take();
-        let Some(changes) = self.shared.changes_of(&delivery.events).await else {
-            return Err(compacted(delivery.revision));
+        let changes = match self.shared.changes_of(&delivery.events).await {
+            Ok(changes) => changes,
+            Err(Ended::Compacted(oldest)) => return Err(compacted(oldest)),
+            Err(Ended::Failed(failure)) => {
+                tracing::warn!(%failure, "a previous value cannot be read; opening the watch again");
+                return Ok(Vec::new());
+            }
         };
         direct.stream = stream;
         direct.pause = Pause::default();
