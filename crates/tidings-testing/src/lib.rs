@@ -25,5 +25,5 @@ pub mod s3;
 #[cfg(feature = "serving")]
 pub mod serving;
 
-pub use folder::copy_folder;
+pub use folder::{copy_folder, pack_folder, unpack_folder};
 pub use port::free_port;

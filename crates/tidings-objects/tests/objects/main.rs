@@ -5,6 +5,7 @@ mod emulated;
 mod engines;
 mod erased;
 mod faults;
+mod formats;
 mod killed;
 mod reading;
 mod sealing;

@@ -114,10 +114,19 @@ impl World {
 
     /// Observes versions, as the lines of an export say them; some may be of other kinds.
     pub(crate) async fn import(&mut self, said: &[serde_json::Value]) {
+        self.import_with([json!([]), json!([])], said).await;
+    }
+
+    /// The same, with positions and gaps.
+    pub(crate) async fn import_with(
+        &mut self,
+        [followed, gaps]: [serde_json::Value; 2],
+        said: &[serde_json::Value],
+    ) {
         let now = Timestamp::from_millisecond(self.clock.now().0).unwrap();
         let head = json!({
             "kind": "Coverage", "form": 1, "store": "one", "exportedAt": now.to_string(),
-            "followed": [], "gaps": [], "overQuota": {"events": 0},
+            "followed": followed, "gaps": gaps, "overQuota": {"events": 0},
         });
         let mut lines = head.to_string();
         for one in said {
@@ -146,9 +155,9 @@ impl World {
     }
 
     /// Deletes an event, in the archive.
-    pub(crate) async fn delete(&self, key: &'static [u8]) {
+    pub(crate) async fn delete(&self, key: impl AsRef<[u8]>) {
         let cluster = self.open().await;
-        let deleted = cluster.store().delete(Bytes::from_static(key), None).await;
+        let deleted = cluster.store().delete(Bytes::copy_from_slice(key.as_ref()), None).await;
         deleted.unwrap();
         cluster.close().await;
     }
