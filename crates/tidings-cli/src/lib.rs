@@ -1,12 +1,13 @@
 //! The parts of the `tidings` command that stand on their own, apart from terminal and network.
 
+pub mod capture;
 pub mod clusters;
 pub mod columns;
 pub mod event;
 pub mod family;
 pub mod filter;
 pub mod format;
-pub mod import;
+
 pub mod jsonpath;
 pub mod kinds;
 pub mod noise;

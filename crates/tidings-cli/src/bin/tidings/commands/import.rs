@@ -1,24 +1,23 @@
-//! `tidings import`: creates the events of files in a cluster.
+//! `tidings import`: creates the events of captures in a cluster.
 //!
-//! A thread reads the input, and sixteen events are created at a time. A short queue between the
-//! two keeps memory bounded. Every record is in exactly one count of the summary.
+//! A thread reads the captures, and sixteen lanes create events. The events of one object take the
+//! same lane, so they are created in the order in which they were read. Memory is bounded by what
+//! may wait before the lanes. Every event is in exactly one count of the summary.
 
 mod create;
+mod lanes;
 
 use std::convert::Infallible;
-use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use flate2::read::MultiGzDecoder;
-use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
 use kube::Client;
-use tidings_cli::import::report::{Outcome, Report, line};
-use tidings_cli::import::{self, Record};
+use tidings_cli::capture::report::{Outcome, Report, line};
+use tidings_cli::capture::{self, Found};
 use tokio::sync::mpsc;
 
 use self::create::{Creator, Stop};
@@ -35,53 +34,51 @@ const UNREACHABLE: u8 = 3;
 /// Interrupted, with a shell's exit code.
 const INTERRUPTED: u8 = 130;
 
-/// Events created at a time.
-const CONCURRENCY: usize = 16;
-/// Events read ahead of those being created.
+/// What is read ahead of what the lanes take.
 const READ_AHEAD: usize = 16;
 
-/// Create events in a cluster from files.
+/// Create the events of captures in a cluster.
 ///
-/// Reads the output of `kubectl get events -o json` or `-o yaml`, an EventList, single events,
-/// several documents, and JSON Lines, of core/v1 and events.k8s.io/v1; the form is detected from
-/// the content, and gzip is decompressed. Events keep their namespaces and all fields except the
-/// metadata that a server sets itself (uid, resourceVersion, creationTimestamp, managedFields,
-/// selfLink). After 429, 5xx or no answer an event is retried for about half a minute. An
-/// interrupted import can be repeated: events that exist already are left unchanged and counted.
+/// A capture is a file, a folder or an archive (tar, zip, gzip, zstd), such as a must-gather or a
+/// support bundle as it was sent. Events are found wherever they lie in it: in the output of kubectl
+/// get events -o json or -o yaml and of kubectl cluster-info dump, in JSON Lines, in watch events, in
+/// the lines of an event router or a logger, with other text around them, in UTF-8 or UTF-16.
+/// What a file is follows from its content, never from its name, and links are not followed.
+///
+/// Events keep their namespaces, their order within an object and all fields, except the metadata
+/// that a server sets itself (uid, resourceVersion, creationTimestamp, managedFields, selfLink,
+/// generation) and what is about another cluster's objects (ownerReferences, finalizers, deletion).
+/// An event whose only time is that of its creation gets it as firstTimestamp and lastTimestamp.
+/// Damaged characters become U+FFFD. What was changed is said and counted. After 429, 5xx or no
+/// answer an event is retried for about half a minute. An interrupted import can be repeated: events
+/// that exist already are left unchanged and counted, and events without a name always get the same
+/// one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   kubectl get events -A -o json | tidings import --kubeconfig ./events/kubeconfig -
-  tidings import --context archive events.jsonl.gz
+  tidings import --context archive events.jsonl.gz must-gather.tar.gz ./support-bundle
+
+Limits:
+  an event has 8 MiB at most, a YAML document 64 MiB; brackets are 256 deep at most
+  an archive may be in an archive, and nothing deeper; all have 1,000,000 files at most
+  what is compressed expands to 256 MiB, or 200 times its size
+  a zip that is not a file by itself has 1 GiB at most
 
 Exit codes:
   0    every event was created or existed already
-  1    an event was refused or unreadable
+  1    an event was refused or unreadable, or a capture is not whole or has no events in it
   2    a wrong command line, kubeconfig or file name; nothing was sent
   3    the server cannot be reached or rejects the credentials
   130  interrupted")]
 pub(crate) struct Args {
-    /// Input files, in order; - means standard input
-    #[arg(value_name = "FILE", required = true)]
+    /// Captures, in order: files, folders and archives; - means standard input
+    #[arg(value_name = "FILE|DIR", required = true)]
     files: Vec<PathBuf>,
     /// Name every refused or unreadable event, not only the first ten of each cause
     #[arg(long, short)]
     verbose: bool,
     #[command(flatten)]
     cluster: ClusterFlags,
-}
-
-/// An input: its name and its reader.
-struct Input {
-    name: Arc<str>,
-    reader: Box<dyn Read + Send>,
-    /// Its length in bytes, if known.
-    length: Option<u64>,
-}
-
-/// A result of the reading thread.
-enum Found {
-    Record(Record),
-    Failed(io::Error),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -127,10 +124,10 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn import_all(args: Args) -> Result<u8, StartError> {
-    let inputs = open(&args.files)?;
+    let length = check(&args.files)?;
     let creator = Creator::connect(client(&args).await?).await?;
-    let progress = progress(&inputs);
-    let found = read(inputs, &progress).map_err(StartError::Thread)?;
+    let progress = progress(length);
+    let found = read(args.files, &progress).map_err(StartError::Thread)?;
 
     let report = tokio::select! {
         report = create_all(&creator, found, &progress, args.verbose) => report,
@@ -138,11 +135,7 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
     };
     progress.finish_and_clear();
 
-    let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
-    // If the output is closed, there is still the exit code.
-    for text in report.lines().filter(|_| !args.verbose) {
-        let _ = writeln!(stderr, "{text}");
-    }
+    tell_report(&report, args.verbose);
     let stopped = creator.stopped();
     if let Some(reason) = &stopped {
         complain(reason, reason.hint());
@@ -150,13 +143,53 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
     if report.forbidden > 0 {
         tell(&format!("hint: {}", permissions_hint("import")));
     }
-    let _ = writeln!(stdout, "{report}");
+    // If the output is closed, there is still the exit code.
+    let _ = writeln!(io::stdout(), "{report}");
     Ok(match stopped {
         Some(Stop::Interrupted) => INTERRUPTED,
         Some(Stop::NoAnswer(_) | Stop::Unauthorized(_)) => UNREACHABLE,
-        None if report.refused + report.unreadable > 0 => SOME_REFUSED,
-        None => ALL_IN,
+        None if report.is_complete() => ALL_IN,
+        None => SOME_REFUSED,
     })
+}
+
+/// Tells what is not in the cluster, and what is there in another form.
+fn tell_report(report: &Report, is_told: bool) {
+    for text in report.lines().filter(|_| !is_told).chain(report.notes()) {
+        tell(&text);
+    }
+}
+
+/// Creates the events of captures with a client, and tells what could not be read. Nothing is said
+/// of what is there already: a bundle may have an event more than once.
+///
+/// # Errors
+/// [`CommandError`] says which capture cannot be opened, or that none has an event.
+pub(crate) async fn load(files: &[PathBuf], client: Client) -> Result<(), CommandError> {
+    let failed = |error: StartError| match error {
+        StartError::Cluster(error) => error,
+        error @ (StartError::File { .. } | StartError::StandardInputTwice) => {
+            CommandError::Usage(error.to_string())
+        }
+        error => CommandError::Failed(error.to_string()),
+    };
+    let length = check(files).map_err(failed)?;
+    let creator = Creator::connect(client).await;
+    let creator = creator.map_err(|stop| failed(stop.into()))?;
+    let progress = progress(length);
+    let found = read(files.to_vec(), &progress);
+    let found = found.map_err(|error| failed(StartError::Thread(error)))?;
+    let report = create_all(&creator, found, &progress, false).await;
+    progress.finish_and_clear();
+    tell_report(&report, false);
+    if report.created == 0 && !report.is_complete() {
+        let why = "show the captures: no event of them can be shown";
+        return Err(CommandError::Failed(why.to_owned()));
+    }
+    if !report.is_complete() {
+        tell(&format!("not everything is shown: {report}"));
+    }
+    Ok(())
 }
 
 /// Ctrl-C stops sending, and the report is still printed.
@@ -168,38 +201,40 @@ async fn interrupt(creator: &Creator) -> Infallible {
     std::future::pending().await
 }
 
-/// Opens every input before anything is sent, so that a misspelt name does not cause a partial
-/// import.
-fn open(files: &[PathBuf]) -> Result<Vec<Input>, StartError> {
-    let mut inputs: Vec<Input> = Vec::new();
+/// Whether a path stands for standard input.
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Looks whether every capture can be opened before anything is sent, so that a misspelt name does
+/// not cause a partial import. The length of all in bytes, if it is known.
+fn check(files: &[PathBuf]) -> Result<Option<u64>, StartError> {
+    if files.iter().filter(|path| is_stdin(path)).count() > 1 {
+        return Err(StartError::StandardInputTwice);
+    }
+    let mut length = Some(0);
     for path in files {
-        let failed = |error| StartError::File {
+        let metadata = if is_stdin(path) {
+            length = None;
+            continue;
+        } else {
+            std::fs::metadata(path).and_then(|metadata| {
+                if metadata.is_dir() {
+                    std::fs::read_dir(path)?;
+                } else if metadata.is_file() {
+                    std::fs::File::open(path)?;
+                }
+                Ok(metadata)
+            })
+        };
+        let metadata = metadata.map_err(|error| StartError::File {
             path: path.clone(),
             error,
-        };
-        if path.as_os_str() == "-" {
-            if inputs.iter().any(|input| &*input.name == "-") {
-                return Err(StartError::StandardInputTwice);
-            }
-            inputs.push(Input {
-                name: "-".into(),
-                reader: Box::new(io::stdin()),
-                length: None,
-            });
-            continue;
-        }
-        let file = File::open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
-        if metadata.is_dir() {
-            return Err(failed(io::ErrorKind::IsADirectory.into()));
-        }
-        inputs.push(Input {
-            name: path.to_string_lossy().into(),
-            reader: Box::new(file),
-            length: metadata.is_file().then_some(metadata.len()),
-        });
+        })?;
+        length = length.filter(|_| metadata.is_file());
+        length = length.map(|length| length + metadata.len());
     }
-    Ok(inputs)
+    Ok(length)
 }
 
 async fn client(args: &Args) -> Result<Client, StartError> {
@@ -208,35 +243,10 @@ async fn client(args: &Args) -> Result<Client, StartError> {
         .map_err(|error| CommandError::Config(with_sources(&error)).into())
 }
 
-/// The decompressed content of an input: gzip is detected by its first bytes.
-fn decompressed(input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
-    const GZIP: [u8; 2] = [0x1f, 0x8b];
-    let mut input = BufReader::new(input);
-    // A read may return a single byte; this waits for a second one without consuming either.
-    let mut beginning = [0; 2];
-    let mut length = 0;
-    while let Some(rest) = beginning.get_mut(length..).filter(|rest| !rest.is_empty()) {
-        match input.read(rest) {
-            Ok(0) => break,
-            Ok(read) => length += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let is_gzip = beginning == GZIP;
-    let whole = io::Cursor::new(beginning).take(length as u64).chain(input);
-    Ok(if is_gzip {
-        Box::new(MultiGzDecoder::new(whole))
-    } else {
-        Box::new(whole)
-    })
-}
-
 /// Drawn only on a terminal; of bytes, if their number is known.
-fn progress(inputs: &[Input]) -> ProgressBar {
-    let total: Option<u64> = inputs.iter().map(|input| input.length).sum();
-    let (bar, template) = match total {
-        Some(total) => (ProgressBar::new(total), "{wide_bar} {percent:>3} %  {msg}"),
+fn progress(length: Option<u64>) -> ProgressBar {
+    let (bar, template) = match length {
+        Some(length) => (ProgressBar::new(length), "{wide_bar} {percent:>3} %  {msg}"),
         None => (ProgressBar::new_spinner(), "{spinner} {msg}"),
     };
     // The templates are constants, so this cannot fail; the default would be good enough.
@@ -245,10 +255,10 @@ fn progress(inputs: &[Input]) -> ProgressBar {
     )
 }
 
-fn read(
-    inputs: Vec<Input>,
-    progress: &ProgressBar,
-) -> io::Result<mpsc::Receiver<(Arc<str>, Found)>> {
+/// What the reading thread finds, with the name of the capture.
+type Finds = mpsc::Receiver<(Arc<str>, Found)>;
+
+fn read(files: Vec<PathBuf>, progress: &ProgressBar) -> io::Result<Finds> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     let progress = progress.clone();
     // Not the runtime's own blocking thread: the runtime would wait at its end for a read of a
@@ -256,17 +266,19 @@ fn read(
     std::thread::Builder::new()
         .name("import-read".to_owned())
         .spawn(move || {
-            for Input { name, reader, .. } in inputs {
-                let send = |found| match sender.blocking_send((Arc::clone(&name), found)) {
+            for path in files {
+                let name: Arc<str> = path.to_string_lossy().into();
+                let mut take = |found| match sender.blocking_send((Arc::clone(&name), found)) {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
                 };
-                let result = decompressed(progress.wrap_read(reader)).and_then(|reader| {
-                    import::read(reader, &mut |record| send(Found::Record(record)))
-                });
-                let flow =
-                    result.map_or_else(|error| send(Found::Failed(error)), ControlFlow::Continue);
-                if flow.is_break() || sender.is_closed() {
+                let count = |bytes| progress.inc(bytes);
+                if is_stdin(&path) {
+                    capture::read(io::stdin(), &count, &mut take);
+                } else if let Err(error) = capture::read_path(&path, &count, &mut take) {
+                    let _ = take(Found::failed(&error));
+                }
+                if sender.is_closed() {
                     return;
                 }
             }
@@ -276,64 +288,23 @@ fn read(
 
 async fn create_all(
     creator: &Creator,
-    found: mpsc::Receiver<(Arc<str>, Found)>,
+    found: Finds,
     progress: &ProgressBar,
     verbose: bool,
 ) -> Report {
     let mut report = Report::default();
-    // After sending has stopped, reading stops, too; records that were read already count as not
-    // sent.
-    let found = futures::stream::unfold(found, |mut found| async move {
-        if creator.stopped().is_some() {
-            found.close();
-        }
-        let next = tokio::select! {
-            biased;
-            next = found.recv() => next,
-            // Standard input may be silent for a long time.
-            () = creator.told_to_stop() => {
-                found.close();
-                found.recv().await
-            }
-        };
-        next.map(|next| (next, found))
-    });
-    let mut outcomes = std::pin::pin!(
-        found
-            .map(|(input, found)| async move {
-                match found {
-                    Found::Failed(error) => {
-                        (input.to_string(), Outcome::InputFailed(error.to_string()))
-                    }
-                    Found::Record(Record {
-                        position,
-                        event: Err(reason),
-                    }) => (format!("{input}:{position}"), Outcome::Unreadable(reason)),
-                    Found::Record(Record {
-                        position,
-                        event: Ok(event),
-                    }) => {
-                        let place =
-                            format!("{input}:{position} {}/{}", event.namespace, event.name);
-                        (place, creator.create(event).await)
-                    }
-                }
-            })
-            .buffer_unordered(CONCURRENCY)
-    );
-    while let Some((place, outcome)) = outcomes.next().await {
-        report.add(&place, &outcome);
-        if verbose
-            && matches!(
-                outcome,
-                Outcome::Refused { .. } | Outcome::Unreadable(_) | Outcome::InputFailed(_)
-            )
-        {
-            progress.suspend(|| {
-                let _ = writeln!(io::stderr(), "{}", line(&place, &outcome));
-            });
+    lanes::create(creator, found, |place, outcome, notes| {
+        report.note(place, notes);
+        report.add(place, outcome);
+        let is_told = !matches!(
+            outcome,
+            Outcome::Created | Outcome::AlreadyThere | Outcome::NotSent
+        );
+        if verbose && is_told {
+            progress.suspend(|| tell(&line(place, outcome)));
         }
         progress.set_message(report.to_string());
-    }
+    })
+    .await;
     report
 }

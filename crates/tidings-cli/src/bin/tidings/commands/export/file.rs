@@ -495,8 +495,10 @@ mod tests {
             assert!(!path.exists());
             target.finish().unwrap();
             let mut names = Vec::new();
-            tidings_cli::import::read(read(&path).as_bytes(), &mut |record| {
-                names.push(record.event.unwrap().name);
+            tidings_cli::capture::read_path(&path, &|_| {}, &mut |found| {
+                if let tidings_cli::capture::Found::Record(record) = found {
+                    names.push(record.event.unwrap().name);
+                }
                 std::ops::ControlFlow::Continue(())
             })
             .unwrap();

@@ -11,8 +11,8 @@ use super::super::cluster::{UNAUTHORIZED_HINT, UNREACHABLE_HINT, one_line, with_
 use kube::Client;
 use kube::core::Status;
 use kube::core::params::PostParams;
-use tidings_cli::import::Event;
-use tidings_cli::import::report::Outcome;
+use tidings_cli::capture::Event;
+use tidings_cli::capture::report::Outcome;
 use tidings_core::{
     OccurrenceKind, RetryClass, RetryPolicy, StatusFailure, WriteError, WriteErrorKind,
 };

@@ -1,21 +1,24 @@
-//! The outcome of every record: the counts, and what to say about those that are not in the cluster
-//! now.
+//! The outcome of every event: the counts, and what to say about those that are not in the cluster
+//! now, or not as they were.
 //!
-//! Invariant: every record read is in exactly one of the counts, so the summary's numbers add up to
+//! Invariant: every event read is in exactly one of the counts, so the summary's numbers add up to
 //! the first.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::note::Note;
 use super::unreadable::Unreadable;
 
-/// Maximum records named for one cause; the rest is counted.
+/// Maximum events named for one cause; the rest is counted.
 pub const NAMED_MAX: usize = 10;
+/// Maximum events named for one note.
+const NOTED_MAX: usize = 3;
 
 /// Maximum separate causes; further ones share one line.
 const CAUSES_MAX: usize = 100;
 
-/// The outcome of one record.
+/// The outcome of one event, or of an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -34,10 +37,12 @@ pub enum Outcome {
         /// The fields the Status' causes name.
         fields: Vec<String>,
     },
-    /// It was no event.
+    /// It could not be read.
     Unreadable(Unreadable),
-    /// Its input could not be read further.
-    InputFailed(String),
+    /// Not an event: an input that could not be read to its end.
+    Failed(String),
+    /// Not an event: an input without events, and what it is.
+    Nothing(String),
     /// The server could no longer be reached, or the import was interrupted, before it was sent or
     /// answered.
     NotSent,
@@ -62,15 +67,10 @@ impl Outcome {
                     .trim_end()
                     .to_owned()
             }
-            Self::Unreadable(Unreadable::Syntax(_)) => "not JSON or YAML of events".to_owned(),
-            Self::Unreadable(Unreadable::OtherKind { .. } | Unreadable::NoKind) => {
-                "no event".to_owned()
-            }
-            Self::Unreadable(Unreadable::OfAnArchive { .. }) => {
-                "of an export with versions".to_owned()
-            }
+            Self::Unreadable(Unreadable::Syntax(_)) => "damaged event".to_owned(),
             Self::Unreadable(_) => "malformed event".to_owned(),
-            Self::InputFailed(_) => "input failed".to_owned(),
+            Self::Failed(_) => "input that could not be read to its end".to_owned(),
+            Self::Nothing(_) => "input without events".to_owned(),
             Self::Created | Self::AlreadyThere | Self::NotSent => String::new(),
         }
     }
@@ -88,16 +88,17 @@ impl fmt::Display for Outcome {
                 ..
             } => write!(formatter, "refused: {code} {reason}: {message}"),
             Self::Unreadable(reason) => write!(formatter, "unreadable: {reason}"),
-            Self::InputFailed(error) => write!(formatter, "unreadable from here on: {error}"),
+            Self::Failed(error) => write!(formatter, "unreadable from here on: {error}"),
+            Self::Nothing(what) => write!(formatter, "has no events in it: it is {what}"),
             Self::NotSent => formatter.write_str("not sent or not answered"),
         }
     }
 }
 
-/// The counts, and the first few records of each cause.
+/// The counts, and the first few events of each cause.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Records read, whatever their outcome.
+    /// Events read, whatever their outcome.
     pub read: u64,
     /// Events created.
     pub created: u64,
@@ -107,11 +108,20 @@ pub struct Report {
     pub refused: u64,
     /// Of these, events that the user may not create.
     pub forbidden: u64,
-    /// Records that were no events, and inputs that could not be read to their end.
+    /// Events that could not be read.
     pub unreadable: u64,
     /// Events the server was not asked about, or did not answer about.
     pub not_sent: u64,
+    /// Inputs, or members of these, that could not be read to their end or have no events.
+    pub incomplete: u64,
     causes: BTreeMap<String, Cause>,
+    notes: BTreeMap<Note, Noted>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    count: u64,
+    named: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -121,14 +131,29 @@ struct Cause {
 }
 
 impl Report {
-    /// Counts one record. `place` is where it was and what it was called.
+    /// Counts what reading changed in an event.
+    pub fn note(&mut self, place: impl fmt::Display, notes: &[Note]) {
+        for note in notes {
+            let noted = self.notes.entry(*note).or_default();
+            noted.count += 1;
+            if noted.named.len() < NOTED_MAX {
+                noted
+                    .named
+                    .push(place.to_string().replace(char::is_control, " "));
+            }
+        }
+    }
+
+    /// Counts one event, or an input. `place` is where it was and what it was called.
     pub fn add(&mut self, place: impl fmt::Display, outcome: &Outcome) {
-        self.read += 1;
+        let is_event = !matches!(outcome, Outcome::Failed(_) | Outcome::Nothing(_));
+        self.read += u64::from(is_event);
         let count = match outcome {
             Outcome::Created => &mut self.created,
             Outcome::AlreadyThere => &mut self.already_there,
             Outcome::Refused { .. } => &mut self.refused,
-            Outcome::Unreadable(_) | Outcome::InputFailed(_) => &mut self.unreadable,
+            Outcome::Unreadable(_) => &mut self.unreadable,
+            Outcome::Failed(_) | Outcome::Nothing(_) => &mut self.incomplete,
             Outcome::NotSent => &mut self.not_sent,
         };
         *count += 1;
@@ -160,6 +185,28 @@ impl Report {
             cause.named.iter().cloned().chain(more)
         })
     }
+
+    /// The lines about what was changed in events.
+    pub fn notes(&self) -> impl Iterator<Item = String> + '_ {
+        self.notes.iter().map(|(note, noted)| {
+            let events = if noted.count == 1 { "event" } else { "events" };
+            let more = if noted.count > noted.named.len() as u64 {
+                ", …"
+            } else {
+                ""
+            };
+            format!(
+                "{} {events} {note}: {}{more}",
+                noted.count,
+                noted.named.join(", ")
+            )
+        })
+    }
+
+    /// Whether everything that was read is in the cluster.
+    pub fn is_complete(&self) -> bool {
+        self.refused + self.unreadable + self.not_sent + self.incomplete == 0
+    }
 }
 
 /// One line about one record, whatever is in it.
@@ -176,9 +223,11 @@ impl fmt::Display for Report {
             self.read, self.created, self.already_there, self.refused, self.unreadable
         )?;
         if self.not_sent > 0 {
-            write!(formatter, ", {} not sent or not answered", self.not_sent)
-        } else {
-            Ok(())
+            write!(formatter, ", {} not sent or not answered", self.not_sent)?;
+        }
+        match self.notes.get(&Note::Repaired) {
+            Some(noted) => write!(formatter, "; {} of these repaired", noted.count),
+            None => Ok(()),
         }
     }
 }
@@ -206,24 +255,35 @@ mod tests {
             );
         }
         report.add("a:25", &refused("x", "metadata.name"));
-        report.add("a:26", &Outcome::Unreadable(Unreadable::NoKind));
+        report.add("a:26", &Outcome::Unreadable(Unreadable::Metadata));
         report.add("a:27", &Outcome::Created);
         report.add("a:28", &Outcome::AlreadyThere);
         report.add("a:29", &Outcome::NotSent);
+        report.add("b", &Outcome::Nothing("an empty file".to_owned()));
+        for number in 0..5 {
+            report.note(format_args!("a:{number}"), &[Note::Owners]);
+        }
+        report.note("a:9", &[Note::Repaired]);
+        let notes: Vec<String> = report.notes().collect();
+        assert!(
+            notes[0].starts_with("1 event repaired") && notes[0].ends_with(": a:9"),
+            "{notes:?}"
+        );
+        assert!(
+            notes[1].starts_with("5 events ") && notes[1].ends_with(": a:0, a:1, a:2, …"),
+            "{notes:?}"
+        );
         let lines: Vec<String> = report.lines().collect();
-        assert_eq!(lines.len(), 13, "{lines:#?}");
+        assert_eq!(lines.len(), 14, "{lines:#?}");
         assert_eq!(
             lines[0],
             "a:25 refused: 422 Invalid: Event \"x\" is  [31minvalid"
         );
         assert_eq!(lines[11], "… and 15 more: 422 Invalid reason");
-        assert_eq!(
-            lines[12],
-            "a:26 unreadable: no kind, and neither involvedObject nor regarding: not an event"
-        );
+        assert_eq!(lines[13], "a:26 unreadable: metadata is not an object");
         assert_eq!(
             report.to_string(),
-            "30 read: 1 created, 1 already there, 26 refused, 1 unreadable, 1 not sent or not answered"
+            "30 read: 1 created, 1 already there, 26 refused, 1 unreadable, 1 not sent or not answered; 1 of these repaired"
         );
     }
 

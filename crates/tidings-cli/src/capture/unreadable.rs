@@ -1,32 +1,12 @@
-//! Why a record is not an event.
+//! Why an event is not read.
 
-/// Why a record is not an event.
+/// Why an event is not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// Neither JSON nor YAML, or of a shape no event has. What follows may have been skipped; the
-    /// message says so.
+    /// Damaged JSON or YAML.
     #[error("{0}")]
     Syntax(String),
-    /// An object of another kind.
-    #[error("{kind} of {api_version}, expected an Event of v1 or events.k8s.io/v1")]
-    OtherKind {
-        /// What it said its kind was.
-        kind: String,
-        /// What it said its apiVersion was.
-        api_version: String,
-    },
-    /// A line of an archive's export with versions.
-    #[error(
-        "{kind} of an export with versions, which tidings archive --import puts into an archive"
-    )]
-    OfAnArchive {
-        /// What the line is.
-        kind: String,
-    },
-    /// An object that says no kind and does not look like an event either.
-    #[error("no kind, and neither involvedObject nor regarding: not an event")]
-    NoKind,
     /// `metadata` is something else than an object.
     #[error("metadata is not an object")]
     Metadata,

@@ -1,0 +1,133 @@
+//! Lanes of events to create: side by side for different objects, one after the other for the same
+//! one.
+//!
+//! Invariants: the events of an object are created in the order in which they were found; what waits
+//! has [`WAITING_BYTES_MAX`] of text at most, except a single event that is larger.
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+
+use futures::future::join_all;
+use tidings_cli::capture::report::Outcome;
+use tidings_cli::capture::{Event, Found, Note, Record};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::Finds;
+use super::create::Creator;
+
+/// Events created at a time.
+const LANES: usize = 16;
+/// Events that wait in a lane.
+const LANE_LENGTH: usize = 256;
+/// Text of the events that wait in all lanes together, in bytes.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+/// Unit in which the text is counted, in bytes.
+const UNIT: usize = 1 << 10;
+const UNITS: usize = WAITING_BYTES_MAX / UNIT;
+
+/// An event in a lane.
+struct Waiting {
+    place: String,
+    event: Event,
+    notes: Vec<Note>,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+type Done = (String, Outcome, Vec<Note>);
+
+/// Creates all that is found, and tells each outcome.
+pub(super) async fn create(
+    creator: &Creator,
+    found: Finds,
+    mut tell: impl FnMut(&str, &Outcome, &[Note]),
+) {
+    let (done, mut outcomes) = mpsc::channel(LANES);
+    let (lanes, waiting): (Vec<_>, Vec<_>) = (0..LANES).map(|_| mpsc::channel(LANE_LENGTH)).unzip();
+    let run = waiting
+        .into_iter()
+        .map(|waiting| lane(creator, waiting, done.clone()));
+    let run = join_all(run);
+    let told = async {
+        while let Some((place, outcome, notes)) = outcomes.recv().await {
+            tell(&place, &outcome, &notes);
+        }
+    };
+    tokio::join!(distribute(creator, found, lanes, done), run, told);
+}
+
+/// One lane: an event after the other.
+async fn lane(creator: &Creator, mut waiting: mpsc::Receiver<Waiting>, done: mpsc::Sender<Done>) {
+    while let Some(next) = waiting.recv().await {
+        let outcome = creator.create(next.event).await;
+        // The receiver lives as long as the lanes.
+        let _ = done.send((next.place, outcome, next.notes)).await;
+    }
+}
+
+/// Puts each event into the lane of its object.
+async fn distribute(
+    creator: &Creator,
+    mut found: Finds,
+    lanes: Vec<mpsc::Sender<Waiting>>,
+    done: mpsc::Sender<Done>,
+) {
+    let room = Arc::new(Semaphore::new(UNITS));
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    while let Some((input, found)) = next(creator, &mut found).await {
+        let (place, outcome) = match found {
+            Found::Record(record) => {
+                let Record {
+                    place,
+                    length,
+                    event,
+                    notes,
+                    ..
+                } = record;
+                match event {
+                    Ok(event) => {
+                        let place = format!("{input}:{place} {}/{}", event.namespace, event.name);
+                        let units = (length / UNIT + 1).min(UNITS);
+                        let units = u32::try_from(units).unwrap_or(u32::MAX);
+                        // It is never closed.
+                        let room = Arc::clone(&room).acquire_many_owned(units).await.ok();
+                        let index = hasher.hash_one((&event.namespace, event.object()));
+                        let lane = lanes.get(index as usize % LANES);
+                        let waiting = Waiting {
+                            place,
+                            event,
+                            notes,
+                            _room: room,
+                        };
+                        if let Some(lane) = lane {
+                            // The lanes end only after this.
+                            let _ = lane.send(waiting).await;
+                        }
+                        continue;
+                    }
+                    Err(why) => (format!("{input}:{place}"), Outcome::Unreadable(why)),
+                }
+            }
+            Found::Failed { place, why } => (format!("{input}:{place}"), Outcome::Failed(why)),
+            Found::Nothing { what } => (input.to_string(), Outcome::Nothing(what)),
+            _ => continue,
+        };
+        let _ = done.send((place, outcome, Vec::new())).await;
+    }
+}
+
+/// The next that was found. After sending has stopped, reading stops, too; what was read already
+/// counts as not sent.
+async fn next(creator: &Creator, found: &mut Finds) -> Option<(Arc<str>, Found)> {
+    if creator.stopped().is_some() {
+        found.close();
+    }
+    tokio::select! {
+        biased;
+        next = found.recv() => next,
+        // Standard input may be silent for a long time.
+        () = creator.told_to_stop() => {
+            found.close();
+            found.recv().await
+        }
+    }
+}

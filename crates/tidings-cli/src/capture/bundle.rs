@@ -1,0 +1,545 @@
+//! Folders, archives and compressed files, and the texts in them.
+//!
+//! What a file is follows from its first bytes, never from its name. The names of members are
+//! words: nothing is opened, created or followed by them, and links are passed over.
+//!
+//! Invariants: an archive may be in an archive, and nothing deeper ([`ARCHIVES_MAX`]); what is
+//! decompressed is no larger than [`RATIO_MAX`] times the input, or [`EXPANDED_BYTES_FREE`]; there
+//! are no more members than [`MEMBERS_MAX`]. All but a zip, which is read from its end, is read as
+//! it comes.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flate2::read::MultiGzDecoder;
+
+use super::record::{Found, Place};
+use super::scan::Scanner;
+use super::sink::Sink;
+use super::text::Text;
+
+/// Archives within each other: one, and those in it.
+pub const ARCHIVES_MAX: usize = 2;
+/// Decompressed bytes for each byte of the input, at most.
+pub const RATIO_MAX: u64 = 200;
+/// Decompressed bytes for which the ratio does not matter.
+pub const EXPANDED_BYTES_FREE: u64 = 256 << 20;
+/// Members of all folders and archives of an input together.
+pub const MEMBERS_MAX: u64 = 1_000_000;
+/// The largest zip within another archive, or from a pipe: it is copied to a temporary file.
+pub const COPIED_ZIP_BYTES_MAX: u64 = 1 << 30;
+/// Compressions within each other.
+const COMPRESSIONS_MAX: usize = 2;
+/// Folders within each other.
+const FOLDERS_MAX: usize = 64;
+/// The largest window of zstd, as a power of two: zstd's own limit.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+/// Longest name of a member in an extended header, in bytes.
+const NAME_BYTES_MAX: u64 = 64 << 10;
+
+/// Bytes that tell all forms.
+const LOOK: usize = 512;
+const GZIP: &[u8] = b"\x1f\x8b";
+const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
+const TAR: &[u8] = b"ustar";
+const TAR_AT: usize = 257;
+
+/// Why reading an input stops for good.
+#[derive(Debug, thiserror::Error)]
+enum Exceeded {
+    #[error("it expands to more than {RATIO_MAX} times its size: the rest is not read")]
+    Ratio,
+    #[error("it has more than {MEMBERS_MAX} files: the rest is not read")]
+    Members,
+}
+
+fn is_exceeded(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Exceeded>())
+}
+
+/// What was read of an input, and what is taken of it.
+struct Reading<'t> {
+    take: &'t mut dyn FnMut(Found) -> ControlFlow<()>,
+    counts: Counts<'t>,
+    events: u64,
+    members: u64,
+    is_stopped: bool,
+    is_failed: bool,
+    has_empty_list: bool,
+    /// What the input is.
+    container: Option<&'static str>,
+    /// What the last text without events is.
+    what: String,
+}
+
+#[derive(Clone, Copy)]
+struct Counts<'t> {
+    input: &'t Cell<u64>,
+    expanded: &'t Cell<u64>,
+    /// Decompressed bytes for which the ratio does not matter.
+    free: u64,
+    progress: &'t dyn Fn(u64),
+}
+
+/// How deep something lies.
+#[derive(Debug, Clone, Copy, Default)]
+struct Depth {
+    archives: usize,
+    compressions: usize,
+}
+
+/// Reads a stream: a capture, compressed or not, or an archive. All that is found is handed to
+/// `take`, in order, until it answers [`ControlFlow::Break`].
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use tidings_cli::capture::{self, Found};
+///
+/// let printed = br#"{"kind":"List","items":[{"involvedObject":{"kind":"Pod","namespace":"web"},"message":"hi"}]}"#;
+/// let mut namespaces = Vec::new();
+/// capture::read(&printed[..], &|_| {}, &mut |found| {
+///     if let Found::Record(record) = found {
+///         namespaces.push(record.event.map(|event| event.namespace));
+///     }
+///     ControlFlow::Continue(())
+/// });
+/// assert_eq!(namespaces, [Ok("web".to_owned())]);
+/// ```
+pub fn read(
+    input: impl Read,
+    progress: &dyn Fn(u64),
+    take: &mut dyn FnMut(Found) -> ControlFlow<()>,
+) {
+    read_within(EXPANDED_BYTES_FREE, input, progress, take);
+}
+
+/// Reads a stream that may expand to this many bytes, or to [`RATIO_MAX`] times its size.
+pub(super) fn read_within(
+    free: u64,
+    input: impl Read,
+    progress: &dyn Fn(u64),
+    take: &mut dyn FnMut(Found) -> ControlFlow<()>,
+) {
+    with_reading(free, progress, take, |reading| {
+        let input = Counted {
+            input,
+            counts: reading.counts,
+        };
+        reading.stream(Box::new(input), Depth::default(), None)
+    });
+}
+
+/// Reads a file or a folder, as [`read`] does a stream.
+///
+/// # Errors
+/// The file or folder cannot be opened. What goes wrong later is found.
+pub fn read_path(
+    path: &Path,
+    progress: &dyn Fn(u64),
+    take: &mut dyn FnMut(Found) -> ControlFlow<()>,
+) -> io::Result<()> {
+    if std::fs::metadata(path)?.is_dir() {
+        let root = list(path)?;
+        with_reading(EXPANDED_BYTES_FREE, progress, take, |reading| {
+            reading.folder(path, root)
+        });
+        return Ok(());
+    }
+    let file = File::open(path)?;
+    with_reading(EXPANDED_BYTES_FREE, progress, take, |reading| {
+        reading.file(file, Depth::default(), None)
+    });
+    Ok(())
+}
+
+fn with_reading(
+    free: u64,
+    progress: &dyn Fn(u64),
+    take: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    read: impl FnOnce(&mut Reading<'_>) -> io::Result<()>,
+) {
+    let (input, expanded) = (Cell::new(0), Cell::new(0));
+    let mut reading = Reading {
+        take,
+        counts: Counts {
+            input: &input,
+            expanded: &expanded,
+            free,
+            progress,
+        },
+        events: 0,
+        members: 0,
+        is_stopped: false,
+        is_failed: false,
+        has_empty_list: false,
+        container: None,
+        what: String::new(),
+    };
+    if let Err(error) = read(&mut reading) {
+        reading.failed(None, &error);
+    }
+    reading.finish();
+}
+
+impl Reading<'_> {
+    fn hand_over(&mut self, found: Found) {
+        if !self.is_stopped {
+            self.is_stopped = (self.take)(found).is_break();
+        }
+    }
+
+    fn failed(&mut self, member: Option<Arc<str>>, error: &io::Error) {
+        self.is_failed = true;
+        self.hand_over(Found::Failed {
+            place: Place {
+                member,
+                line: 1,
+                nth: 1,
+            },
+            why: error.to_string(),
+        });
+    }
+
+    fn finish(mut self) {
+        if self.events > 0 || self.is_failed || self.has_empty_list {
+            return;
+        }
+        let what = match (self.container, self.members) {
+            (None, _) => std::mem::take(&mut self.what),
+            (Some(container), 1) => format!("{container} of one file, which is {}", self.what),
+            (Some(container), members) => format!("{container} of {members} files"),
+        };
+        self.hand_over(Found::Nothing { what });
+    }
+
+    /// Counts a member.
+    fn member(&mut self) -> io::Result<()> {
+        self.members += 1;
+        if self.members > MEMBERS_MAX {
+            return Err(io::Error::other(Exceeded::Members));
+        }
+        Ok(())
+    }
+
+    /// The files of a folder and those below it, in the order of their names.
+    fn folder(&mut self, root: &Path, entries: Vec<PathBuf>) -> io::Result<()> {
+        self.container = Some("a folder");
+        let mut open = vec![entries];
+        while let Some(entries) = open.last_mut() {
+            if self.is_stopped {
+                break;
+            }
+            let Some(path) = entries.pop() else {
+                open.pop();
+                continue;
+            };
+            let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy();
+            let name: Arc<str> = name.into();
+            let read = std::fs::symlink_metadata(&path).and_then(|metadata| {
+                if metadata.is_dir() {
+                    if open.len() >= FOLDERS_MAX {
+                        return Err(io::Error::other(
+                            "more folders within each other than are read",
+                        ));
+                    }
+                    open.push(list(&path)?);
+                } else if metadata.is_file() {
+                    self.member()?;
+                    self.file(File::open(&path)?, Depth::default(), Some(&name))?;
+                }
+                Ok(())
+            });
+            match read {
+                Err(error) if is_exceeded(&error) => return Err(error),
+                Err(error) => self.failed(Some(name), &error),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A file, of which a zip is read where it is.
+    fn file(&mut self, mut file: File, depth: Depth, member: Option<&Arc<str>>) -> io::Result<()> {
+        let mut beginning = Vec::new();
+        if file.metadata()?.is_file() {
+            (&mut file).take(LOOK as u64).read_to_end(&mut beginning)?;
+            file.rewind()?;
+        }
+        if is_zip(&beginning) {
+            let length = file.metadata()?.len();
+            let counts = self.counts;
+            counts.input.set(counts.input.get() + length);
+            let result = self.zip(file, depth, member);
+            (counts.progress)(length);
+            return result;
+        }
+        let input = Counted {
+            input: file,
+            counts: self.counts,
+        };
+        self.stream(Box::new(input), depth, member)
+    }
+
+    /// Anything that is read as it comes.
+    fn stream(
+        &mut self,
+        input: Box<dyn Read + '_>,
+        depth: Depth,
+        member: Option<&Arc<str>>,
+    ) -> io::Result<()> {
+        let mut input = BufReader::with_capacity(64 << 10, input);
+        let mut beginning = Vec::new();
+        (&mut input).take(LOOK as u64).read_to_end(&mut beginning)?;
+        let is_gzip = beginning.starts_with(GZIP);
+        let is_tar = beginning
+            .get(TAR_AT..)
+            .is_some_and(|it| it.starts_with(TAR));
+        let whole = io::Cursor::new(beginning.clone()).chain(input);
+        if is_gzip || beginning.starts_with(ZSTD) {
+            let mut depth = depth;
+            depth.compressions += 1;
+            if depth.compressions > COMPRESSIONS_MAX {
+                return Err(io::Error::other("compressed more often than is read"));
+            }
+            let input: Box<dyn Read + '_> = if is_gzip {
+                Box::new(MultiGzDecoder::new(whole))
+            } else {
+                let mut decoder = zstd::stream::read::Decoder::new(whole)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+                Box::new(decoder)
+            };
+            let input = Expanded {
+                input,
+                counts: self.counts,
+            };
+            return self.stream(Box::new(input), depth, member);
+        }
+        if is_tar {
+            return self.tar(whole, depth, member);
+        }
+        if is_zip(&beginning) {
+            let copy = self.copied(whole)?;
+            return self.zip(copy, depth, member);
+        }
+        self.text(whole, member)
+    }
+
+    fn text(&mut self, input: impl Read, member: Option<&Arc<str>>) -> io::Result<()> {
+        let mut sink = Sink::new(member.cloned(), self.take);
+        let mut scanner = Scanner::new(Text::new(input), &mut sink);
+        let result = scanner.run();
+        let line = scanner.at.line;
+        let result = match result {
+            Err(error) if !is_exceeded(&error) && !sink.is_stopped() => {
+                sink.failed(line, error.to_string());
+                Ok(())
+            }
+            result => result,
+        };
+        sink.finish();
+        self.is_stopped |= sink.is_stopped();
+        let seen = sink.seen;
+        self.events += seen.events;
+        self.is_failed |= seen.is_failed;
+        if seen.events == 0 && self.what.is_empty() {
+            self.has_empty_list |= seen.is_empty_list();
+            self.what = seen.what();
+        }
+        result
+    }
+
+    /// Begins an archive, if it is not too deep.
+    fn archive(&mut self, depth: Depth, kind: &'static str) -> io::Result<Depth> {
+        let archives = depth.archives + 1;
+        if archives > ARCHIVES_MAX {
+            return Err(io::Error::other(
+                "an archive deeper within others than is read",
+            ));
+        }
+        self.container.get_or_insert(kind);
+        Ok(Depth {
+            archives,
+            compressions: 0,
+        })
+    }
+
+    /// The members of a tar. Extended headers are read here, within a bound, instead of by the
+    /// library, which takes them whole.
+    fn tar(&mut self, input: impl Read, depth: Depth, outer: Option<&Arc<str>>) -> io::Result<()> {
+        let depth = self.archive(depth, "a tar archive")?;
+        let mut archive = tar::Archive::new(input);
+        let mut name: Option<String> = None;
+        for entry in archive.entries()?.raw(true) {
+            if self.is_stopped {
+                break;
+            }
+            let mut entry = entry?;
+            let kind = entry.header().entry_type();
+            if kind.is_gnu_longname() || kind.is_pax_local_extensions() {
+                let mut bytes = Vec::new();
+                (&mut entry).take(NAME_BYTES_MAX).read_to_end(&mut bytes)?;
+                name = if kind.is_gnu_longname() {
+                    Some(lossy(without_zeros(&bytes)))
+                } else {
+                    pax_path(&bytes).or(name)
+                };
+                continue;
+            }
+            if !(kind.is_file() || kind.is_contiguous()) {
+                // What follows a global header, a link or a folder has a name of its own.
+                if !kind.is_pax_global_extensions() && !kind.is_gnu_longlink() {
+                    name = None;
+                }
+                continue;
+            }
+            self.member()?;
+            let name = name.take().unwrap_or_else(|| lossy(&entry.path_bytes()));
+            let name = within(outer, &name);
+            self.take_member(Box::new(entry), depth, name)?;
+        }
+        Ok(())
+    }
+
+    /// The members of a zip.
+    fn zip(
+        &mut self,
+        file: impl Read + Seek,
+        depth: Depth,
+        outer: Option<&Arc<str>>,
+    ) -> io::Result<()> {
+        let depth = self.archive(depth, "a zip archive")?;
+        let mut archive = zip::ZipArchive::new(BufReader::new(file)).map_err(io::Error::other)?;
+        for index in 0..archive.len() {
+            if self.is_stopped {
+                break;
+            }
+            let name = archive.name_for_index(index).and_then(Result::ok);
+            let name = within(outer, &name.unwrap_or_default());
+            let member = match archive.by_index(index) {
+                Ok(member) if !member.is_file() => continue,
+                Ok(member) => member,
+                Err(error) => {
+                    self.failed(Some(name), &io::Error::other(error));
+                    continue;
+                }
+            };
+            self.member()?;
+            let member = Expanded {
+                input: member,
+                counts: self.counts,
+            };
+            self.take_member(Box::new(member), depth, name)?;
+        }
+        Ok(())
+    }
+
+    /// A member that cannot be read does not keep the others from being read.
+    fn take_member(
+        &mut self,
+        input: Box<dyn Read + '_>,
+        depth: Depth,
+        name: Arc<str>,
+    ) -> io::Result<()> {
+        match self.stream(input, depth, Some(&name)) {
+            Err(error) if !is_exceeded(&error) => {
+                self.failed(Some(name), &error);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// A temporary copy of a zip that cannot be read from its end.
+    fn copied(&mut self, input: impl Read) -> io::Result<File> {
+        let mut copy = tempfile::tempfile()?;
+        let mut input = input.take(COPIED_ZIP_BYTES_MAX + 1);
+        let length = io::copy(&mut input, &mut copy)?;
+        if length > COPIED_ZIP_BYTES_MAX {
+            let why = format!(
+                "a zip of more than {COPIED_ZIP_BYTES_MAX} bytes within something else: take it out first"
+            );
+            return Err(io::Error::other(why));
+        }
+        copy.flush()?;
+        copy.rewind()?;
+        Ok(copy)
+    }
+}
+
+fn is_zip(beginning: &[u8]) -> bool {
+    ZIP.iter().any(|magic| beginning.starts_with(magic))
+}
+
+/// The paths in a folder, the last first.
+fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths: Vec<PathBuf> = paths.collect::<io::Result<_>>()?;
+    paths.sort_unstable_by(|one, other| other.cmp(one));
+    Ok(paths)
+}
+
+fn within(outer: Option<&Arc<str>>, name: &str) -> Arc<str> {
+    outer.map_or_else(|| name.into(), |outer| format!("{outer}/{name}").into())
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The path in an extended header.
+fn pax_path(bytes: &[u8]) -> Option<String> {
+    let records = tar::PaxExtensions::new(bytes).flatten();
+    let mut paths = records.filter(|record| record.key_bytes() == b"path");
+    paths.next().map(|path| lossy(path.value_bytes()))
+}
+
+/// A name without the zeros behind it.
+fn without_zeros(name: &[u8]) -> &[u8] {
+    let end = name.iter().rposition(|byte| *byte != 0);
+    name.get(..end.map_or(0, |end| end + 1)).unwrap_or_default()
+}
+
+/// Counts the bytes of the input.
+struct Counted<'t, R> {
+    input: R,
+    counts: Counts<'t>,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.input.read(buffer)?;
+        let count = self.counts.input;
+        count.set(count.get() + length as u64);
+        (self.counts.progress)(length as u64);
+        Ok(length)
+    }
+}
+
+/// Counts decompressed bytes, and refuses more than there may be.
+struct Expanded<'t, R> {
+    input: R,
+    counts: Counts<'t>,
+}
+
+impl<R: Read> Read for Expanded<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.input.read(buffer)?;
+        let Counts {
+            input,
+            expanded,
+            free,
+            ..
+        } = self.counts;
+        expanded.set(expanded.get() + length as u64);
+        if expanded.get() > free.max(input.get().saturating_mul(RATIO_MAX)) {
+            return Err(io::Error::other(Exceeded::Ratio));
+        }
+        Ok(length)
+    }
+}

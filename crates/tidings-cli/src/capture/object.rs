@@ -1,0 +1,482 @@
+//! The JSON objects of a text, and the events among them, however deep they lie.
+//!
+//! Objects are followed byte by byte with a stack of what is open. An object that closes and is an
+//! event by its keys is parsed as a whole; nothing else is. Where the text cannot go on, all open
+//! objects are given up, and the innermost of those that can be an event is reported. Lines of
+//! other programs between the lines of an object are cut out of it.
+//!
+//! Invariants: at most [`RECORD_BYTES_MAX`] of an open object are held; each byte is looked at a
+//! bounded number of times.
+
+use std::io::{self, Read};
+
+use super::record::{DEPTH_MAX, RECORD_BYTES_MAX};
+use super::scan::Scanner;
+use super::shape::{Key, Loss, Shape, WORD_BYTES_MAX};
+use super::unreadable::Unreadable;
+use super::window::Cursor;
+
+/// Lines of other programs that are cut out of one object, at most.
+const LINES_BETWEEN_MAX: usize = 64;
+/// Longest of these lines, in bytes.
+const LINE_BETWEEN_BYTES_MAX: usize = 64 << 10;
+/// Longest number or other word, in bytes.
+const LITERAL_BYTES_MAX: usize = 64;
+/// Longest text of a document in which texts are looked at for events, in bytes.
+const WRAPPED_BYTES_MAX: u64 = 1 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Behind the opening bracket.
+    First,
+    /// Behind a comma.
+    Next,
+    Colon,
+    Value,
+    /// Behind a value.
+    After,
+}
+
+#[derive(Debug)]
+struct Frame {
+    start: Cursor,
+    is_object: bool,
+    state: State,
+    shape: Shape,
+    key: Key,
+    /// Nothing in it is looked for.
+    is_passed_over: bool,
+    /// It is within an event, so it is one itself only if the text between them is missing.
+    is_in_event: bool,
+    /// An event was found in it.
+    has_event: bool,
+    /// Its beginning is not held any more.
+    is_too_large: bool,
+}
+
+/// Why a text cannot go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Broken {
+    End,
+    LineFeed,
+    Unexpected(u8),
+    TooDeep,
+}
+
+impl Broken {
+    fn words(self) -> String {
+        match self {
+            Self::End => "it ends within the event".to_owned(),
+            Self::LineFeed => "a line ends within a text".to_owned(),
+            Self::Unexpected(byte) if byte.is_ascii_graphic() => {
+                format!("{:?} was not expected", char::from(byte))
+            }
+            Self::Unexpected(byte) => format!("the byte 0x{byte:02x} was not expected"),
+            Self::TooDeep => format!("more than {DEPTH_MAX} brackets within each other"),
+        }
+    }
+}
+
+/// What is open, and where.
+pub(super) struct Open {
+    frames: Vec<Frame>,
+    /// How many of the outermost are not held.
+    held: usize,
+    /// Lines that are not part of the document, by their positions.
+    between: Vec<(u64, u64)>,
+    /// The text that was read last, by its positions.
+    last_text: (u64, u64),
+    /// Whether the token that was read last is the first of its line.
+    is_first_of_line: bool,
+}
+
+impl<R: Read> Scanner<'_, '_, R> {
+    /// Whether an object begins at a position. Within a line it must look like one, as text may
+    /// have any brackets; as the first of a line it may be cut.
+    pub(super) fn begins_object(&mut self, at: u64, is_first: bool) -> io::Result<bool> {
+        /// Longest blank space around a key, and longest key.
+        const BLANK_MAX: usize = 1024;
+        const KEY_MAX: usize = 256;
+        let is_text = |byte: u8| !byte.is_ascii_whitespace();
+        let ahead = self.window.peek(at + 1, BLANK_MAX, is_text)?;
+        if ahead.last() != Some(&b'"') {
+            return Ok(false);
+        }
+        let key = at + 1 + ahead.len() as u64;
+        let is_end = |byte| matches!(byte, b'"' | b'\n');
+        let text = self.window.peek(key, KEY_MAX, is_end)?;
+        if text.last() != Some(&b'"') {
+            return Ok(is_first);
+        }
+        let is_cut = text.trim_ascii_end().ends_with(b"{\"");
+        let behind = key + text.len() as u64;
+        let behind = self.window.peek(behind, BLANK_MAX, is_text)?;
+        Ok(match behind.last() {
+            Some(b':') => true,
+            // Another document begins, or its first quote has ended the key: this one is cut.
+            Some(b'{') => is_first,
+            Some(byte) if is_text(*byte) => is_first && (is_cut || behind.contains(&b'\n')),
+            _ => is_first,
+        })
+    }
+
+    /// Reads the document that begins at the current position, as far as it goes.
+    pub(super) fn document(&mut self) -> io::Result<()> {
+        let mut open = Open {
+            frames: Vec::new(),
+            held: 0,
+            between: Vec::new(),
+            last_text: (0, 0),
+            is_first_of_line: false,
+        };
+        open.push(true, self.at);
+        self.at.pass();
+        while !open.frames.is_empty() && !self.sink.is_stopped() {
+            self.hold(&mut open);
+            if let Err(broken) = self.step(&mut open)?
+                && !self.pass_line_between(&mut open, broken)?
+            {
+                self.give_up(&open, broken);
+                self.go_back(&open, broken);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up the beginnings of what cannot be an event any more, or is too large for one.
+    fn hold(&mut self, open: &mut Open) {
+        let now = self.at.at;
+        while let Some(frame) = open.frames.get_mut(open.held) {
+            frame.is_too_large |= now - frame.start.at > RECORD_BYTES_MAX as u64;
+            if !(frame.is_too_large || frame.has_event) {
+                self.window.release(frame.start.at);
+                return;
+            }
+            open.held += 1;
+        }
+        self.window.release(now);
+    }
+
+    /// The next token.
+    fn step(&mut self, open: &mut Open) -> io::Result<Result<(), Broken>> {
+        let Some(byte) = self.skip_blank()? else {
+            return Ok(Err(Broken::End));
+        };
+        open.is_first_of_line = !self.at.has_text;
+        self.at.has_text = true;
+        // What is printed in several lines has what is within it further to the right.
+        let is_at_edge = byte == b'{' && self.at.is_line_start();
+        let is_in_event = is_at_edge && open.frames.iter().any(|frame| frame.shape.is_event());
+        let depth = open.frames.len();
+        let Some(frame) = open.frames.last_mut() else {
+            return Ok(Ok(()));
+        };
+        match (byte, frame.is_object, frame.state) {
+            (b'"', true, State::First | State::Next) => {
+                let text = match self.text()? {
+                    Ok(text) => text,
+                    Err(broken) => return Ok(Err(broken)),
+                };
+                open.last_text = text;
+                frame.state = State::Colon;
+            }
+            (b':', true, State::Colon) => {
+                self.at.at += 1;
+                let (start, end) = open.last_text;
+                frame.key = frame.shape.note(self.window.between(start, end));
+                frame.state = State::Value;
+            }
+            (b',', _, State::After) => {
+                self.at.at += 1;
+                frame.state = State::Next;
+            }
+            (b'}', true, State::First | State::Next | State::After)
+            | (b']', false, State::First | State::Next | State::After) => {
+                self.at.at += 1;
+                self.close(open)?;
+            }
+            // A line of JSON Lines behind one that was cut.
+            (b'{', is_object, State::Value | State::First | State::Next)
+                if is_at_edge && (is_object || is_in_event) =>
+            {
+                return Ok(Err(Broken::Unexpected(byte)));
+            }
+            // The text between two documents is missing.
+            (b'{' | b'[', true, State::Value)
+                if matches!(frame.key, Key::Kind | Key::ApiVersion) =>
+            {
+                return Ok(Err(Broken::Unexpected(byte)));
+            }
+            (b'{' | b'[', true, State::Value)
+            | (b'{' | b'[', false, State::First | State::Next) => {
+                if depth >= DEPTH_MAX {
+                    return Ok(Err(Broken::TooDeep));
+                }
+                frame.state = State::After;
+                open.push(byte == b'{', self.at);
+                self.at.at += 1;
+            }
+            (b'"', true, State::Value) | (b'"', false, State::First | State::Next) => {
+                let text = match self.text()? {
+                    Ok(text) => text,
+                    Err(broken) => return Ok(Err(broken)),
+                };
+                open.last_text = text;
+                frame.state = State::After;
+                let word = match frame.key {
+                    Key::Kind => &mut frame.shape.kind,
+                    Key::ApiVersion => &mut frame.shape.api_version,
+                    Key::Before | Key::Other => return Ok(Ok(())),
+                };
+                let text = self.window.between(text.0, text.1);
+                let text = text.get(..WORD_BYTES_MAX).unwrap_or(text);
+                *word = Some(String::from_utf8_lossy(text).into());
+            }
+            (_, true, State::Value) | (_, false, State::First | State::Next) => {
+                if !self.literal()? {
+                    return Ok(Err(Broken::Unexpected(byte)));
+                }
+                frame.state = State::After;
+            }
+            _ => return Ok(Err(Broken::Unexpected(byte))),
+        }
+        Ok(Ok(()))
+    }
+
+    /// Passes blank space; the byte behind it.
+    fn skip_blank(&mut self) -> io::Result<Option<u8>> {
+        loop {
+            match self.window.byte(self.at.at)? {
+                Some(b'\n') => self.at.pass_line_feed(),
+                Some(b' ' | b'\t' | b'\r') => self.at.at += 1,
+                byte => return Ok(byte),
+            }
+        }
+    }
+
+    /// Passes a text in quotes; the positions of what is between them.
+    fn text(&mut self) -> io::Result<Result<(u64, u64), Broken>> {
+        let start = self.at.at + 1;
+        let mut at = start;
+        loop {
+            let rest = self.window.rest(at)?;
+            let found = rest
+                .iter()
+                .position(|byte| matches!(byte, b'"' | b'\\' | b'\n'));
+            let Some(index) = found else {
+                if rest.is_empty() {
+                    self.at.at = at;
+                    return Ok(Err(Broken::End));
+                }
+                at += rest.len() as u64;
+                if at - start > RECORD_BYTES_MAX as u64 {
+                    self.window.release(at);
+                }
+                continue;
+            };
+            let byte = rest.get(index).copied();
+            at += index as u64;
+            match byte {
+                Some(b'"') => {
+                    self.at.at = at + 1;
+                    return Ok(Ok((start, at)));
+                }
+                Some(b'\\') if self.window.byte(at + 1)? != Some(b'\n') => at += 2,
+                Some(b'\\') => at += 1,
+                _ => {
+                    self.at.at = at;
+                    return Ok(Err(Broken::LineFeed));
+                }
+            }
+        }
+    }
+
+    /// Passes a number, true, false or null; false if it is none.
+    fn literal(&mut self) -> io::Result<bool> {
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+        let is_end = |byte| !is_part(&byte);
+        let ahead = self.window.peek(self.at.at, LITERAL_BYTES_MAX, is_end)?;
+        let length = ahead.iter().take_while(|byte| is_part(byte)).count();
+        let word = ahead.get(..length).unwrap_or_default();
+        let is_number = word
+            .first()
+            .is_some_and(|byte| byte.is_ascii_digit() || *byte == b'-')
+            && word
+                .iter()
+                .all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(byte));
+        let is_end = ahead
+            .get(length)
+            .is_none_or(|byte| byte.is_ascii_whitespace() || b",]}".contains(byte));
+        let is_one = is_end && (is_number || matches!(word, b"true" | b"false" | b"null"));
+        if is_one {
+            self.at.at += length as u64;
+        }
+        Ok(is_one)
+    }
+
+    /// An object or array closed.
+    fn close(&mut self, open: &mut Open) -> io::Result<()> {
+        let Some(frame) = open.frames.pop() else {
+            return Ok(());
+        };
+        open.held = open.held.min(open.frames.len());
+        let is_event = frame.is_object && self.take(&frame, open);
+        if is_event {
+            let around = open.frames.iter_mut().rev();
+            for frame in around.take_while(|frame| !frame.has_event) {
+                frame.has_event = true;
+            }
+        }
+        let has_event = frame.has_event || is_event;
+        if open.frames.is_empty() && !has_event && frame.is_object {
+            self.take_wrapped(&frame)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a closed object; whether it was an event.
+    fn take(&mut self, frame: &Frame, open: &Open) -> bool {
+        if frame.is_passed_over || (frame.is_in_event && !frame.shape.is_about()) {
+            return false;
+        }
+        if !frame.shape.is_event() {
+            self.sink.seen.note(&frame.shape);
+            return false;
+        }
+        let place = frame.start.line;
+        if frame.is_too_large {
+            let limit = RECORD_BYTES_MAX;
+            self.sink.lost(place, Unreadable::TooLarge { limit });
+            return true;
+        }
+        let (start, end) = (frame.start.at, self.at.at);
+        let mut cuts = open.between.iter().filter(|cut| cut.0 > start).peekable();
+        if cuts.peek().is_none() {
+            return self
+                .sink
+                .object(place, self.window.between(start, end), false);
+        }
+        let mut bytes = Vec::new();
+        let mut from = start;
+        for cut in cuts {
+            bytes.extend_from_slice(self.window.between(from, cut.0));
+            from = cut.1;
+        }
+        bytes.extend_from_slice(self.window.between(from, end));
+        self.sink.object(place, &bytes, true)
+    }
+
+    /// Looks for events in the texts of a line, as loggers put lines of other programs into theirs.
+    fn take_wrapped(&mut self, frame: &Frame) -> io::Result<()> {
+        let length = self.at.at - frame.start.at;
+        if frame.is_passed_over
+            || frame.is_too_large
+            || frame.shape.is_closed()
+            || frame.shape.is_typed()
+            || self.is_nested
+            || length > WRAPPED_BYTES_MAX
+        {
+            return Ok(());
+        }
+        let bytes = self.window.between(frame.start.at, self.at.at);
+        let is_likely = |word: &[u8]| bytes.windows(word.len()).any(|it| it == word);
+        if !(is_likely(b"involvedObject\\\"") || is_likely(b"regarding\\\"")) {
+            return Ok(());
+        }
+        let Ok(value) = serde_json::from_slice(bytes) else {
+            return Ok(());
+        };
+        self.sink.texts(frame.start.line, &value)
+    }
+
+    /// Passes a line of another program that stands where the document cannot go on: it is the
+    /// first on its line and begins no document itself.
+    fn pass_line_between(&mut self, open: &mut Open, broken: Broken) -> io::Result<bool> {
+        let Broken::Unexpected(byte) = broken else {
+            return Ok(false);
+        };
+        if matches!(byte, b'{' | b'}' | b'[' | b']' | b'"' | b',' | b':')
+            || open.between.len() >= LINES_BETWEEN_MAX
+            || !open.is_first_of_line
+        {
+            return Ok(false);
+        }
+        let is_end = |byte| byte == b'\n';
+        let line = self
+            .window
+            .peek(self.at.at, LINE_BETWEEN_BYTES_MAX, is_end)?;
+        let length = match line.split_last() {
+            Some((b'\n', line)) => line.len(),
+            _ if line.len() < LINE_BETWEEN_BYTES_MAX => line.len(),
+            _ => return Ok(false),
+        };
+        self.at.at += length as u64;
+        open.between.push((self.at.line_start, self.at.at));
+        Ok(true)
+    }
+
+    /// Reports what is lost with the objects that are open.
+    fn give_up(&mut self, open: &Open, broken: Broken) {
+        let mut perhaps = None;
+        for frame in open.frames.iter().filter(|frame| frame.is_object) {
+            if frame.is_passed_over {
+                break;
+            }
+            match frame.shape.loss() {
+                Loss::Event => {
+                    let why = Unreadable::Syntax(format!("not JSON: {}", broken.words()));
+                    self.sink.lost(frame.start.line, why);
+                    return;
+                }
+                Loss::PerhapsEvent if !frame.has_event => {
+                    perhaps.get_or_insert((frame.start.line, frame.shape.has_version()));
+                }
+                Loss::PerhapsEvent | Loss::Unknown => {}
+                Loss::Other => return,
+            }
+        }
+        let is_list = |frame: &Frame| frame.has_event || frame.shape.is_list();
+        if let Some((line, is_likely)) = perhaps {
+            let why = Unreadable::Syntax(format!("not JSON: {}", broken.words()));
+            self.sink.perhaps_lost(line, why, is_likely);
+        } else if broken == Broken::End && open.frames.iter().any(is_list) {
+            self.sink.cut(self.at.line);
+        }
+    }
+
+    /// Where to go on after a document that is broken.
+    fn go_back(&mut self, open: &Open, broken: Broken) {
+        // The quote that ended a text may have begun the first key of another document.
+        if matches!(broken, Broken::Unexpected(_)) {
+            let (start, end) = open.last_text;
+            let text = self.window.between(start, end);
+            let blank = text.iter().rev();
+            let blank = blank.take_while(|byte| byte.is_ascii_whitespace()).count();
+            let before = text.len().saturating_sub(blank);
+            if before > 0 && text.get(before - 1) == Some(&b'{') && end + 1 == self.at.at {
+                self.at.at = start + before as u64 - 1;
+            }
+        }
+    }
+}
+
+impl Open {
+    fn push(&mut self, is_object: bool, start: Cursor) {
+        let around = self.frames.last();
+        let is_passed_over = around.is_some_and(|around| {
+            around.is_passed_over || around.key == Key::Before || around.shape.is_closed()
+        });
+        self.frames.push(Frame {
+            start,
+            is_object,
+            state: State::First,
+            shape: Shape::default(),
+            key: Key::Other,
+            is_passed_over,
+            is_in_event: around.is_some_and(|it| it.is_in_event || it.shape.is_event()),
+            has_event: false,
+            is_too_large: false,
+        });
+    }
+}

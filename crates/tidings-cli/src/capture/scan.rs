@@ -1,0 +1,130 @@
+//! Finds the documents of a text, whatever stands before, between and behind them: JSON objects,
+//! and blocks of YAML lines. All other text is passed over.
+
+use std::io::{self, Read};
+
+use super::sink::Sink;
+use super::window::{Cursor, Window};
+use super::yaml::{self, Block, Line, Place};
+
+/// Bytes of a line that say what it is.
+const LINE_LOOK: usize = 512;
+
+/// Reads a text to its end, or until the sink wants no more.
+pub(super) struct Scanner<'s, 't, R> {
+    pub(super) window: Window<R>,
+    pub(super) at: Cursor,
+    pub(super) sink: &'s mut Sink<'t>,
+    /// Whether this text was found within another one.
+    pub(super) is_nested: bool,
+}
+
+impl<'s, 't, R: Read> Scanner<'s, 't, R> {
+    pub(super) fn new(input: R, sink: &'s mut Sink<'t>) -> Self {
+        Self {
+            window: Window::new(input),
+            at: Cursor::start(),
+            sink,
+            is_nested: false,
+        }
+    }
+
+    pub(super) fn run(&mut self) -> io::Result<()> {
+        while !self.sink.is_stopped() {
+            self.window.release(self.at.at);
+            if self.window.byte(self.at.at)?.is_none() {
+                break;
+            }
+            if self.at.is_line_start() {
+                let look = self
+                    .window
+                    .peek(self.at.at, LINE_LOOK, |byte| byte == b'\n')?;
+                let line = Line::of(look);
+                if self.at.at == 0 {
+                    self.sink.seen.begins(look);
+                }
+                self.sink.seen.line(line.text);
+                if line.begins_block() {
+                    self.block()?;
+                    continue;
+                }
+            }
+            self.rest_of_line()?;
+        }
+        Ok(())
+    }
+
+    /// Reads the objects that begin on this line, or passes the line.
+    fn rest_of_line(&mut self) -> io::Result<()> {
+        loop {
+            let rest = self.window.rest(self.at.at)?;
+            let passed = rest
+                .iter()
+                .position(|byte| matches!(byte, b'{' | b'\n'))
+                .unwrap_or(rest.len());
+            let is_blank = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_whitespace);
+            self.at.has_text |= !is_blank(rest.get(..passed).unwrap_or_default());
+            let found = rest.get(passed).copied();
+            let is_end = rest.is_empty();
+            self.at.at += passed as u64;
+            match found {
+                Some(b'\n') => {
+                    self.at.pass_line_feed();
+                    return Ok(());
+                }
+                Some(_) => {
+                    if self.begins_object(self.at.at, !self.at.has_text)? {
+                        return self.document();
+                    }
+                    self.at.pass();
+                }
+                None if is_end => return Ok(()),
+                None => self.window.release(self.at.at),
+            }
+        }
+    }
+
+    /// Reads a block of YAML lines.
+    fn block(&mut self) -> io::Result<()> {
+        let mut block = Block::new(self.at.line);
+        loop {
+            let look = self
+                .window
+                .peek(self.at.at, LINE_LOOK, |byte| byte == b'\n')?;
+            let place = if look.is_empty() {
+                Place::Behind
+            } else {
+                block.place(&Line::of(look))
+            };
+            match place {
+                Place::Within => self.line(|bytes| block.extend(bytes))?,
+                Place::Between => {
+                    block.pass_line();
+                    self.line(|_| {})?;
+                }
+                Place::Behind => break,
+            }
+        }
+        yaml::read(&block, self.sink)
+    }
+
+    /// Hands over the rest of the line, in pieces.
+    fn line(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+        loop {
+            let rest = self.window.rest(self.at.at)?;
+            let end = rest.iter().position(|byte| *byte == b'\n');
+            let piece = end.map_or(rest, |end| rest.get(..=end).unwrap_or_default());
+            take(piece);
+            let length = piece.len() as u64;
+            self.at.at += length;
+            if end.is_some() {
+                self.at.at -= 1;
+                self.at.pass_line_feed();
+            }
+            self.window.release(self.at.at);
+            if end.is_some() || length == 0 {
+                return Ok(());
+            }
+        }
+    }
+}

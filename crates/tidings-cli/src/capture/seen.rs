@@ -1,0 +1,148 @@
+//! What a text is, besides the events in it: the words for a capture without any.
+
+use std::collections::BTreeMap;
+
+use super::shape::Shape;
+
+/// Kinds that are named.
+const KINDS_MAX: usize = 8;
+
+/// Contents told by their first bytes.
+const MAGIC: [(&[u8], &str); 17] = [
+    (b"\xfd7zXZ\0", "an xz file: decompress it first"),
+    (b"BZh", "a bzip2 file: decompress it first"),
+    (b"\x04\x22\x4d\x18", "an lz4 file: decompress it first"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive: unpack it first"),
+    (b"Rar!", "a RAR archive: unpack it first"),
+    (
+        b"k8s\0",
+        "an object in Kubernetes' protobuf: kubectl get -o json prints JSON",
+    ),
+    (
+        b"PAR1",
+        "a Parquet file: tidings serve --archive serves an archive's files",
+    ),
+    (b"SQLite format 3", "an SQLite database"),
+    (b"\x89PNG", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+    (b"GIF8", "a picture"),
+    (b"%PDF", "a PDF document"),
+    (b"\x7fELF", "a program"),
+    (b"MZ", "a program"),
+    (b"<!", "a page of HTML"),
+    (b"<html", "a page of HTML"),
+    (b"<HTML", "a page of HTML"),
+];
+
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Events, whether they could be read or not.
+    pub(super) events: u64,
+    /// Whether it was not read to its end.
+    pub(super) is_failed: bool,
+    magic: Option<&'static str>,
+    has_list: bool,
+    has_text: bool,
+    has_object: bool,
+    has_table: bool,
+    has_yaml: bool,
+    has_zeros: bool,
+    audited: u64,
+    of_an_archive: u64,
+    kinds: BTreeMap<Box<str>, u64>,
+}
+
+impl Seen {
+    /// Notes the first bytes.
+    pub(super) fn begins(&mut self, bytes: &[u8]) {
+        let mut known = MAGIC.iter();
+        let found = known.find(|(magic, _)| bytes.starts_with(magic));
+        self.magic = found.map(|(_, words)| *words);
+        self.has_zeros = bytes.contains(&0);
+    }
+
+    /// Notes a line, without blank space around it.
+    pub(super) fn line(&mut self, text: &[u8]) {
+        self.has_text |= !text.is_empty();
+        // What kubectl and tidings print of events without -o.
+        let heading = text.strip_prefix(b"NAMESPACE").unwrap_or(text);
+        self.has_table |= heading.trim_ascii_start().starts_with(b"LAST SEEN ");
+    }
+
+    /// Notes an object that is no event.
+    pub(super) fn note(&mut self, shape: &Shape) {
+        self.has_object = true;
+        if shape.is_audit() {
+            self.audited += 1;
+        } else if shape.is_of_an_archive() {
+            self.of_an_archive += 1;
+        } else if let Some(kind) = shape.other_kind() {
+            if shape.is_typed() && (self.kinds.len() < KINDS_MAX || self.kinds.contains_key(kind)) {
+                *self.kinds.entry(kind.into()).or_default() += 1;
+            }
+        } else if shape.is_list() {
+            self.has_list = true;
+        }
+    }
+
+    /// Notes a block of YAML without events.
+    pub(super) fn yaml(&mut self, text: &[u8]) {
+        let kinds = text.split(|byte| *byte == b'\n').filter_map(|line| {
+            let kind = line.strip_prefix(b"kind:")?.trim_ascii();
+            std::str::from_utf8(kind).ok()
+        });
+        for kind in kinds {
+            if matches!(kind, "List" | "EventList") {
+                self.has_list = true;
+            } else if self.kinds.len() < KINDS_MAX || self.kinds.contains_key(kind) {
+                *self.kinds.entry(kind.into()).or_default() += 1;
+            }
+        }
+        self.has_yaml = true;
+    }
+
+    /// Whether it is a list of events that has none, or nothing at all.
+    pub(super) fn is_empty_list(&self) -> bool {
+        (self.has_list && self.kinds.is_empty()) || !self.has_text
+    }
+
+    /// Whether there are other objects of Kubernetes.
+    pub(super) fn has_other(&self) -> bool {
+        !self.kinds.is_empty() || self.audited + self.of_an_archive > 0
+    }
+
+    /// What a text without events is.
+    pub(super) fn what(&self) -> String {
+        let words = match self {
+            Self {
+                magic: Some(words), ..
+            } => words,
+            _ if self.audited > 0 => "an audit log, which says who asked the API server for what",
+            _ if self.of_an_archive > 0 => {
+                "an export with versions, which tidings archive --import puts into an archive"
+            }
+            Self {
+                has_table: true, ..
+            } => "a table, as printed for people; -o json and -o yaml print events",
+            _ if !self.kinds.is_empty() => {
+                let kinds = self.kinds.iter();
+                let kinds: Vec<_> = kinds
+                    .map(|(kind, count)| format!("{kind} ({count})"))
+                    .collect();
+                return format!("other objects: {}", kinds.join(", "));
+            }
+            Self {
+                has_zeros: true, ..
+            } => "a file that is not text",
+            Self {
+                has_object: true, ..
+            } => "JSON of something else",
+            Self { has_yaml: true, .. } => "YAML or text of something else",
+            Self {
+                has_text: false, ..
+            } => "an empty file",
+            _ => "text of something else",
+        };
+        words.to_owned()
+    }
+}

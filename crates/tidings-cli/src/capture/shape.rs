@@ -1,0 +1,152 @@
+//! What the keys of a JSON object say about it before its end is read: an event, a list, something
+//! around an event, or something else.
+
+/// Longest value of kind or apiVersion that is kept.
+pub(super) const WORD_BYTES_MAX: usize = 64;
+
+/// Kinds of the lines of `tidings export --versions`, which have no apiVersion.
+const KINDS_OF_AN_ARCHIVE: [&str; 5] = ["Coverage", "Deleted", "Version", "End", "Complete"];
+
+/// The keys of which the value matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Kind,
+    ApiVersion,
+    /// What a router of events says an event was before.
+    Before,
+    Other,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Shape {
+    pub(super) kind: Option<Box<str>>,
+    pub(super) api_version: Option<Box<str>>,
+    /// Has a reference that only events have.
+    is_about: bool,
+    has_items: bool,
+    has_metadata: bool,
+    /// Has a time that only events have.
+    has_time: bool,
+    /// Has a key that neither events nor what is put around them have.
+    is_foreign: bool,
+}
+
+impl Shape {
+    /// Notes a key.
+    pub(super) fn note(&mut self, key: &[u8]) -> Key {
+        match key {
+            b"kind" => return Key::Kind,
+            b"apiVersion" => return Key::ApiVersion,
+            b"old_event" | b"oldEvent" | b"oldObject" => return Key::Before,
+            b"involvedObject" | b"regarding" | b"InvolvedObject" => self.is_about = true,
+            b"items" | b"Items" => self.has_items = true,
+            b"metadata" => self.has_metadata = true,
+            b"firstTimestamp" | b"lastTimestamp" | b"eventTime" | b"FirstTimestamp" => {
+                self.has_time = true;
+            }
+            b"type" | b"object" | b"verb" | b"event" | b"events" | b"reason" | b"message"
+            | b"note" | b"source" | b"count" | b"series" | b"action" | b"related" | b"name"
+            | b"namespace" => {}
+            _ => self.is_foreign = true,
+        }
+        Key::Other
+    }
+
+    /// The kind, unless it is missing or damaged.
+    fn kind(&self) -> Option<&str> {
+        let is_word =
+            |kind: &&str| !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        self.kind.as_deref().filter(is_word)
+    }
+
+    /// The apiVersion, unless it is missing or damaged.
+    fn api_version(&self) -> Option<&str> {
+        let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"./-".contains(&byte);
+        let is_word = |it: &&str| !it.is_empty() && it.bytes().all(is_good);
+        self.api_version.as_deref().filter(is_word)
+    }
+
+    /// Whether it is an event as far as it was read.
+    pub(super) fn is_event(&self) -> bool {
+        match self.kind() {
+            Some("Event") => matches!(
+                self.api_version(),
+                None | Some("v1" | "events.k8s.io/v1" | "events.k8s.io/v1beta1")
+            ),
+            Some(_) => false,
+            None => self.is_about,
+        }
+    }
+
+    /// Whether it has an apiVersion of events, which is also that of other objects.
+    pub(super) fn has_version(&self) -> bool {
+        matches!(self.api_version(), Some("v1" | "events.k8s.io/v1"))
+    }
+
+    /// Whether it is an entry of an audit log, which may have an event within.
+    pub(super) fn is_audit(&self) -> bool {
+        self.api_version()
+            .is_some_and(|version| version.starts_with("audit.k8s.io/"))
+    }
+
+    /// Whether it is a line of an archive's export with versions.
+    pub(super) fn is_of_an_archive(&self) -> bool {
+        let is_one = |kind: &str| KINDS_OF_AN_ARCHIVE.contains(&kind);
+        self.api_version.is_none() && !self.has_metadata && self.kind().is_some_and(is_one)
+    }
+
+    /// Whether it refers to an object as only events do.
+    pub(super) fn is_about(&self) -> bool {
+        self.is_about
+    }
+
+    /// Whether nothing in it is an event that happened.
+    pub(super) fn is_closed(&self) -> bool {
+        let is_other_event = self.kind() == Some("Event") && !self.is_event();
+        self.is_audit() || self.is_of_an_archive() || is_other_event
+    }
+
+    /// Whether it is a list.
+    pub(super) fn is_list(&self) -> bool {
+        self.has_items || self.kind().is_some_and(|kind| kind.ends_with("List"))
+    }
+
+    /// The kind of an object of Kubernetes that is no event and no list of any kind.
+    pub(super) fn other_kind(&self) -> Option<&str> {
+        let kind = self.kind()?;
+        let is_other = kind != "List" && kind != "EventList" && !self.is_event();
+        is_other.then_some(kind)
+    }
+
+    /// Whether it has a kind of Kubernetes.
+    pub(super) fn is_typed(&self) -> bool {
+        self.kind().is_some() && self.api_version().is_some()
+    }
+
+    /// What was lost if it is not read to its end.
+    pub(super) fn loss(&self) -> Loss {
+        if self.other_kind().is_some() || self.is_audit() {
+            Loss::Other
+        } else if self.is_list() {
+            Loss::Unknown
+        } else if self.is_event() || self.has_metadata || self.has_time {
+            Loss::Event
+        } else if self.is_foreign {
+            Loss::Unknown
+        } else {
+            Loss::PerhapsEvent
+        }
+    }
+}
+
+/// What an object was that is not read to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    Event,
+    /// An event, if it is among events.
+    PerhapsEvent,
+    /// Nothing, but something within it may be lost.
+    Unknown,
+    /// No event, nor anything within it.
+    Other,
+}

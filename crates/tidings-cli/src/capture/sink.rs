@@ -1,0 +1,204 @@
+//! Takes the objects that a scanner finds, judges them, and hands the events over with their
+//! places.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::event::{self, Judged};
+use super::mend;
+use super::note::Note;
+use super::record::{Found, Place, Record};
+use super::scan::Scanner;
+use super::seen::Seen;
+use super::unreadable::{Unreadable, shortened};
+
+/// Damaged objects that are remembered until there is an event beside them.
+const PERHAPS_MAX: usize = 1000;
+
+pub(super) struct Sink<'t> {
+    take: &'t mut dyn FnMut(Found) -> ControlFlow<()>,
+    member: Option<Arc<str>>,
+    pub(super) seen: Seen,
+    is_stopped: bool,
+    /// The line of the text within which another text is read.
+    outer_line: Option<u64>,
+    is_mended: bool,
+    last_line: u64,
+    nth: u64,
+    perhaps: BTreeMap<u64, (Unreadable, bool)>,
+}
+
+impl<'t> Sink<'t> {
+    pub(super) fn new(
+        member: Option<Arc<str>>,
+        take: &'t mut dyn FnMut(Found) -> ControlFlow<()>,
+    ) -> Self {
+        Self {
+            take,
+            member,
+            seen: Seen::default(),
+            is_stopped: false,
+            outer_line: None,
+            is_mended: false,
+            last_line: 0,
+            nth: 0,
+            perhaps: BTreeMap::new(),
+        }
+    }
+
+    /// Whether the taker wants no more.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// Takes an object that is an event by its keys; whether it is one.
+    pub(super) fn object(&mut self, line: u64, bytes: &[u8], is_mended: bool) -> bool {
+        let mut is_mended = is_mended;
+        let object: Result<Map<String, Value>, _> = serde_json::from_slice(bytes).or_else(|_| {
+            is_mended = true;
+            serde_json::from_str(&mend::json(bytes))
+        });
+        let object = match object {
+            Ok(object) => object,
+            Err(error) => {
+                self.lost(line, Unreadable::Syntax(describe(&error)));
+                return true;
+            }
+        };
+        match event::judge(object) {
+            Judged::Event(event, mut notes) => {
+                if is_mended || self.is_mended {
+                    notes.insert(0, Note::Repaired);
+                }
+                self.event(line, bytes.len(), Ok(event), notes);
+                true
+            }
+            Judged::Bad(why) => {
+                self.lost(line, why);
+                true
+            }
+            Judged::Other => false,
+        }
+    }
+
+    /// Takes an event that cannot be read.
+    pub(super) fn lost(&mut self, line: u64, why: Unreadable) {
+        self.event(line, 0, Err(why), Vec::new());
+    }
+
+    /// Takes what is an event that cannot be read if there are events in this text, or, if it is
+    /// likely one, nothing else.
+    pub(super) fn perhaps_lost(&mut self, line: u64, why: Unreadable, is_likely: bool) {
+        if self.seen.events > 0 {
+            self.lost(line, why);
+        } else if self.perhaps.len() < PERHAPS_MAX {
+            self.perhaps.insert(line, (why, is_likely));
+        }
+    }
+
+    /// The text ends.
+    pub(super) fn finish(&mut self) {
+        if self.seen.has_other() {
+            return;
+        }
+        for (line, (why, is_likely)) in std::mem::take(&mut self.perhaps) {
+            if is_likely {
+                self.lost(line, why);
+            }
+        }
+    }
+
+    /// Takes a list that ends too early.
+    pub(super) fn cut(&mut self, line: u64) {
+        let why = "it ends within a list: what followed is missing".to_owned();
+        self.failed(line, why);
+    }
+
+    /// Takes an input that cannot be read further.
+    pub(super) fn failed(&mut self, line: u64, why: String) {
+        self.seen.is_failed = true;
+        let place = Place {
+            member: self.member.clone(),
+            line: self.outer_line.unwrap_or(line),
+            nth: 1,
+        };
+        self.hand_over(Found::Failed { place, why });
+    }
+
+    fn event(
+        &mut self,
+        line: u64,
+        length: usize,
+        event: Result<event::Event, Unreadable>,
+        notes: Vec<Note>,
+    ) {
+        self.seen.events += 1;
+        for (line, (why, _)) in std::mem::take(&mut self.perhaps) {
+            self.lost(line, why);
+        }
+        let line = self.outer_line.unwrap_or(line);
+        self.nth = if line == self.last_line {
+            self.nth + 1
+        } else {
+            1
+        };
+        self.last_line = line;
+        let place = Place {
+            member: self.member.clone(),
+            line,
+            nth: self.nth,
+        };
+        self.hand_over(Found::Record(Record {
+            place,
+            length,
+            event,
+            notes,
+        }));
+    }
+
+    fn hand_over(&mut self, found: Found) {
+        if !self.is_stopped {
+            self.is_stopped = (self.take)(found).is_break();
+        }
+    }
+
+    /// Takes the events within a value that was written in another form.
+    pub(super) fn value(&mut self, line: u64, value: &Value, is_mended: bool) -> io::Result<()> {
+        let text = serde_json::to_vec(value)?;
+        self.text(line, &text, is_mended)
+    }
+
+    /// Takes the events within the texts of an object.
+    pub(super) fn texts(&mut self, line: u64, value: &Value) -> io::Result<()> {
+        match value {
+            Value::String(text) if text.contains('{') => self.text(line, text.as_bytes(), false),
+            Value::Array(values) => values.iter().try_for_each(|it| self.texts(line, it)),
+            Value::Object(values) => values.values().try_for_each(|it| self.texts(line, it)),
+            _ => Ok(()),
+        }
+    }
+
+    fn text(&mut self, line: u64, text: &[u8], is_mended: bool) -> io::Result<()> {
+        self.outer_line = Some(line);
+        self.is_mended = is_mended;
+        let mut scanner = Scanner::new(text, self);
+        scanner.is_nested = true;
+        let result = scanner.run();
+        self.outer_line = None;
+        self.is_mended = false;
+        result
+    }
+}
+
+/// The parser's own words, without the place: it counts from the beginning of the event.
+fn describe(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let text = text
+        .rsplit_once(" at line ")
+        .map_or(text.as_str(), |(text, _)| text);
+    format!("not JSON: {}", shortened(text))
+}

@@ -1,0 +1,333 @@
+//! Folders, archives and compressed files; and those made to cost more than they are.
+
+use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::super::bundle::read_within;
+use super::super::{Found, RATIO_MAX, read, read_path};
+use super::{line, list, summary, words, yaml};
+
+type Members<'a> = &'a [(&'a str, Vec<u8>)];
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    zstd::encode_all(bytes, 1).expect("memory")
+}
+
+/// A tar with a folder, and links that lead out of it.
+pub(super) fn tar(members: Members<'_>) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Directory);
+    header.set_size(0);
+    builder
+        .append_data(&mut header, "bundle/", io::empty())
+        .expect("memory");
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Symlink);
+    header.set_size(0);
+    builder
+        .append_link(&mut header, "bundle/link", "/etc/passwd")
+        .expect("memory");
+    for (name, bytes) in members {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        // The library refuses names that lead out of the archive, so they are written by hand.
+        if name.contains("..") || name.starts_with('/') {
+            header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
+            header.set_cksum();
+            builder.append(&header, bytes.as_slice()).expect("memory");
+        } else {
+            builder
+                .append_data(&mut header, name, bytes.as_slice())
+                .expect("memory");
+        }
+    }
+    builder.into_inner().expect("memory")
+}
+
+pub(super) fn zip(members: Members<'_>) -> Vec<u8> {
+    let mut writer = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default()
+        .compression_method(zip::CompressionMethod::Deflated);
+    for (name, bytes) in members {
+        writer.start_file(*name, options).expect("memory");
+        writer.write_all(bytes).expect("memory");
+    }
+    writer.finish().expect("memory").into_inner()
+}
+
+fn of_path(path: &Path) -> Vec<String> {
+    let mut all = Vec::new();
+    read_path(path, &|_| {}, &mut |found| {
+        all.push(words(found));
+        ControlFlow::Continue(())
+    })
+    .expect("it can be opened");
+    all
+}
+
+fn bundle() -> Vec<(&'static str, Vec<u8>)> {
+    let long = "cluster-resources/events/a-namespace-with-a-long-name-as-people-give-them-to-these/and-so-on/events.yaml";
+    vec![
+        (
+            "events/shop.json",
+            list(&["a", "b"]).to_string().into_bytes(),
+        ),
+        (long, yaml(&list(&["c"])).into_bytes()),
+        (
+            "logs/web.log",
+            b"{\"level\":\"info\"}\nplain {text\n".to_vec(),
+        ),
+        (
+            "pods/shop.json",
+            b"{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"items\":[]}".to_vec(),
+        ),
+        ("more/lines.jsonl.gz", gzip(line("d").as_bytes())),
+    ]
+}
+
+#[test]
+fn a_bundle_is_read_as_it_was_sent() {
+    let members = bundle();
+    let long = members[1].0;
+    let expected = |outer: &str| {
+        [
+            format!("{outer}events/shop.json:1: n/a"),
+            format!("{outer}events/shop.json:1 event 2: n/b"),
+            format!("{outer}{long}:3: n/c"),
+            format!("{outer}more/lines.jsonl.gz:1: n/d"),
+        ]
+    };
+    for packed in [
+        tar(&members),
+        gzip(&tar(&members)),
+        zstd(&tar(&members)),
+        zip(&members),
+        gzip(&zip(&members)),
+    ] {
+        assert_eq!(summary(&packed), expected(""));
+        for outer in [
+            zip(&[("in.bin", packed.clone())]),
+            gzip(&tar(&[("in.bin", packed)])),
+        ] {
+            assert_eq!(summary(&outer), expected("in.bin/"));
+        }
+    }
+
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, bytes) in &members {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, bytes).expect("a file");
+    }
+    // Inside, the order is that of names.
+    let mut in_order = expected("");
+    in_order.rotate_left(2);
+    assert_eq!(
+        of_path(folder.path()),
+        [&in_order[..1], &in_order[2..], &in_order[1..2]].concat()
+    );
+    for (name, bytes) in [
+        ("one.zip", zip(&members)),
+        ("one.tgz", gzip(&tar(&members))),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).expect("a file");
+        assert_eq!(of_path(&path), expected(""));
+    }
+    assert!(of_path(folder.path()).len() == 12);
+}
+
+#[test]
+fn names_are_words() {
+    let outside = tempfile::tempdir().expect("a folder");
+    std::fs::write(outside.path().join("secret.json"), line("secret")).expect("a file");
+    let names = ["../../secret.json", "/etc/x.json", "a/../b.json"];
+    let members: Vec<_> = names
+        .iter()
+        .map(|name| (*name, line("a").into_bytes()))
+        .collect();
+    let expected: Vec<_> = names.iter().map(|name| format!("{name}:1: n/a")).collect();
+    assert_eq!(summary(&tar(&members)), expected);
+    assert_eq!(summary(&zip(&members)), expected);
+    #[cfg(unix)]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).expect("a link");
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("round")).expect("a link");
+        std::fs::write(folder.path().join("a.json"), line("a")).expect("a file");
+        assert_eq!(of_path(folder.path()), ["a.json:1: n/a"]);
+    }
+}
+
+#[test]
+fn an_archive_without_events_says_what_it_is() {
+    let members = [("a.txt", b"text".to_vec()), ("b.json", b"{}".to_vec())];
+    let one = &members[..1];
+    for (packed, what) in [
+        (zip(&members), "a zip archive of 2 files"),
+        (tar(&members), "a tar archive of 2 files"),
+        (
+            gzip(&tar(one)),
+            "a tar archive of one file, which is text of something else",
+        ),
+        (zip(&[]), "a zip archive of 0 files"),
+        (gzip(b"text"), "text of something else"),
+    ] {
+        assert_eq!(summary(&packed), [format!("= {what}")]);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(of_path(folder.path()), ["= a folder of 0 files"]);
+    // No list of events is not the same as an empty one.
+    assert_eq!(
+        summary(&zip(&[(
+            "a",
+            b"{\"kind\":\"EventList\",\"items\":[]}".to_vec()
+        )])),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn what_is_damaged_keeps_nothing_else_from_being_read() {
+    let members = bundle();
+    let whole = gzip(&tar(&members));
+    for length in [whole.len() / 3, whole.len() * 2 / 3] {
+        let found = summary(&whole[..length]);
+        let failed = found.iter().filter(|it| it.contains("!! ")).count();
+        assert!((1..=2).contains(&failed), "{found:?}");
+    }
+
+    let mut bytes = zip(&members);
+    let at = bytes
+        .windows(4)
+        .position(|it| it == b"shop")
+        .expect("a name")
+        + 20;
+    bytes[at] ^= 0xff;
+    let found = summary(&bytes);
+    assert!(
+        found
+            .iter()
+            .any(|it| it.starts_with("events/shop.json:") && it.contains("!! ")),
+        "{found:?}"
+    );
+    assert_eq!(found[found.len() - 2..], summary(&whole)[2..]);
+    let cut = summary(&bytes[..bytes.len() - 30]);
+    assert!(cut.len() == 1 && cut[0].contains("!! "), "{cut:?}");
+}
+
+/// Zeros without end.
+fn zeros(bytes: u64) -> impl Read {
+    io::repeat(0).take(bytes)
+}
+
+fn packed_zeros(bytes: u64) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    io::copy(&mut zeros(bytes), &mut encoder).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+#[test]
+fn what_expands_too_much_ends_with_an_error() {
+    /// So that little has to be made for it.
+    const FREE: u64 = 1 << 20;
+    let summary = |input: &[u8]| {
+        let mut all = Vec::new();
+        read_within(FREE, input, &|_| {}, &mut |found| {
+            all.push(words(found));
+            ControlFlow::Continue(())
+        });
+        all
+    };
+    let too_much =
+        format!("it expands to more than {RATIO_MAX} times its size: the rest is not read");
+    let bomb = packed_zeros(4 * FREE);
+    let expected = [format!("1!! {too_much}")];
+    assert_eq!(summary(&bomb), expected);
+    // However it is divided.
+    let quarter = packed_zeros(FREE / 4);
+    let names: Vec<_> = (0..16).map(|number| number.to_string()).collect();
+    let members: Vec<_> = names
+        .iter()
+        .map(|name| (&**name, quarter.clone()))
+        .collect();
+    assert_eq!(summary(&zip(&members)), expected);
+
+    let mut deep = zip(&[("a.json", line("a").into_bytes())]);
+    for _ in 0..3 {
+        deep = zip(&[("in.zip", deep)]);
+    }
+    assert_eq!(
+        summary(&deep),
+        ["in.zip/in.zip:1!! an archive deeper within others than is read"]
+    );
+    let thrice = gzip(&gzip(&gzip(line("a").as_bytes())));
+    assert_eq!(summary(&thrice), ["1!! compressed more often than is read"]);
+    // The library would take the name whole.
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::GNULongName);
+    header.set_size(64 << 20);
+    header.set_cksum();
+    let input = io::Cursor::new(header.as_bytes().to_vec()).chain(zeros(64 << 20));
+    let mut found = Vec::new();
+    read(input, &|_| {}, &mut |it: Found| {
+        found.push(words(it));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(found, ["= a tar archive of 0 files"]);
+}
+
+#[test]
+fn brackets_and_lines_without_end_cost_no_memory() {
+    use std::cell::Cell;
+    // What is held is bounded by an event's size; the input is a multiple of that.
+    let length = 10 << 20;
+    for (piece, behind) in [
+        ("{\"a\":", 1),
+        ("[", 1),
+        ("{\"a\":[", 1),
+        ("x", 1),
+        ("{\"a\":\"x", 1),
+        (" ", 1),
+        ("\\", 1),
+        ("{", 1),
+        ("a: ", 1),
+    ] {
+        let text = piece.repeat(1024);
+        let left = Cell::new(length / text.len());
+        struct Again<'a>(&'a str, &'a Cell<usize>, usize);
+        impl Read for Again<'_> {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                if self.1.get() == 0 {
+                    return Ok(0);
+                }
+                let length = (&self.0.as_bytes()[self.2..]).read(buffer)?;
+                self.2 += length;
+                if self.2 == self.0.len() {
+                    self.1.set(self.1.get() - 1);
+                    self.2 = 0;
+                }
+                Ok(length)
+            }
+        }
+        let end = format!("\n{}\n", line("a"));
+        let input = Again(&text, &left, 0).chain(end.as_bytes());
+        let mut events = 0;
+        read(input, &|_| {}, &mut |found| {
+            events += usize::from(matches!(found, Found::Record(record) if record.event.is_ok()));
+            ControlFlow::Continue(())
+        });
+        assert_eq!(events, behind, "behind {piece:?}");
+    }
+}

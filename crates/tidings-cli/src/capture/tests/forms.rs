@@ -1,0 +1,506 @@
+//! Forms of captures, and what is done to the events in them: a table for each topic.
+
+use serde_json::{Value, json};
+
+use super::super::{RECORD_BYTES_MAX, YAML_DOCUMENT_BYTES_MAX};
+use super::{check, event, line, list, pretty, summary, value, yaml};
+
+#[test]
+fn every_form_is_told_by_its_content() {
+    let (a, b) = (line("a"), line("b"));
+    let two = list(&["a", "b"]);
+    let both = ["1: n/a", "1 event 2: n/b"];
+    check(&a, &["1: n/a"]);
+    check(format!("\u{feff}\n\n{a}\n"), &["3: n/a"]);
+    check(format!("{a}\n\r\n{b}\r\n"), &["1: n/a", "3: n/b"]);
+    check(format!("{a}{b}"), &both);
+    check(format!("[{a},{b}]"), &both);
+    check(
+        format!("[\n{a},\n{b}\n]\n{b}"),
+        &["2: n/a", "3: n/b", "5: n/b"],
+    );
+    check(two.to_string(), &both);
+    check(json!({"items": [two], "kind": "List"}).to_string(), &both);
+    check(
+        json!({"description": "sample", "events": [value("a"), value("b")]}).to_string(),
+        &both,
+    );
+    check(
+        json!({"shop": {"events": two}, "other": [1, {}]}).to_string(),
+        &both,
+    );
+    check(
+        format!("{}\n{}", pretty(&value("a")), line("b")),
+        &["1: n/a", "17: n/b"],
+    );
+    check(yaml(&value("a")), &["1: n/a"]);
+    check(
+        format!("{}---\n# next\n{}", yaml(&value("a")), yaml(&value("b"))),
+        &["1: n/a", "15: n/b"],
+    );
+    check(
+        format!("{}{}", yaml(&value("a")), yaml(&value("b"))),
+        &["1: n/a", "13: n/b"],
+    );
+    check(yaml(&two), &["3: n/a", "15: n/b"]);
+    check(
+        yaml(&json!({"kind": "List", "items": [two]})),
+        &both
+            .map(|it| it.replace('1', "2"))
+            .each_ref()
+            .map(|it| &**it),
+    );
+    check(format!("---\n{a}\n---\n{b}"), &["2: n/a", "4: n/b"]);
+    check(
+        "items:\n  - involvedObject: {kind: Pod}\n    lastTimestamp: \"2026-01-01T00:00:00Z\"\n    metadata: {name: a}\n",
+        &["2: default/a"],
+    );
+}
+
+#[test]
+fn what_is_put_around_events_is_seen_through() {
+    let (a, b) = (value("a"), value("b"));
+    for (around, names) in [
+        (json!({"type": "ADDED", "object": a}), &["1: n/a"][..]),
+        (json!({"type": "DELETED", "object": a}), &["1: n/a"]),
+        (json!({"object": a, "type": "MODIFIED"}), &["1: n/a"]),
+        (json!({"verb": "ADDED", "event": a}), &["1: n/a"]),
+        (
+            json!({"verb": "UPDATED", "event": a, "old_event": b}),
+            &["1: n/a"],
+        ),
+        (json!({"old_event": b, "event": a}), &["1: n/a"]),
+        (
+            json!({"body": {"type": "ADDED", "object": a}, "attributes": []}),
+            &["1: n/a"],
+        ),
+        // As container runtimes and loggers write what another program wrote.
+        (
+            json!({"log": format!("{}\n", json!({"verb": "ADDED", "event": a})), "stream": "stdout"}),
+            &["1: n/a"],
+        ),
+        (
+            json!({"message": format!("I0101 router.go:1] {a}")}),
+            &["1: n/a"],
+        ),
+        (
+            json!({"type": "BOOKMARK", "object": {"kind": "Event", "apiVersion": "v1", "metadata": {"resourceVersion": "7", "creationTimestamp": null}, "involvedObject": {}, "source": {}, "reason": ""}}),
+            &["= JSON of something else"],
+        ),
+        (
+            json!({"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "metadata": {}, "code": 410}}),
+            &["= other objects: Status (1)"],
+        ),
+    ] {
+        check(around.to_string(), names);
+        check(
+            pretty(&around),
+            &[names[0]
+                .replace("1:", &format!("{}:", line_of(&pretty(&around))))
+                .as_str()],
+        );
+    }
+    check(
+        format!("2026-01-01T00:00:00.1Z stdout F {a}\n[pod/router] {b}\ndata: {a}\n"),
+        &["1: n/a", "2: n/b", "3: n/a"],
+    );
+}
+
+/// The line of the first event of a printed object; 1 where it is within a text.
+fn line_of(text: &str) -> usize {
+    let is_event = |line: &str| line.ends_with("\"object\": {") || line.ends_with("\"event\": {");
+    text.lines().position(is_event).map_or(1, |line| line + 1)
+}
+
+#[test]
+fn other_text_costs_nothing() {
+    let stderr = "E0216 11:02:03.123456     410 memcache.go:287] couldn't get resource list: x\n";
+    let texts = [
+        stderr,
+        "Warning: v1 ComponentStatus is deprecated in v1.19+\n",
+        "error: the server doesn't have a resource type \"x\"\n",
+        "$ kubectl get events -A -o json | tee {file}\n",
+        "PS C:\\> kubectl get events\n",
+        "## Events of *today* {now}\n\n- a point\n",
+        "```json\n",
+        "~~~\n",
+        "LAST SEEN   TYPE     REASON   OBJECT\n5m  Normal  Pulled  pod/web: a: b\n",
+        "{\"level\":\"info\",\"msg\":\"starting\"}\n{\"level\":\"info\",\"msg\":\"cut",
+        "map[a:{b c}] {{ .Values.x }} {\"x\"} [[[ }}} \"\n",
+        "Name: web\nStatus: {\n",
+    ];
+    for text in texts {
+        for form in [
+            pretty(&list(&["a", "b"])),
+            format!("{}\n{}", line("a"), line("b")),
+            yaml(&list(&["a", "b"])),
+        ] {
+            for input in [
+                format!("{text}{form}"),
+                format!("{form}\n{text}"),
+                format!("{text}\n{form}\n{text}"),
+            ] {
+                let found = summary(input.as_bytes());
+                let names: Vec<_> = found.iter().map(|it| it.split(": ").nth(1)).collect();
+                assert_eq!(names, [Some("n/a"), Some("n/b")], "{found:?} from {input}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lines_of_other_programs_within_an_event_are_cut_out() {
+    let stderr = "E0216 11:02:03.123456     410 memcache.go:287] couldn't get it\n";
+    for form in [pretty(&list(&["a", "b"])), yaml(&list(&["a", "b"]))] {
+        let lines: Vec<_> = form.split_inclusive('\n').collect();
+        for at in 1..lines.len() {
+            let input = [
+                lines[..at].concat(),
+                stderr.to_owned(),
+                lines[at..].concat(),
+            ]
+            .concat();
+            let found = summary(input.as_bytes());
+            let names: Vec<_> = found
+                .iter()
+                .map(|it| {
+                    it.split([' ', ':'])
+                        .filter(|it| it.starts_with("n/"))
+                        .collect::<String>()
+                })
+                .collect();
+            assert_eq!(names, ["n/a", "n/b"], "{found:?} from {input}");
+        }
+    }
+    let input = pretty(&value("a")).replace(
+        "    \"namespace\"",
+        "W0101 x.go:1] \"y\" {\n    \"namespace\"",
+    );
+    check(input, &["1: n/a Repaired"]);
+}
+
+#[test]
+fn a_damaged_event_costs_itself_alone() {
+    let (a, c) = (line("a"), line("c"));
+    let cut = |length: usize| line("b")[..length].to_owned();
+    for length in 8..line("b").len() {
+        for broken in [
+            format!("{a}\n{}\n{c}\n", cut(length)),
+            format!("{a}\n{}{c}\n", cut(length)),
+        ] {
+            let found = summary(broken.as_bytes());
+            let read = |name: &str| found.iter().filter(|it| it.contains(name)).count();
+            assert_eq!(
+                (read("n/a"), read("n/c"), found.len()),
+                (1, 1, 3),
+                "{found:?} from {broken}"
+            );
+            assert!(
+                found[1].contains("! not JSON: ") || found[2].contains("! not JSON: "),
+                "{found:?} from {broken}"
+            );
+        }
+    }
+    check(
+        format!("{a}\n{{\"cut"),
+        &["1: n/a", "2! not JSON: it ends within the event"],
+    );
+    check(
+        format!("{{\"cut\n{a}"),
+        &["1! not JSON: a line ends within a text", "2: n/a"],
+    );
+    check(format!("{a} x\n{c}"), &["1: n/a", "2: n/c"]);
+    let text = list(&["a", "b", "c"]).to_string();
+    check(
+        text.replace("\"name\":\"b\"", "\"name\":\"b"),
+        &[
+            "1: n/a",
+            "1 event 2! not JSON: 'n' was not expected",
+            "1 event 3: n/c",
+        ],
+    );
+    check(
+        &text[..text.find("\"name\":\"c").expect("a name")],
+        &[
+            "1: n/a",
+            "1 event 2: n/b",
+            "1 event 3! not JSON: it ends within the event",
+        ],
+    );
+    check(
+        &text[..text.len() - 2],
+        &[
+            "1: n/a",
+            "1 event 2: n/b",
+            "1 event 3: n/c",
+            "1!! it ends within a list: what followed is missing",
+        ],
+    );
+    check(
+        "{\n \"kind\": \"List\", \"items\": [",
+        &["2!! it ends within a list: what followed is missing"],
+    );
+    let text = yaml(&list(&["a", "b", "c"]));
+    let broken = text.replace("    name: \"b\"", "    name: \"b");
+    let found = summary(broken.as_bytes());
+    assert_eq!(
+        (found.len(), &*found[0], &*found[2]),
+        (3, "3: n/a", "27: n/c"),
+        "{found:?}"
+    );
+    assert!(found[1].starts_with("15! not YAML: "), "{found:?}");
+    // Of other objects nothing is said.
+    check(
+        format!("{{\"kind\":\"PodList\",\"items\":[{{\"metadata\":{{\"name\"\n{a}"),
+        &["2: n/a"],
+    );
+}
+
+#[test]
+fn damaged_characters_are_repaired_and_said() {
+    for (damage, repaired) in [
+        (&b"\xff\xc3"[..], "\u{fffd}\u{fffd}"),
+        (b"\\ud83d", "\u{fffd}"),
+        (b"\\udc00\\ud83d\\ude00", "\u{fffd}\u{1f600}"),
+        (b"\x01", "\u{fffd}"),
+        (b"\\q", "\u{fffd}q"),
+    ] {
+        for (text, notes) in [
+            (line("a"), "1: n/a Repaired"),
+            (yaml(&list(&["a"])), "3: n/a Repaired"),
+        ] {
+            if text.contains("kind: ") && damage == b"\\q" {
+                continue;
+            }
+            let at = text.find("quoted").expect("the message");
+            let input = [&text.as_bytes()[..at], damage, &text.as_bytes()[at..]].concat();
+            check(&input, &[notes]);
+            assert_eq!(
+                event(&input)["message"],
+                format!("a \"{repaired}quoted\" {{text}}: [1]")
+            );
+        }
+    }
+    // Wherever the byte is, the event is accounted for.
+    for text in [line("a"), yaml(&list(&["a"]))] {
+        let begin = text
+            .find("metadata")
+            .unwrap_or_default()
+            .min(text.find("involved").unwrap_or_default());
+        for at in begin..text.len() - 1 {
+            let mut input = text.clone().into_bytes();
+            input[at] = 0xff;
+            let found = summary(&input);
+            assert!(
+                found.len() == 1 && !found[0].starts_with('='),
+                "{found:?} from {:?}",
+                String::from_utf8_lossy(&input)
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_no_event_is_said_to_be_what_it_is() {
+    let audit = json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Request", "objectRef": {}, "requestObject": value("a")});
+    for (input, what) in [
+        (audit.to_string(), "an audit log, which says who asked the API server for what"),
+        (json!({"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "items": [audit]}).to_string(), "an audit log, which says who asked the API server for what"),
+        (json!({"kind": "Version", "namespace": "n", "name": "a", "object": value("a")}).to_string(), "an export with versions, which tidings archive --import puts into an archive"),
+        (json!({"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {}}]}).to_string(), "other objects: PodList (1)"),
+        ("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n".to_owned(), "other objects: Pod (1)"),
+        ("LAST SEEN   TYPE     REASON   OBJECT\n5m   Normal   Pulled   pod/web\n".to_owned(), "a table, as printed for people; -o json and -o yaml print events"),
+        ("<!doctype html><html>".to_owned(), "a page of HTML"),
+        ("BZh91AY".to_owned(), "a bzip2 file: decompress it first"),
+        ("7".to_owned(), "text of something else"),
+        ("{\"a\": 1}".to_owned(), "JSON of something else"),
+        // A schema of events.
+        (json!({"properties": {"involvedObject": {"$ref": "#/x", "description": "y"}, "message": {"type": "string"}}}).to_string(), "JSON of something else"),
+    ] {
+        check(input, &[&format!("= {what}")]);
+    }
+    for empty in [
+        "",
+        " \n\n",
+        "{\"kind\": \"EventList\", \"apiVersion\": \"v1\", \"items\": []}",
+        "{\"items\": null}",
+        "kind: EventList\nitems: []\n",
+    ] {
+        check(empty, &[]);
+    }
+}
+
+#[test]
+fn both_groups_become_core_v1_and_lose_only_what_is_not_theirs() {
+    let metadata = json!({
+        "name": "a", "namespace": "n", "labels": {"l": "1"}, "annotations": {"a": "2"}, "other": {"x": null},
+        "uid": "u", "resourceVersion": "1", "creationTimestamp": "t", "managedFields": [{}], "selfLink": "/",
+        "generation": 3, "generateName": "a.",
+    });
+    let sent_metadata = json!({
+        "name": "a", "namespace": "n", "labels": {"l": "1"}, "annotations": {"a": "2"}, "other": {"x": null},
+    });
+    let time = "2026-01-01T00:00:00Z";
+    let core = json!({"metadata": metadata, "involvedObject": {"kind": "Pod"}, "message": "m", "count": 7, "eventTime": null, "firstTimestamp": time, "more": [1.5]});
+    let sent = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": sent_metadata, "involvedObject": {"kind": "Pod"}, "message": "m",
+        "count": 7, "eventTime": null, "firstTimestamp": time, "more": [1.5],
+    });
+    let events = json!({"metadata": metadata, "regarding": {"kind": "Pod"}, "note": "m", "deprecatedCount": 7, "eventTime": null, "deprecatedFirstTimestamp": time, "more": [1.5]});
+    let internal = json!({
+        "name": "a", "namespace": "n", "labels": {"l": "1"}, "annotations": {"a": "2"}, "uid": "u", "creationTimestamp": "t",
+        "InvolvedObject": {"Kind": "Pod", "UID": "u", "APIVersion": "v1", "FieldPath": ""}, "Message": "m", "Count": 7,
+        "EventTime": null, "FirstTimestamp": time, "ReportingController": "c",
+    });
+    let with = |object: &Value, api_version: &str| {
+        let mut object = object.clone();
+        object["apiVersion"] = api_version.into();
+        object["kind"] = "Event".into();
+        object
+    };
+    for input in [
+        core.clone(),
+        with(&core, "v1"),
+        json!({"kind": "EventList", "apiVersion": "v1", "items": [core]}),
+        json!({"kind": "List", "apiVersion": "v1", "items": [events]}),
+        events.clone(),
+        with(&events, "events.k8s.io/v1"),
+        with(&events, "events.k8s.io/v1beta1"),
+        json!({"kind": "List", "apiVersion": "v1", "items": [with(&events, "events.k8s.io/v1")]}),
+        json!({"apiVersion": "events.k8s.io/v1", "kind": "EventList", "items": [events]}),
+    ] {
+        for text in [input.to_string(), pretty(&input), yaml(&input)] {
+            assert_eq!(event(text.as_bytes()), sent, "from {text}");
+        }
+    }
+    let mut external = sent.clone();
+    external["metadata"]
+        .as_object_mut()
+        .expect("metadata")
+        .remove("other");
+    external["involvedObject"] =
+        json!({"kind": "Pod", "uid": "u", "apiVersion": "v1", "fieldPath": ""});
+    external["reportingComponent"] = "c".into();
+    external.as_object_mut().expect("an object").remove("more");
+    for input in [json!({"selfLink": "/", "Items": [internal]}), internal] {
+        for text in [input.to_string(), pretty(&input)] {
+            assert_eq!(event(text.as_bytes()), external, "from {text}");
+        }
+    }
+    check(
+        r#"{"kind": "Event", "metadata": 7}"#,
+        &["1! metadata is not an object"],
+    );
+    check(
+        r#"{"kind": "Event", "metadata": {"namespace": "../../pods"}}"#,
+        &["1! \"../../pods\" is not a namespace name"],
+    );
+}
+
+#[test]
+fn owners_are_left_out_and_said() {
+    let mut owned = value("a");
+    for (field, given) in [
+        ("ownerReferences", json!([{"kind": "Widget", "uid": "u"}])),
+        ("finalizers", json!(["example.com/keep"])),
+        ("deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+        ("deletionGracePeriodSeconds", json!(0)),
+    ] {
+        let mut one = value("a");
+        one["metadata"][field] = given.clone();
+        check(one.to_string(), &["1: n/a Owners"]);
+        assert_eq!(event(one.to_string().as_bytes()), value("a"));
+        owned["metadata"][field] = given;
+    }
+    check(owned.to_string(), &["1: n/a Owners"]);
+    owned["metadata"] =
+        json!({"name": "a", "namespace": "n", "ownerReferences": [], "finalizers": null});
+    check(owned.to_string(), &["1: n/a"]);
+}
+
+#[test]
+fn an_event_without_a_name_always_gets_the_same() {
+    let mut one = value("a");
+    let mut names = Vec::new();
+    for (object, begin) in [("web-0", "web-0."), ("Web:0", "event."), ("", "event.")] {
+        one["metadata"] = json!({"namespace": "n", "generateName": "x-"});
+        one["involvedObject"]["name"] = object.into();
+        let name = event(one.to_string().as_bytes())["metadata"]["name"].clone();
+        assert_eq!(event(yaml(&one).as_bytes())["metadata"]["name"], name);
+        let name = name.as_str().expect("a name").to_owned();
+        assert!(
+            name.starts_with(begin) && name.len() == begin.len() + 16,
+            "{name}"
+        );
+        names.push(name);
+        one["metadata"]["uid"] = "another".into();
+        names.push(event(one.to_string().as_bytes())["metadata"]["name"].to_string());
+        check(
+            one.to_string(),
+            &[&format!(
+                "1: n/{} Unnamed",
+                names[names.len() - 1].trim_matches('"')
+            )],
+        );
+    }
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 6, "{names:?}");
+}
+
+#[test]
+fn yaml_scalars_are_what_kubectl_wrote_them_for() {
+    let text = r#"
+involvedObject: {name: 0123, resourceVersion: "690371"}
+message: |
+  a line
+  ---not a separator
+  {"a": "text"}
+reason: "yes"
+action: no
+metadata: {name: a}
+firstTimestamp: 2024-01-17T11:14:56Z
+eventTime: null
+reportingInstance: 1_000
+count: 12
+type: on
+"#;
+    assert_eq!(
+        event(text.as_bytes()),
+        json!({
+            "apiVersion": "v1", "kind": "Event", "involvedObject": {"name": "0123", "resourceVersion": "690371"},
+            "message": "a line\n---not a separator\n{\"a\": \"text\"}\n", "reason": "yes", "action": "no", "count": 12,
+            "firstTimestamp": "2024-01-17T11:14:56Z", "eventTime": null, "reportingInstance": "1_000", "type": "on",
+            "metadata": {"name": "a"},
+        })
+    );
+}
+
+#[test]
+fn a_list_is_not_bounded_but_what_is_in_it_is() {
+    let filler = "x".repeat(RECORD_BYTES_MAX / 8);
+    let mut item = value("a");
+    item["message"] = filler.into();
+    let items = vec![item.clone(); 20];
+    let text = json!({"items": items}).to_string();
+    assert!(text.len() > 2 * RECORD_BYTES_MAX);
+    let found = summary(text.as_bytes());
+    assert_eq!((found.len(), &*found[19]), (20, "1 event 20: n/a"));
+
+    item["message"] = "x".repeat(RECORD_BYTES_MAX).into();
+    check(
+        format!("{item}\n{}", line("b")),
+        &[
+            &format!("1! longer than {RECORD_BYTES_MAX} bytes"),
+            "2: n/b",
+        ],
+    );
+    let long = yaml(&value("a")).replace("quoted", &"x".repeat(YAML_DOCUMENT_BYTES_MAX));
+    check(
+        format!("{long}---\n{}", yaml(&value("b"))),
+        &[
+            &format!("1! longer than {YAML_DOCUMENT_BYTES_MAX} bytes"),
+            "14: n/b",
+        ],
+    );
+}

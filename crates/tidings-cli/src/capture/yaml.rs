@@ -1,0 +1,408 @@
+//! Blocks of YAML lines, and the events in them.
+//!
+//! A block is what belongs together by indentation, up to a separator or something else. The items
+//! of the outermost list with events are parsed one by one, so that a damaged one costs itself
+//! alone, and a long list takes no more memory than its text. What is parsed goes on as JSON.
+
+use std::io;
+
+use serde_json::Value;
+
+use super::mend;
+use super::record::YAML_DOCUMENT_BYTES_MAX;
+use super::sink::Sink;
+use super::unreadable::{Unreadable, shortened};
+
+/// Lines of other programs within a block, at most.
+const LINES_BETWEEN_MAX: usize = 1000;
+/// Of these, one after the other.
+const LINES_BETWEEN_RUN: usize = 20;
+
+/// Words before a colon that other programs begin lines with.
+const NOT_KEYS: [&[u8]; 8] = [
+    b"Warning", b"warning", b"WARNING", b"error", b"Error", b"ERROR", b"hint", b"http",
+];
+/// Keys that say what an event is about.
+const ABOUT: [&[u8]; 3] = [b"involvedObject", b"regarding", b"InvolvedObject"];
+/// Keys that objects of Kubernetes begin with.
+const KNOWN: [&[u8]; 10] = [
+    b"apiVersion",
+    b"kind",
+    b"items",
+    b"metadata",
+    b"involvedObject",
+    b"regarding",
+    b"object",
+    b"event",
+    b"InvolvedObject",
+    b"Items",
+];
+
+/// A line, as its beginning shows it.
+pub(super) struct Line<'a> {
+    /// Without blank space around it.
+    pub(super) text: &'a [u8],
+    indent: usize,
+    /// The column of what follows the dashes of list items.
+    column: usize,
+    key: Option<&'a [u8]>,
+    value: &'a [u8],
+}
+
+impl<'a> Line<'a> {
+    /// Of the bytes from a line's first one on; more lines may follow.
+    pub(super) fn of(bytes: &'a [u8]) -> Self {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let line = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
+        let text = line.trim_ascii();
+        let indent = line.iter().take_while(|byte| **byte == b' ').count();
+        let mut rest = text;
+        while let Some(item) = rest.strip_prefix(b"- ") {
+            rest = item.trim_ascii_start();
+        }
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./".contains(byte);
+        let length = rest.iter().take_while(|byte| is_part(byte)).count();
+        let (key, value) = rest.split_at(length);
+        let is_key = key.first().is_some_and(u8::is_ascii_alphabetic)
+            && value.first() == Some(&b':')
+            && value.get(1).is_none_or(u8::is_ascii_whitespace)
+            && !NOT_KEYS.contains(&key);
+        Self {
+            text,
+            indent,
+            column: indent + (text.len() - rest.len()),
+            key: is_key.then_some(key),
+            value: value.get(1..).unwrap_or_default().trim_ascii(),
+        }
+    }
+
+    fn is_item(&self) -> bool {
+        self.text == b"-" || self.text.starts_with(b"- ")
+    }
+
+    fn is_known(&self) -> bool {
+        self.key.is_some_and(|key| KNOWN.contains(&key))
+    }
+
+    fn has_event(&self) -> bool {
+        self.key.is_some_and(|key| {
+            ABOUT.contains(&key)
+                || (key == b"kind" && matches!(self.value, b"Event" | b"\"Event\""))
+        })
+    }
+
+    /// Whether a block of YAML begins with it. Keys before JSON on one line are those of a
+    /// program's log.
+    pub(super) fn begins_block(&self) -> bool {
+        self.key.is_some() && (self.is_known() || !self.value.contains(&b'{'))
+    }
+}
+
+/// Where a line is, seen from a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Within,
+    /// Among its lines without being part of it.
+    Between,
+    Behind,
+}
+
+/// Lines that belong together.
+pub(super) struct Block {
+    first_line: u64,
+    base: Option<usize>,
+    text: Vec<u8>,
+    is_too_large: bool,
+    has_event: bool,
+    is_known: bool,
+    has_version: bool,
+    /// Lines that were left out, by the number of lines before each.
+    between: Vec<u64>,
+    between_run: usize,
+    lines: u64,
+}
+
+impl Block {
+    pub(super) fn new(first_line: u64) -> Self {
+        Self {
+            first_line,
+            base: None,
+            text: Vec::new(),
+            is_too_large: false,
+            has_event: false,
+            is_known: false,
+            has_version: false,
+            between: Vec::new(),
+            between_run: 0,
+            lines: 0,
+        }
+    }
+
+    /// Where the next line is.
+    pub(super) fn place(&mut self, line: &Line<'_>) -> Place {
+        let base = *self.base.get_or_insert(line.indent);
+        let is_begun = self.lines > 0;
+        let is_inside = line.indent > base;
+        if line.text.is_empty() {
+            return self.within();
+        }
+        let is_fence = line.text.starts_with(b"```") || line.text.starts_with(b"~~~");
+        let is_separator = matches!(line.text, b"---" | b"...") || line.text.starts_with(b"--- ");
+        let is_json = line.text.starts_with(b"{");
+        if !is_inside && (is_fence || is_separator || is_json) {
+            return Place::Behind;
+        }
+        if is_json && !self.is_known {
+            return Place::Behind;
+        }
+        if is_inside {
+            self.has_event |= line.has_event();
+            self.is_known |= line.is_known();
+            return self.within();
+        }
+        let is_version = line.key == Some(b"apiVersion") && !line.is_item();
+        if is_version && std::mem::replace(&mut self.has_version, true) {
+            return Place::Behind;
+        }
+        let is_comment = line.text.starts_with(b"#");
+        if line.key.is_some() || line.is_item() || is_comment {
+            self.has_event |= line.has_event();
+            self.is_known |= line.is_known();
+            return self.within();
+        }
+        self.between_run += 1;
+        if !is_begun
+            || self.between_run > LINES_BETWEEN_RUN
+            || self.between.len() >= LINES_BETWEEN_MAX
+        {
+            return Place::Behind;
+        }
+        Place::Between
+    }
+
+    fn within(&mut self) -> Place {
+        self.between_run = 0;
+        self.lines += 1;
+        Place::Within
+    }
+
+    /// Adds a piece of a line that is within.
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        if self.text.len() + bytes.len() > YAML_DOCUMENT_BYTES_MAX {
+            self.is_too_large = true;
+            self.text = Vec::new();
+        }
+        if !self.is_too_large {
+            self.text.extend_from_slice(bytes);
+        }
+    }
+
+    /// Notes a line that is left out.
+    pub(super) fn pass_line(&mut self) {
+        self.between.push(self.lines);
+    }
+
+    /// The number in the input of one of its lines, counted from 0.
+    fn number(&self, index: u64) -> u64 {
+        let before = self.between.partition_point(|lines| *lines <= index) as u64;
+        self.first_line + index + before
+    }
+
+    /// Whether a line was left out from among these lines.
+    fn is_mended(&self, from: u64, to: u64) -> bool {
+        self.between
+            .iter()
+            .any(|lines| (from + 1..to).contains(lines))
+    }
+}
+
+/// Lines of a block: an item of a list, or all.
+struct Part<'a> {
+    text: &'a [u8],
+    first: u64,
+    end: u64,
+    has_event: bool,
+    has_kind: bool,
+    is_known: bool,
+}
+
+/// Hands the events of a block over.
+pub(super) fn read(block: &Block, sink: &mut Sink<'_>) -> io::Result<()> {
+    if block.is_too_large {
+        let limit = YAML_DOCUMENT_BYTES_MAX;
+        if block.has_event {
+            sink.lost(block.first_line, Unreadable::TooLarge { limit });
+        }
+        return Ok(());
+    }
+    if !block.has_event {
+        sink.seen.yaml(&block.text);
+        return Ok(());
+    }
+    for part in parts(&block.text) {
+        if sink.is_stopped() {
+            break;
+        }
+        let line = block.number(part.first);
+        if !part.has_event {
+            // It is cut off before it says what it is about.
+            if part.is_known && !part.has_kind {
+                sink.perhaps_lost(line, cut_off(), false);
+            }
+            continue;
+        }
+        match parse(part.text) {
+            Ok((value, is_mended)) => {
+                let is_mended = is_mended || block.is_mended(part.first, part.end);
+                sink.value(line, &value, is_mended)?;
+            }
+            Err(why) => sink.lost(line, Unreadable::Syntax(format!("not YAML: {why}"))),
+        }
+    }
+    Ok(())
+}
+
+fn cut_off() -> Unreadable {
+    Unreadable::Syntax("it ends within the event".to_owned())
+}
+
+/// The items of the outermost list with events; else all of it.
+fn parts(text: &[u8]) -> Vec<Part<'_>> {
+    let whole = |text| {
+        let mut part = Part {
+            text,
+            first: 0,
+            end: 0,
+            has_event: false,
+            has_kind: false,
+            is_known: false,
+        };
+        for line in text.split_inclusive(|byte| *byte == b'\n').map(Line::of) {
+            part.note(&line);
+        }
+        part
+    };
+    let Some(indent) = indent_of_events(text) else {
+        return vec![whole(text)];
+    };
+    let mut parts: Vec<Part<'_>> = Vec::new();
+    let mut open: Option<(usize, Part<'_>)> = None;
+    let mut at = 0;
+    for (number, bytes) in (0..).zip(text.split_inclusive(|byte| *byte == b'\n')) {
+        let line = Line::of(bytes);
+        let is_item = line.indent == indent && line.is_item();
+        let is_behind = !line.text.is_empty() && line.indent <= indent && !is_item;
+        if (is_item || is_behind)
+            && let Some((start, mut part)) = open.take()
+        {
+            part.text = text.get(start..at).unwrap_or_default();
+            parts.push(part);
+        }
+        if is_item {
+            let part = Part {
+                text: &[],
+                first: number,
+                end: number,
+                has_event: false,
+                has_kind: false,
+                is_known: false,
+            };
+            open = Some((at, part));
+        }
+        if let Some((_, part)) = &mut open {
+            part.note(&line);
+        }
+        at += bytes.len();
+    }
+    if let Some((start, mut part)) = open {
+        part.text = text.get(start..).unwrap_or_default();
+        parts.push(part);
+    }
+    // Of other lists at the same column, nothing is to be said.
+    let is_event = |part: &Part<'_>| part.has_event;
+    let (first, last) = (
+        parts.iter().position(is_event).unwrap_or_default(),
+        parts.iter().rposition(is_event).map_or(0, |last| last + 2),
+    );
+    parts.truncate(last);
+    parts.drain(..first.min(parts.len()));
+    parts
+}
+
+impl Part<'_> {
+    fn note(&mut self, line: &Line<'_>) {
+        self.end += 1;
+        self.has_event |= line.has_event();
+        self.has_kind |= line.key == Some(b"kind");
+        self.is_known |= line.is_known();
+    }
+}
+
+/// The column of the dashes of the outermost list whose items have events.
+fn indent_of_events(text: &[u8]) -> Option<usize> {
+    let mut dashes: Vec<usize> = Vec::new();
+    let mut least = None;
+    for line in text.split_inclusive(|byte| *byte == b'\n').map(Line::of) {
+        if line.text.is_empty() {
+            continue;
+        }
+        let is_item = line.is_item();
+        while dashes
+            .last()
+            .is_some_and(|dash| *dash > line.indent || (*dash == line.indent && !is_item))
+        {
+            dashes.pop();
+        }
+        if is_item && dashes.last() != Some(&line.indent) {
+            dashes.push(line.indent);
+        }
+        if line.has_event()
+            && let Some(dash) = dashes.first().filter(|dash| **dash < line.column)
+        {
+            least = Some(least.map_or(*dash, |least: usize| least.min(*dash)));
+        }
+    }
+    least
+}
+
+/// The value of a text, and whether it was repaired for that.
+fn parse(text: &[u8]) -> Result<(Value, bool), String> {
+    let first = match std::str::from_utf8(text) {
+        Ok(text) => match serde_saphyr::from_str_with_options(text, options()) {
+            Ok(value) => return Ok((value, false)),
+            Err(error) => shortened(&first_sentence(&error)),
+        },
+        Err(_) => "bytes that are no text".to_owned(),
+    };
+    let mended = mend::yaml(text);
+    serde_saphyr::from_str_with_options(&mended, options())
+        .map(|value| (value, true))
+        .map_err(|_| first)
+}
+
+fn first_sentence(error: &serde_saphyr::Error) -> String {
+    error
+        .without_snippet()
+        .to_string()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// The library's limits on aliases and depth stand; those on size give way to our own, and nothing
+/// is read as another value than kubectl would write it for.
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: usize::MAX,
+            max_nodes: usize::MAX,
+            max_total_scalar_bytes: YAML_DOCUMENT_BYTES_MAX,
+        },
+        strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
+        underscored_numbers_as_strings: true,
+        non_finite_float_policy: serde_saphyr::NonFiniteFloatPolicy::Reject,
+        with_snippet: false,
+    }
+}
