@@ -112,7 +112,7 @@ pub use flow::pass_through::{PassThrough, PassThroughError, PassThroughOptions};
 pub use http::duration::parse_go_duration;
 pub use start::clusters::{RunningClusters, start_clusters};
 pub use start::error::StartError;
-pub use start::loopback::{RunningTimeline, start_timeline};
+pub use start::loopback::{RunningTimeline, start_timeline, start_timeline_of_server};
 pub use start::security::{AuthorizationMode, SecurityOptions};
 pub use start::serve::serve;
 pub use start::storage::Storage;

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 use tidings_testing::programs;
 
-use super::support::{Cluster, rollout, run};
+use super::support::{Cluster, archive, rollout, run};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -97,6 +97,8 @@ fn every_command_line_that_is_shown_works() {
         let folder = tempfile::tempdir().unwrap();
         let bundle = json!({"apiVersion": "v1", "kind": "List", "items": rollout()}).to_string();
         std::fs::create_dir(folder.path().join("bundle-files")).unwrap();
+        let tar = archive(&[("support-bundle/cluster-resources/events/shop.json", &bundle)]);
+        std::fs::write(folder.path().join("bundle.tar.gz"), tar).unwrap();
         std::fs::write(folder.path().join("events.json"), bundle).unwrap();
         let output = Command::new("bash")
             .args(["-c", &script])

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tidings_server::Running;
 use tidings_testing::serving::{client, start};
 
-use super::support::Ran;
+use super::support::{Ran, archive, run};
 
 /// Runs `tidings import` in `folder`, with `input` on its standard input.
 fn import(folder: &TempDir, kubeconfig: &Path, arguments: &[&str], input: &str) -> Ran {
@@ -49,7 +49,7 @@ async fn stored(kubeconfig: &Path) -> Vec<Value> {
         .expect("items");
     for event in &mut events {
         let metadata = event["metadata"].as_object_mut().expect("metadata");
-        for field in tidings_cli::import::SERVER_OWNED_METADATA {
+        for field in tidings_cli::capture::SERVER_OWNED_METADATA {
             metadata.remove(field);
         }
     }
@@ -167,13 +167,13 @@ async fn whatever_is_not_in_the_cluster_is_named() {
 
     let ran = import(&folder, server.kubeconfig(), &["lines"], "");
     assert_eq!(
-        ran.stdout, "15 read: 1 created, 0 already there, 12 refused, 2 unreadable\n",
+        ran.stdout, "14 read: 1 created, 0 already there, 12 refused, 1 unreadable\n",
         "{}",
         ran.stderr
     );
     assert_eq!(ran.code, Some(1));
     let said: Vec<&str> = ran.stderr.lines().collect();
-    assert_eq!(said.len(), 13, "{said:#?}");
+    assert_eq!(said.len(), 12, "{said:#?}");
     let refused: Vec<&&str> = said
         .iter()
         .filter(|line| line.contains(" refused: 422 Invalid: Event \"m"))
@@ -192,17 +192,12 @@ async fn whatever_is_not_in_the_cluster_is_named() {
     );
     assert!(
         said.iter()
-            .any(|line| line.starts_with("lines:14 unreadable: Pod of v1")),
-        "{said:#?}"
-    );
-    assert!(
-        said.iter()
             .any(|line| line.starts_with("lines:15 unreadable: not JSON")),
         "{said:#?}"
     );
 
     let verbose = import(&folder, server.kubeconfig(), &["--verbose", "lines"], "");
-    assert_eq!(verbose.stderr.lines().count(), 14, "{}", verbose.stderr);
+    assert_eq!(verbose.stderr.lines().count(), 13, "{}", verbose.stderr);
     assert!(
         verbose.stdout.contains("0 created, 1 already there"),
         "{}",
@@ -222,10 +217,9 @@ async fn exit_codes_tell_a_wrong_command_from_a_server_that_is_not_there() {
     let here = server.kubeconfig();
     for (arguments, message) in [
         (&["good", "missing"][..], "failed to read missing: "),
-        (&["good", "."], "failed to read .: "),
         (&["-", "-"], "standard input twice"),
         (&["--context", "nowhere", "good"], "nowhere"),
-        (&[], "<FILE>"),
+        (&[], "<FILE|DIR>"),
     ] {
         let ran = import(&folder, here, arguments, "");
         assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.stderr);
@@ -269,4 +263,215 @@ async fn exit_codes_tell_a_wrong_command_from_a_server_that_is_not_there() {
         "{}",
         ran.stderr
     );
+}
+
+/// Sixteen are created at a time, and an object's events still in their order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_events_of_an_object_keep_their_order() {
+    let folder = TempDir::new().expect("a folder");
+    let server = server(&folder).await;
+    let mut lines = Vec::new();
+    for number in 0..40 {
+        for pod in 0..5 {
+            let mut event = event(&format!("pod-{pod}.{number:02}"));
+            event["involvedObject"]["name"] = format!("pod-{pod}").into();
+            lines.push(event.to_string());
+        }
+    }
+    write(&folder, "lines", &lines.join("\n"));
+    let ran = import(&folder, server.kubeconfig(), &["lines"], "");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+
+    let client = client(server.kubeconfig()).await;
+    let request = http::Request::get("/api/v1/events");
+    let request = request.body(Vec::new()).expect("a request");
+    let list: Value = client.request(request).await.expect("a list");
+    let items = list["items"].as_array().expect("items");
+    assert_eq!(items.len(), 200);
+    // The list is in the order of names, which is that of the file for each object.
+    let revision = |event: &Value| -> u64 {
+        let text = event["metadata"]["resourceVersion"].as_str();
+        text.and_then(|text| text.parse().ok()).expect("a number")
+    };
+    let mut last = ("", 0);
+    for event in items {
+        let pod = event["involvedObject"]["name"].as_str().expect("a name");
+        let next = (pod, revision(event));
+        assert!(last.0 != pod || last.1 < next.1, "{last:?} {next:?}");
+        last = next;
+    }
+    server.shutdown().await;
+}
+
+/// A bundle as it was sent, with something of everything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_changed_or_is_missing_is_said() {
+    let folder = TempDir::new().expect("a folder");
+    let server = server(&folder).await;
+    let mut created = event("created");
+    created["metadata"]["creationTimestamp"] = "2024-10-24T09:12:31Z".into();
+    for field in ["firstTimestamp", "lastTimestamp", "eventTime"] {
+        created[field] = Value::Null;
+    }
+    let mut owned = event("owned");
+    owned["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "v1", "kind": "Widget", "name": "w", "uid": "dddddddd-0000-4000-8000-000000000001"
+    }]);
+    owned["metadata"]["finalizers"] = json!(["example.com/keep"]);
+    let mut unnamed = event("");
+    unnamed["metadata"] = json!({"namespace": "shop"});
+    let watched = json!({"type": "ADDED", "object": event("watched")});
+    let surrogate = event("repaired").to_string().replace("quoted", "\\ud83d");
+    let lines =
+        format!("W0101 x.go:1] y\n{created}\n{owned}\n{unnamed}\n{watched}\n{surrogate}\n{{\"cut");
+    let tar = archive(&[
+        ("bundle/events/shop.jsonl", &lines),
+        ("bundle/pods.json", "{}"),
+    ]);
+    std::fs::write(folder.path().join("bundle.tgz"), tar).expect("a file");
+    write(
+        &folder,
+        "audit.log",
+        r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1"}"#,
+    );
+
+    let ran = import(
+        &folder,
+        server.kubeconfig(),
+        &["bundle.tgz", "audit.log"],
+        "",
+    );
+    assert_eq!(
+        ran.stdout,
+        "6 read: 5 created, 0 already there, 0 refused, 1 unreadable; 1 of these repaired\n",
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(ran.code, Some(1));
+    let place = "bundle.tgz:bundle/events/shop.jsonl";
+    for said in [
+        format!("{place}:7 unreadable: not JSON: it ends within the event"),
+        "audit.log has no events in it: it is an audit log".to_owned(),
+        "1 event repaired, as damaged characters became U+FFFD".to_owned(),
+        "1 event with no time but metadata.creationTimestamp".to_owned(),
+        "1 event without a name, which got one made of the content: ".to_owned()
+            + place
+            + ":4 shop/web.",
+        "1 event with owners, finalizers or a deletion of another cluster".to_owned(),
+    ] {
+        assert!(
+            ran.stderr.contains(&said),
+            "{said:?} is not in {}",
+            ran.stderr
+        );
+    }
+    let stored = stored(server.kubeconfig()).await;
+    assert_eq!(stored.len(), 5);
+    let times = |event: &Value| {
+        (
+            event["firstTimestamp"].clone(),
+            event["lastTimestamp"].clone(),
+        )
+    };
+    let created = stored
+        .iter()
+        .find(|event| event["metadata"]["name"] == "created");
+    let time = json!("2024-10-24T09:12:31Z");
+    assert_eq!(created.map(times), Some((time.clone(), time)));
+    let owned = stored
+        .iter()
+        .find(|event| event["metadata"]["name"] == "owned");
+    assert_eq!(owned, Some(&event("owned")));
+
+    let again = import(&folder, server.kubeconfig(), &["bundle.tgz"], "");
+    assert!(
+        again.stdout.contains("0 created, 5 already there"),
+        "{}",
+        again.stdout
+    );
+    server.shutdown().await;
+}
+
+/// Without a cluster.
+#[test]
+fn captures_are_read_without_a_server() {
+    let folder = TempDir::new().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let tar = archive(&[("a/b.jsonl", &format!("{}\n{}", event("a"), event("b")))]);
+    std::fs::write(folder.path().join("bundle.tgz"), tar).expect("a file");
+    std::fs::create_dir(folder.path().join("more")).expect("a folder");
+    let mut other = event("c");
+    other["metadata"]["namespace"] = "other".into();
+    other["involvedObject"]["namespace"] = "other".into();
+    write(&folder, "more/c.json", &other.to_string());
+    write(&folder, "notes.txt", "nothing");
+    let (bundle, more) = (path("bundle.tgz"), path("more"));
+
+    let names = |arguments: &[&str]| {
+        let arguments = [arguments, &["-o", "name"]].concat();
+        let ran = run(&arguments);
+        assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{arguments:?}");
+        let mut names: Vec<_> = ran.stdout.lines().map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    let all = ["event/a", "event/b", "event/c"];
+    assert_eq!(names(&["events", "--file", &bundle, "--file", &more]), all);
+    assert_eq!(
+        names(&["events", "--file", &bundle, "--file", &more, "-n", "other"]),
+        ["event/c"]
+    );
+    assert_eq!(
+        names(&[
+            "events",
+            "--file",
+            &bundle,
+            "--for",
+            "pod/web",
+            "--since",
+            "2024-01-01"
+        ]),
+        all[..2]
+    );
+    let ran = run(&["describe", "pod/web", "--file", &bundle]);
+    assert_eq!(
+        (ran.code, ran.stdout.matches("BackOff").count()),
+        (Some(0), 2),
+        "{ran:?}"
+    );
+    // All of the capture, whenever it was.
+    let ran = run(&["top", "--file", &bundle, "--file", &more]);
+    assert!(
+        ran.code == Some(0) && ran.stdout.contains("3 events"),
+        "{ran:?}"
+    );
+
+    let ran = run(&["events", "--file", &path("notes.txt")]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(
+        ran.stderr
+            .contains("notes.txt has no events in it: it is text of something else"),
+        "{ran:?}"
+    );
+    for (arguments, said) in [
+        (
+            &["events", "--file", "/nowhere"][..],
+            "failed to read /nowhere",
+        ),
+        (
+            &["events", "--file", &bundle, "--context", "c"],
+            "cannot be used with",
+        ),
+        (&["events", "--file", &bundle, "-w"], "cannot be used with"),
+        (
+            &["timeline", "--file", &bundle, "--context", "c"],
+            "cannot be used with",
+        ),
+    ] {
+        let ran = run(arguments);
+        assert!(
+            ran.code == Some(2) && ran.stderr.contains(said),
+            "{arguments:?}: {ran:?}"
+        );
+    }
 }

@@ -137,6 +137,20 @@ pub(crate) async fn metrics_of_archive(kubeconfig: &Path, cluster: &str) -> Stri
     metrics(&root).await
 }
 
+/// A tar, compressed with gzip, of files with these names.
+pub(crate) fn archive(files: &[(&str, &str)]) -> Vec<u8> {
+    let encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut builder = tar::Builder::new(encoder);
+    for (name, text) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(text.len() as u64);
+        builder
+            .append_data(&mut header, name, text.as_bytes())
+            .unwrap();
+    }
+    builder.into_inner().unwrap().finish().unwrap()
+}
+
 /// Events as JSON Lines.
 pub(crate) fn lines_of(events: &[Value]) -> String {
     let lines: Vec<String> = events.iter().map(Value::to_string).collect();

@@ -157,7 +157,10 @@ impl World {
     /// Deletes an event, in the archive.
     pub(crate) async fn delete(&self, key: impl AsRef<[u8]>) {
         let cluster = self.open().await;
-        let deleted = cluster.store().delete(Bytes::copy_from_slice(key.as_ref()), None).await;
+        let deleted = cluster
+            .store()
+            .delete(Bytes::copy_from_slice(key.as_ref()), None)
+            .await;
         deleted.unwrap();
         cluster.close().await;
     }

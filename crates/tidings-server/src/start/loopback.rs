@@ -101,13 +101,18 @@ pub async fn start_timeline(
     start(port, root, credentials, make).await
 }
 
-/// Serves a server's timeline on the loopback interface to the owner of these credentials.
-pub(super) async fn beside(
+/// Starts the timeline of one server on the loopback interface, as [`start_timeline`] does that of
+/// clusters. The link gives the access of the token's user.
+///
+/// # Errors
+/// [`StartError`] says which address was wrong, or that the token can be in no header.
+pub async fn start_timeline_of_server(
+    port: u16,
     server: &Arc<ApiServer>,
     token: &str,
 ) -> Result<RunningTimeline, StartError> {
     let make = |entrance| Timeline::of_server(Arc::clone(server), entrance);
-    start(0, Arc::clone(server), bearer(token)?, make).await
+    start(port, Arc::clone(server), bearer(token)?, make).await
 }
 
 async fn start(

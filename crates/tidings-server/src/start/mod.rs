@@ -119,7 +119,7 @@ impl Running {
         let token = self.token.as_ref().ok_or(StartError::Options {
             why: "the server has no token that a link could stand for",
         })?;
-        loopback::beside(&self.server, &token.token).await
+        loopback::start_timeline_of_server(0, &self.server, &token.token).await
     }
 
     /// Reloads the files of tokens, permissions and certificates now, instead of at the next

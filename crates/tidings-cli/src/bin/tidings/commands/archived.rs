@@ -167,6 +167,9 @@ pub(crate) async fn is_archive(flags: &ClusterFlags, server: &Server) -> bool {
     if flags.is_of_all() {
         return true;
     }
+    if flags.is_of_capture() {
+        return false;
+    }
     // No other server is asked for what it does not have.
     let config = flags.config().await;
     config.is_ok_and(|config| config.cluster_url.path().contains("/clusters/"))

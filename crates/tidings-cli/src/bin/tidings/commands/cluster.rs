@@ -14,6 +14,7 @@ use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use super::capture::Capture;
 use super::kubeconfig;
 
 /// Success.
@@ -84,6 +85,9 @@ pub(crate) struct ClusterFlags {
     /// Timeout of a request; 0 means none
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = request_timeout)]
     request_timeout: Duration,
+    /// Captures that are read instead.
+    #[arg(skip)]
+    capture: Option<Capture>,
 }
 
 /// The namespaces to search.
@@ -343,8 +347,24 @@ impl ClusterFlags {
         (!self.request_timeout.is_zero()).then_some(self.request_timeout)
     }
 
+    /// Reads captures instead of a cluster.
+    pub(crate) fn direct_to(&mut self, capture: Capture) {
+        self.capture = Some(capture);
+    }
+
+    /// Whether captures are read instead of a cluster.
+    pub(crate) fn is_of_capture(&self) -> bool {
+        self.capture.is_some()
+    }
+
     /// The cluster's server.
     pub(crate) async fn server(&self) -> Result<Server, CommandError> {
+        if let Some(capture) = &self.capture {
+            return Ok(Server {
+                client: capture.client.clone(),
+                timeout: None,
+            });
+        }
         let client = Client::try_from(self.config().await?)
             .map_err(|error| CommandError::Config(with_sources(&error)))?;
         Ok(Server {

@@ -7,6 +7,7 @@ use tidings_cli::event::by_last_seen;
 use tidings_cli::kinds::Named;
 use tidings_cli::printer::describe;
 
+use super::capture::CaptureFlags;
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish};
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
@@ -18,6 +19,7 @@ use crate::clock;
   tidings describe pod/web-0
   tidings describe deploy/web --tree
   tidings describe node/worker-1
+  tidings describe pod/web-0 --file support-bundle.tar.gz
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {
@@ -32,6 +34,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     color: ColorFlag,
     #[command(flatten)]
+    capture: CaptureFlags,
+    #[command(flatten)]
     cluster: ClusterFlags,
 }
 
@@ -40,7 +44,9 @@ pub(crate) async fn run(args: Args) -> ExitCode {
     finish(show(args).await)
 }
 
-async fn show(args: Args) -> Result<u8, CommandError> {
+async fn show(mut args: Args) -> Result<u8, CommandError> {
+    let loaded = args.capture.load(&mut args.cluster, &mut args.namespaces);
+    loaded.await?;
     let selection = SelectionFlags::of(args.object, args.tree);
     let reader = selection.reader(&args.cluster, &args.namespaces).await?;
     let mut events = reader.list(None).await?.events;

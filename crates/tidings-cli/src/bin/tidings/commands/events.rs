@@ -15,6 +15,7 @@ use tidings_cli::printer::Printer;
 use tidings_cli::{times, values};
 
 use super::archived;
+use super::capture::CaptureFlags;
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
 use super::reader::{EVENTS_MAX, Listed, Notice, Reader, Watched};
 use super::selection::SelectionFlags;
@@ -45,10 +46,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = EVENTS_MAX, allow_negative_numbers = true, value_parser = values::positive)]
     max_events: usize,
     /// Continue with new events, across restarts of the server and network failures
-    #[arg(long, short, help_heading = "Output")]
+    #[arg(long, short, conflicts_with = "files", help_heading = "Output")]
     watch: bool,
     /// As --watch, but without the events that exist already
-    #[arg(long, conflicts_with = "limit", help_heading = "Output")]
+    #[arg(long, conflicts_with_all = ["limit", "files"], help_heading = "Output")]
     watch_only: bool,
     /// With --watch: end when N events were shown. Those that exist already are shown and counted
     /// first, the earliest first; an event that repeats counts each time. With --watch-only only
@@ -75,6 +76,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     color: ColorFlag,
     #[command(flatten)]
+    capture: CaptureFlags,
+    #[command(flatten)]
     cluster: ClusterFlags,
 }
 
@@ -99,6 +102,9 @@ const EXAMPLES: &str = "Examples:
 
   # Every version of one event that an archive has
   tidings events -n shop --history web-0.17a3f0c1d2e3f405 --kubeconfig ./archive/kubeconfig
+
+  # The warnings of a support bundle, as it was sent
+  tidings events --file support-bundle.tar.gz --types=Warning
 
   # Custom columns
   tidings events -o custom-columns=WHEN:.lastTimestamp,WHO:.source.component,WHAT:.message";
@@ -127,7 +133,9 @@ pub(crate) async fn run(args: Args) -> ExitCode {
     finish(show(args).await)
 }
 
-async fn show(args: Args) -> Result<u8, CommandError> {
+async fn show(mut args: Args) -> Result<u8, CommandError> {
+    let loaded = args.capture.load(&mut args.cluster, &mut args.namespaces);
+    loaded.await?;
     let is_watching = Cell::new(false);
     let shown = Box::pin(show_all(&args, &is_watching));
     let Some(timeout) = args.timeout else {

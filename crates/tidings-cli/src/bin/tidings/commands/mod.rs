@@ -2,6 +2,7 @@
 
 mod archive;
 mod archived;
+mod capture;
 mod cluster;
 mod completions;
 mod coverage;
@@ -44,6 +45,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
   tidings events -A --types=Warning --limit 20 -w       # the last warnings, then new ones
   tidings events --for deploy/web --tree --since 2h     # a deployment and everything it owns
   tidings timeline                                      # what happens, in the browser
+  tidings timeline --file must-gather.tar.gz            # what happened in a bundle that was sent
   tidings top -A                                        # the reasons and objects with the most events
   tidings record job/backup --reason Done -m '42 GiB'
   tidings demo                                          # a server, a controller and its events, in 20 s

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use tidings_archive::Cluster;
-use tidings_server::ApiOptions;
+use tidings_server::{ApiOptions, RunningTimeline};
 
 use super::archive::clusters::Defaults;
 use super::archive::hint;
 use super::archive::opened::open_all;
 use super::archive::past::Served;
-use super::cluster::tell;
+use super::capture::Capture;
+use super::cluster::{CommandError, tell};
 use super::data_dir;
 use super::serve::{Signals, start_logging_of};
 
@@ -38,7 +39,7 @@ const OPENERS: &[&[&str]] = &[&["cmd", "/c", "start", ""]];
 #[cfg(not(any(target_os = "macos", windows)))]
 const OPENERS: &[&[&str]] = &[&["xdg-open"]];
 
-/// Show in the browser what happens in a cluster, and what it remembers.
+/// Show in the browser what happens in a cluster, and what it remembers, or what a capture has.
 ///
 /// The clusters are followed as tidings archive does it, and nothing is changed in them. What is
 /// followed is in a temporary folder that is removed at the end, unless --keep names one. The page
@@ -53,7 +54,8 @@ const OPENERS: &[&[&str]] = &[&["xdg-open"]];
 Examples:
   tidings timeline                                # the cluster of the current context
   tidings timeline --context prod --context staging
-  tidings timeline --namespace shop --keep ./kept   # continue there the next time")]
+  tidings timeline --namespace shop --keep ./kept   # continue there the next time
+  tidings timeline --file must-gather.tar.gz        # a bundle as it was sent")]
 pub(crate) struct Args {
     /// Kubeconfig of the clusters [default: $KUBECONFIG, ~/.kube/config, or the cluster this runs
     /// in]
@@ -69,6 +71,10 @@ pub(crate) struct Args {
     /// the same folder
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Show captures instead of a cluster: files, folders and archives, as tidings import takes
+    /// them; may be repeated
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "context", "namespace", "keep"])]
+    file: Vec<PathBuf>,
     /// Port to listen on; 0 means any free port
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     port: u16,
@@ -84,9 +90,10 @@ pub(crate) async fn run(args: Args) -> ExitCode {
     match timeline(args).await {
         Ok(()) => ExitCode::from(ENDED),
         Err(error) => {
-            let hint = hint(&*error);
             tell(&format!("error: cannot show the timeline: {error}"));
-            tell(&format!("hint: {hint}"));
+            if !error.is::<CommandError>() {
+                tell(&format!("hint: {}", hint(&*error)));
+            }
             ExitCode::from(FAILED)
         }
     }
@@ -98,6 +105,18 @@ async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
     let temporary = tempfile::Builder::new()
         .prefix("tidings-timeline-")
         .tempdir()?;
+    if !args.file.is_empty() {
+        let capture = tokio::select! {
+            capture = Capture::load(&args.file) => capture?,
+            () = signals.wait() => return Ok(()),
+        };
+        let page = capture.start_timeline(args.port).await?;
+        show(&page, args.no_open, temporary.path());
+        tell("Ctrl-C ends it.");
+        signals.wait().await;
+        page.shutdown().await;
+        return Ok(());
+    }
     let data_dir = args.keep.as_deref().unwrap_or(temporary.path());
     let defaults = Defaults {
         kubeconfig: args.kubeconfig,
@@ -117,12 +136,7 @@ async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
         followed.push(cluster);
     }
     let page = tidings_server::start_timeline(args.port, served, ApiOptions::default()).await?;
-    let link = page.link();
-    // A missing reader of the link is no reason not to serve.
-    let _ = writeln!(std::io::stdout(), "{link}");
-    if !args.no_open && std::io::stdout().is_terminal() {
-        open(&link, temporary.path());
-    }
+    show(&page, args.no_open, temporary.path());
     let what = match &args.keep {
         Some(folder) => format!("what is followed is kept in {}", folder.display()),
         None => "what is followed is removed then".to_owned(),
@@ -137,6 +151,16 @@ async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
         cluster.close().await;
     }
     Ok(())
+}
+
+/// Prints the link, and opens the browser if this is a terminal.
+fn show(page: &RunningTimeline, no_open: bool, folder: &Path) {
+    let link = page.link();
+    // A missing reader of the link is no reason not to serve.
+    let _ = writeln!(std::io::stdout(), "{link}");
+    if !no_open && std::io::stdout().is_terminal() {
+        open(&link, folder);
+    }
 }
 
 /// Tells what is wrong with a cluster, whenever it is something else.

@@ -11,6 +11,7 @@ use tidings_cli::text::{Cell, Layout, Look, Screen};
 use tidings_cli::times;
 
 use super::archived::{self, Counted};
+use super::capture::CaptureFlags;
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
 use super::reader::Reader;
 use super::selection::SelectionFlags;
@@ -40,11 +41,13 @@ const OBJECTS_MAX: usize = 5000;
 #[command(after_help = format!("Examples:
   tidings top -A
   tidings top -A --types=Warning --window 6h --by reason,source
+  tidings top --file must-gather.tar.gz
   tidings top -A --cluster all --since 30d --kubeconfig ./archive/kubeconfig
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {
-    /// How far to look back from --until, or from now [default: to --since, or 1h]
+    /// How far to look back from --until, or from now [default: to --since, or 1h; with --file to
+    /// the first event]
     #[arg(long, value_name = "DURATION", value_parser = times::positive_duration, conflicts_with = "since")]
     window: Option<Duration>,
     /// What to count by, with one table each
@@ -64,6 +67,8 @@ pub(crate) struct Args {
     selection: SelectionFlags,
     #[command(flatten)]
     color: ColorFlag,
+    #[command(flatten)]
+    capture: CaptureFlags,
     #[command(flatten)]
     cluster: ClusterFlags,
 }
@@ -124,10 +129,17 @@ struct Top {
     counted: Counted,
 }
 
-async fn show(args: Args) -> Result<u8, CommandError> {
+async fn show(mut args: Args) -> Result<u8, CommandError> {
+    let loaded = args.capture.load(&mut args.cluster, &mut args.namespaces);
+    loaded.await?;
     let now = clock::now();
     let (since, until) = args.selection.times(now)?;
-    let span = span(args.window, (since, until), now)?;
+    let span = if args.capture.is_some() && args.window.is_none() && since.is_none() {
+        let reader = args.selection.reader(&args.cluster, &args.namespaces);
+        whole(&reader.await?).await?
+    } else {
+        span(args.window, (since, until), now)?
+    };
     let mut top = Top {
         span,
         noises: args.by.iter().map(|by| (*by, Noise::new(span))).collect(),
@@ -188,6 +200,30 @@ fn span(
     };
     Ok(Span {
         from,
+        to,
+        parts: PARTS,
+    })
+}
+
+/// The span of all events that are wanted.
+async fn whole(reader: &Reader) -> Result<Span, CommandError> {
+    let (mut from, mut last) = (None, None);
+    let scan = reader.scan(None, |page| {
+        for event in &page.events {
+            let seen = event.last_seen();
+            last = last.max(seen);
+            for time in [event.first_seen(), seen].into_iter().flatten() {
+                from = Some(from.map_or(time, |from: Timestamp| from.min(time)));
+            }
+        }
+        Ok(())
+    });
+    scan.await?;
+    let to = last.unwrap_or_default();
+    // The last one is within.
+    let to = to.checked_add(Duration::from_secs(1)).unwrap_or(to);
+    Ok(Span {
+        from: from.unwrap_or(to),
         to,
         parts: PARTS,
     })

@@ -1,0 +1,104 @@
+//! `--file`: the events of captures instead of a cluster's. They are created in an Event API server
+//! over a store in memory, in this process and without a port, and read as those of any cluster.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request};
+use kube::Client;
+use kube::client::Body;
+use tidings_server::clock::SystemClock;
+use tidings_server::{ApiOptions, ApiServer, Authenticator, Token, User, router};
+use tidings_store::memory::MemoryStore;
+use tower::ServiceExt;
+
+use super::cluster::{ClusterFlags, CommandError, NamespaceFlags};
+
+/// Known to this process alone: nothing listens.
+const TOKEN: &str = "capture";
+/// Longer than anyone reads them.
+const EVENT_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The captures to read.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct CaptureFlags {
+    /// Read captures instead of a cluster: files, folders and archives, as tidings import takes
+    /// them; may be repeated. All namespaces are read, unless one is named
+    #[arg(long = "file", value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "context", "cluster", "user", "server"])]
+    files: Vec<PathBuf>,
+}
+
+impl CaptureFlags {
+    /// Whether captures are read.
+    pub(crate) fn is_some(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// Loads the captures, if there are some, and directs the flags to them.
+    pub(crate) async fn load(
+        &self,
+        cluster: &mut ClusterFlags,
+        namespaces: &mut NamespaceFlags,
+    ) -> Result<(), CommandError> {
+        if self.is_some() {
+            cluster.direct_to(Capture::load(&self.files).await?);
+            namespaces.all_namespaces |= namespaces.namespace.is_none();
+        }
+        Ok(())
+    }
+}
+
+/// Captures that are loaded.
+#[derive(Clone)]
+pub(crate) struct Capture {
+    server: Arc<ApiServer>,
+    pub(crate) client: Client,
+}
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Capture").finish_non_exhaustive()
+    }
+}
+
+impl Capture {
+    /// Loads captures, and tells what of them could not be read.
+    ///
+    /// # Errors
+    /// [`CommandError`] says which capture cannot be opened, or that none has an event.
+    pub(crate) async fn load(files: &[PathBuf]) -> Result<Self, CommandError> {
+        let token = Token {
+            token: TOKEN.to_owned(),
+            user: User::new("capture", "", ["system:masters".to_owned()]),
+        };
+        let mut options = ApiOptions::default();
+        options.event_ttl = EVENT_TTL;
+        let server = Arc::new(ApiServer::new(
+            Arc::new(MemoryStore::default()),
+            Arc::new(SystemClock),
+            Authenticator::new(vec![token]),
+            options,
+        ));
+        let credentials = HeaderValue::from_static("Bearer capture");
+        let service = router(Arc::clone(&server)).map_request(move |mut request: Request<Body>| {
+            let headers = request.headers_mut();
+            headers.insert(AUTHORIZATION, credentials.clone());
+            request
+        });
+        let client = Client::new(service, "default");
+        super::import::load(files, client.clone()).await?;
+        Ok(Self { server, client })
+    }
+
+    /// Serves the timeline of the captures.
+    pub(crate) async fn start_timeline(
+        &self,
+        port: u16,
+    ) -> Result<tidings_server::RunningTimeline, tidings_server::StartError> {
+        tidings_server::start_timeline_of_server(port, &self.server, TOKEN).await
+    }
+}
