@@ -3,10 +3,9 @@
 //! Invariant: the object is kept whole, fields of other versions included, so that what is printed
 //! as JSON is what the server has.
 
-use std::cmp::Ordering;
-
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tidings_core::reading::{EventTimes, Order, is_set, is_warning, object_namespace, object_uid};
 
 /// The annotation that says which cluster of an archive an event is from.
 pub const CLUSTER_ANNOTATION: &str = "tidings/cluster";
@@ -83,7 +82,17 @@ impl Event {
     }
 
     fn time(&self, pointer: &str) -> Option<Timestamp> {
-        self.text(pointer).parse().ok()
+        self.text(pointer).parse().ok().filter(|at| is_set(*at))
+    }
+
+    fn times(&self) -> EventTimes<Timestamp> {
+        EventTimes {
+            last_observed_time: self.time("/series/lastObservedTime"),
+            last_timestamp: self.time("/lastTimestamp"),
+            event_time: self.time("/eventTime"),
+            first_timestamp: self.time("/firstTimestamp"),
+            creation_timestamp: self.time("/metadata/creationTimestamp"),
+        }
     }
 
     fn integer(&self, pointer: &str) -> i64 {
@@ -161,6 +170,16 @@ impl Event {
             .map_or("", |(group, _)| group)
     }
 
+    /// The [`object_namespace`] of the object: that of the event, unless its kind has none.
+    pub fn object_namespace(&self) -> &str {
+        object_namespace(self.object_kind(), self.namespace())
+    }
+
+    /// The [`object_uid`] of the object.
+    pub fn told_apart_by(&self) -> &str {
+        object_uid(self.object_name(), self.text("/involvedObject/uid"))
+    }
+
     /// `Kind/name` of the object the event is about.
     pub fn object(&self) -> String {
         format!("{}/{}", self.object_kind(), self.object_name())
@@ -196,19 +215,25 @@ impl Event {
         u64::try_from(count).unwrap_or(0).max(1)
     }
 
-    /// When it was first seen: `eventTime`, else `firstTimestamp`.
+    /// When it was first seen: [`EventTimes::first_seen`].
     pub fn first_seen(&self) -> Option<Timestamp> {
-        self.time("/eventTime")
-            .or_else(|| self.time("/firstTimestamp"))
+        self.times().first_seen()
     }
 
-    /// When it was last seen: the later of `series.lastObservedTime` and `lastTimestamp`, else when
-    /// it was first seen or made.
+    /// When it was last seen: [`EventTimes::last_seen`].
     pub fn last_seen(&self) -> Option<Timestamp> {
-        self.time("/series/lastObservedTime")
-            .max(self.time("/lastTimestamp"))
-            .or_else(|| self.first_seen())
-            .or_else(|| self.time("/metadata/creationTimestamp"))
+        self.times().last_seen()
+    }
+
+    /// Its place among other events: last seen last.
+    pub fn order(&self) -> Order<'_> {
+        let key = (self.namespace(), self.name());
+        Order::new(self.last_seen(), self.revision(), key)
+    }
+
+    /// Whether it is a warning: [`is_warning`].
+    pub fn is_warning(&self) -> bool {
+        is_warning(self.event_type())
     }
 
     /// The time since it was last seen, in kubectl's form: `12m (x3 over 20m)`. How long it was
@@ -216,7 +241,8 @@ impl Event {
     pub fn age(&self, now: Timestamp) -> String {
         let last = age(self.last_seen(), now);
         let count = self.count();
-        match self.first_seen() {
+        let times = self.times();
+        match times.first_timestamp.or(times.event_time) {
             _ if !self.is_repeated() => last,
             Some(first) => format!("{last} (x{count} over {})", age(Some(first), now)),
             None => format!("{last} (x{count})"),
@@ -232,13 +258,9 @@ pub fn age(moment: Option<Timestamp>, now: Timestamp) -> String {
     )
 }
 
-/// The order of a timeline: last seen last; what happened at one time in the order it was written.
-pub fn by_last_seen(one: &Event, other: &Event) -> Ordering {
-    one.last_seen()
-        .cmp(&other.last_seen())
-        .then_with(|| one.revision().cmp(&other.revision()))
-        .then_with(|| one.namespace().cmp(other.namespace()))
-        .then_with(|| one.name().cmp(other.name()))
+/// Puts events in the order of a timeline: last seen last.
+pub fn sort(events: &mut [Event]) {
+    events.sort_by(|one, other| one.order().cmp(&other.order()));
 }
 
 #[cfg(test)]
@@ -263,8 +285,14 @@ mod tests {
             (json!("no object"), None, None, 1),
             (
                 json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "count": -3}),
-                None,
                 time("2026-01-01T00:00:00Z"),
+                time("2026-01-01T00:00:00Z"),
+                1,
+            ),
+            (
+                json!({"firstTimestamp": "0001-01-01T00:00:00Z", "lastTimestamp": "0001-01-01T00:00:00Z", "eventTime": "2026-01-01T00:00:00.000001Z"}),
+                time("2026-01-01T00:00:00.000001Z"),
+                time("2026-01-01T00:00:00.000001Z"),
                 1,
             ),
             (

@@ -7,7 +7,7 @@
 //! once: one of its occurrences was then, however few would be there by their spread.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -23,6 +23,8 @@ pub struct Span {
     pub from: Timestamp,
     /// Its end.
     pub to: Timestamp,
+    /// Whether its end is now. Then an event of a clock that is ahead happens now.
+    pub is_until_now: bool,
     /// The number of its parts.
     pub parts: usize,
 }
@@ -56,13 +58,22 @@ impl Group {
     fn add(&mut self, event: &Event, parts: &[f64]) {
         let occurrences: f64 = parts.iter().sum();
         self.occurrences += occurrences;
-        if event.event_type() != "Normal" {
+        if event.is_warning() {
             self.warnings += occurrences;
         }
         for (sum, part) in self.parts.iter_mut().zip(parts) {
             *sum += part;
         }
         self.last_seen = self.last_seen.max(event.last_seen());
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.occurrences += other.occurrences;
+        self.warnings += other.warnings;
+        for (sum, part) in self.parts.iter_mut().zip(&other.parts) {
+            *sum += part;
+        }
+        self.last_seen = self.last_seen.max(other.last_seen);
     }
 
     /// A small chart of the parts: the highest bar is the busiest part.
@@ -100,7 +111,8 @@ pub struct Noise {
     pub events: u64,
     /// Whether every event was read. Counts say nothing of types and repeats.
     pub is_read: bool,
-    groups: HashMap<String, Group>,
+    /// By name, and by what tells things of one name apart.
+    groups: HashMap<String, BTreeMap<String, Group>>,
 }
 
 impl Noise {
@@ -115,19 +127,16 @@ impl Noise {
         }
     }
 
-    /// Counts an event under a name, if it was seen within the span.
-    pub fn add(&mut self, event: &Event, name: String) {
+    /// Counts an event under a name, if it was seen within the span. A uid, if there is one, tells
+    /// things of the same name apart.
+    pub fn add(&mut self, event: &Event, name: String, uid: &str) {
         let parts = spread(event, self.span);
         if parts.iter().all(|part| *part <= 0.) {
             return;
         }
         self.events += 1;
         self.total.add(event, &parts);
-        let parts_count = self.span.parts;
-        self.groups
-            .entry(name)
-            .or_insert_with_key(|name| Group::new(name.clone(), parts_count))
-            .add(event, &parts);
+        self.group(&name, uid).add(event, &parts);
     }
 
     /// Counts events that were last seen within an hour, each once, under a name.
@@ -141,25 +150,48 @@ impl Noise {
         let part = ((part * self.span.parts as f64) as usize).min(last);
         let end = hour.checked_add(SignedDuration::from_hours(1));
         let end = end.unwrap_or(hour).min(self.span.to);
-        let parts_count = self.span.parts;
-        if !self.groups.contains_key(name) {
-            let group = Group::new(name.to_owned(), parts_count);
-            self.groups.insert(name.to_owned(), group);
+        let mut counted = Group::new(name.to_owned(), self.span.parts);
+        counted.occurrences = events as f64;
+        if let Some(sum) = counted.parts.get_mut(part) {
+            *sum = events as f64;
         }
-        let group = self.groups.get_mut(name);
-        for group in group.into_iter().chain([&mut self.total]) {
-            group.occurrences += events as f64;
-            if let Some(sum) = group.parts.get_mut(part) {
-                *sum += events as f64;
-            }
-            group.last_seen = group.last_seen.max(Some(end));
-        }
+        counted.last_seen = Some(end);
+        self.total.merge(&counted);
+        self.group(name, "").merge(&counted);
         self.events += events;
     }
 
-    /// What it is made of, the loudest first.
-    pub fn groups(&self) -> Vec<&Group> {
-        let mut groups: Vec<&Group> = self.groups.values().collect();
+    fn group(&mut self, name: &str, uid: &str) -> &mut Group {
+        let parts = self.span.parts;
+        let by_uid = self.groups.entry(name.to_owned()).or_default();
+        by_uid
+            .entry(uid.to_owned())
+            .or_insert_with(|| Group::new(name.to_owned(), parts))
+    }
+
+    /// What it is made of, the loudest first. Several things of one name have the beginning of
+    /// their uid beside it.
+    pub fn groups(&self) -> Vec<Group> {
+        let mut groups = Vec::with_capacity(self.groups.len());
+        for (name, by_uid) in &self.groups {
+            let is_one = by_uid.keys().filter(|uid| !uid.is_empty()).count() <= 1;
+            let mut whole = Group::new(name.clone(), self.span.parts);
+            for (uid, group) in by_uid {
+                if is_one {
+                    whole.merge(group);
+                } else {
+                    let mut group = group.clone();
+                    if !uid.is_empty() {
+                        let begin = uid.get(..8).unwrap_or(uid);
+                        group.name = format!("{name} (uid {begin}…)");
+                    }
+                    groups.push(group);
+                }
+            }
+            if is_one {
+                groups.push(whole);
+            }
+        }
         groups.sort_by(|one, other| {
             other
                 .occurrences
@@ -183,7 +215,10 @@ fn spread(event: &Event, span: Span) -> Vec<f64> {
         return parts;
     }
     let count = event.count() as f64;
-    let (first, last) = (at(event.first_seen().unwrap_or(last)), at(last));
+    let (mut first, mut last) = (at(event.first_seen().unwrap_or(last)), at(last));
+    if span.is_until_now {
+        (first, last) = (first.min(at(span.to)), last.min(at(span.to)));
+    }
     let is_within = (0. ..=at(span.to)).contains(&last);
     let last_part = ((last / length) as usize).min(parts.len().saturating_sub(1));
     if count <= 1. || last <= first {
@@ -218,6 +253,7 @@ mod tests {
         Span {
             from: "2026-03-04T05:00:00Z".parse().unwrap(),
             to: "2026-03-04T06:00:00Z".parse().unwrap(),
+            is_until_now: false,
             parts: 6,
         }
     }
@@ -241,12 +277,12 @@ mod tests {
         ];
         let mut noise = Noise::new(span());
         for event in &events {
-            noise.add(event, event.reason().to_owned());
+            noise.add(event, event.reason().to_owned(), "");
         }
-        let found: Vec<_> = noise
-            .groups()
-            .into_iter()
-            .map(|group| (group.name.as_str(), group.occurrences, group.chart()))
+        let groups = noise.groups();
+        let found: Vec<_> = groups
+            .iter()
+            .map(|group| (&*group.name, group.occurrences, group.chart()))
             .collect();
         assert_eq!(
             found,
@@ -278,6 +314,47 @@ mod tests {
         assert!(seen("04:59") < 1e-9, "{}", seen("04:59"));
     }
 
+    #[test]
+    fn until_now_an_event_of_a_clock_that_is_ahead_counts() {
+        let now = Span {
+            is_until_now: true,
+            ..span()
+        };
+        for (first, last, count) in [("06:10", "06:10", 1), ("06:10", "06:20", 40)] {
+            let ahead = event("Ahead", "Warning", first, last, count);
+            assert_eq!(spread(&ahead, now), [0., 0., 0., 0., 0., count as f64]);
+            assert_eq!(spread(&ahead, span()), [0.; 6]);
+        }
+    }
+
+    #[test]
+    fn things_of_one_name_are_told_apart_by_their_uid() {
+        let seen = |uids: &[&str]| {
+            let mut noise = Noise::new(span());
+            for uid in uids {
+                let event = event("Failed", "Error", "05:30", "05:30", 1);
+                noise.add(&event, "Pod/redis-0".to_owned(), uid);
+            }
+            assert!(noise.total.warnings < 1e-9, "an Error is no warning");
+            let mut found: Vec<_> = noise.groups();
+            found.sort_by(|one, other| one.name.cmp(&other.name));
+            let found = found.into_iter();
+            found
+                .map(|group| (group.name, group.occurrences))
+                .collect::<Vec<_>>()
+        };
+        let named = |name: &str, count: f64| (name.to_owned(), count);
+        assert_eq!(seen(&["", "aaaaaaaa-0000", ""]), [named("Pod/redis-0", 3.)]);
+        assert_eq!(
+            seen(&["aaaaaaaa-0000", "bbbbbbbb-0000", "", "bbbbbbbb-0000"]),
+            [
+                named("Pod/redis-0", 1.),
+                named("Pod/redis-0 (uid aaaaaaaa…)", 1.),
+                named("Pod/redis-0 (uid bbbbbbbb…)", 2.),
+            ]
+        );
+    }
+
     proptest! {
         #[test]
         fn no_occurrence_is_counted_twice(first in 0_u32..120, length in 0_u32..240, count in 1_u64..10_000) {
@@ -300,6 +377,7 @@ mod tests {
         let mut noise = Noise::new(Span {
             from: at("2026-03-01T00:30:00Z"),
             to: at("2026-03-05T00:30:00Z"),
+            is_until_now: false,
             parts: 4,
         });
         for (hour, reason, events) in [

@@ -238,9 +238,10 @@ impl Rows {
     }
 
     fn row(&self, event: &Event, more: More, now: Timestamp) -> Vec<Cell> {
-        let look = match event.event_type() {
-            "Normal" => Look::Plain,
-            _ => Look::Warning,
+        let look = if event.is_warning() {
+            Look::Warning
+        } else {
+            Look::Plain
         };
         let start = || {
             let cluster = more.clusters.then(|| Cell::new(event.cluster()));
@@ -340,9 +341,10 @@ pub fn describe(
             .to_vec(),
     ];
     rows.extend(events.iter().map(|event| {
-        let look = match event.event_type() {
-            "Normal" => Look::Plain,
-            _ => Look::Warning,
+        let look = if event.is_warning() {
+            Look::Warning
+        } else {
+            Look::Plain
         };
         let lines: Vec<&str> = event.message().lines().map(str::trim).collect();
         let message = match event.field_path() {

@@ -26,6 +26,7 @@ mod outcome;
 mod ownership;
 mod packed;
 mod patch;
+pub mod reading;
 mod recorded;
 mod reference;
 mod retry;

@@ -140,12 +140,9 @@ pub(crate) fn seen(micros: Option<i64>) -> i64 {
     millis.max(HOUR_MILLIS)
 }
 
-/// When an event happened first: the first of these that is set: `firstTimestamp`, `eventTime` and
-/// the creation.
+/// When an event first happened, in microseconds since 1970.
 fn first_seen(event: &Event) -> Option<i64> {
-    let created = || codec::time(event.metadata.as_ref()?.creation_timestamp);
-    codec::time(event.first_timestamp)
-        .or_else(|| codec::micro_time(event.event_time))
-        .or_else(created)
-        .map(|moment| moment.timestamp().as_microsecond())
+    codec::times(event)
+        .first_seen()
+        .map(Timestamp::as_microsecond)
 }

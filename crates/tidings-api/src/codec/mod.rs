@@ -20,6 +20,7 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, ObjectM
 use prost::Message;
 use serde::Deserializer;
 use tidings_core::fields::{Type, core_v1, events_v1};
+use tidings_core::reading::{EventTimes, is_set};
 use tidings_core::wire::{Members, write_fields, write_members, write_object};
 
 pub(crate) use compare::compare;
@@ -220,18 +221,23 @@ pub fn set_revision(event: &mut Event, revision: u64) {
     metadata.resource_version = Some(revision.to_string());
 }
 
-/// When an event last happened: the first of these that is set: `series.lastObservedTime`,
-/// `lastTimestamp`, `eventTime`, `firstTimestamp` and the creation.
-pub fn last_seen(event: &Event) -> Option<Timestamp> {
-    let series = event.series.as_ref();
+/// The times of an event.
+pub fn times(event: &Event) -> EventTimes<Timestamp> {
     let metadata = event.metadata.as_ref();
-    series
-        .and_then(|series| micro_time(series.last_observed_time))
-        .or_else(|| time(event.last_timestamp))
-        .or_else(|| micro_time(event.event_time))
-        .or_else(|| time(event.first_timestamp))
-        .or_else(|| time(metadata?.creation_timestamp))
-        .map(Moment::timestamp)
+    let series = event.series.as_ref();
+    let set = |moment: Option<Moment>| moment.map(Moment::timestamp).filter(|at| is_set(*at));
+    EventTimes {
+        last_observed_time: set(series.and_then(|series| micro_time(series.last_observed_time))),
+        last_timestamp: set(time(event.last_timestamp)),
+        event_time: set(micro_time(event.event_time)),
+        first_timestamp: set(time(event.first_timestamp)),
+        creation_timestamp: set(metadata.and_then(|metadata| time(metadata.creation_timestamp))),
+    }
+}
+
+/// When an event last happened: [`EventTimes::last_seen`].
+pub fn last_seen(event: &Event) -> Option<Timestamp> {
+    times(event).last_seen()
 }
 
 /// The moment of a `Time`, if it is set.

@@ -1,5 +1,8 @@
 //! What an event says, in short: what one looks at to list, count and order many of them.
 
+use jiff::Timestamp;
+use tidings_core::reading::{EventTimes, Order, is_set, object_namespace};
+
 use super::super::time::Moment;
 use super::StoredEvent;
 use super::numbers::{field, meta, reference, source};
@@ -19,7 +22,7 @@ pub struct Brief<'a> {
     pub uid: &'a str,
     /// `involvedObject.kind`.
     pub kind: &'a str,
-    /// `involvedObject.namespace`.
+    /// The [`object_namespace`] of the object.
     pub object_namespace: &'a str,
     /// `involvedObject.name`.
     pub object: &'a str,
@@ -39,10 +42,9 @@ pub struct Brief<'a> {
     pub component: &'a str,
     /// From where: `source.host`, or else `reportingInstance`.
     pub host: &'a str,
-    /// When it first happened, no later than `last`: `firstTimestamp`, or else `eventTime`, or else
-    /// the creation.
+    /// When it first happened, no later than `last`: [`EventTimes::first_seen`].
     pub first: i64,
-    /// When it last happened, as [`last_seen`](crate::codec::last_seen) has it.
+    /// When it last happened: [`EventTimes::last_seen`].
     pub last: i64,
     /// How often, once at least: `series.count`, or else `count`.
     pub count: u64,
@@ -60,24 +62,24 @@ impl<'a> StoredEvent<'a> {
             text => Some(text),
         };
         let series = self.series()?;
-        let created = metadata.time(meta::CREATION_TIMESTAMP)?;
-        let event_time = event.time(field::EVENT_TIME)?;
-        let first = event.time(field::FIRST_TIMESTAMP)?;
-        let last = series
-            .and_then(|(_, last)| last)
-            .or(event.time(field::LAST_TIMESTAMP)?)
-            .or(event_time)
-            .or(first)
-            .or(created);
-        let last = last.map_or(0, millis);
-        let first = first.or(event_time).or(created).map_or(last, millis);
+        let set = |moment: Option<Moment>| moment.map(Moment::timestamp).filter(|at| is_set(*at));
+        let times = EventTimes {
+            last_observed_time: set(series.and_then(|(_, last)| last)),
+            last_timestamp: set(event.time(field::LAST_TIMESTAMP)?),
+            event_time: set(event.time(field::EVENT_TIME)?),
+            first_timestamp: set(event.time(field::FIRST_TIMESTAMP)?),
+            creation_timestamp: set(metadata.time(meta::CREATION_TIMESTAMP)?),
+        };
+        let last = times.last_seen().map_or(0, Timestamp::as_millisecond);
+        let first = times.first_seen().map_or(last, Timestamp::as_millisecond);
         let count = series.map_or(self.count()?, |(count, _)| count);
+        let kind = object.text(reference::KIND)?;
         Some(Brief {
             namespace: metadata.text(meta::NAMESPACE)?,
             name: metadata.text(meta::NAME)?,
             uid: metadata.text(meta::UID)?,
-            kind: object.text(reference::KIND)?,
-            object_namespace: object.text(reference::NAMESPACE)?,
+            kind,
+            object_namespace: object_namespace(kind, object.text(reference::NAMESPACE)?),
             object: object.text(reference::NAME)?,
             object_uid: object.text(reference::UID)?,
             field_path: object.text(reference::FIELD_PATH)?,
@@ -97,6 +99,10 @@ impl<'a> StoredEvent<'a> {
     }
 }
 
-fn millis(moment: Moment) -> i64 {
-    moment.timestamp().as_millisecond()
+impl<'a> Brief<'a> {
+    /// The place of the event at a resourceVersion among others.
+    pub fn order(&self, resource_version: u64) -> Order<'a> {
+        let last = Timestamp::from_millisecond(self.last).ok();
+        Order::new(last, Some(resource_version), (self.namespace, self.name))
+    }
 }

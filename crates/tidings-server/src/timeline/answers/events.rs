@@ -1,5 +1,6 @@
 //! The events of a range of time in pages, the last seen first.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -79,9 +80,14 @@ pub(in super::super) async fn events(
         (Some(reached), _) if reached + 1 < to => Some(format!("{reached}.0")),
         _ => None,
     };
-    let items = found.iter().filter_map(|event| {
+    let briefs = found
+        .iter()
+        .filter_map(|event| Some((event, brief(&event.record)?)));
+    let mut briefs: Vec<_> = briefs.collect();
+    briefs.sort_by_key(|(event, brief)| Reverse(brief.order(event.record.revision)));
+    let items = briefs.iter().filter_map(|(event, brief)| {
         let cluster = caller.clusters.get(event.cluster)?;
-        Some(item(&cluster.source.name, &brief(&event.record)?))
+        Some(item(&cluster.source.name, brief))
     });
     json(&Page {
         items: items.collect(),

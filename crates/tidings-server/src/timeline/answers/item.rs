@@ -15,7 +15,7 @@ pub(super) struct Item<'a> {
     reason: &'a str,
     message: &'a str,
     first: i64,
-    pub(super) last: i64,
+    last: i64,
     count: u64,
     object: Object<'a>,
     source: &'a str,

@@ -5,6 +5,7 @@
 //! with the time of a watch, when its user may see something else than at its beginning, and with
 //! the server; the browser then begins another one.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -266,10 +267,13 @@ impl Following {
         self.bytes = 0;
         let items = latest.iter().filter_map(|((number, _), record)| {
             let visible = caller.clusters.get(*number)?;
-            Some(item(&visible.source.name, &brief(record)?))
+            let brief = brief(record)?;
+            let place = Reverse(brief.order(record.revision));
+            Some((place, item(&visible.source.name, &brief)))
         });
         let mut items: Vec<_> = items.collect();
-        items.sort_unstable_by_key(|item| std::cmp::Reverse(item.last));
+        items.sort_unstable_by_key(|(place, _)| *place);
+        let items: Vec<_> = items.into_iter().map(|(_, item)| item).collect();
         let position = caller.clusters.iter().enumerate().map(|(number, visible)| {
             let revision = self.reached.get(&number).copied().unwrap_or_default();
             format!("{}={revision}", visible.source.name)

@@ -1,11 +1,13 @@
 //! What went on with one object: its events, its family, and a sentence.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::response::Response;
 use serde::Serialize;
+use tidings_core::reading::is_cluster_scoped;
 use tidings_core::{possible_owners, told_of};
 use tidings_store::{NewestRequest, ObjectSelector, Record, UnixMillis};
 
@@ -59,7 +61,12 @@ pub(in super::super) async fn object(
     family.reverse();
     family.push(member(kind, namespace, name, "self"));
     family.extend(owned(visible, (kind, namespace, name), range).await?);
-    let seen: Vec<_> = records.iter().filter_map(seen).collect();
+    let seen = records
+        .iter()
+        .filter_map(|record| Some((record.revision, seen(record)?)));
+    let mut seen: Vec<_> = seen.collect();
+    seen.sort_by_key(|(revision, seen)| Reverse(seen.brief.order(*revision)));
+    let seen: Vec<_> = seen.into_iter().map(|(_, seen)| seen).collect();
     let cluster = &visible.source.name;
     let items = seen.iter().map(|seen| item(cluster, &seen.brief));
     json(&Answer {
@@ -144,7 +151,8 @@ impl<'a> Reading<'a> {
                 object: Some(ObjectSelector::Name {
                     name: name.to_owned(),
                     kind: Some(kind.to_owned()),
-                    namespace: Some(namespace.to_owned()),
+                    // Reporters disagree about the namespace of what has none.
+                    namespace: (!is_cluster_scoped(kind)).then(|| namespace.to_owned()),
                 }),
                 since: Some(UnixMillis(since)),
                 until: until.map(UnixMillis),

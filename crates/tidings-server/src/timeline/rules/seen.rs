@@ -1,6 +1,7 @@
 //! An event as the rules look at it.
 
 use tidings_api::codec::stored::Brief;
+use tidings_core::reading::is_warning;
 
 /// What an event of a cluster says.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,6 @@ impl<'a> Seen<'a> {
     }
 
     pub(crate) fn is_warning(&self) -> bool {
-        self.brief.event_type == "Warning"
+        is_warning(self.brief.event_type)
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use tidings_cli::event::by_last_seen;
+use tidings_cli::event;
 use tidings_cli::kinds::Named;
 use tidings_cli::printer::describe;
 
@@ -50,7 +50,7 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
     let selection = SelectionFlags::of(args.object, args.tree);
     let reader = selection.reader(&args.cluster, &args.namespaces).await?;
     let mut events = reader.list(None).await?.events;
-    events.sort_by(by_last_seen);
+    event::sort(&mut events);
     let mut out = io::BufWriter::new(io::stdout());
     describe(&events, clock::now(), args.color.screen(), &mut out)?;
     out.flush()?;

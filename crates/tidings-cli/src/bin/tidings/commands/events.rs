@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::ArgGroup;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tidings_cli::event::{Event, by_last_seen};
+use tidings_cli::event::{self, Event};
 use tidings_cli::format::{FORMATS, Format};
 use tidings_cli::printer::Printer;
 use tidings_cli::{times, values};
@@ -213,7 +213,7 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
     if let Some(error) = missing.filter(|_| revisions.is_empty()) {
         return Err(error);
     }
-    events.sort_by(by_last_seen);
+    event::sort(&mut events);
     events.drain(..events.len().saturating_sub(limit.unwrap_or(usize::MAX)));
 
     let mut out = io::BufWriter::new(io::stdout());

@@ -105,8 +105,12 @@ impl By {
         };
         match self {
             Self::Reason => or_none(event.reason()),
-            Self::Object if namespaces => format!("{}  {}", event.namespace(), event.object()),
-            Self::Object => event.object(),
+            Self::Object => match event.object_namespace() {
+                namespace if namespaces && !namespace.is_empty() => {
+                    format!("{namespace}  {}", event.object())
+                }
+                _ => event.object(),
+            },
             Self::Source => or_none(event.component()),
             Self::Namespace => or_none(event.namespace()),
             Self::Host => or_none(event.host()),
@@ -201,6 +205,7 @@ fn span(
     Ok(Span {
         from,
         to,
+        is_until_now: until.is_none_or(|until| until >= now),
         parts: PARTS,
     })
 }
@@ -225,6 +230,7 @@ async fn whole(reader: &Reader) -> Result<Span, CommandError> {
     Ok(Span {
         from: from.unwrap_or(to),
         to,
+        is_until_now: false,
         parts: PARTS,
     })
 }
@@ -251,7 +257,11 @@ impl Top {
     ) {
         for (by, noise) in self.noises.iter_mut().filter(|(by, _)| is_wanted(*by)) {
             let name = by.name(event, namespaces);
-            noise.add(event, named(*by, cluster, name));
+            let uid = match by {
+                By::Object => event.told_apart_by(),
+                _ => "",
+            };
+            noise.add(event, named(*by, cluster, name), uid);
         }
     }
 
@@ -491,6 +501,7 @@ mod tests {
             let span = Span {
                 from: at("2026-01-01T00:00:00Z"),
                 to: at("2026-02-01T00:00:00Z"),
+                is_until_now: false,
                 parts: PARTS,
             };
             let mut top = Top {
@@ -531,6 +542,7 @@ mod tests {
         let span = Span {
             from: at("2026-01-01T00:00:00Z"),
             to: at("2026-02-01T00:00:00Z"),
+            is_until_now: false,
             parts: PARTS,
         };
         let reader = reader(Client::new(service, "default"), span.to);

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use jiff::{SignedDuration, Timestamp};
-use tidings_cli::event::{Event, by_last_seen};
+use tidings_cli::event::{self, Event};
 
 use super::super::cluster::CommandError;
 use super::page::{Listed, PAGE, Page, Reader, is_reached};
@@ -440,7 +440,7 @@ fn is_expired(error: &kube::Error) -> bool {
 /// Keeps those seen last.
 fn keep_last(events: &mut Vec<Event>, last: usize) {
     if events.len() > last {
-        events.sort_by(by_last_seen);
+        event::sort(events);
         events.drain(..events.len() - last);
     }
 }

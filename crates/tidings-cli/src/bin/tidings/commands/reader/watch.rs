@@ -177,7 +177,7 @@ impl Reader {
         } else if is_interrupted || !listed.events.is_empty() {
             take(Watched::Notice(Notice::Relisted))?;
         }
-        listed.events.sort_by(tidings_cli::event::by_last_seen);
+        tidings_cli::event::sort(&mut listed.events);
         for event in listed.events {
             take(Watched::Event(event))?;
         }
