@@ -330,7 +330,7 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
             2,
             "cannot be used with",
         ),
-        (vec!["demo", "--jobs=0"], 2, "expected a number above 0"),
+        (vec!["demo", "--rows=x"], 2, "invalid value 'x'"),
         (
             vec!["rbac", "events", "-n", ""],
             2,

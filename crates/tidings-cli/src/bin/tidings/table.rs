@@ -45,6 +45,20 @@ impl Table {
         });
     }
 
+    /// Adds a first column of namespaces, as `kubectl -A` does; the whole objects must have been
+    /// asked for.
+    pub(crate) fn add_namespaces(&mut self) {
+        let column = Column {
+            name: "Namespace".to_owned(),
+            priority: 0,
+        };
+        self.column_definitions.insert(0, column);
+        for row in &mut self.rows {
+            let namespace = row.object.pointer("/metadata/namespace").cloned();
+            row.cells.insert(0, namespace.unwrap_or_default());
+        }
+    }
+
     /// Drops all rows but the last `count`.
     pub(crate) fn keep_last(&mut self, count: usize) {
         self.rows.drain(..self.rows.len().saturating_sub(count));

@@ -48,7 +48,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
   tidings timeline --file must-gather.tar.gz            # what happened in a bundle that was sent
   tidings top -A                                        # the reasons and objects with the most events
   tidings record job/backup --reason Done -m '42 GiB'
-  tidings demo                                          # a server, a controller and its events, in 20 s
+  tidings demo                                          # a server, and the story of a failed rollout
 
 tidings VERB --help shows all options, examples and exit codes."
 )]

@@ -1,1 +1,0 @@
-../../../../../../tidings/examples/work_queue_controller/queue.rs
