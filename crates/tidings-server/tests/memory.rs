@@ -4,10 +4,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::future::join_all;
 use http::{Method, Request};
 use k8s_pb::api::core::v1::{Event, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -33,10 +35,14 @@ const START: i64 = 1_772_600_767_000;
 const EVENTS: usize = 64;
 const EVENT_LEN: usize = 1 << 20;
 /// Two stored pages, one of events that are being deleted, the sent bytes, and some slack.
-const CEILING: usize = 5 * PAGE_BYTES_MAX;
+const CEILING: usize = 5 * (PAGE_BYTES_MAX + EVENT_LEN);
 
 /// Watchers that do not read.
-const WATCHERS: usize = 32;
+const WATCHERS: usize = 16;
+/// Views, searches and exports at once.
+const AT_ONCE: usize = 24;
+/// What all of them may hold together, with the buffers of the test.
+const ALL_AT_ONCE_MAX: usize = 144 << 20;
 
 /// Returns copies of its records, like a store on disk, counts them, and measures the held memory
 /// at each request.
@@ -178,6 +184,8 @@ async fn server() -> (Arc<ApiServer>, Arc<Peak>, Arc<AtomicUsize>) {
         held: Arc::clone(&held),
         copies: Arc::clone(&copies),
     };
+    let mut options = ApiOptions::default();
+    options.request_wait_limit = Duration::from_secs(1);
     let token = Token {
         token: "s3cret".into(),
         user: User::new("ann", "", []),
@@ -186,7 +194,7 @@ async fn server() -> (Arc<ApiServer>, Arc<Peak>, Arc<AtomicUsize>) {
         Arc::new(store),
         Arc::new(Arc::new(clock)),
         Authenticator::new(vec![token]),
-        ApiOptions::default(),
+        options,
     )
     .with_authorizer(Authorizer::always_allow());
     (Arc::new(server), held, copies)
@@ -276,6 +284,67 @@ async fn an_answer_takes_a_few_pages_however_long_it_is() {
     assert_eq!(told, expected.collect::<Vec<_>>());
 
     a_picture_of_large_events_reads_each_about_once().await;
+    what_is_asked_at_once_holds_no_more_than_the_budget().await;
+}
+
+/// Each request alone reads all events. Those that find no memory in time are told to come back.
+async fn what_is_asked_at_once_holds_no_more_than_the_budget() {
+    let (server, held, _) = server().await;
+    let paths = ["view", "events?limit=500", "export", "view?text=x"];
+    let requests = (0..AT_ONCE).map(|number| {
+        let path = format!("/timeline/api/{}", paths[number % paths.len()]);
+        let request = Request::get(path).header("authorization", "Bearer s3cret");
+        timeline(Arc::clone(&server)).oneshot(request.body(Body::empty()).unwrap())
+    });
+    let mut served = 0;
+    let mut unread = Vec::new();
+    for answer in join_all(requests).await {
+        let answer = answer.unwrap();
+        if answer.status() == 429 {
+            assert_eq!(answer.headers()["retry-after"], "1");
+            let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await;
+            let status: Value = serde_json::from_slice(&body.unwrap()).unwrap();
+            assert_eq!(status["reason"], "TooManyRequests");
+            assert_eq!(status["details"]["retryAfterSeconds"], 1);
+            continue;
+        }
+        assert_eq!(answer.status(), 200);
+        served += 1;
+        // Half of the clients do not read.
+        if served % 2 == 0 {
+            unread.push(answer);
+        } else {
+            let mut chunks = answer.into_body().into_data_stream();
+            while let Some(chunk) = chunks.next().await {
+                held.look();
+                chunk.unwrap();
+            }
+        }
+        held.look();
+    }
+    assert!(served > AT_ONCE / 4, "{served} served");
+    let most = held.bytes();
+    assert!(
+        most < ALL_AT_ONCE_MAX,
+        "{most} bytes held by requests at once"
+    );
+    // Small requests are answered meanwhile, and the memory is given back with the answers.
+    let one = "/api/v1/namespaces/shop/events?limit=1";
+    let mut chunks = answer(&server, &Method::GET, one, "application/json").await;
+    while let Some(chunk) = chunks.next().await {
+        chunk.unwrap();
+    }
+    drop((unread, chunks));
+    let mut metrics = answer(&server, &Method::GET, "/metrics", "text/plain").await;
+    let mut text = Vec::new();
+    while let Some(chunk) = metrics.next().await {
+        text.extend(chunk.unwrap());
+    }
+    let text = String::from_utf8(text).unwrap();
+    for pool in ["small", "large", "streams"] {
+        let free = format!("tidings_answer_memory_held_bytes{{pool=\"{pool}\"}} 0\n");
+        assert!(text.contains(&free), "{text}");
+    }
 }
 
 /// A page of the store that is asked for more than fits into it is read twice: only the first is.

@@ -19,7 +19,7 @@ use crate::{
 /// call; more only if changes share a revision. The change that reaches the bytes is the last.
 const TAKE_MAX: Bounds = Bounds {
     changes: 1024,
-    bytes: 1 << 20,
+    bytes: 128 << 10,
 };
 
 /// A change with the index values of the version it replaced, which lists at older revisions need.

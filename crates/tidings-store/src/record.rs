@@ -300,7 +300,7 @@ impl ListRequest {
 }
 
 /// Bytes of values at which a limited page ends, after the record that reaches them.
-pub const PAGE_BYTES_MAX: usize = 8 << 20;
+pub const PAGE_BYTES_MAX: usize = 2 << 20;
 
 /// The remaining room of a page.
 #[derive(Clone, Copy, Debug)]

@@ -11,6 +11,7 @@ use crate::api::server::ApiServer;
 use crate::audit::Notes;
 use crate::auth::decision::Decision;
 use crate::auth::{ReviewError, User};
+use crate::flow::budget::Held;
 use crate::http::body::read_body;
 use crate::http::negotiate::{Answer, Form, negotiate};
 use crate::http::query::WriteOptions;
@@ -37,6 +38,8 @@ pub(crate) struct Call {
     pub(super) preauthorized: Option<Preauthorized>,
     /// The place of a watch that sends existing events.
     pub(super) initial_place: Option<InitialPlace>,
+    /// The memory of the answer.
+    pub(super) held: Held,
     /// For the audit log.
     pub(super) notes: Notes,
 }
@@ -94,6 +97,7 @@ impl FromRequest<Arc<ApiServer>> for Call {
             user,
             preauthorized: parts.extensions.remove(),
             initial_place: parts.extensions.remove(),
+            held: parts.extensions.remove().unwrap_or(Held::NOTHING),
             notes,
             headers: parts.headers,
             body,

@@ -11,7 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -26,6 +26,7 @@ use tokio::time::{Instant, timeout_at};
 use super::access;
 use super::measured::Measured;
 use super::passed;
+use super::shares;
 use super::streamed::Outcome;
 use crate::api::limits::{self, Admitted};
 use crate::api::server::ApiServer;
@@ -329,8 +330,9 @@ async fn allowed(
     }
     let limits = &server.limits;
     let visitor = request.extensions().get::<Arc<Visitor>>();
+    let body = request.body().size_hint().upper();
     match limits
-        .admit(&server.metrics, info, visitor, began, is_gone(gone))
+        .admit(&server.metrics, info, visitor, body, began, is_gone(gone))
         .await
     {
         Admitted::Watch(place) => {
@@ -345,8 +347,13 @@ async fn allowed(
                 notes.served();
             }
             let compressed = compress::accepts_gzip(request.headers());
+            let held = limit.held.clone();
+            request.extensions_mut().insert(held.clone());
             let served = async {
                 let response = serve(request, next).await;
+                if let Some(len) = response.body().size_hint().exact() {
+                    shares::answered(&held, len, compressed);
+                }
                 compress::compress(compressed, response).await
             };
             limit.hold(Box::pin(served)).await

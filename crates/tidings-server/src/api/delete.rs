@@ -152,6 +152,10 @@ impl Batches for Deleting {
         self.pages.is_done()
     }
 
+    fn restart(&mut self) {
+        self.pages.restart();
+    }
+
     async fn look_ahead(
         &mut self,
         lengths: bool,

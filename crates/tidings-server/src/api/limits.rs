@@ -1,19 +1,26 @@
-//! Limits of requests in flight and of their time, both until the answer's last byte.
+//! Limits of requests in flight, of their memory and of their time, all until the answer's last byte.
 
 use std::convert::Infallible;
 use std::future;
 use std::num::NonZero;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::body::{Body, HttpBody};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
+use super::shares::share_of;
 use crate::api::options::ApiOptions;
 use crate::clock;
+use crate::flow::budget::{Budget, Held};
 use crate::flow::connections::{LoginShare, Visitor};
 use crate::flow::paced;
 use crate::flow::place_counters::{FlowMetrics, Rejection};
@@ -38,6 +45,11 @@ const LONG_BODIES_DIVISOR: usize = 2;
 const LOGINS_MAX: usize = 100;
 /// Maximum logins of one peer, those that wait included: one stranger must not keep others out.
 const PEER_LOGINS_MAX: usize = LOGINS_MAX / 4;
+
+/// Maximum of requests that wait for memory of one pool, and the divisor of the reads in flight that
+/// gives how many of these may: they keep their places meanwhile, which other requests need.
+const MEMORY_WAITING_MAX: usize = 100;
+const MEMORY_WAITING_DIVISOR: usize = 4;
 
 /// A place in flight; that of a login is also part of its peer's share.
 type Place = (OwnedSemaphorePermit, Option<LoginShare>);
@@ -68,6 +80,9 @@ pub(crate) struct Limits {
     passed: Arc<Semaphore>,
     passed_long: Arc<Semaphore>,
     flow: FlowMetrics,
+    /// For what answers hold.
+    pub(crate) budget: Arc<Budget>,
+    request_bytes_max: usize,
     request_timeout: Duration,
     wait_limit: Duration,
 }
@@ -103,6 +118,15 @@ impl Limits {
             passed: Arc::new(Semaphore::new(permits(options.max_requests_inflight))),
             passed_long: Arc::new(Semaphore::new(permits(options.max_connections))),
             flow: FlowMetrics::default(),
+            budget: Arc::new(Budget::new(
+                match options.max_requests_inflight / MEMORY_WAITING_DIVISOR {
+                    // 0 means no limit.
+                    0 => MEMORY_WAITING_MAX,
+                    some => some.min(MEMORY_WAITING_MAX),
+                },
+                (options.request_wait_limit).min(options.request_timeout / WAIT_DIVISOR),
+            )),
+            request_bytes_max: options.request_bytes_max,
             request_timeout: options.request_timeout,
             wait_limit: options.request_wait_limit,
         }
@@ -118,16 +142,19 @@ impl Limits {
             &self.long_bodies,
         ];
         self.flow.write(&levels.map(Places::now), text);
+        self.budget.write(text);
     }
 
     /// Takes a place for a request, or waits for one; after the maximum wait, or where the peer has
-    /// its share, the answer is 429. The request's time counts from `began`. `gone` resolves when
-    /// the client disconnects.
+    /// its share, the answer is 429. Then the same with the memory for its answer. The request's time
+    /// counts from `began`. `gone` resolves when the client disconnects. `body` is the length of the
+    /// request's body, if it is known.
     pub(crate) async fn admit(
         &self,
         metrics: &Arc<Metrics>,
         info: &RequestInfo,
         visitor: Option<&Arc<Visitor>>,
+        body: Option<u64>,
         began: Instant,
         gone: impl Future<Output = ()>,
     ) -> Admitted {
@@ -143,12 +170,13 @@ impl Limits {
             Err(status) => return Admitted::Refused(status.into_response()),
         };
         let deadline = clock::deadline(began, timeout);
+        let mut gone = std::pin::pin!(gone);
         let place = match self.places(info) {
             None => None,
             Some(places) => {
                 let wait = self.wait_limit.min(timeout / WAIT_DIVISOR);
                 let visitor = visitor.filter(|_| info.is_login());
-                let Ok(place) = self.take(places, visitor, wait, gone).await else {
+                let Ok(place) = self.take(places, visitor, wait, gone.as_mut()).await else {
                     metrics.terminated(info.labels, 429);
                     return Admitted::Refused(too_many_requests());
                 };
@@ -158,7 +186,22 @@ impl Limits {
         if info.is_watch() {
             return Admitted::Watch(place.map(|place| InitialPlace::new(place, deadline)));
         }
+        let mut held = Held::NOTHING;
+        if place.is_some() {
+            let (pool, bytes) = share_of(info, body, self.request_bytes_max);
+            let share = tokio::select! {
+                biased;
+                share = self.budget.take(pool, bytes) => share.ok(),
+                () = gone => None,
+            };
+            let Some(share) = share else {
+                metrics.terminated(info.labels, 429);
+                return Admitted::Refused(Status::out_of_memory().into_response());
+            };
+            held = Held::new(&self.budget, share);
+        }
         Admitted::Within(Limit {
+            held,
             metrics: Arc::clone(metrics),
             labels: info.labels,
             place,
@@ -252,8 +295,9 @@ impl InitialPlace {
     }
 }
 
-/// A request's place in flight, if it needs one, and its deadline.
+/// A request's place in flight, if it needs one, its memory, and its deadline.
 pub(crate) struct Limit {
+    pub(crate) held: Held,
     metrics: Arc<Metrics>,
     labels: RequestLabels,
     place: Option<Place>,
@@ -265,6 +309,7 @@ impl Limit {
     /// body.
     pub(crate) async fn hold(self, answer: impl Future<Output = Response>) -> Response {
         let Self {
+            held,
             metrics,
             labels,
             place,
@@ -273,11 +318,42 @@ impl Limit {
         let answer = tokio::time::timeout_at(deadline, answer).await;
         let timed_out = move || metrics.aborted(labels);
         if let Ok(response) = answer {
-            response.map(|body| paced::pace(body, place, deadline, timed_out))
+            response.map(|body| {
+                let body = Body::new(Counted { body, held });
+                paced::pace(body, place, deadline, timed_out)
+            })
         } else {
             timed_out();
             Status::timeout().into_response()
         }
+    }
+}
+
+/// A body whose bytes hold the memory of the request until they are sent.
+struct Counted {
+    body: Body,
+    held: Held,
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let counted = |frame: Frame<Bytes>| frame.map_data(|bytes| self.held.of(bytes));
+        Poll::Ready(frame.map(|frame| frame.map(counted)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -33,6 +33,7 @@ pub(crate) mod remaining;
 mod review;
 pub(crate) mod rules;
 pub(crate) mod server;
+mod shares;
 mod store_request;
 mod streamed;
 mod watch;

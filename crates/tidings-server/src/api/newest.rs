@@ -104,13 +104,13 @@ pub(crate) async fn list(
     form: Form,
     request: NewestRequest,
 ) -> Result<Response, Status> {
-    let page = server.store.newest(request).await?;
     let newest = Newest {
         server: Arc::clone(server),
-        first: Some(page.records),
-        behind: page.behind.into_iter(),
-        revision: page.revision,
-        next: page.place.filter(|_| page.more).map(token),
+        request,
+        begun: false,
+        behind: Vec::new().into_iter(),
+        revision: 0,
+        next: None,
     };
     let mut response = streamed::answer(server, call, form, newest).await?;
     let headers = response.headers_mut();
@@ -121,7 +121,9 @@ pub(crate) async fn list(
 
 struct Newest {
     server: Arc<ApiServer>,
-    first: Option<Vec<Record>>,
+    request: NewestRequest,
+    /// Whether the first page was read.
+    begun: bool,
     behind: vec::IntoIter<(Bytes, Revision)>,
     revision: Revision,
     /// Where the list continues, if it does.
@@ -162,17 +164,29 @@ impl Newest {
 
 impl Batches for Newest {
     async fn next(&mut self) -> Result<Option<Vec<Record>>, Status> {
-        let batch = match self.first.take() {
-            Some(first) => first,
-            None if self.is_done() => return Ok(None),
-            None => self.read_on().await?,
+        let batch = if !self.begun {
+            let page = self.server.store.newest(self.request.clone()).await?;
+            self.begun = true;
+            self.behind = page.behind.into_iter();
+            self.revision = page.revision;
+            self.next = page.place.filter(|_| page.more).map(token);
+            page.records
+        } else if self.is_done() {
+            return Ok(None);
+        } else {
+            self.read_on().await?
         };
         self.server.metrics.listed(batch.len(), batch.len());
         Ok(Some(batch))
     }
 
     fn is_done(&self) -> bool {
-        self.first.is_none() && self.behind.as_slice().is_empty()
+        self.begun && self.behind.as_slice().is_empty()
+    }
+
+    fn restart(&mut self) {
+        self.begun = false;
+        self.behind = Vec::new().into_iter();
     }
 
     async fn look_ahead(

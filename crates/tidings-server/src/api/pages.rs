@@ -1,7 +1,7 @@
 //! Reading of a list: batches of the matching records, all at one revision.
 //!
-//! The store is read page by page, the next page while the previous one is sent, so a list of any
-//! length takes the memory of two pages. If the beginning of an answer contains what is known only
+//! The store is read page by page, the next page while a short previous one is sent, so a list of any
+//! length takes the memory of little more than a page. If the beginning of an answer contains what is known only
 //! at the end (the continue token of a limited list, the length of a protobuf list), the list is
 //! read twice, the second time up to the key where the first one stopped.
 
@@ -22,6 +22,8 @@ use tidings_api::selector::Selector;
 
 /// Maximum records read from the store at a time.
 const STORE_PAGE_LEN: usize = 500;
+/// Bytes of a page beyond which the next one is not read while this one is sent: more is not held.
+const AHEAD_BYTES_MAX: usize = 512 << 10;
 
 type Ahead = MaybeDone<BoxFuture<'static, Result<Page, Status>>>;
 
@@ -30,6 +32,8 @@ pub(crate) struct Pages {
     server: Arc<ApiServer>,
     selector: Selector,
     request: ListRequest,
+    /// What it began with: its request, limit, and remaining records.
+    begun: (ListRequest, Option<usize>, Option<u64>),
     /// Length of the namespace and slash at the beginning of each key, which continue tokens omit.
     namespace_len: usize,
     /// Records that may still be returned.
@@ -57,6 +61,7 @@ impl Pages {
         remaining: Option<u64>,
     ) -> Self {
         Self {
+            begun: (request.clone(), limit, remaining),
             remaining: remaining.filter(|_| selector.is_empty()),
             server,
             selector,
@@ -141,6 +146,7 @@ impl Batches for Pages {
         }
 
         let fetched = page.records.len();
+        let bytes: usize = page.records.iter().map(|record| record.value.len()).sum();
         let mut batch = Vec::with_capacity(fetched);
         let mut records = page.records.into_iter();
         for record in records.by_ref() {
@@ -167,7 +173,7 @@ impl Batches for Pages {
             self.done = true;
             self.more = left;
         }
-        if !self.done {
+        if !self.done && bytes <= AHEAD_BYTES_MAX {
             let (server, request) = (Arc::clone(&self.server), self.next_request());
             let namespace_len = self.namespace_len;
             let page = async move { read_page(&server, request, namespace_len).await };
@@ -182,6 +188,18 @@ impl Batches for Pages {
 
     fn is_done(&self) -> bool {
         self.done
+    }
+
+    fn restart(&mut self) {
+        let (request, limit, remaining) = self.begun.clone();
+        *self = Self::new(
+            Arc::clone(&self.server),
+            self.selector.clone(),
+            request,
+            self.namespace_len,
+            limit,
+            remaining,
+        );
     }
 
     /// Reads the rest of the list to find its metadata, calling `see` with each record, and

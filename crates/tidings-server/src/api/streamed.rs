@@ -1,5 +1,6 @@
 //! A list on its way out: read, encoded and sent batch by batch, so that one of any length takes
-//! the memory of two pages.
+//! bounded memory. A list that is not short takes its share of memory when its first batch shows it,
+//! and begins anew if it has to wait for that.
 //!
 //! An error before the first byte is answered with a [`Status`]. Once the answer has begun, the
 //! only way to show that it is not complete is to cut it off; its [`Outcome`] tells how it ended.
@@ -19,12 +20,14 @@ use tidings_store::Record;
 use super::body::{encoded, table_rows};
 use super::call::Call;
 use super::list_writer::ListWriter;
+use super::shares;
 use crate::api::server::ApiServer;
+use crate::flow::budget::Pool;
 use crate::http::negotiate::{Form, Media};
 use crate::http::status::Status;
 
-/// Bytes from which on a batch is sent in parts. A page of usual events is shorter.
-const CHUNK_LEN: usize = 1 << 20;
+/// Bytes from which on a batch is sent in parts.
+const CHUNK_LEN: usize = 256 << 10;
 
 /// A source of a list's records.
 pub(crate) trait Batches: Send + 'static {
@@ -34,6 +37,9 @@ pub(crate) trait Batches: Send + 'static {
 
     /// Whether the last batch was given out.
     fn is_done(&self) -> bool;
+
+    /// Begins anew: the next batch is the first one again.
+    fn restart(&mut self);
 
     /// What the list's head tells, once the first batch was given out. `see` is called with each
     /// record of the others if `lengths` are needed.
@@ -78,7 +84,19 @@ pub(crate) async fn answer(
 ) -> Result<Response, Status> {
     let rows = table_rows(call, form, server.clock.now())?;
     let mut writer = ListWriter::new(call.api, form, rows);
-    let batch = batches.next().await?.unwrap_or_default();
+    let mut batch = batches.next().await?.unwrap_or_default();
+    let bytes = batch.iter().map(|record| record.value.len()).sum();
+    let is_short = batches.is_done() && bytes <= shares::SHORT_LIST;
+    if !is_short {
+        let share = shares::of_list(batches.is_done().then_some(bytes));
+        if !call.held.try_exchange(Pool::Large, share) {
+            drop(batch);
+            batches.restart();
+            let share = call.held.exchange(Pool::Large, shares::of_list(None));
+            share.await.map_err(|_| Status::out_of_memory())?;
+            batch = batches.next().await?.unwrap_or_default();
+        }
+    }
     let mut items_len = 0;
     for record in &batch {
         items_len += writer.item_len(record)?;
@@ -92,7 +110,7 @@ pub(crate) async fn answer(
     batches.settle(&batch).await?;
     let mut first = Vec::with_capacity((batch.len() * 1024).min(CHUNK_LEN) + 512);
     writer.write_start(&meta, items_len, &mut first)?;
-    if batches.is_done() {
+    if is_short {
         for record in batch {
             writer.write_item(&record, &mut first)?;
         }
@@ -201,6 +219,8 @@ mod tests {
         fn is_done(&self) -> bool {
             self.left == 0
         }
+
+        fn restart(&mut self) {}
 
         async fn look_ahead(
             &mut self,

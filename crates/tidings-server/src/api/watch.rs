@@ -4,7 +4,8 @@
 //! A watch answers 200 at once; any later failure is one `ERROR` in the stream, because not every
 //! client reads the HTTP status of a watch. The selector is applied to the event before and after a
 //! change: an event that begins to match is `ADDED`, one that ceases to match is `DELETED`. A slow
-//! client delays only its own watch.
+//! client delays only its own watch: frames are made once those before were read, and there is memory
+//! for them. A watch that finds none in time ends.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -27,11 +28,13 @@ use tidings_store::{
 use super::body::{encode_watched, table_rows};
 use super::call::Call;
 use super::frame::{event_frame, frame, together};
+use super::shares;
 use super::store_request::{not_newer_than_store, of_this_store, request_to};
 use crate::api::encoded::{EncodingKey, RowKey};
 use crate::api::random;
 use crate::api::server::ApiServer;
 use crate::clock;
+use crate::flow::budget::{Pool, Share};
 use crate::flow::paced::Lasting;
 use crate::http::list_options::{ListOptions, ResourceVersion};
 use crate::http::negotiate::{Answer, Form, Media, STREAMED, Shape};
@@ -44,9 +47,13 @@ use tidings_api::table::Rows;
 const INITIAL_PAGE_LEN: usize = 500;
 /// Bytes of existing events sent at once; a client that does not read costs no more memory than
 /// that.
-const INITIAL_CHUNK_LEN: usize = 1 << 20;
+const INITIAL_CHUNK_LEN: usize = 256 << 10;
+/// Memory that a page of existing events takes: as it is stored, and as it is sent.
+const INITIAL: usize = shares::PAGE + 2 * (INITIAL_CHUNK_LEN + shares::EVENT_MAX);
 /// Bytes of changes from which on they are sent.
 const CHUNK_LEN: usize = 64 * 1024;
+/// Bytes of a frame in addition to its event.
+const FRAME: usize = 256;
 
 /// GET with `watch=true`.
 pub(crate) async fn watch(
@@ -86,6 +93,7 @@ pub(crate) async fn watch(
         bookmarks: tokio::time::interval_at(first_bookmark, interval),
         started: clock::monotonic(),
         phase: Phase::Over,
+        share: None,
         columns_sent: false,
         sent_revision: 0,
         server,
@@ -116,11 +124,27 @@ struct Watching {
     options: ListOptions,
     form: Form,
     phase: Phase,
+    /// The memory of the next frames.
+    share: Option<Share>,
     columns_sent: bool,
     /// The latest revision that was sent.
     sent_revision: Revision,
     bookmarks: tokio::time::Interval,
     started: std::time::Instant,
+}
+
+/// About the bytes of the frames of those changes that are sent next.
+fn encoded_len(changes: &VecDeque<Arc<Change>>) -> usize {
+    let mut sum = 0;
+    for change in changes {
+        let records = [change.record(), change.previous()];
+        let lens = records.map(|record| record.map_or(0, |record| record.value.len()));
+        sum += 2 * lens.into_iter().max().unwrap_or_default() + FRAME;
+        if sum >= 2 * CHUNK_LEN {
+            break;
+        }
+    }
+    sum
 }
 
 /// ```text
@@ -158,11 +182,16 @@ impl Watching {
                 Phase::Live { watch, pending } => self.live(watch, pending).await,
             };
             match step {
-                Ok(frames) if frames.is_empty() => {}
+                Ok(frames) if frames.is_empty() => self.share = None,
                 Ok(frames) => {
                     let lens = frames.iter().map(Bytes::len);
                     self.server.metrics.watched(self.call.api, lens);
-                    return Some(together(frames));
+                    let frames = together(frames);
+                    return Some(match self.share.take() {
+                        Some(share) => share.of(frames),
+                        // A bookmark.
+                        None => frames,
+                    });
                 }
                 Err(status) => {
                     self.call.initial_place = None;
@@ -225,12 +254,24 @@ impl Watching {
         Ok(())
     }
 
+    /// Takes memory for frames. Without, the watch ends.
+    async fn reserve(&mut self, bytes: usize) -> bool {
+        // That of frames that were not sent, as nothing was selected.
+        self.share = None;
+        let budget = &self.server.limits.budget;
+        self.share = budget.take(Pool::Streams, bytes).await.ok();
+        self.share.is_some()
+    }
+
     /// Sends a page of existing events.
     async fn initial(
         &mut self,
         mut request: ListRequest,
         announce_end: bool,
     ) -> Result<Vec<Bytes>, Status> {
+        if !self.reserve(INITIAL).await {
+            return Ok(Vec::new());
+        }
         let page = self.server.store.list(request.clone()).await;
         let page = page.map_err(|error| match error {
             ReadError::Compacted { .. } => Status::watch_expired(),
@@ -303,6 +344,9 @@ impl Watching {
                     return Ok(vec![self.bookmark(revision, false)?]);
                 }
             }
+        }
+        if !self.reserve(encoded_len(&pending)).await {
+            return Ok(Vec::new());
         }
         let mut frames: Vec<Bytes> = Vec::new();
         let mut len = 0;

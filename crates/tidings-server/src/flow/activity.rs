@@ -23,6 +23,8 @@ const UNTAKEN_BY_STRANGERS_MAX: usize = 10;
 /// the maximum of open ones. One more ends it, because requests that are reset at once would never
 /// be answered.
 const UNPROVEN_MAX: usize = 100;
+/// How long the client of a stream may leave a message unread while it holds memory.
+const UNREAD_MAX: Duration = Duration::from_secs(60);
 
 /// Marks a prepared answer that is the same for all clients, such as a file of a page. A client
 /// without credentials may leave some of these unread.
@@ -47,9 +49,19 @@ pub(crate) struct Activity {
 struct OpenRequest {
     /// Its deadline.
     end: Instant,
+    /// Until when a message of its stream has to be read, if one was not.
+    unread_until: Option<Instant>,
     /// Whether it was answered over HTTP/2 while no request of the connection had valid
     /// credentials.
     answered_stranger: bool,
+}
+
+impl OpenRequest {
+    /// When it is overdue.
+    fn ends(&self) -> Instant {
+        self.unread_until
+            .map_or(self.end, |until| until.min(self.end))
+    }
 }
 
 /// Whether the first or all of a connection's open requests have to be overdue.
@@ -121,15 +133,19 @@ impl Activity {
     pub(crate) async fn overdue(&self, longest: Duration, which: Overdue) {
         loop {
             let end = match which {
-                Overdue::First => self.open.lock().values().map(|request| request.end).min(),
-                Overdue::All => self.open.lock().values().map(|request| request.end).max(),
+                Overdue::First => self.open.lock().values().map(OpenRequest::ends).min(),
+                Overdue::All => self.open.lock().values().map(OpenRequest::ends).max(),
             };
             // The last requests may be answered long before their deadline.
-            let look_again = clock::deadline(clock::timer(), longest);
+            let look_again = clock::deadline(clock::timer(), longest.min(UNREAD_MAX));
             tokio::time::sleep_until(end.unwrap_or(look_again).min(look_again)).await;
             let now = clock::timer();
             let over = match which {
-                Overdue::First => self.open.lock().values().any(|request| request.end <= now),
+                Overdue::First => self
+                    .open
+                    .lock()
+                    .values()
+                    .any(|request| request.ends() <= now),
                 Overdue::All => self.all_are_overdue(),
             };
             if over {
@@ -140,7 +156,10 @@ impl Activity {
 
     pub(crate) fn all_are_overdue(&self) -> bool {
         let now = clock::timer();
-        self.open.lock().values().all(|request| request.end <= now)
+        self.open
+            .lock()
+            .values()
+            .all(|request| request.ends() <= now)
     }
 }
 
@@ -165,6 +184,7 @@ impl Open {
         }
         let request = OpenRequest {
             end: clock::deadline(clock::timer(), time),
+            unread_until: None,
             answered_stranger: false,
         };
         open.insert(number, request);
@@ -181,6 +201,14 @@ impl Open {
         let end = clock::deadline(clock::timer(), time);
         if let Some(request) = self.activity.open.lock().get_mut(&self.number) {
             request.end = end.max(request.end);
+        }
+    }
+
+    /// Notes whether the client has yet to read what was sent of a stream.
+    pub(crate) fn set_unread(&self, is_unread: bool) {
+        let until = is_unread.then(|| clock::deadline(clock::timer(), UNREAD_MAX));
+        if let Some(request) = self.activity.open.lock().get_mut(&self.number) {
+            request.unread_until = until;
         }
     }
 
@@ -218,5 +246,34 @@ impl Drop for Open {
         if open.is_empty() {
             self.activity.visitor.set_busy(false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::flow::connections::Connections;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_whose_client_does_not_read_is_overdue_before_its_time() {
+        let connections = Arc::new(Connections::new(10, 0));
+        let place = connections.enter(Ipv4Addr::LOCALHOST.into()).await.unwrap();
+        let activity = Arc::new(Activity::new(Arc::clone(place.visitor())));
+        let longest = Duration::from_secs(92);
+        let open = Open::new(&activity, longest, true);
+        open.lasts(Duration::from_secs(3600));
+        let overdue = |within| timeout(within, activity.overdue(longest, Overdue::First));
+        // A message that is read.
+        open.set_unread(true);
+        open.set_unread(false);
+        assert!(overdue(longest * 10).await.is_err());
+        open.set_unread(true);
+        assert!(overdue(UNREAD_MAX / 2).await.is_err());
+        assert!(overdue(UNREAD_MAX * 2).await.is_ok());
+        assert!(activity.all_are_overdue());
     }
 }

@@ -1,7 +1,8 @@
-//! Concurrency limits: connections, requests in flight, and bodies that are sent no faster than
-//! their clients read.
+//! Limits of what is done at once: connections, requests in flight, the memory of answers, and
+//! bodies that are sent no faster than their clients read.
 
 pub(crate) mod activity;
+pub(crate) mod budget;
 pub(crate) mod connection_counters;
 pub(crate) mod connections;
 pub(crate) mod paced;

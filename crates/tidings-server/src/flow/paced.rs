@@ -32,14 +32,23 @@ pub(crate) fn pace(
         let _place = place;
         let send = async {
             let mut chunks = body.into_data_stream();
-            while let Some(chunk) = chunks.next().await {
-                let failed = chunk.is_err();
-                // Without a receiver, the client has disconnected.
-                if sender.send(Some(chunk)).await.is_err() || failed {
+            loop {
+                // A chunk is made once there is room for it. Without a receiver, the client has
+                // disconnected.
+                let Ok(room) = sender.reserve().await else {
+                    return;
+                };
+                let chunk = tokio::select! {
+                    biased;
+                    () = sender.closed() => return,
+                    chunk = chunks.next() => chunk,
+                };
+                let is_last = !matches!(chunk, Some(Ok(_)));
+                room.send(chunk);
+                if is_last {
                     return;
                 }
             }
-            let _ = sender.send(None).await;
         };
         if tokio::time::timeout_at(deadline, send).await.is_err() {
             timed_out();

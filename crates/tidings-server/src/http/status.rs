@@ -369,6 +369,12 @@ impl Status {
         Self::of(TOO_MANY_REQUESTS, format!("Too many requests: {message}"))
     }
 
+    /// The memory for answers is used up, and so is the wait for it, or the queue.
+    pub(crate) fn out_of_memory() -> Self {
+        let why = "the memory for answers is in use, please try again later";
+        Self::too_many_requests(why).retry_after_seconds(1)
+    }
+
     pub(crate) fn namespace_not_found(namespace: &str) -> Self {
         let message = format!("namespaces {} not found", Quoted(namespace));
         Self::of(NOT_FOUND, message).about_kind("namespaces", namespace)

@@ -368,7 +368,7 @@ impl Service<Request<Incoming>> for Connected {
             .call(request.map(|body| Received::new(body, &self.intake)));
         Box::pin(async move {
             let response = answered.await?;
-            let lasting = response.extensions().get();
+            let lasting = response.extensions().get().copied();
             match (http2, response.extensions().get()) {
                 (true, None::<&Prepared>) => open.answered_over_http2(lasting.is_some()),
                 (true, Some(Prepared)) => {}
@@ -377,7 +377,13 @@ impl Service<Request<Incoming>> for Connected {
             if let Some(Lasting(time)) = lasting {
                 open.lasts(time.saturating_add(grace));
             }
-            Ok(response.map(|body| Answer { body, _open: open }))
+            let is_stream = lasting.is_some();
+            Ok(response.map(|body| Answer {
+                body,
+                is_stream,
+                is_unread: false,
+                open,
+            }))
         })
     }
 }
@@ -385,7 +391,11 @@ impl Service<Request<Incoming>> for Connected {
 /// An answer's body.
 struct Answer {
     body: Body,
-    _open: Open,
+    /// Whether it lasts, as a watch does.
+    is_stream: bool,
+    /// Of a stream: whether the next message was not asked for since the last one.
+    is_unread: bool,
+    open: Open,
 }
 
 impl HttpBody for Answer {
@@ -396,7 +406,12 @@ impl HttpBody for Answer {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if self.is_stream && (self.is_unread || frame.is_ready()) {
+            self.is_unread = frame.is_ready();
+            self.open.set_unread(self.is_unread);
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

@@ -15,8 +15,12 @@ use crate::http::status::Status;
 /// Events of the first page of a store; each further one has twice as many, up to a bound.
 const PAGE: usize = 200;
 const PAGE_MAX: usize = 1000;
+/// Events of one page of each of the stores together: a page of one waits for those of the others.
+const PAGES_MAX: usize = 4000;
+/// Least events of a page, however many stores there are.
+const PAGE_MIN: usize = 8;
 /// Maximum bytes of events that wait for others.
-const WAITING_BYTES_MAX: usize = 64 << 20;
+const WAITING_BYTES_MAX: usize = 8 << 20;
 
 /// One event, and where it is from.
 pub(super) struct Found {
@@ -35,6 +39,8 @@ pub(super) struct Merged {
     /// What was read, and may come behind what was not.
     waiting: Vec<Found>,
     waiting_bytes: usize,
+    /// Maximum events of a page.
+    page_max: usize,
     /// How many events may still be read.
     left: usize,
     /// Where reading ended if there are more events than could be read: those last seen after this
@@ -77,8 +83,15 @@ impl Merged {
                 reached: to,
             })
         });
+        let mut streams: Vec<Stream> = streams.collect();
+        let page_max = PAGES_MAX / streams.len().max(1);
+        let page_max = page_max.clamp(PAGE_MIN, PAGE_MAX);
+        for stream in &mut streams {
+            stream.page = stream.page.min(page_max);
+        }
         Self {
-            streams: streams.collect(),
+            streams,
+            page_max,
             filters: filters.clone(),
             waiting: Vec::new(),
             waiting_bytes: 0,
@@ -102,7 +115,7 @@ impl Merged {
                 return Ok(Some(self.released(reached)).filter(|last| !last.is_empty()));
             }
             let limit = stream.page.min(self.left);
-            stream.page = (stream.page * 2).min(PAGE_MAX);
+            stream.page = (stream.page * 2).min(self.page_max);
             let page = stream.part.read(&*stream.store, limit).await?;
             self.left = self.left.saturating_sub(page.read);
             stream.reached = match (stream.part.done, stream.part.request.after) {

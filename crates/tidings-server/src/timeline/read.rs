@@ -9,12 +9,12 @@
 //! Nothing is read that the store has to look for among other events: those of an object or a
 //! reason have an index of their own, in which warnings are among the others.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use foldhash::{HashMap, HashSet};
 use futures::{StreamExt, TryStreamExt, stream};
-use tidings_api::codec::stored::{Brief, StoredEvent};
+use tidings_api::codec::stored::{Brief, OwnedBrief, StoredEvent};
 use tidings_api::codec::{decode_stored, encode_stored};
 use tidings_store::{
     BoxFuture, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Record, Store, UnixMillis,
@@ -48,12 +48,16 @@ const SHORT_PAGE: usize = 500;
 const LATER: usize = 10;
 /// half of it soon after: within this time, in milliseconds.
 const SOON: i64 = 6 * 3_600_000;
-/// Pages that are read at once; of a sealed archive, one after the other: all of them look into the
-/// same parts of files, which are in the cache after the first.
-const AT_ONCE: usize = 4;
+/// Pages that are read, and held, at once; of a sealed archive, one after the other: all of them look
+/// into the same parts of files, which are in the cache after the first.
+const AT_ONCE: usize = 2;
 const AT_ONCE_SEALED: usize = 1;
-/// Maximum bytes of events for one answer.
+/// Maximum bytes of events that are read for one answer, as they are stored.
 const BYTES_MAX: usize = 64 << 20;
+/// Maximum memory of those that are asked for.
+pub(super) const EVENT_MEMORY_MAX: usize = 8 << 20;
+/// Bytes kept of a message: what controllers say about other objects is at the beginning.
+const MESSAGE_MAX: usize = 1024;
 
 /// What was read.
 #[derive(Debug, Default)]
@@ -63,67 +67,35 @@ pub(super) struct Read {
     pub(super) complete: bool,
 }
 
-/// An event that was read.
+/// What is kept of an event that was read: what is stored of it may be far longer.
 #[derive(Debug)]
 struct ReadEvent {
     /// The number of the cluster.
     cluster: usize,
-    record: Record,
-    /// In the form that can be read in place, if the record is not in it.
-    plain: OnceLock<Record>,
+    /// The revision of the version.
+    revision: u64,
+    brief: OwnedBrief,
 }
 
 impl Read {
-    /// Those of the events that are asked for, and happened in the range.
-    ///
-    /// # Errors
-    /// 500 for a record that holds no event.
-    pub(super) fn seen(
-        &self,
-        filters: &Filters,
-        range: (i64, i64),
-    ) -> Result<Vec<Seen<'_>>, Status> {
-        let mut seen = Vec::with_capacity(self.events.len());
-        self.look(filters, range, |event| {
-            seen.push(event);
-            true
-        })?;
-        Ok(seen)
+    /// Those of the events that happened in the range.
+    pub(super) fn seen(&self, (from, to): (i64, i64)) -> impl Iterator<Item = Seen<'_>> {
+        let events = self.events.iter().map(|event| Seen {
+            cluster: event.cluster,
+            brief: event.brief.brief(),
+        });
+        events.filter(move |event| event.brief.first < to && event.brief.last >= from)
     }
 
-    /// Looks at them one after the other, for as long as it is wanted.
-    ///
-    /// # Errors
-    /// 500 for a record that holds no event.
-    pub(super) fn look<'a>(
-        &'a self,
-        filters: &Filters,
-        (from, to): (i64, i64),
-        mut look: impl FnMut(Seen<'a>) -> bool,
-    ) -> Result<(), Status> {
-        for event in &self.events {
-            let Some(brief) = event.brief()? else {
-                continue;
-            };
-            if brief.first < to && brief.last >= from && filters.selects(&brief) {
-                let cluster = event.cluster;
-                if !look(Seen { cluster, brief }) {
-                    break;
-                }
-            }
-        }
-        Ok(())
+    /// Memory that they take, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.events.iter().map(ReadEvent::bytes).sum()
     }
 }
 
 impl ReadEvent {
-    fn brief(&self) -> Result<Option<Brief<'_>>, Status> {
-        if let Some(brief) = brief(&self.record) {
-            return Ok(Some(brief));
-        }
-        // If it is set, it is the same.
-        let _ = self.plain.set(plain(self.record.clone())?);
-        Ok(self.plain.get().and_then(brief))
+    fn bytes(&self) -> usize {
+        size_of::<Self>() - size_of::<OwnedBrief>() + self.brief.memory()
     }
 }
 
@@ -167,7 +139,8 @@ pub(super) fn plain(mut record: Record) -> Result<Record, Status> {
     Ok(record)
 }
 
-/// Reads events of a range from clusters, in the order of their numbers: at most about `limit`.
+/// Reads events of a range from clusters, in the order of their numbers: at most about `limit`. Those
+/// that are not asked for are read, and not kept.
 pub(super) async fn range(
     clusters: &[Visible],
     filters: &Filters,
@@ -179,7 +152,7 @@ pub(super) async fn range(
         complete: true,
         ..Read::default()
     };
-    let mut bytes = BYTES_MAX;
+    let (mut bytes, mut room) = (BYTES_MAX, EVENT_MEMORY_MAX);
     for (cluster, visible) in clusters.iter().enumerate() {
         let server = &visible.source.server;
         // The revisions of sealed events are of their sources.
@@ -191,33 +164,38 @@ pub(super) async fn range(
         let mut reading = Reading {
             store: &*server.store,
             at_once,
+            filters,
+            cluster,
             bytes: bytes / (clusters.len() - cluster),
-            records: Vec::new(),
+            room: room / (clusters.len() - cluster),
+            read: 0,
+            found: 0,
+            events: Vec::new(),
         };
-        all.complete &= reading.cluster(visible, filters, range, share).await?;
-        let mut records = reading.records;
-        bytes = bytes.saturating_sub(bytes_of(&records));
+        all.complete &= reading.cluster(visible, range, share).await?;
+        bytes = bytes.saturating_sub(reading.read);
+        let mut events = reading.events;
+        room = room.saturating_sub(events.iter().map(ReadEvent::bytes).sum());
         // Several of the queries may have found one. A revision is one version of one event.
         let mut seen = HashSet::default();
-        records.retain(|record| seen.insert(record.revision));
+        events.retain(|event| seen.insert(event.revision));
         // One may have been seen again meanwhile: there are few of these.
-        let mut again: HashMap<Bytes, u64> = HashMap::default();
-        for record in records.iter().filter(|record| record.revision > begun) {
-            let latest = again.entry(record.key.clone()).or_default();
-            *latest = record.revision.max(*latest);
+        let mut again: HashMap<(String, String), u64> = HashMap::default();
+        for event in events.iter().filter(|event| event.revision > begun) {
+            let brief = event.brief.brief();
+            let key = (brief.namespace.to_owned(), brief.name.to_owned());
+            let latest = again.entry(key).or_default();
+            *latest = event.revision.max(*latest);
         }
         if !again.is_empty() {
-            records.retain(|record| {
-                let latest = again.get(&record.key);
-                latest.is_none_or(|latest| *latest == record.revision)
+            events.retain(|event| {
+                let brief = event.brief.brief();
+                let key = (brief.namespace.to_owned(), brief.name.to_owned());
+                let latest = again.get(&key);
+                latest.is_none_or(|latest| *latest == event.revision)
             });
         }
-        all.events
-            .extend(records.into_iter().map(|record| ReadEvent {
-                cluster,
-                record,
-                plain: OnceLock::new(),
-            }));
+        all.events.append(&mut events);
     }
     Ok(all)
 }
@@ -295,9 +273,17 @@ struct Reading<'a> {
     store: &'a dyn Store,
     /// How many pages are read at once.
     at_once: usize,
-    /// How many bytes may still be read.
+    filters: &'a Filters,
+    /// The number of the cluster.
+    cluster: usize,
+    /// How many bytes may still be read, and kept.
     bytes: usize,
-    records: Vec<Record>,
+    room: usize,
+    /// How many bytes were read.
+    read: usize,
+    /// How many events were found by the store.
+    found: usize,
+    events: Vec<ReadEvent>,
 }
 
 impl Reading<'_> {
@@ -305,10 +291,10 @@ impl Reading<'_> {
     async fn cluster(
         &mut self,
         visible: &Visible,
-        filters: &Filters,
         (from, to): (i64, i64),
         limit: usize,
     ) -> Result<bool, Status> {
+        let filters = self.filters;
         let Queries { requests, of } = Queries::of(visible, filters);
         let is_sealed = visible.source.server.is_sealed();
         let (parts_max, page) = if is_sealed {
@@ -380,13 +366,11 @@ impl Reading<'_> {
                 Part::new(request, of.clone())
             }));
         }
-        let before = self.records.len();
+        let before = self.events.len();
         self.parts(&mut later, left.min(limit / LATER)).await?;
-        let later = self.records.split_off(before);
-        for record in later {
-            let begun = made_of(record, |brief| (brief.first < to).then_some(()))?;
-            self.records.extend(begun.map(|(record, ())| record));
-        }
+        let later = self.events.split_off(before).into_iter();
+        let begun = later.filter(|event| event.brief.brief().first < to);
+        self.events.extend(begun);
         Ok(complete)
     }
 
@@ -404,11 +388,11 @@ impl Reading<'_> {
         enough: usize,
     ) -> Result<usize, Status> {
         let mut left = limit;
-        let before = self.records.len();
+        let before = self.found;
         loop {
             let open = parts.iter().filter(|part| !part.done).count();
-            let missing = enough.saturating_sub(self.records.len() - before);
-            if open == 0 || left < open || missing == 0 || self.bytes == 0 {
+            let missing = enough.saturating_sub(self.found - before);
+            if open == 0 || left < open || missing == 0 || self.is_full() {
                 return Ok(left);
             }
             let share = (left / open).min(missing);
@@ -420,20 +404,48 @@ impl Reading<'_> {
             let mut pages = stream::iter(pages).buffered(self.at_once);
             while let Some(Found { records, read }) = pages.try_next().await? {
                 left = left.saturating_sub(read.min(share));
-                self.bytes = self.bytes.saturating_sub(bytes_of(&records));
-                self.records.extend(records);
-                if self.bytes == 0 {
+                self.add(records)?;
+                if self.is_full() {
                     break;
                 }
             }
             drop(pages);
-            if self.bytes == 0 {
+            if self.is_full() {
                 // Pages that were read ahead are dropped.
                 for part in &mut *parts {
                     part.done = false;
                 }
             }
         }
+    }
+
+    /// Keeps what is asked for of a page.
+    fn add(&mut self, records: Vec<Record>) -> Result<(), Status> {
+        self.found += records.len();
+        for record in records {
+            self.read += record.value.len();
+            self.bytes = self.bytes.saturating_sub(record.value.len());
+            let (filters, revision) = (self.filters, record.revision);
+            let asked_for = made_of(record, |brief| {
+                let is_asked_for = filters.selects(brief);
+                is_asked_for.then(|| OwnedBrief::new(brief, MESSAGE_MAX))
+            })?;
+            if let Some((_, brief)) = asked_for {
+                let event = ReadEvent {
+                    cluster: self.cluster,
+                    revision,
+                    brief,
+                };
+                self.room = self.room.saturating_sub(event.bytes());
+                self.events.push(event);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no more may be read, or kept.
+    fn is_full(&self) -> bool {
+        self.bytes == 0 || self.room == 0
     }
 }
 

@@ -10,6 +10,7 @@
 mod brief;
 mod in_place;
 mod numbers;
+mod owned;
 mod repair;
 mod wire;
 
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 pub use brief::Brief;
 use in_place::Versioned;
 pub(crate) use numbers::{field, meta, reference, source};
+pub use owned::OwnedBrief;
 pub(crate) use repair::repaired;
 use tidings_core::fields::{core_v1, events_v1};
 pub use tidings_core::wire::{put_varint, varint_len};

@@ -19,7 +19,7 @@ use super::super::query::range;
 use super::super::read::brief;
 use super::super::state::Timeline;
 use super::super::visible::Caller;
-use super::perfetto::{HEAD, TAIL, Tracks};
+use super::perfetto::{HEAD, OBJECTS_MAX, TAIL, Tracks};
 use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
@@ -82,10 +82,12 @@ pub(in super::super) async fn export(
             waiting = found.unwrap_or_default().into_iter();
         }
         while chunk.len() < CHUNK_BYTES
+            && !form.is_full()
             && let Some(event) = waiting.next()
         {
             form.write(&caller, &event, &mut chunk);
         }
+        is_over |= form.is_full();
         if is_over {
             form.end(merged.cut.is_some(), &mut chunk);
         }
@@ -128,9 +130,23 @@ impl Form {
         }
     }
 
+    /// Whether nothing may be added.
+    fn is_full(&self) -> bool {
+        match self {
+            Self::Lines => false,
+            Self::Perfetto { tracks, .. } => tracks.are_full(),
+        }
+    }
+
     /// Ends the file, and says so if it is not whole.
     fn end(&mut self, is_cut: bool, out: &mut Vec<u8>) {
-        let why = format!("cut: an export is made of {EVENTS_MAX} events at most");
+        let (is_cut, why) = if self.is_full() {
+            let why = format!("cut: a trace has {OBJECTS_MAX} objects at most");
+            (true, why)
+        } else {
+            let why = format!("cut: an export is made of {EVENTS_MAX} events at most");
+            (is_cut, why)
+        };
         match self {
             Self::Lines if is_cut => {
                 let status = json!({"kind": "Status", "message": why});

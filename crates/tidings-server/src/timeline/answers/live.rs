@@ -1,7 +1,8 @@
 //! Changes as they happen, as server-sent events: a few messages a second at most, each with a
 //! bounded number of events, whatever happens.
 //!
-//! A client that reads slowly delays its own stream and no other. The stream ends with the session,
+//! A client that reads slowly delays its own stream and no other: a message is made once the one
+//! before was read, and there is memory for it. A stream that finds none in time ends. The stream ends with the session,
 //! with the time of a watch, when its user may see something else than at its beginning, and with
 //! the server; the browser then begins another one.
 
@@ -25,10 +26,10 @@ use super::super::enter::Again;
 use super::super::read::{brief, plain};
 use super::super::state::Timeline;
 use super::super::visible::{Caller, Visible};
-use super::bounds::ITEMS_BYTES_MAX;
 use super::item::{Item, item};
 use crate::api::random;
 use crate::clock;
+use crate::flow::budget::{Budget, Pool};
 use crate::flow::paced::Lasting;
 use crate::http::params;
 use crate::http::request::RequestInfo;
@@ -36,8 +37,11 @@ use crate::http::status::Status;
 
 /// Changes are collected for so long before they are sent.
 const COLLECT: Duration = Duration::from_millis(400);
-/// Maximum of events of a message; what is beyond is counted.
+/// Maximum of events of a message, and of their bytes as they are stored; what is beyond is counted.
 const ITEMS_MAX: usize = 100;
+const BYTES_MAX: usize = 256 << 10;
+/// Memory of a message in addition to its events.
+const MESSAGE: usize = 4 << 10;
 /// How often a client that hears nothing is told that the stream continues.
 const PING: Duration = Duration::from_secs(15);
 
@@ -76,6 +80,7 @@ pub(in super::super) async fn live(
     let after = position.map(positions).unwrap_or_default();
     let mut following = Following {
         caller: Arc::clone(&caller),
+        budget: Arc::clone(&root.limits.budget),
         reached: HashMap::new(),
         watches: FuturesUnordered::new(),
         restart: false,
@@ -170,6 +175,7 @@ fn next(number: usize, mut watch: Box<dyn Watch>) -> BoxFuture<'static, Next> {
 /// One stream.
 struct Following {
     caller: Arc<Caller>,
+    budget: Arc<Budget>,
     /// How far each cluster was followed.
     reached: HashMap<usize, Revision>,
     watches: FuturesUnordered<BoxFuture<'static, Next>>,
@@ -202,7 +208,7 @@ impl Following {
             let said = match tokio::time::timeout_at(until, self.watches.next()).await {
                 Ok(said) => said,
                 Err(_) if self.is_empty() => return Some(Bytes::from_static(b":\n\n")),
-                Err(_) => return self.message(),
+                Err(_) => return self.message().await,
             };
             let (number, watch, changes) = said?;
             match changes {
@@ -252,7 +258,8 @@ impl Following {
             }
             if matches!(**change, Change::Delete { .. }) {
                 self.gone += 1;
-            } else if self.latest.len() < ITEMS_MAX && self.bytes < ITEMS_BYTES_MAX {
+            } else if self.latest.len() < ITEMS_MAX && self.bytes + record.value.len() <= BYTES_MAX
+            {
                 self.bytes += record.value.len();
                 self.latest.insert(key, record);
             } else {
@@ -261,7 +268,9 @@ impl Following {
         }
     }
 
-    fn message(&mut self) -> Option<Bytes> {
+    async fn message(&mut self) -> Option<Bytes> {
+        let memory = self.bytes * 2 + MESSAGE;
+        let share = self.budget.take(Pool::Streams, memory).await.ok()?;
         let caller = Arc::clone(&self.caller);
         let latest = std::mem::take(&mut self.latest);
         self.bytes = 0;
@@ -287,7 +296,7 @@ impl Following {
         let mut text = b"event: change\ndata: ".to_vec();
         serde_json::to_writer(&mut text, &message).ok()?;
         text.extend_from_slice(b"\n\n");
-        Some(text.into())
+        Some(share.of(text.into()))
     }
 }
 

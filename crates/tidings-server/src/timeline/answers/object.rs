@@ -170,7 +170,7 @@ impl<'a> Reading<'a> {
                     let is_shown = brief.first < before && visible.shows(brief.namespace);
                     is_shown.then_some(())
                 })?;
-                if let Some((record, ())) = shown {
+                if let Some((record, ())) = shown.filter(|_| self.bytes < ITEMS_BYTES_MAX) {
                     self.bytes += record.value.len();
                     records.push(record);
                 }

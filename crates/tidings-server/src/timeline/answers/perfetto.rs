@@ -5,6 +5,7 @@
 //! threads where its events overlap.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
 
 use serde_json::{Value, json};
 use tidings_api::codec::stored::Brief;
@@ -17,11 +18,16 @@ pub(super) const TAIL: &str = "\n]}\n";
 /// Shortest slice, in microseconds: one that is seen.
 const SLICE_MIN: i64 = 1000;
 
+/// Maximum of objects of a trace: each is remembered, so that its events are on its threads.
+pub(super) const OBJECTS_MAX: usize = 50_000;
+
 /// Numbers of the processes and threads that were named.
 #[derive(Default)]
 pub(super) struct Tracks {
-    processes: HashMap<(usize, String), usize>,
-    objects: HashMap<(usize, String, String), Threads>,
+    /// By hashes of what they are of, whose names may be long.
+    processes: HashMap<u64, usize>,
+    objects: HashMap<u64, Threads>,
+    hashes: RandomState,
     /// How many threads all objects have.
     threads: usize,
     /// When the earliest slice begins, in microseconds.
@@ -60,7 +66,7 @@ impl Tracks {
             namespace => namespace,
         };
         let number = self.processes.len() + 1;
-        let key = (cluster.0, namespace.to_owned());
+        let key = self.hashes.hash_one((cluster.0, namespace));
         let process = *self.processes.entry(key).or_insert_with(|| {
             let name = match cluster.1 {
                 "" => namespace.to_owned(),
@@ -76,7 +82,7 @@ impl Tracks {
         let earliest = self.earliest.unwrap_or(begins);
         self.earliest = Some(earliest.min(begins));
         let object = format!("{}/{}", brief.kind, brief.object);
-        let key = (cluster.0, namespace.to_owned(), object.clone());
+        let key = self.hashes.hash_one((cluster.0, namespace, &object));
         let new = self.threads + 1;
         let threads = self.objects.entry(key).or_default();
         let thread = threads.place((begins, begins.saturating_add(duration)), new);
@@ -100,6 +106,11 @@ impl Tracks {
             },
         }));
         events
+    }
+
+    /// Whether no more objects can be remembered.
+    pub(super) fn are_full(&self) -> bool {
+        self.objects.len() >= OBJECTS_MAX
     }
 
     /// Something about the whole trace. It is where the earliest slice begins: elsewhere, the trace

@@ -7,15 +7,14 @@ use tidings_store::{
     BoxFuture, Count, CountsRequest, HOUR_MILLIS, NewestRequest, Store, UnixMillis,
 };
 
-use super::super::query::Filters;
 use super::super::read::{self, Read};
 use super::super::visible::Caller;
 use crate::http::status::Status;
 
 /// Counts read at once.
 const PAGE: usize = 10_000;
-/// Maximum of pages of one cluster.
-const PAGES_MAX: usize = 10;
+/// Maximum of counts of all clusters together.
+const COUNTS_MAX: usize = 100_000;
 /// Maximum of reasons whose type is looked up.
 const LOOKUPS_MAX: usize = 100;
 /// Those that are looked up at once.
@@ -42,7 +41,7 @@ pub(super) async fn hours(
             limit: PAGE,
             ..CountsRequest::default()
         };
-        for page in 1..=PAGES_MAX {
+        loop {
             let found = visible.source.server.store.counts(request.clone()).await?;
             let last = found.counts.last();
             request.after = last.map(|last| (last.hour, last.reason.clone()));
@@ -50,7 +49,7 @@ pub(super) async fn hours(
             if !found.more {
                 break;
             }
-            if page == PAGES_MAX {
+            if counts.len() >= COUNTS_MAX {
                 return Ok(None);
             }
         }
@@ -75,23 +74,20 @@ pub(super) fn total(counts: &[Count], (from, to): (i64, i64)) -> u64 {
 pub(super) type Types = HashMap<String, String>;
 
 /// The types of what is counted, as far as its events were read.
-pub(super) fn types_read(
-    counts: &[Count],
-    read: &Read,
-    filters: &Filters,
-    range: (i64, i64),
-) -> Result<Types, Status> {
+pub(super) fn types_read(counts: &[Count], read: &Read, range: (i64, i64)) -> Types {
     let mut types = Types::default();
     let reasons = counts.iter().map(|count| count.reason.as_str());
     let mut unknown: HashSet<&str> = reasons.collect();
-    read.look(filters, range, |event| {
+    for event in read.seen(range) {
+        if unknown.is_empty() {
+            break;
+        }
         let brief = &event.brief;
         if unknown.remove(brief.reason) {
             types.insert(brief.reason.to_owned(), brief.event_type.to_owned());
         }
-        !unknown.is_empty()
-    })?;
-    Ok(types)
+    }
+    types
 }
 
 /// A reason with its type.

@@ -21,10 +21,14 @@ use super::bounds::{LANES_MAX, MARKS_MAX};
 use super::json::json;
 use super::totals::{self, Types};
 use super::{live, overview};
+use crate::flow::budget::Held;
 use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
+/// Memory that a picture takes while it is drawn, in addition to its events: counts by hours, lanes
+/// and marks.
+const DRAWING: usize = 14 << 20;
 /// The least step of rates that are counted by hours.
 const HOUR: i64 = 3_600_000;
 
@@ -82,6 +86,7 @@ pub(in super::super) async fn view(
     Extension(timeline): Extension<Arc<Timeline>>,
     Extension(caller): Extension<Arc<Caller>>,
     Extension(info): Extension<Arc<RequestInfo>>,
+    Extension(held): Extension<Held>,
 ) -> Result<Response, Status> {
     let root = timeline.sources.root();
     let now = root.clock.now().as_millisecond();
@@ -111,8 +116,10 @@ pub(in super::super) async fn view(
         }
         None => (read, None),
     };
+    // Pages of the store are not held any more.
+    held.shrink(read.bytes() + DRAWING);
     let drawing = move || {
-        let events = read.seen(&caller.filters, range)?;
+        let events: Vec<_> = read.seen(range).collect();
         let (rates, total) = if let Some((counts, types)) = counts {
             let counted = counted(&counts, &types, range, by_reason);
             let rates = rates(counted, range, step(range, HOUR));
@@ -170,9 +177,8 @@ async fn typed(
     counts: Vec<Count>,
     range: (i64, i64),
 ) -> Result<(Read, (Vec<Count>, Types)), Status> {
-    let of = Arc::clone(caller);
     let known = move || {
-        let types = totals::types_read(&counts, &read, &of.filters, range)?;
+        let types = totals::types_read(&counts, &read, range);
         Ok((read, counts, types))
     };
     let (read, counts, mut types) = timeline.places.apart(known).await?;

@@ -1,0 +1,531 @@
+//! The budget of bytes that answers hold, from before they are read until their last byte is sent.
+//!
+//! A request takes a share before it reads: the most it may hold. It gives parts of the share back
+//! as it learns that it needs less, and the rest when the last byte of its answer was handed to the
+//! system, or its client is gone. Invariants:
+//! - The shares of a pool never exceed the pool.
+//! - A request that waits for a share holds none, so requests cannot block each other for ever. One
+//!   that needs more than it has gives its share back first, and reads again.
+//! - Who waits is served in order of arrival, for a bounded time; the queue is bounded, too.
+//!
+//! The pools are apart, so that large answers and clients that do not read keep no small answer
+//! waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::metrics::{Counters, Label, Text};
+
+/// The unit of shares, in bytes.
+const UNIT: usize = 1024;
+
+/// The parts of the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pool {
+    /// Answers that are small as a rule: one event, the first page of a list.
+    Small,
+    /// Views, exports, long lists.
+    Large,
+    /// Messages of watches and live streams. Their clients may be slow for hours.
+    Streams,
+}
+
+impl Pool {
+    const ALL: [Self; 3] = [Self::Small, Self::Large, Self::Streams];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Large => "large",
+            Self::Streams => "streams",
+        }
+    }
+
+    /// Bytes that all shares of the pool may have together.
+    pub(crate) fn bytes_max(self) -> usize {
+        match self {
+            Self::Small => 48 << 20,
+            Self::Large => 96 << 20,
+            Self::Streams => 32 << 20,
+        }
+    }
+}
+
+/// Why a request got no share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    /// As many requests wait as may.
+    QueueFull,
+    TimeOut,
+}
+
+impl NoRoom {
+    fn name(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue-full",
+            Self::TimeOut => "time-out",
+        }
+    }
+}
+
+/// One pool.
+#[derive(Debug)]
+struct Room {
+    free: Arc<Semaphore>,
+    /// Units that all shares may have together.
+    units: usize,
+    waiting: AtomicUsize,
+    waiting_units: AtomicUsize,
+    waiting_max: usize,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    rooms: [Room; 3],
+    wait: Duration,
+    refused: Counters<[Label; 2]>,
+}
+
+impl Budget {
+    /// At most `waiting_max` requests wait for each pool, for `wait` at most.
+    pub(crate) fn new(waiting_max: usize, wait: Duration) -> Self {
+        let room = |pool: Pool| Room {
+            free: Arc::new(Semaphore::new(pool.bytes_max() / UNIT)),
+            units: pool.bytes_max() / UNIT,
+            waiting: AtomicUsize::new(0),
+            waiting_units: AtomicUsize::new(0),
+            waiting_max: match pool {
+                // As many as there are connections: each waits with its own stream alone.
+                Pool::Streams => usize::MAX,
+                Pool::Small | Pool::Large => waiting_max,
+            },
+        };
+        let refused = Counters::new(
+            "tidings_answer_memory_refused_total",
+            "Answers that got no memory, by reason.",
+        );
+        // Create all series, so that each exists before its first count.
+        for pool in Pool::ALL {
+            for why in [NoRoom::QueueFull, NoRoom::TimeOut] {
+                refused.of([("pool", pool.name()), ("reason", why.name())]);
+            }
+        }
+        Self {
+            rooms: Pool::ALL.map(room),
+            wait,
+            refused,
+        }
+    }
+
+    fn room(&self, pool: Pool) -> &Room {
+        let [small, large, streams] = &self.rooms;
+        match pool {
+            Pool::Small => small,
+            Pool::Large => large,
+            Pool::Streams => streams,
+        }
+    }
+
+    /// Takes a share, or waits for one. A share is no larger than its pool. Dropping the future
+    /// leaves the queue.
+    ///
+    /// # Errors
+    /// The queue is full, or the wait was too long.
+    pub(crate) async fn take(&self, pool: Pool, bytes: usize) -> Result<Share, NoRoom> {
+        if let Some(share) = self.try_take(pool, bytes) {
+            return Ok(share);
+        }
+        let taken = self.wait(pool, bytes).await;
+        taken.inspect_err(|why| {
+            let labels = [("pool", pool.name()), ("reason", why.name())];
+            self.refused.of(labels).add(1);
+        })
+    }
+
+    async fn wait(&self, pool: Pool, bytes: usize) -> Result<Share, NoRoom> {
+        let room = self.room(pool);
+        let units = room.units_of(bytes);
+        let _waiting = Waiting::begin(room, units as usize)?;
+        let acquired = Arc::clone(&room.free).acquire_many_owned(units);
+        match tokio::time::timeout(self.wait, acquired).await {
+            Ok(Ok(permit)) => Ok(Share(permit)),
+            // The semaphore is never closed.
+            Ok(Err(_)) | Err(_) => Err(NoRoom::TimeOut),
+        }
+    }
+
+    /// Takes a share if there is one at once, and no other request waits for it.
+    pub(crate) fn try_take(&self, pool: Pool, bytes: usize) -> Option<Share> {
+        let room = self.room(pool);
+        let units = room.units_of(bytes);
+        // While requests wait, this cannot succeed, as the first of them gets all that is released.
+        let permit = Arc::clone(&room.free).try_acquire_many_owned(units).ok()?;
+        Some(Share(permit))
+    }
+
+    /// Appends the metrics.
+    pub(crate) fn write(&self, text: &mut Text) {
+        type Units<'a> = &'a dyn Fn(&Room) -> usize;
+        let held = |room: &Room| room.units - room.free.available_permits().min(room.units);
+        let waiting = |room: &Room| room.waiting_units.load(Ordering::Relaxed);
+        let gauges: [(&str, &str, Units<'_>); 3] = [
+            (
+                "tidings_answer_memory_held_bytes",
+                "Memory reserved for answers that are being made or sent.",
+                &held,
+            ),
+            (
+                "tidings_answer_memory_waiting_bytes",
+                "Memory that waiting requests need for their answers.",
+                &waiting,
+            ),
+            (
+                "tidings_answer_memory_limit_bytes",
+                "Maximum memory reserved for answers.",
+                &|room| room.units,
+            ),
+        ];
+        for (name, help, units) in gauges {
+            text.metric(name, "gauge", help);
+            for pool in Pool::ALL {
+                let bytes = units(self.room(pool)) * UNIT;
+                text.sample(name, &[("pool", pool.name())], bytes);
+            }
+        }
+        text.family(&self.refused);
+    }
+}
+
+impl Room {
+    /// The units of a share.
+    fn units_of(&self, bytes: usize) -> u32 {
+        let units = bytes.div_ceil(UNIT).clamp(1, self.units);
+        u32::try_from(units).unwrap_or(u32::MAX)
+    }
+}
+
+/// A request in the queue.
+struct Waiting<'a> {
+    room: &'a Room,
+    units: usize,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(room: &'a Room, units: usize) -> Result<Self, NoRoom> {
+        let more = |waiting| (waiting < room.waiting_max).then_some(waiting + 1);
+        let entered = (room.waiting).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        entered.map_err(|_| NoRoom::QueueFull)?;
+        room.waiting_units.fetch_add(units, Ordering::Relaxed);
+        Ok(Self { room, units })
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.room.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.room
+            .waiting_units
+            .fetch_sub(self.units, Ordering::Relaxed);
+    }
+}
+
+/// A share of a pool. It is given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Share(OwnedSemaphorePermit);
+
+impl Share {
+    /// Gives back all but these bytes.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        let surplus = self.0.num_permits().saturating_sub(bytes.div_ceil(UNIT));
+        drop(self.0.split(surplus));
+    }
+
+    /// Bytes that hold the share until they are sent.
+    pub(crate) fn of(mut self, bytes: Bytes) -> Bytes {
+        self.shrink(bytes.len());
+        Bytes::from_owner(Owned { bytes, _by: self })
+    }
+}
+
+/// Bytes, and what is given back with them.
+struct Owned<T> {
+    bytes: Bytes,
+    _by: T,
+}
+
+impl<T> AsRef<[u8]> for Owned<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The share of one request, which all parts of its answer hold together.
+#[derive(Clone, Debug)]
+pub(crate) struct Held(Option<Arc<Holding>>);
+
+#[derive(Debug)]
+struct Holding {
+    budget: Arc<Budget>,
+    share: Mutex<Option<Share>>,
+}
+
+impl Held {
+    /// A request of which nothing is counted.
+    pub(crate) const NOTHING: Self = Self(None);
+
+    pub(crate) fn new(budget: &Arc<Budget>, share: Share) -> Self {
+        Self(Some(Arc::new(Holding {
+            budget: Arc::clone(budget),
+            share: Mutex::new(Some(share)),
+        })))
+    }
+
+    /// Gives back all but these bytes.
+    pub(crate) fn shrink(&self, bytes: usize) {
+        let Some(held) = &self.0 else { return };
+        if let Some(share) = &mut *held.share.lock() {
+            share.shrink(bytes);
+        }
+    }
+
+    /// Changes to another share if it is there at once. Returns whether it was.
+    pub(crate) fn try_exchange(&self, pool: Pool, bytes: usize) -> bool {
+        let Some(held) = &self.0 else { return true };
+        let Some(share) = held.budget.try_take(pool, bytes) else {
+            return false;
+        };
+        *held.share.lock() = Some(share);
+        true
+    }
+
+    /// Gives the share back, and waits for another one. Whatever the request holds has to be
+    /// dropped before.
+    ///
+    /// # Errors
+    /// Those of [`Budget::take`].
+    pub(crate) async fn exchange(&self, pool: Pool, bytes: usize) -> Result<(), NoRoom> {
+        let Some(held) = &self.0 else { return Ok(()) };
+        drop(held.share.lock().take());
+        let share = held.budget.take(pool, bytes).await?;
+        *held.share.lock() = Some(share);
+        Ok(())
+    }
+
+    /// Bytes that hold the share, among others, until they are sent.
+    pub(crate) fn of(&self, bytes: Bytes) -> Bytes {
+        match &self.0 {
+            Some(held) => Bytes::from_owner(Owned {
+                bytes,
+                _by: Arc::clone(held),
+            }),
+            None => bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use futures::future::BoxFuture;
+    use proptest::prelude::*;
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+    const WAIT: Duration = Duration::from_secs(15);
+    const WAITING_MAX: usize = 4;
+
+    fn budget() -> Arc<Budget> {
+        Arc::new(Budget::new(WAITING_MAX, WAIT))
+    }
+
+    fn free(budget: &Budget, pool: Pool) -> usize {
+        budget.room(pool).free.available_permits() * UNIT
+    }
+
+    type Taking = BoxFuture<'static, Result<Share, NoRoom>>;
+
+    fn take(budget: &Arc<Budget>, pool: Pool, bytes: usize) -> Taking {
+        let budget = Arc::clone(budget);
+        async move { budget.take(pool, bytes).await }.boxed()
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A request begins.
+        Take(Pool, usize),
+        /// One learns that it needs less.
+        Shrink(usize, usize),
+        /// One is answered.
+        GiveBack(usize),
+        /// One that waits is dropped, as its client is gone.
+        Leave(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let pool = prop::sample::select(Pool::ALL.to_vec());
+        prop_oneof![
+            3 => (pool, 0..120 * MIB).prop_map(|(pool, bytes)| Step::Take(pool, bytes)),
+            1 => (any::<usize>(), 0..20 * MIB).prop_map(|(at, bytes)| Step::Shrink(at, bytes)),
+            2 => any::<usize>().prop_map(Step::GiveBack),
+            1 => any::<usize>().prop_map(Step::Leave),
+        ]
+    }
+
+    /// Polls all that wait, in the order in which they came. Those of a pool that get their share
+    /// are the first of it.
+    fn poll(waiting: &mut Vec<(Pool, Taking)>, held: &mut Vec<(Pool, Share)>) {
+        let mut blocked = Vec::new();
+        for (pool, mut taking) in std::mem::take(waiting) {
+            match (&mut taking).now_or_never() {
+                Some(Ok(share)) => {
+                    assert!(!blocked.contains(&pool), "a later request was first");
+                    held.push((pool, share));
+                }
+                Some(Err(why)) => assert_eq!(why, NoRoom::QueueFull),
+                None => {
+                    blocked.push(pool);
+                    waiting.push((pool, taking));
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn shares_never_exceed_their_pool_and_all_is_given_back(
+            steps in prop::collection::vec(step(), 0..60),
+        ) {
+            let runtime = Builder::new_current_thread()
+                .enable_time()
+                .start_paused(true)
+                .build()
+                .unwrap();
+            let _entered = runtime.enter();
+            let budget = budget();
+            let mut held: Vec<(Pool, Share)> = Vec::new();
+            let mut waiting: Vec<(Pool, Taking)> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Take(pool, bytes) => waiting.push((pool, take(&budget, pool, bytes))),
+                    Step::Shrink(at, bytes) => {
+                        let count = held.len().max(1);
+                        if let Some((_, share)) = held.get_mut(at % count) {
+                            share.shrink(bytes);
+                        }
+                    }
+                    Step::GiveBack(at) if !held.is_empty() => drop(held.remove(at % held.len())),
+                    Step::Leave(at) if !waiting.is_empty() => {
+                        drop(waiting.remove(at % waiting.len()));
+                    }
+                    Step::GiveBack(_) | Step::Leave(_) => {}
+                }
+                poll(&mut waiting, &mut held);
+                for pool in Pool::ALL {
+                    let of_pool = |it: &&(Pool, Share)| it.0 == pool;
+                    let shares = held.iter().filter(of_pool);
+                    let sum: usize = shares.map(|(_, share)| share.0.num_permits() * UNIT).sum();
+                    prop_assert!(sum + free(&budget, pool) <= pool.bytes_max());
+                    let waits = waiting.iter().filter(|it| it.0 == pool).count();
+                    prop_assert!(pool == Pool::Streams || waits <= WAITING_MAX);
+                    // Nobody waits beside an empty pool.
+                    prop_assert!(sum > 0 || waits == 0);
+                }
+            }
+            // Nobody waits for longer: a request gets its share when those before it have left, or
+            // is told that it waited too long.
+            runtime.block_on(tokio::time::sleep(WAIT * 2));
+            for (pool, taking) in waiting {
+                match taking.now_or_never().unwrap() {
+                    Ok(share) => held.push((pool, share)),
+                    Err(why) => prop_assert_eq!(why, NoRoom::TimeOut),
+                }
+            }
+            drop(held);
+            for pool in Pool::ALL {
+                prop_assert_eq!(free(&budget, pool), pool.bytes_max());
+                let room = budget.room(pool);
+                prop_assert_eq!(room.waiting_units.load(Ordering::Relaxed), 0);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_answers_do_not_wait_for_large_ones_and_clients_that_do_not_read() {
+        let budget = budget();
+        let mut all = Vec::new();
+        for pool in [Pool::Large, Pool::Streams] {
+            all.push(budget.take(pool, usize::MAX).await.unwrap());
+        }
+        let mut waiting: Vec<_> = (0..WAITING_MAX)
+            .map(|_| take(&budget, Pool::Large, MIB))
+            .collect();
+        for taking in &mut waiting {
+            assert!(taking.now_or_never().is_none());
+        }
+        let refused = take(&budget, Pool::Large, MIB).now_or_never().unwrap();
+        assert_eq!(refused.unwrap_err(), NoRoom::QueueFull);
+        assert!(budget.try_take(Pool::Large, 0).is_none());
+        assert!(
+            budget
+                .take(Pool::Small, MIB)
+                .now_or_never()
+                .unwrap()
+                .is_ok()
+        );
+        drop(all);
+        for taking in waiting {
+            assert!(taking.now_or_never().unwrap().is_ok());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_hold_the_share_until_the_last_of_them_is_dropped() {
+        let budget = budget();
+        let all = Pool::Large.bytes_max();
+        let share = budget.take(Pool::Large, 9 * MIB).await.unwrap();
+        let held = Held::new(&budget, share);
+        held.shrink(MIB);
+        assert_eq!(free(&budget, Pool::Large), all - MIB);
+        let bytes = held.of(Bytes::from_static(b"an event"));
+        drop(held);
+        let part = bytes.slice(3..);
+        drop(bytes);
+        assert_eq!(free(&budget, Pool::Large), all - MIB);
+        assert_eq!(part, "event");
+        drop(part);
+        assert_eq!(free(&budget, Pool::Large), all);
+        let share = budget.take(Pool::Streams, MIB).await.unwrap();
+        let message = share.of(Bytes::from_static(b"an event"));
+        let all = Pool::Streams.bytes_max();
+        assert_eq!(free(&budget, Pool::Streams), all - UNIT);
+        drop(message);
+        assert_eq!(free(&budget, Pool::Streams), all);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_needs_more_gives_back_what_it_has_first() {
+        let budget = budget();
+        let all = Pool::Small.bytes_max();
+        let mut both = Vec::new();
+        for _ in 0..2 {
+            let share = budget.take(Pool::Small, all / 2).await.unwrap();
+            both.push(Held::new(&budget, share));
+        }
+        // Each needs all of it: one after the other gets it.
+        let exchanges = both.into_iter().map(|held| async move {
+            let exchanged = held.exchange(Pool::Small, all).await;
+            exchanged.map(|()| drop(held))
+        });
+        let exchanged = futures::future::try_join_all(exchanges).await;
+        assert_eq!(exchanged, Ok(vec![(), ()]));
+        assert_eq!(free(&budget, Pool::Small), all);
+    }
+}
