@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::follow::follower::{Rules, State};
-use crate::keep::continued::{self, Continued};
+use crate::keep::continued::{self, Continued, Continues, new_identity};
 use crate::keep::coverage::Coverage;
 use crate::keep::export::{self, Exported};
 use crate::keep::import::{self, ImportError, Imported};
@@ -175,8 +175,7 @@ async fn identity(store: &EmbeddedStore) -> Result<String, ClusterError> {
     if let Some(found) = found {
         return Ok(String::from_utf8_lossy(&found.value).into_owned());
     }
-    let mut random = fastrand::Rng::new();
-    let identity = format!("{:016x}{:016x}", random.u64(..), random.u64(..));
+    let identity = new_identity();
     let record = NewRecord::new(identity.clone());
     store.create(key, record).await?;
     Ok(identity)
@@ -223,6 +222,10 @@ impl From<JournalError> for ClusterError {
         match error {
             JournalError::Read(error) => error.into(),
             JournalError::Write(error) => error.into(),
+            // Nothing is said to be sealed here.
+            error @ JournalError::NotGiven { .. } => {
+                Self::Read(Fault::Corrupt(error.to_string()).into())
+            }
         }
     }
 }
@@ -376,18 +379,26 @@ impl Cluster {
         })
     }
 
-    /// Lets the cluster begin where an archive on object storage ends, whose data folder was lost:
-    /// what is sealed there is not sealed again. `false` if the folder has events, which are then
-    /// not touched. Until it was done it may be done again; following begins later.
+    /// Lets the cluster continue an archive on object storage where it ends: what is sealed there
+    /// is not sealed again, and what the folder has of its own is sealed behind it. A folder that
+    /// was not followed yet begins there. One that sealed elsewhere is not touched. Until the
+    /// archive names this store it may be done again; following begins later.
     ///
     /// # Errors
     /// Those of the store; nothing was done.
-    pub async fn continue_from(&self, continued: &Continued) -> Result<bool, ClusterError> {
-        let begun = continued::begin(&self.keeper, continued).await;
-        begun.map_err(|error| match error {
-            KeepError::Read(error) => error.into(),
+    pub async fn continue_from(
+        &mut self,
+        continued: &Continued,
+    ) -> Result<Continues, ClusterError> {
+        let begun = continued::begin(&self.keeper, &self.identity, continued).await;
+        let begun = begun.map_err(|error| match error {
+            KeepError::Read(error) => ClusterError::from(error),
             KeepError::Write(error) => error.into(),
-        })
+        })?;
+        if let Continues::As(identity) = &begun {
+            self.identity.clone_from(identity);
+        }
+        Ok(begun)
     }
 
     /// Follows the cluster from the stored position, with the options it was opened with. Needs a

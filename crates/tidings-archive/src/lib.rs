@@ -70,10 +70,12 @@ mod version;
 pub use archive::{
     Cluster, ClusterError, ClusterOptions, Following, ObservedVersion, Past, Versions, import,
 };
-pub use keep::continued::{Continued, SEALED_BEYOND_MAX};
-pub use keep::coverage::Coverage;
+pub use keep::commits::Commit;
+pub use keep::continued::{Continued, Continues, SEALED_BEYOND_MAX};
+pub use keep::coverage::{Coverage, SealedTime};
 pub use keep::export::Exported;
 pub use keep::import::{ImportError, Imported};
+pub use keep::journal::NotSealed;
 pub use keep::keeper::KeepFor;
 pub use keep::lives::{Lives, Retention};
 pub use keep::numbers::REVISION_BITS;

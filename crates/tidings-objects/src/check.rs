@@ -72,6 +72,7 @@ pub async fn check(place: &Place, cluster: &str) -> Result<Checked, CheckError> 
     let manifest = newest_in(&folder, place, cluster).await?;
     let name: Arc<str> = cluster.into();
     let mut problems = Vec::new();
+    problems.extend(check_before(&folder, &manifest).await);
     let mut rows = 0;
     for file in &manifest.files {
         let bytes = whole(&folder, &file.path, file.bytes, &file.checksum).await;
@@ -105,6 +106,22 @@ pub async fn check(place: &Place, cluster: &str) -> Result<Checked, CheckError> 
         leavings: leavings as u64,
         manifest,
     })
+}
+
+/// Compares a manifest with the one before it, if that is still there and can be read: the archive
+/// stays the same, and a writer does not go back.
+async fn check_before(folder: &Folder, manifest: &Manifest) -> Option<String> {
+    let before = folder.read(manifest.number.saturating_sub(1)).await.ok()?;
+    let is_same = before.archive.is_none() || before.archive == manifest.archive;
+    let goes_back =
+        before.writer == manifest.writer && before.sealed_through > manifest.sealed_through;
+    let number = manifest.number;
+    if !is_same {
+        return Some(format!(
+            "manifest {number} is not of the archive that the one before it is of"
+        ));
+    }
+    goes_back.then(|| format!("manifest {number} seals less than the one before it"))
 }
 
 async fn whole(folder: &Folder, path: &str, len: u64, checksum: &str) -> Result<Bytes, String> {

@@ -1,14 +1,18 @@
-//! Continues the archive of a data folder that was lost with a new one.
+//! Continues the archive of a data folder that was lost with another one, or with the same one,
+//! restored from a copy that is older than the archive.
 //!
-//! Invariants: the new folder begins at the position that the manifest names, so that what the
-//! source still has of the time since then is kept, and a gap is noted where it has not; what is
-//! sealed is not sealed again; from then on the former folder seals nothing more.
+//! Invariants: a folder that was not followed yet begins at the position that the manifest names, so
+//! that what the source still has of the time since then is kept, and a gap is noted where it has
+//! not; one that was followed has a gap until it began; what is sealed is not sealed again; from
+//! then on the former folder seals nothing more.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tidings_archive::{Cluster, ClusterError, Continued, Position, SEALED_BEYOND_MAX};
+use tidings_archive::{
+    Cluster, ClusterError, Continued, Continues, JournalError, Position, SEALED_BEYOND_MAX,
+};
 use tidings_store::clock::Clock;
 use tokio::task::spawn_blocking;
 
@@ -16,7 +20,7 @@ use crate::file::read::{FileError, Reader};
 use crate::folder::{Folder, FolderError};
 use crate::manifest::Manifest;
 use crate::place::Place;
-use crate::seal::random_id;
+use crate::seal::{note, random_id};
 
 /// Clocks differ by less than this: files that end so long before the position have nothing that is
 /// behind it.
@@ -38,48 +42,72 @@ pub enum ContinueError {
     /// Reading a file panicked; the log says how.
     #[error("reading a file panicked")]
     Panicked,
-    /// The data folder has events of its own.
+    /// The data folder has sealed versions that are not there.
     #[error(
-        "the archive of {cluster:?} there was begun by another data folder, and only a new one can continue it, but this one has events"
+        "the archive of {cluster:?} there was begun by another data folder, and this one has sealed elsewhere: only one that never sealed can continue it"
     )]
-    NotNew {
+    HasSealed {
+        /// The cluster's name.
+        cluster: String,
+    },
+    /// The data folder follows another cluster than the archive is of.
+    #[error(
+        "the archive of {cluster:?} there is of another cluster than this one: the uid of its namespace kube-system is another"
+    )]
+    OtherCluster {
         /// The cluster's name.
         cluster: String,
     },
 }
 
-/// Lets a cluster continue the archive that another data folder began, which is lost. `false` if
-/// there is none, or it is the cluster's own. To be done before the cluster is followed; it may be
-/// done again if the process ended before it was complete.
+impl From<JournalError> for ContinueError {
+    fn from(error: JournalError) -> Self {
+        Self::Cluster(error.into())
+    }
+}
+
+/// Lets a cluster continue the archive that another data folder began, which is lost, or its own,
+/// if it was restored from a copy that is older; it then has another identity. What it has and is
+/// not sealed is sealed behind what is there. `false` if there is no archive, or it is the
+/// cluster's own. To be done before the cluster is followed; it may be done again if the process
+/// ended before it was complete.
 ///
 /// # Errors
 /// The archive is as it was.
 pub async fn take_over(
     place: &Place,
-    cluster: &Cluster,
+    cluster: &mut Cluster,
     clock: &dyn Clock,
 ) -> Result<bool, ContinueError> {
     let folder = Folder::new(place, cluster.name());
+    folder.probe().await?;
     let Some(manifest) = folder.newest().await? else {
         return Ok(false);
     };
+    let unsealed = cluster.unsealed();
     if manifest.writer == cluster.store_identity() {
-        return Ok(false);
+        let archive = manifest.archive.as_deref();
+        if unsealed.has_committed(archive, &manifest.commit()).await? {
+            return Ok(false);
+        }
     }
     let continued = Continued {
+        writer: manifest.writer.clone(),
         positions: manifest.positions.clone(),
         gaps: manifest.gaps.clone(),
         sealed_beyond: sealed_beyond(&folder, &manifest).await?,
     };
-    if !cluster.continue_from(&continued).await? {
-        return Err(ContinueError::NotNew {
-            cluster: cluster.name().to_owned(),
-        });
-    }
+    let name = cluster.name().to_owned();
+    let writer = match cluster.continue_from(&continued).await? {
+        Continues::As(identity) => identity,
+        Continues::HasSealed => return Err(ContinueError::HasSealed { cluster: name }),
+        Continues::OtherCluster => return Err(ContinueError::OtherCluster { cluster: name }),
+    };
     let now = Timestamp::from_millisecond(clock.now().0).unwrap_or_default();
     let mut next = manifest.next(random_id(), now);
-    cluster.store_identity().clone_into(&mut next.writer);
+    next.writer = writer;
     next.sealed_through = 0;
+    note(&unsealed, &manifest, &next).await?;
     folder.commit(&next).await?;
     Ok(true)
 }

@@ -37,7 +37,7 @@ impl Filler {
         Self {
             cluster: cluster.into(),
             folder: Folder::new(place, cluster),
-            manifest: Manifest::empty(cluster, "filled"),
+            manifest: Manifest::empty(cluster, "filled", random_id()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,12 +19,15 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::manifest::{FORM, File, Manifest};
 use crate::place::Place;
+use crate::private;
 use crate::unfinished::{self, LocalError, Unfinished};
 
 /// How long an operation may take, with all that is tried again within it.
 const OPERATION_MAX: Duration = Duration::from_secs(300);
 /// Largest manifest that is read.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+/// What the object has by which the storage is probed.
+const PROBE: &[u8] = b"written where there was none, so that the storage is known to support that";
 /// Manifests that are read before it is believed that the newest one cannot be.
 const TRIES: usize = 3;
 
@@ -57,6 +60,11 @@ pub enum FolderError {
         /// What is wrong, or what is known.
         why: String,
     },
+    /// It replaces what must only be created.
+    #[error(
+        "the storage replaces an object that may only be created where there is none: two archives could replace each other's manifests; it has to support If-None-Match"
+    )]
+    Replaces,
     /// Another manifest of this number was written meanwhile.
     #[error("manifest {number} was written by another request or archive meanwhile")]
     Taken {
@@ -85,6 +93,8 @@ pub(crate) struct Folder {
     local: Option<PathBuf>,
     /// The greatest number that was seen.
     known: AtomicU64,
+    /// Whether the storage is known to create objects only where there are none.
+    is_probed: AtomicBool,
 }
 
 impl Folder {
@@ -94,6 +104,7 @@ impl Folder {
             root: place.prefix.clone().join(cluster),
             local: place.folder.as_ref().map(|folder| folder.join(cluster)),
             known: AtomicU64::new(0),
+            is_probed: AtomicBool::new(false),
         }
     }
 
@@ -182,11 +193,50 @@ impl Folder {
         }
     }
 
+    /// Finds out, once, whether the storage creates an object only where there is none: without
+    /// that, manifests would be lost. The object stays for the next process.
+    pub(crate) async fn probe(&self) -> Result<(), FolderError> {
+        let path = self.root.clone().join("probe");
+        for _ in 0..2 {
+            if self.is_probed.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            match self.create(&path, Bytes::from_static(PROBE)).await {
+                Err(FolderError::Store(
+                    Error::AlreadyExists { .. } | Error::Precondition { .. },
+                )) => {
+                    self.is_probed.store(true, Ordering::Relaxed);
+                }
+                done => done?,
+            }
+        }
+        if self.is_probed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(FolderError::Replaces)
+    }
+
     /// Writes an object where there is none.
     pub(crate) async fn create(&self, path: &Path, bytes: Bytes) -> Result<(), FolderError> {
+        let file = self.local_file(path);
+        let folder = file.as_deref().and_then(std::path::Path::parent);
+        if let Some(folder) = folder {
+            private::create_folder(folder).map_err(|error| LocalError::at(folder, error))?;
+        }
         let payload = PutPayload::from(bytes);
         let put = self.store.put_opts(path, payload, PutMode::Create.into());
-        within(put).await.map(drop)
+        within(put).await?;
+        if let Some((folder, file)) = folder.zip(file.as_deref()) {
+            private::close_file(folder, file);
+        }
+        Ok(())
+    }
+
+    /// Where an object is, if objects are files of this machine.
+    fn local_file(&self, path: &Path) -> Option<PathBuf> {
+        let steps = path.prefix_match(&self.root)?;
+        let local = self.local.clone()?;
+        Some(steps.fold(local, |folder, step| folder.join(step.as_ref())))
     }
 
     /// The bytes of an object, if they are not too many.
@@ -244,7 +294,7 @@ impl Folder {
             return Ok(Vec::new());
         };
         let mut found = Vec::new();
-        for folder in ["events", "rollups", "manifests"] {
+        for folder in ["", "events", "rollups", "manifests"] {
             found.extend(unfinished::find(local.join(folder)).await?);
         }
         Ok(found)
@@ -325,6 +375,7 @@ mod tests {
                 root: Path::parse(prefix).unwrap().join("prod"),
                 local: None,
                 known: AtomicU64::new(0),
+                is_probed: AtomicBool::new(false),
             };
             let path = folder.path("events/1.parquet");
             assert_eq!(path.as_ref(), format!("{prefix}/prod/events/1.parquet"));

@@ -13,8 +13,9 @@
 //!   fails. A reader of the newest one sees an archive that is whole.
 //! - How far versions are sealed is in the manifest that names them. The end of the process at any
 //!   moment neither skips nor doubles a version; files without a manifest are removed later.
-//! - Only the store that began the archive of a cluster continues it, or a new one that was told
-//!   to ([`take_over`]).
+//! - Only the store that began the archive of a cluster continues it, or another one that was told
+//!   to ([`take_over`]). A store notes each manifest before it writes it; one that was restored from
+//!   a copy knows by this that it is older than the archive, and seals nothing.
 
 mod background;
 mod check;
@@ -29,6 +30,7 @@ mod folder;
 mod manifest;
 mod merge;
 mod place;
+mod private;
 mod reader;
 mod row;
 mod seal;

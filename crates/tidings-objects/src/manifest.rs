@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tidings_archive::{Gap, Position};
+use tidings_archive::{Commit, Gap, Position};
 
 /// The form of manifests.
 pub(crate) const FORM: u64 = 1;
@@ -24,6 +24,10 @@ pub struct Manifest {
     pub number: u64,
     /// Made at random for it.
     pub id: String,
+    /// Made at random for the archive: the same in all that follow. Manifests of the first days do
+    /// not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<String>,
     /// When it was written.
     pub written_at: Timestamp,
     /// The identity of the store whose versions are sealed.
@@ -140,13 +144,14 @@ pub struct Removed {
 }
 
 impl Manifest {
-    /// Of an archive that has nothing yet; number 0, which is not written.
-    pub(crate) fn empty(cluster: &str, writer: &str) -> Self {
+    /// Of an archive that has nothing yet and gets this identity; number 0, which is not written.
+    pub(crate) fn empty(cluster: &str, writer: &str, archive: String) -> Self {
         Self {
             form: FORM,
             cluster: cluster.to_owned(),
             number: 0,
             id: String::new(),
+            archive: Some(archive),
             written_at: Timestamp::UNIX_EPOCH,
             writer: writer.to_owned(),
             sealed_through: 0,
@@ -164,10 +169,20 @@ impl Manifest {
     /// The one that follows.
     pub(crate) fn next(&self, id: String, now: Timestamp) -> Self {
         Self {
-            number: self.number + 1,
+            number: self.number.saturating_add(1),
             id,
+            archive: self.archive.clone().or_else(|| Some(self.id.clone())),
             written_at: now,
             ..self.clone()
+        }
+    }
+
+    /// What the store that writes it notes of it.
+    pub(crate) fn commit(&self) -> Commit {
+        Commit {
+            number: self.number,
+            id: self.id.clone(),
+            sealed_through: self.sealed_through,
         }
     }
 
@@ -277,7 +292,7 @@ mod tests {
     }
 
     fn manifest(files: &[(&str, i64, i64, u64)]) -> Manifest {
-        let mut manifest = Manifest::empty("prod", "one");
+        let mut manifest = Manifest::empty("prod", "one", "archive".to_owned());
         manifest.add(files.iter().copied().map(file).collect());
         manifest
     }
@@ -332,8 +347,12 @@ mod tests {
         let written = manifest(&[("a", 1, 2, 20)]);
         let mut before = serde_json::to_value(&written).unwrap();
         assert!(before.get("overQuota").is_none(), "{before}");
-        before.as_object_mut().unwrap().remove("forgotten").unwrap();
-        let read: Manifest = serde_json::from_value(before).unwrap();
+        let fields = before.as_object_mut().unwrap();
+        fields.remove("forgotten").unwrap();
+        fields.remove("archive").unwrap();
+        let mut read: Manifest = serde_json::from_value(before).unwrap();
+        assert_eq!(read.archive.take(), None);
+        read.archive.clone_from(&written.archive);
         assert_eq!(read, written);
     }
 }

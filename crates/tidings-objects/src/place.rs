@@ -15,6 +15,7 @@ use object_store::{ClientConfigKey, ObjectStore};
 use tokio::sync::Semaphore;
 
 use crate::client::Clients;
+use crate::private;
 
 /// Maximum clusters of an archive that are listed.
 const CLUSTERS_MAX: usize = 10_000;
@@ -63,14 +64,14 @@ pub struct Place {
 
 impl Place {
     /// The place of a URL as [`open`](Self::open) has it, to write there: a folder is made if it is
-    /// not there.
+    /// not there, for its owner only.
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and the folder cannot be made.
     pub fn create(url: &str) -> Result<Self, PlaceError> {
         if let Some(folder) = url.strip_prefix("file://").filter(|it| it.starts_with('/')) {
             let folder = PathBuf::from(folder);
-            std::fs::create_dir_all(&folder)
+            private::create_folder(&folder)
                 .map_err(|source| PlaceError::Folder { folder, source })?;
         }
         Self::open(url)

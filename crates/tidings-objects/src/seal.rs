@@ -2,8 +2,9 @@
 //!
 //! Invariants: the manifest says up to where versions are sealed, in the same write that makes the
 //! files part of the archive, so that the end of the process at any moment neither skips nor
-//! doubles one; only the store that the manifest names continues an archive; a file that cannot be
-//! merged keeps nothing else from being sealed. Memory: a part of events with its columns, or what
+//! doubles one; only the store that the manifest names continues an archive, and only behind a
+//! manifest that it noted before it wrote it; what cannot be undone goes by the time up to which
+//! the store believes its clock; a file that cannot be merged keeps nothing else from being sealed. Memory: a part of events with its columns, or what
 //! was not read yet of the files that are merged, and the one they become; of one cluster at a
 //! time. Processor time: what the rest of the process leaves.
 
@@ -16,7 +17,7 @@ use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
-use tidings_archive::{Cluster, JournalError, Part, SealedVersion, Unsealed};
+use tidings_archive::{Cluster, JournalError, NotSealed, Part, SealedVersion, Unsealed};
 use tidings_store::clock::Clock;
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_64;
@@ -39,6 +40,9 @@ const VERSIONS_MAX: u64 = 20_000;
 const LOOK: Duration = Duration::from_secs(5);
 /// How long a seal that failed is waited with.
 const RETRY: Duration = Duration::from_secs(15);
+/// How long a seal that the archive refuses is waited with: only somebody who does something about
+/// it changes that.
+const REFUSED: Duration = Duration::from_secs(60);
 /// Files that are written without deleted events before it is looked again what is to be sealed.
 const ERASED_AT_ONCE: u64 = 4;
 /// Bytes that a merged file may have beyond those of the files that it is made of, or of a row
@@ -51,7 +55,8 @@ const ROOM_BYTES: usize = 2 << 20;
 pub struct SealOptions {
     /// How long a version waits at most. Default: 20 minutes.
     pub interval: Duration,
-    /// How long files are kept after the last of their versions was observed. Default: for ever.
+    /// How long files are kept after the last of their versions was observed, by the time up to
+    /// which the cluster's store believes its clock. Default: for ever.
     pub keep_for: Option<Duration>,
     /// Maximum bytes of the cluster's files and their rollups, above which those go whose last
     /// version was observed longest ago; the latest file stays. Files that are left for their
@@ -95,7 +100,7 @@ pub enum SealError {
     NotMade,
     /// The archive belongs to another one.
     #[error(
-        "the archive of {cluster:?} there is of another data folder (its store is {writer}): seal to another URL or under another name; if that folder is lost, a new one can continue the archive (--objects-continue)"
+        "the archive of {cluster:?} there is of another data folder (its store is {writer}): seal to another URL or under another name; if that folder is lost, this one can continue the archive (--objects-continue)"
     )]
     Foreign {
         /// The cluster's name.
@@ -103,6 +108,24 @@ pub enum SealError {
         /// The identity of the other store.
         writer: String,
     },
+    /// The newest manifest is not one that the store wrote.
+    #[error(
+        "the data folder is older than what it sealed: manifest {number} of {cluster:?} names it, and it did not write it. It was restored from a copy, or the storage was changed: nothing is sealed, and everything keeps waiting; --objects-continue seals it behind what is there"
+    )]
+    Older {
+        /// The cluster's name.
+        cluster: String,
+        /// The number of the manifest.
+        number: u64,
+    },
+}
+
+impl SealError {
+    /// Whether it stays so until somebody does something about it.
+    fn is_refused(&self) -> bool {
+        let replaces = matches!(self, Self::Folder(FolderError::Replaces));
+        replaces || matches!(self, Self::Foreign { .. } | Self::Older { .. })
+    }
 }
 
 /// Why some files were not merged.
@@ -159,6 +182,8 @@ impl Schedule {
 pub struct Sealer {
     cluster: Arc<str>,
     writer: String,
+    /// The identity of the archive, if it is begun.
+    begins: String,
     unsealed: Unsealed,
     folder: Folder,
     clock: Arc<dyn Clock>,
@@ -186,6 +211,7 @@ impl Sealer {
         Self {
             cluster: cluster.name().into(),
             writer: cluster.store_identity().to_owned(),
+            begins: random_id(),
             unsealed: cluster.unsealed(),
             folder: Folder::new(place, cluster.name()),
             clock,
@@ -198,11 +224,12 @@ impl Sealer {
         }
     }
 
-    /// Seals until it is dropped, or the archive belongs to another one.
+    /// Seals until it is dropped.
     pub async fn run(self) {
         let cluster = &*self.cluster;
         let mut schedule = Schedule::default();
         let (mut is_failing, mut is_warned) = (false, false);
+        let mut refused = None;
         loop {
             let now = self.clock.steady();
             let is_due = schedule.is_due(now, self.options.interval);
@@ -225,12 +252,16 @@ impl Sealer {
                         } = sealed;
                         tracing::info!(cluster, versions, files, merged, erased, deleted, "sealed");
                     }
-                    is_failing = false;
+                    (is_failing, refused) = (false, None);
                     is_warned = is_warned || self.warn_of_short_lives();
                 }
-                Err(error @ SealError::Foreign { .. }) => {
-                    tracing::error!(cluster, %error, "nothing is sealed any more");
-                    return;
+                Err(error) if error.is_refused() => {
+                    let why = Some(error.to_string());
+                    if refused != why {
+                        tracing::error!(cluster, %error, "nothing is sealed");
+                    }
+                    (is_failing, refused) = (true, why);
+                    tokio::time::sleep(REFUSED).await;
                 }
                 Err(error) => {
                     is_failing = true;
@@ -272,7 +303,10 @@ impl Sealer {
     /// until the next time.
     pub async fn seal(&self) -> Result<Sealed, SealError> {
         let sealed = self.seal_all().await;
-        let failure = sealed.as_ref().err().map(ToString::to_string);
+        let failure = sealed.as_ref().err().map(|error| NotSealed {
+            why: error.to_string(),
+            is_older: matches!(error, SealError::Older { .. }),
+        });
         self.unsealed.set_failure(failure);
         sealed
     }
@@ -314,7 +348,7 @@ impl Sealer {
         self.is_erasing.store(is_erasing, Ordering::Relaxed);
         match self.clean(&manifest).await {
             Ok(deleted) => sealed.deleted = deleted,
-            Err(error @ SealError::Foreign { .. }) => return Err(error),
+            Err(error) if error.is_refused() => return Err(error),
             // Everything is sealed, whatever cannot be deleted.
             Err(error) => {
                 let cluster = &*self.cluster;
@@ -326,16 +360,35 @@ impl Sealer {
 
     /// The newest manifest, if this store may continue it.
     async fn newest(&self) -> Result<Manifest, SealError> {
-        let newest = self.folder.newest().await?;
-        let empty = || Manifest::empty(&self.cluster, &self.writer);
-        let newest = newest.unwrap_or_else(empty);
+        self.folder.probe().await?;
+        let Some(newest) = self.folder.newest().await? else {
+            let archive = self.begins.clone();
+            return Ok(Manifest::empty(&self.cluster, &self.writer, archive));
+        };
         if newest.writer != self.writer {
             return Err(SealError::Foreign {
                 cluster: self.cluster.to_string(),
                 writer: newest.writer,
             });
         }
+        let archive = newest.archive.as_deref();
+        if !self
+            .unsealed
+            .has_committed(archive, &newest.commit())
+            .await?
+        {
+            return Err(SealError::Older {
+                cluster: self.cluster.to_string(),
+                number: newest.number,
+            });
+        }
         Ok(newest)
+    }
+
+    /// Writes the manifest that follows another one, which is noted first.
+    async fn commit(&self, before: &Manifest, next: &Manifest) -> Result<(), SealError> {
+        note(&self.unsealed, before, next).await?;
+        Ok(self.folder.commit(next).await?)
     }
 
     /// Makes files of some versions; the manifest that names them, if there are any.
@@ -367,7 +420,7 @@ impl Sealer {
             next.gaps = part.gaps;
         }
         next.add(files);
-        self.folder.commit(&next).await?;
+        self.commit(manifest, &next).await?;
         Ok(Some(next))
     }
 
@@ -457,7 +510,7 @@ impl Sealer {
             // A manifest that names a file of before the events were deleted, and whose request was
             // held up, has the number of this one or an earlier one, and is not written any more.
             let next = manifest.next(random_id(), self.now());
-            self.folder.commit(&next).await?;
+            self.commit(manifest, &next).await?;
             *manifest = next;
             let erased = erasing.end(&manifest.files);
             self.unsealed.erased(&erased).await?;
@@ -545,7 +598,7 @@ impl Sealer {
         next.remove(&paths, now);
         next.add(files);
         next.forgotten = next.forgotten.saturating_add(forgotten);
-        self.folder.commit(&next).await.map_err(SealError::Folder)?;
+        self.commit(manifest, &next).await?;
         Ok(next)
     }
 
@@ -555,7 +608,7 @@ impl Sealer {
         let now = self.now();
         let mut next = manifest.next(random_id(), now);
         if let Some(keep_for) = self.options.keep_for {
-            let before = ago(now, keep_for);
+            let before = ago(self.believed(), keep_for);
             let over = next.files.iter().filter(|file| file.to <= before);
             let over: BTreeSet<_> = over.map(|file| file.path.clone()).collect();
             next.remove(&over, now);
@@ -568,7 +621,7 @@ impl Sealer {
         }
         // No manifest names them any more when the first of them is deleted, even if there is no
         // grace.
-        self.folder.commit(&next).await?;
+        self.commit(manifest, &next).await?;
         if !too_many.is_empty() {
             let (cluster, files) = (&*self.cluster, too_many.len());
             let versions = next.over_quota.versions - manifest.over_quota.versions;
@@ -580,12 +633,11 @@ impl Sealer {
     /// Deletes what is over; how many objects.
     async fn clean(&self, manifest: &Manifest) -> Result<u64, SealError> {
         let newest = self.take_out(manifest).await?;
-        let now = self.now();
-        let before = ago(now, self.options.grace);
-        let mut next = newest.next(random_id(), now);
+        let before = ago(self.believed(), self.options.grace);
+        let mut next = newest.next(random_id(), self.now());
         let (mut deleted, mut failure) = clean::removed(&self.folder, &mut next, before).await;
         if next.removed != newest.removed {
-            self.folder.commit(&next).await?;
+            self.commit(&newest, &next).await?;
         }
         // Nothing is left for so short that it has to be looked for more often.
         let at = u64::try_from(self.clock.steady().as_millis()).unwrap_or(u64::MAX);
@@ -611,6 +663,24 @@ impl Sealer {
     fn now(&self) -> Timestamp {
         Timestamp::from_millisecond(self.clock.now().0).unwrap_or_default()
     }
+
+    /// The time up to which the store believes its clock: what is deleted by the clock's own would
+    /// be gone though that was wrong for a moment only.
+    fn believed(&self) -> Timestamp {
+        let at = self.unsealed.confirmed();
+        Timestamp::from_millisecond(at.0).unwrap_or(Timestamp::MIN)
+    }
+}
+
+/// Notes in a store that it is about to write a manifest behind another one.
+pub(crate) async fn note(
+    unsealed: &Unsealed,
+    before: &Manifest,
+    next: &Manifest,
+) -> Result<(), JournalError> {
+    let archive = next.archive.as_deref().unwrap_or_default();
+    let (before, next) = (before.commit(), next.commit());
+    unsealed.begin_commit(archive, &before, next).await
 }
 
 /// The rows of versions, in their order; and how many versions cannot be read.

@@ -18,6 +18,13 @@ pub struct LocalError {
     source: Error,
 }
 
+impl LocalError {
+    pub(crate) fn at(path: &Path, source: Error) -> Self {
+        let path = path.to_owned();
+        Self { path, source }
+    }
+}
+
 /// A file that was not finished.
 pub(crate) struct Unfinished {
     path: PathBuf,

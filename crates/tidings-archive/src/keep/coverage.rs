@@ -39,6 +39,17 @@ pub struct Coverage {
     /// Of a sealed archive: versions that ended or were deleted before they were sealed, and those
     /// that could not be read. They are in no gap.
     pub gone: Option<u64>,
+    /// If the archive continues one on object storage: the time before it, which only that covers.
+    pub sealed_before: Option<SealedTime>,
+}
+
+/// The time that is covered by what was sealed before an archive began, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealedTime {
+    /// Since when the cluster was followed.
+    pub since: i64,
+    /// Up to when everything is sealed.
+    pub until: i64,
 }
 
 impl Coverage {
@@ -61,14 +72,31 @@ impl Coverage {
     /// Those of the store.
     pub(crate) async fn counted(keeper: &Keeper) -> Result<Self, ReadError> {
         let (events, kept_since) = events(keeper).await?;
+        let mut found = Self::gaps_and_positions(keeper).await?;
+        if let Some(before) = keeper.sealed_before() {
+            found.begin_behind_gaps();
+            found.sealed_before = sealed_time(&before.positions);
+        }
         Ok(Self {
             events,
             kept_since,
             disk_bytes: keeper.store.stats().await?.disk_bytes,
             trimmed: trimmed(keeper).await?,
             retention: retention(keeper).await?,
-            ..Self::gaps_and_positions(keeper).await?
+            ..found
         })
+    }
+
+    /// An archive that continues another one has nothing of a gap with which it begins.
+    fn begin_behind_gaps(&mut self) {
+        for (namespace, position) in &mut self.followed {
+            for gap in &self.gaps {
+                let is_at_begin = gap.from <= position.since && position.since < gap.to;
+                if gap.namespace == *namespace && is_at_begin {
+                    position.since = gap.to;
+                }
+            }
+        }
     }
 
     /// The latest gaps, and how far the cluster was followed; without what has to be counted.
@@ -137,8 +165,23 @@ impl Coverage {
         if let Some(gone) = self.gone {
             coverage["gone"] = gone.into();
         }
+        if let Some(sealed) = self.sealed_before {
+            coverage["sealedBefore"] = json!({
+                "since": time(sealed.since),
+                "until": time(sealed.until),
+            });
+        }
         coverage
     }
+}
+
+/// The time that sealed positions cover, of several namespaces what holds for all.
+fn sealed_time(positions: &[(String, Position)]) -> Option<SealedTime> {
+    let positions = || positions.iter().map(|(_, position)| position);
+    Some(SealedTime {
+        since: positions().map(|it| it.since).max()?,
+        until: positions().map(Position::covered_until).min()?,
+    })
 }
 
 fn time(millis: i64) -> Value {

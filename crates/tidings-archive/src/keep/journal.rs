@@ -56,7 +56,16 @@ pub(crate) struct Journal {
     /// Entries that were taken out, as what they name is sealed.
     kept: Mutex<Kept>,
     /// Why the last attempt to seal failed.
-    failure: Mutex<Option<String>>,
+    failure: Mutex<Option<NotSealed>>,
+}
+
+/// Why the last attempt to seal failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotSealed {
+    /// What went wrong.
+    pub why: String,
+    /// Whether the data folder is older than what it sealed: it stays so, and nothing is sealed.
+    pub is_older: bool,
 }
 
 impl Journal {
@@ -72,7 +81,7 @@ impl Journal {
     }
 
     /// Why the last attempt to seal failed. Not held while something is waited for.
-    pub(super) fn failure(&self) -> MutexGuard<'_, Option<String>> {
+    pub(super) fn failure(&self) -> MutexGuard<'_, Option<NotSealed>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

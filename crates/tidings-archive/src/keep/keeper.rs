@@ -218,7 +218,7 @@ impl Keeper {
         *known.unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(sealed));
     }
 
-    fn sealed_before(&self) -> Option<Arc<SealedBefore>> {
+    pub(super) fn sealed_before(&self) -> Option<Arc<SealedBefore>> {
         let known = self.sealed_before.read();
         known.unwrap_or_else(PoisonError::into_inner).clone()
     }

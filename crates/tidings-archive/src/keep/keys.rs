@@ -112,6 +112,11 @@ pub(crate) const UNSWEPT: &[u8] = b"\0unswept/";
 /// next one; there if there is a journal.
 pub(crate) const SEALED: &[u8] = b"\0sealed";
 
+/// The manifests that the store wrote last to an archive on object storage.
+pub(crate) fn commits(archive: &str) -> Bytes {
+    format!("\0commits/{archive}").into()
+}
+
 /// What was sealed before the store began, if it continues an archive on object storage.
 pub(crate) const CONTINUED: &[u8] = b"\0continued";
 

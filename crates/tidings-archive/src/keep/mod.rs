@@ -2,6 +2,7 @@
 //! records.
 
 mod chunks;
+pub(crate) mod commits;
 pub(crate) mod continued;
 pub(crate) mod coverage;
 mod elder;

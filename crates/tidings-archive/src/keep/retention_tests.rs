@@ -1,6 +1,7 @@
 //! Retention over months of a manual clock.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use super::keeper::{KeepError, KeepFor, Keeper, Observation, With};
 use super::lives::{InForce, Lives, Retention};
 use super::position::Position;
 use super::retention::{Quota, Unreleased};
-use super::unsealed::Unsealed;
+use super::unsealed::{JournalError, Unsealed};
 use super::{keys, retention};
 
 const START: i64 = 1_700_000_000_000;
@@ -425,7 +426,18 @@ async fn on_a_full_disk_nothing_is_kept_and_whatever_makes_room_is_done() {
         keeper: Arc::new(full.keeper),
     };
     assert_eq!(unsealed.waiting(), Some(1000));
-    unsealed.sealed(u64::MAX).await.unwrap();
+    // There never were as many.
+    let error = unsealed.sealed(u64::MAX).await.unwrap_err();
+    assert!(matches!(error, JournalError::NotGiven { .. }), "{error}");
+    assert_eq!(unsealed.waiting(), Some(1000));
+    let next = unsealed
+        .keeper
+        .journal
+        .as_ref()
+        .unwrap()
+        .next
+        .load(Ordering::Relaxed);
+    unsealed.sealed(next).await.unwrap();
     assert_eq!(unsealed.waiting(), Some(0));
     unsealed.keeper.store.close().await;
 }

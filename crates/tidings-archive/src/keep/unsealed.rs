@@ -21,13 +21,13 @@ use tidings_store::{
 };
 
 use super::coverage::Coverage;
-use super::journal::{ANY_EPOCH, Item, Journal};
+use super::journal::{ANY_EPOCH, Item, Journal, NotSealed};
 use super::keeper::{KeepError, Keeper};
 use super::kept::Entry;
 use super::keys;
 use super::own::{json, parse};
 use super::position::{Gap, Position};
-use crate::version::record::Record;
+use crate::version::record::{Record, Version};
 
 /// Events of what was kept before that are looked at together.
 const PAGE: usize = 100;
@@ -148,6 +148,14 @@ pub enum JournalError {
     /// The store could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// Entries are said to be sealed that there never were.
+    #[error("entries up to {through} cannot be sealed: there were entries up to {given} only")]
+    NotGiven {
+        /// The entry behind the last one that is said to be.
+        through: u64,
+        /// The one behind the last that there was.
+        given: u64,
+    },
 }
 
 /// A part in the making.
@@ -192,14 +200,14 @@ impl Unsealed {
 
     /// Why the last attempt to seal what waits failed, if it did: see
     /// [`set_failure`](Self::set_failure).
-    pub fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<NotSealed> {
         let journal = self.keeper.journal.as_ref()?;
         journal.failure().clone()
     }
 
     /// Says why the last attempt to seal failed, or that it did not, so that it can be told until
     /// the next one.
-    pub fn set_failure(&self, why: Option<String>) {
+    pub fn set_failure(&self, why: Option<NotSealed>) {
         if let Some(journal) = &self.keeper.journal {
             *journal.failure() = why;
         }
@@ -230,7 +238,7 @@ impl Unsealed {
             ..
         } = filling;
         if part.through == cut {
-            part.positions = coverage.followed;
+            part.positions = self.positions(coverage.followed);
             part.gaps = coverage.gaps;
         }
         if part.is_whole {
@@ -244,14 +252,7 @@ impl Unsealed {
         }
         // Before anything says that they are sealed: their numbers are not used again, though they
         // end before they are taken out.
-        let mark = self
-            .keeper
-            .store
-            .get(Bytes::from_static(keys::SEALED))
-            .await?;
-        let before = mark.map(|mark| parse::<u64>(&mark.value)).transpose();
-        let before = before.map_err(ReadError::Fault)?.unwrap_or(0);
-        if before < part.through {
+        if self.given().await? < part.through {
             let mark = NewRecord::new(json(&part.through));
             self.keeper
                 .store
@@ -265,6 +266,27 @@ impl Unsealed {
             kept.give_none();
         }
         Ok(Some(part))
+    }
+
+    /// Everything in front of this entry was given to be sealed.
+    pub(super) async fn given(&self) -> Result<u64, ReadError> {
+        let key = Bytes::from_static(keys::SEALED);
+        let mark = self.keeper.store.get(key).await?;
+        Ok(mark.map_or(Ok(0), |mark| parse(&mark.value))?)
+    }
+
+    /// Positions as the archive on object storage says them.
+    fn positions(&self, own: Vec<(String, Position)>) -> Vec<(String, Position)> {
+        match self.keeper.sealed_before() {
+            Some(before) => before.with_sealed(own),
+            None => own,
+        }
+    }
+
+    /// The time up to which the store believes its clock: see
+    /// [`EmbeddedStore::confirmed`](tidings_store::embedded::EmbeddedStore::confirmed).
+    pub fn confirmed(&self) -> UnixMillis {
+        self.keeper.store.confirmed()
     }
 
     /// The versions of the entries from a number on, until they reach a number of bytes; of those
@@ -305,7 +327,7 @@ impl Unsealed {
             part.through = until;
         }
         if part.through == cut {
-            part.positions = coverage.followed;
+            part.positions = self.positions(coverage.followed);
             part.gaps = coverage.gaps;
         }
         // It is known that they are taken out before they are.
@@ -378,7 +400,13 @@ impl Unsealed {
     ) -> Result<usize, JournalError> {
         let id = keys::id(&item.1, item.0.as_bytes());
         let newest = self.newest(item).await?;
-        let before = part.versions.len();
+        let sealed_before = self.keeper.sealed_before();
+        let epochs = sealed_before.as_ref().map_or(0, |before| before.epochs);
+        let namespace = item
+            .0
+            .split_once('/')
+            .map_or("", |(namespace, _)| namespace);
+        let mut found = 0_u64;
         let mut bytes = 0;
         // A new name may have moved the newest version behind the others of its record.
         let last = item.2 + u64::from(item.3 != ANY_EPOCH);
@@ -394,9 +422,15 @@ impl Unsealed {
             let versions = record.iter().flat_map(Record::versions).flatten();
             for (version, event) in versions.filter(|(version, _)| item.has(*version)) {
                 is_whole |= version.number == item.5;
+                found += 1;
+                let Version { epoch, number, .. } = version;
+                let is_sealed = sealed_before.as_ref();
+                if is_sealed.is_some_and(|it| it.has(namespace, &item.1, epoch, number)) {
+                    continue;
+                }
                 bytes += event.len();
                 part.versions.push(SealedVersion {
-                    epoch: version.epoch,
+                    epoch: epoch.saturating_add(epochs),
                     version: version.number,
                     observed_at: UnixMillis(version.observed_at),
                     event,
@@ -407,7 +441,6 @@ impl Unsealed {
             }
         }
         // An item names one version, or all of a record.
-        let found = (part.versions.len() - before) as u64;
         part.gone += number_of_items.saturating_sub(found);
         Ok(bytes)
     }
@@ -435,11 +468,15 @@ impl Unsealed {
     /// that was sealed before when a seal begins.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Those of the store. Nothing is taken out if there never were such entries.
     pub async fn sealed(&self, through: u64) -> Result<(), JournalError> {
         let Some(journal) = &self.keeper.journal else {
             return Ok(());
         };
+        let given = journal.next.load(Ordering::Relaxed);
+        if through > given {
+            return Err(JournalError::NotGiven { through, given });
+        }
         journal.kept().take_out(through);
         loop {
             let page = entries(&self.keeper, None).await?;

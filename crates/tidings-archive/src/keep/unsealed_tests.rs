@@ -11,7 +11,7 @@ use tidings_store::clock::ManualClock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{Store, UnixMillis};
 
-use super::continued::{self, Continued};
+use super::continued::{self, Continued, Continues};
 use super::journal::Journal;
 use super::keeper::{Keeper, Observation, With};
 use super::keys;
@@ -174,11 +174,13 @@ impl World {
             (format!("uid-{name}-{which}"), 0, *sealed)
         });
         let continued = Continued {
+            writer: "former".to_owned(),
             positions: self.positions.clone(),
             gaps: Vec::new(),
             sealed_beyond: beyond.collect(),
         };
-        assert!(continued::begin(&self.keeper, &continued).await.unwrap());
+        let begun = continued::begin(&self.keeper, "new", &continued).await;
+        assert_eq!(begun.unwrap(), Continues::As("new".to_owned()));
         self.through = 0;
         // Another store has other numbers.
         self.look();

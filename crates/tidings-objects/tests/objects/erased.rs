@@ -73,6 +73,7 @@ async fn the_end_of_an_event_takes_nothing_out_of_files() {
     let storage = Storage::folder();
     let place = storage.place();
     let mut world = World::new();
+    world.keep_for = Duration::from_secs(90 * 24 * 3600);
     world.observe(FIRST).await;
     let options = SealOptions::default();
     world.seal(&place, options).await.unwrap();

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidings_objects::newest;
 use tidings_objects::{ContinueError, FolderError, Place, SealError, SealOptions, Sealer, check};
-use tidings_objects::{newest, take_over};
 use tidings_store::clock::{Clock, ManualClock};
 
 use super::storage::Storage;
@@ -201,7 +201,7 @@ async fn seal(world: &World, clock: &ManualClock, place: &Place) -> Result<(), S
     sealed.map(drop)
 }
 
-/// A data folder and its copy: what both have is sealed by one of them.
+/// A data folder and its copy: what both have is sealed by one of them, and the other one stops.
 pub(crate) async fn a_copy_races(storage: Storage, seeds: u64) {
     let begun = begin(&storage, 3).await;
     let (sum, _) = well(&storage, &begun).await;
@@ -212,7 +212,8 @@ pub(crate) async fn a_copy_races(storage: Storage, seeds: u64) {
         let clock = ManualClock::at(begun.clock.now());
         let (turns, known) = (Turns::of(2), Known::by(&clock));
         let writer = |who: usize| {
-            let (world, turns, clock) = (begun.copy(), Arc::clone(&turns), clock.clone());
+            let (mut world, turns, clock) = (begun.copy(), Arc::clone(&turns), clock.clone());
+            world.clock = clock.clone();
             let turn = Some((Arc::clone(&turns), who));
             let (_, place) = Unsure::among(&storage, Plan::None, Arc::clone(&known), turn);
             async move {
@@ -221,19 +222,33 @@ pub(crate) async fn a_copy_races(storage: Storage, seeds: u64) {
                     match seal(&world, &clock, &place).await {
                         Ok(()) => break,
                         Err(SealError::Folder(FolderError::Taken { .. })) => taken += 1,
+                        // The other one was first: it seals what both have.
+                        Err(SealError::Older { .. }) => {
+                            turns.done();
+                            return (world, taken, true);
+                        }
                         Err(error) => panic!("{seed}: {error}"),
                     }
                     assert!(taken < 20, "{seed}: it never ends");
                 }
                 turns.done();
-                (world, taken)
+                (world, taken, false)
             }
         };
         let given = turns.give(&mut random, &clock, 2 * GRACE_MILLIS);
         let ((), one, other) = tokio::join!(given, writer(0), writer(1));
         taken += one.1 + other.1;
-        one.0.seal_late(&storage.place(), PART_BYTES).await.unwrap();
-        one.0.check_sum(&storage, sum).await;
+        assert!(!(one.2 && other.2), "{seed}: both are older");
+        let (first, second) = if one.2 { (other, one) } else { (one, other) };
+        first
+            .0
+            .seal_late(&storage.place(), PART_BYTES)
+            .await
+            .unwrap();
+        first.0.check_sum(&storage, sum).await;
+        let refused = second.0.seal_late(&storage.place(), PART_BYTES).await;
+        let is_older = matches!(refused, Err(SealError::Older { .. }));
+        assert!(is_older, "{seed}: {refused:?}");
     }
     assert!(taken > 0, "they never met");
 }
@@ -264,17 +279,18 @@ async fn the_lost_one_races(storage: Storage, parts: u64, seeds: u64) {
             Unsure::among(&storage, Plan::None, Arc::clone(&known), turn).1
         };
         let former = async {
-            let (world, place) = (begun.copy(), place(0));
+            let (mut world, place) = (begun.copy(), place(0));
+            world.clock = clock.clone();
             let ended = seal(&world, &clock, &place).await;
             turns.done();
             ended
         };
         let new = async {
             let (mut world, place) = (World::new(), place(1));
-            let cluster = world.open().await;
+            world.clock = clock.clone();
             let mut tries = 0;
             loop {
-                match take_over(&place, &cluster, &clock).await {
+                match world.take_over(&place).await {
                     Ok(taken) => break assert!(taken),
                     // A manifest was written meanwhile, or a file of the one that was read was
                     // merged and its grace is over.
@@ -286,7 +302,6 @@ async fn the_lost_one_races(storage: Storage, parts: u64, seeds: u64) {
                 }
                 assert!(tries < 20, "{seed}: it never ends");
             }
-            cluster.close().await;
             world.observed = begun.observed;
             world.observe(9).await;
             seal(&world, &clock, &place).await.unwrap();

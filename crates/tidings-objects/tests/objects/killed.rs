@@ -2,11 +2,11 @@
 //! nothing for ever: sealing in several parts, merging, deleting, and the place of a lost data
 //! folder taken by a new one.
 
-use tidings_objects::{Place, SealError, newest, take_over};
+use tidings_objects::{Place, SealError, newest};
 
 use super::storage::Storage;
 use super::unsure::{Fault, Plan, Unsure};
-use super::world::{World, long_after, sum_of};
+use super::world::{World, sum_of};
 
 /// Seals what was observed at once as a part of its own.
 const PART_BYTES: usize = 1;
@@ -51,9 +51,7 @@ impl Run {
             Ok(_) | Err(SealError::Foreign { .. }) => {}
             Err(error) => panic!("{error}"),
         }
-        let cluster = self.new.open().await;
-        take_over(place, &cluster, &long_after()).await.unwrap();
-        cluster.close().await;
+        self.new.take_over(place).await.unwrap();
         if self.new.observed == 0 {
             self.new.observed = self.former.observed;
             self.new.observe(5).await;

@@ -8,6 +8,7 @@ mod faults;
 mod formats;
 mod killed;
 mod reading;
+mod restored;
 mod sealing;
 mod sought;
 mod storage;

@@ -19,7 +19,7 @@ use object_store::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tidings_api::codec;
-use tidings_objects::{Place, ReadOptions, Reader, SealOptions, SealedCluster, newest, take_over};
+use tidings_objects::{Place, ReadOptions, Reader, SealOptions, SealedCluster, newest};
 use tidings_store::clock::Clock;
 use tidings_store::{
     Count, CountsRequest, Fault, ListRequest, NewestRequest, ObjectSelector, ReadError, Record,
@@ -37,6 +37,8 @@ pub(crate) struct Judged {
     is_down: AtomicBool,
     /// Nothing can be deleted.
     pub(crate) keeps: AtomicBool,
+    /// What may only be created is replaced.
+    pub(crate) replaces: AtomicBool,
     requests: AtomicUsize,
     /// Files of events that are being written, and the most there were at once.
     writing: AtomicUsize,
@@ -73,6 +75,12 @@ impl Judged {
 impl ObjectStore for Judged {
     async fn put_opts(&self, to: &Path, bytes: PutPayload, how: PutOptions) -> Result<PutResult> {
         self.ask()?;
+        let is_replaced = self.replaces.load(Ordering::Relaxed);
+        let how = if is_replaced {
+            PutOptions::default()
+        } else {
+            how
+        };
         if !to.as_ref().contains("/events/") {
             return self.inner.put_opts(to, bytes, how).await;
         }
@@ -158,6 +166,7 @@ pub(crate) fn judged(storage: &Storage) -> (Place, Arc<Judged>) {
             inner,
             is_down: AtomicBool::new(false),
             keeps: AtomicBool::new(false),
+            replaces: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
             writing: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
@@ -870,9 +879,7 @@ async fn a_list_continues_as_it_was_when_another_folder_writes() {
             .after(first.records[4].key.clone())
             .limit(500);
 
-        let cluster = new.open().await;
-        assert!(take_over(&place, &cluster, &new.clock).await.unwrap());
-        cluster.close().await;
+        assert!(new.take_over(&place).await.unwrap());
         observe(&mut new, &mut history, 40).await;
         seal(&new, &place).await;
         // One that was there, and one that is new.

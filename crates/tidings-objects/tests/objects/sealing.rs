@@ -341,7 +341,8 @@ async fn another_store_does_not_go_on_with_an_archive() {
         );
         // Who looks at the cluster sees it.
         let failure = kept.unsealed().failure().unwrap();
-        assert!(failure.contains("another data folder"), "{failure}");
+        assert!(failure.why.contains("another data folder"), "{failure:?}");
+        assert!(!failure.is_older);
         kept.close().await;
         // Under another name it has an archive of its own.
         let own = world.seal_as("other", other.path(), &place, options).await;
@@ -462,13 +463,13 @@ async fn a_new_store_takes_the_place_of_one_that_is_lost() {
         former.seal(&place, options).await.unwrap();
         let before = newest(&place, "prod").await.unwrap();
 
-        let cluster = new.open().await;
-        assert!(take_over(&place, &cluster, &new.clock).await.unwrap());
+        let mut cluster = new.open().await;
+        assert!(take_over(&place, &mut cluster, &new.clock).await.unwrap());
         let after = newest(&place, "prod").await.unwrap();
         assert_eq!((&after.files, after.sealed_through), (&before.files, 0));
         assert_eq!(after.writer, cluster.store_identity());
         // It is its own from then on.
-        assert!(!take_over(&place, &cluster, &new.clock).await.unwrap());
+        assert!(!take_over(&place, &mut cluster, &new.clock).await.unwrap());
         cluster.close().await;
 
         // The former one, should it turn up again, seals nothing more.
@@ -478,13 +479,11 @@ async fn a_new_store_takes_the_place_of_one_that_is_lost() {
             matches!(fenced, Err(SealError::Foreign { .. })),
             "{fenced:?}"
         );
-        let cluster = former.open().await;
-        let refused = take_over(&place, &cluster, &former.clock).await;
+        let refused = former.take_over(&place).await;
         assert!(
-            matches!(refused, Err(ContinueError::NotNew { .. })),
+            matches!(refused, Err(ContinueError::HasSealed { .. })),
             "{refused:?}"
         );
-        cluster.close().await;
 
         new.observed = 40;
         new.clock.advance(3_600_000);

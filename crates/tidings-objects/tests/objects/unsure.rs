@@ -345,7 +345,8 @@ impl ObjectStore for Unsure {
                 Err(failed())
             }
             Some(Fault::Unanswered) => {
-                self.put(to, bytes, how).await?;
+                // It may be there already.
+                drop(self.put(to, bytes, how).await);
                 Err(failed())
             }
             Some(Fault::Repeated) => {
@@ -362,7 +363,8 @@ impl ObjectStore for Unsure {
             }
             Some(Fault::End { done }) => {
                 if done {
-                    self.put(to, bytes, how).await?;
+                    // It may be there already.
+                    drop(self.put(to, bytes, how).await);
                 } else {
                     self.leave_half(to, bytes);
                 }

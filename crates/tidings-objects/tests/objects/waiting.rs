@@ -12,7 +12,7 @@ use tidings_api::codec;
 use tidings_archive::{Cluster, ClusterOptions};
 use tidings_objects::{
     HearError, Place, ReadOptions, Reader, SealOptions, SealedCluster, Sealer, Waiting,
-    WaitingSource, newest, take_over,
+    WaitingSource, newest,
 };
 use tidings_store::clock::Clock;
 use tidings_store::{BoxFuture, ListRequest, ReadError, WatchError};
@@ -225,9 +225,7 @@ async fn what_waits_elsewhere_is_not_shown() {
     assert_eq!(versions(&sealed).await, 90);
 
     // Another data folder takes its place, and sees what came later.
-    let cluster = new.open().await;
-    assert!(take_over(&place, &cluster, &new.clock).await.unwrap());
-    cluster.close().await;
+    assert!(new.take_over(&place).await.unwrap());
     sealed.look().await.unwrap();
     assert_eq!(versions(&sealed).await, 60);
     // The former one has sealed the first entries of its own journal.

@@ -10,7 +10,9 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::json;
 use tidings_archive::{Cluster, ClusterOptions};
-use tidings_objects::{Manifest, Place, SealError, SealOptions, Sealed, Sealer, check};
+use tidings_objects::{
+    ContinueError, Manifest, Place, SealError, SealOptions, Sealed, Sealer, check, take_over,
+};
 use tidings_store::UnixMillis;
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_testing::copy_folder;
@@ -39,6 +41,18 @@ pub(crate) struct World {
     pub(crate) clock: ManualClock,
     /// How many versions were observed.
     pub(crate) observed: u64,
+    /// How long events are kept.
+    pub(crate) keep_for: Duration,
+}
+
+/// Lets a store believe its clock, which shows the same afterwards.
+pub(crate) fn believe(cluster: &Cluster, clock: &ManualClock) {
+    for _ in 0..3 {
+        clock.advance(30_000);
+        cluster.unsealed().confirmed();
+    }
+    clock.set_by(-90_000);
+    assert_eq!(cluster.unsealed().confirmed(), clock.now());
 }
 
 impl World {
@@ -47,6 +61,7 @@ impl World {
             folder: temporary(),
             clock: ManualClock::at(UnixMillis(START)),
             observed: 0,
+            keep_for: Duration::from_secs(200 * 365 * 24 * 3600),
         }
     }
 
@@ -54,7 +69,7 @@ impl World {
     pub(crate) fn copy(&self) -> Self {
         let mut world = Self::new();
         world.clock = ManualClock::at(self.clock.now());
-        world.observed = self.observed;
+        (world.observed, world.keep_for) = (self.observed, self.keep_for);
         copy_folder(self.folder.path(), world.folder.path());
         world
     }
@@ -76,6 +91,8 @@ impl World {
     pub(crate) fn options(&self, name: &str) -> ClusterOptions {
         let mut options = ClusterOptions::new(name);
         options.seal = true;
+        let keep_for = self.keep_for;
+        options.keep_for = Arc::new(move |_| keep_for);
         options.store.clock = Arc::new(self.clock.clone());
         options.store.expire_by_itself = false;
         options.store.free_space_min = 0;
@@ -154,6 +171,14 @@ impl World {
         opened.unwrap()
     }
 
+    /// The identity of its store.
+    pub(crate) async fn identity(&self) -> String {
+        let cluster = self.open().await;
+        let identity = cluster.store_identity().to_owned();
+        cluster.close().await;
+        identity
+    }
+
     /// Deletes an event, in the archive.
     pub(crate) async fn delete(&self, key: impl AsRef<[u8]>) {
         let cluster = self.open().await;
@@ -184,6 +209,7 @@ impl World {
         let cluster = Cluster::open_kept(folder, self.options(name))
             .await
             .unwrap();
+        believe(&cluster, &self.clock);
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let sealed = Sealer::new(place, &cluster, clock, options).seal().await;
         cluster.close().await;
@@ -199,11 +225,27 @@ impl World {
         let mut options = SealOptions::default();
         options.grace = Duration::ZERO;
         options.part_bytes = part_bytes;
-        let clock: Arc<dyn Clock> = Arc::new(long_after());
-        let cluster = self.open().await;
+        let clock = long_after();
+        let mut opened = self.options("prod");
+        opened.store.clock = Arc::new(clock.clone());
+        let cluster = Cluster::open_kept(self.folder.path(), opened).await;
+        let cluster = cluster.unwrap();
+        believe(&cluster, &clock);
+        let clock: Arc<dyn Clock> = Arc::new(clock);
         let sealed = Sealer::new(place, &cluster, clock, options).seal().await;
         cluster.close().await;
         sealed
+    }
+
+    /// Continues the archive at a place; whether there was one to be continued.
+    pub(crate) async fn take_over(
+        &self,
+        place: &Place,
+    ) -> std::result::Result<bool, ContinueError> {
+        let mut cluster = self.open().await;
+        let taken = take_over(place, &mut cluster, &self.clock).await;
+        cluster.close().await;
+        taken
     }
 
     /// The archive is whole, and has these versions, and nothing is left beside it.

@@ -246,6 +246,9 @@ pub struct Following {
     /// Why the last attempt to seal what waits failed, in one line; `None` if it did not, or none
     /// was made. Shown to authenticated users only.
     pub not_sealed: Option<String>,
+    /// Whether nothing is sealed as the data folder is older than what it sealed: it was restored
+    /// from a copy.
+    pub is_older_than_sealed: bool,
     /// Of a sealed archive that asks for what waits: how long ago that was last answered; `None` if
     /// it does not ask, or was not answered yet.
     pub since_answer: Option<Duration>,

@@ -85,6 +85,15 @@ pub(super) fn write(clusters: &Clusters, text: &mut Text) {
                     .map(|_| boxed(u8::from(it.not_sealed.is_some())))
             },
         );
+        write(
+            "tidings_objects_data_folder_older",
+            "gauge",
+            "Whether the data folder is older than what it sealed, so that nothing more is: 0 or 1.",
+            &|it| {
+                it.unsealed
+                    .map(|_| boxed(u8::from(it.is_older_than_sealed)))
+            },
+        );
     }
     if all
         .iter()

@@ -116,6 +116,7 @@ impl Past for Known {
         // One of them was never sealed, and the other cannot be.
         following.unsealed = self.why.map(|_| 7);
         following.not_sealed = self.why.map(|_| "taken".to_owned());
+        following.is_older_than_sealed = self.why.is_some();
         following
     }
 }
@@ -375,6 +376,7 @@ async fn the_root_is_about_all_clusters() {
         "tidings_archive_events_not_kept_total{cluster=\"edge\",cause=\"unreadable\"} 0",
         "tidings_objects_waiting_versions{cluster=\"edge\"} 7",
         "tidings_objects_sealing_fails{cluster=\"edge\"} 1",
+        "tidings_objects_data_folder_older{cluster=\"edge\"} 1",
         "tidings_archive_state{cluster=\"edge\",state=\"watching\"} 1",
         "tidings_archive_requests_total{cluster=\"edge\"} 1",
         "tidings_archive_requests_total{cluster=\"prod\"} 0",

@@ -34,7 +34,6 @@ use super::shared::Shared;
 use super::trainer::Trainer;
 use super::upkeep::Due;
 use crate::clock::{Reading, timed};
-use crate::confirmed::Confirmed;
 use crate::{Fault, Revision};
 
 /// Maximum expiries per batch while writers wait, and while none wait: a few milliseconds of work,
@@ -70,8 +69,6 @@ pub(crate) struct Committer {
     ages: Ages,
     /// When history was last forgotten by age and count.
     ticked_at: Option<Duration>,
-    /// The time up to which the clock is believed.
-    confirmed: Confirmed,
     /// When that was last stored for the next process, and as of which commit.
     noted: (Duration, u64),
     /// The number of the last commit.
@@ -98,7 +95,6 @@ impl Committer {
     pub(crate) fn new(
         shared: Arc<Shared>,
         (state, number): (State, u64),
-        confirmed: Confirmed,
         (flusher, trainer): (Flusher, Trainer),
     ) -> Self {
         Self {
@@ -107,7 +103,6 @@ impl Committer {
             finished: Vec::new(),
             ages: Ages::default(),
             ticked_at: None,
-            confirmed,
             noted: (Duration::ZERO, number),
             number,
             home: None,
@@ -208,14 +203,15 @@ impl Committer {
             // A stored time shows that something was written.
             if self.number > 0 {
                 let now = self.times().reading();
-                believed::write(&self.shared.path, self.confirmed.belief(now));
+                let belief = self.shared.confirmed().belief(now);
+                believed::write(&self.shared.path, belief);
             }
         }
     }
 
-    fn times(&mut self) -> Times {
+    fn times(&self) -> Times {
         let Reading { wall, steady } = Reading::of(&*self.shared.clock);
-        let confirmed = self.confirmed.at(Reading { wall, steady });
+        let confirmed = self.shared.confirmed().at(Reading { wall, steady });
         let retention = self.shared.options.history_retention.min(SPARED_MAX);
         let retention = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);
         let spared = confirmed.0.max(0).saturating_add(retention);
@@ -235,7 +231,7 @@ impl Committer {
         if is_within(TICK, Some(at), now) {
             return;
         }
-        let belief = self.confirmed.belief(now.reading());
+        let belief = self.shared.confirmed().belief(now.reading());
         if number < self.number || self.number > 0 && belief.candidate.is_some() {
             self.noted = (now.steady, self.number);
             believed::write(&self.shared.path, belief);

@@ -95,8 +95,8 @@ use crate::confirmed::Confirmed;
 use crate::limits::check_size;
 use crate::{
     BoxFuture, Counts, CountsRequest, Deleted, Expected, Fault, ListRequest, NewRecord,
-    NewestRequest, Page, ReadError, Record, Revision, Stats, Store, WRITES_MAX, Watch, WatchError,
-    Write, WriteError,
+    NewestRequest, Page, ReadError, Record, Revision, Stats, Store, UnixMillis, WRITES_MAX, Watch,
+    WatchError, Write, WriteError,
 };
 use codec::Codec;
 use committer::Committer;
@@ -187,18 +187,15 @@ impl EmbeddedStore {
             changes: Arc::new(Changes::new(state.revision, bounds)),
             engine: RwLock::new(Some(engine)),
             expired: AtomicU64::new(0),
+            confirmed: Mutex::new(confirmed),
             ended: watch::Sender::new(false),
             folder: Mutex::new(Some(folder)),
         });
         let no_thread = |error| OpenError::Thread(Arc::new(error));
         let flusher = Flusher::start().map_err(no_thread)?;
         let trainer = Trainer::start(&shared.codec, &shared.path).map_err(no_thread)?;
-        let mut committer = Committer::new(
-            Arc::clone(&shared),
-            (state, number),
-            confirmed,
-            (flusher, trainer),
-        );
+        let mut committer =
+            Committer::new(Arc::clone(&shared), (state, number), (flusher, trainer));
         committer.have_newest(belief.is_some());
         let span = tracing::Span::current();
         std::thread::Builder::new()
@@ -253,6 +250,16 @@ impl EmbeddedStore {
         self.shared
             .submit(bytes, |reply| Request::Many(ready, reply))
             .await
+    }
+
+    /// The time up to which the store believes its clock, by which it ends records for good: the
+    /// clock's time while that is not set, never ahead of it, and behind while the clock has not
+    /// stayed ahead for long enough (see [the rules of
+    /// expiry](crate#expiry-and-the-clock)). For other steps that cannot be undone. Before any
+    /// clock was believed it is the earliest time that there is.
+    pub fn confirmed(&self) -> UnixMillis {
+        let now = Reading::of(&*self.shared.clock);
+        self.shared.confirmed().at(now)
     }
 
     async fn put(

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -20,6 +20,7 @@ use super::reply::{self, Reply};
 use super::request::{One, Put, Request};
 use crate::changes::{Bounds, Changes, Older};
 use crate::clock::Clock;
+use crate::confirmed::Confirmed;
 use crate::limits::{check_commit, check_size};
 use crate::{
     At, Change, Expected, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError, Revision,
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     /// exclusively to close the engine.
     pub(crate) engine: RwLock<Option<Arc<Engine>>>,
     pub(crate) expired: AtomicU64,
+    /// The time up to which the clock is believed.
+    pub(crate) confirmed: Mutex<Confirmed>,
     pub(crate) ended: watch::Sender<bool>,
     /// Held until the engine is closed.
     pub(crate) folder: Mutex<Option<Folder>>,
@@ -46,6 +49,13 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn engine(&self) -> RwLockReadGuard<'_, Option<Arc<Engine>>> {
         self.engine.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Not held while something is waited for.
+    pub(crate) fn confirmed(&self) -> MutexGuard<'_, Confirmed> {
+        self.confirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn read<T, E: From<Fault>>(

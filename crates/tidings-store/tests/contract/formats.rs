@@ -16,6 +16,7 @@ use std::io::Write;
 use std::path::Path;
 
 use tidings_store::{CountsRequest, ListRequest, NewestRequest, ObjectSelector, Store};
+use tidings_testing::unpack_folder;
 
 use kept::MADE_AT;
 
@@ -35,31 +36,11 @@ fn filled() -> BTreeMap<String, i64> {
     .collect()
 }
 
-/// Such a file as a folder again.
-fn unpack(packed: &[u8], folder: &Path) {
-    let bytes = zstd::stream::decode_all(packed).unwrap();
-    let mut rest = &bytes[..];
-    let mut part = || {
-        let (len, behind) = rest.split_first_chunk().unwrap();
-        let (part, behind) = behind.split_at(u64::from_be_bytes(*len) as usize);
-        rest = behind;
-        (part, !rest.is_empty())
-    };
-    loop {
-        let path = folder.join(str::from_utf8(part().0).unwrap());
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let (content, more) = part();
-        fs::write(path, content).unwrap();
-        if !more {
-            break;
-        }
-    }
-}
-
 /// `has_reasons`: whether the format has reasons and types.
 async fn check(packed: &[u8], has_reasons: bool) {
     let folder = tempfile::tempdir().unwrap();
-    unpack(packed, folder.path());
+    let packed = zstd::stream::decode_all(packed).unwrap();
+    unpack_folder(&packed, folder.path());
     let expected = filled();
     let store = kept::open(folder.path(), MADE_AT).unwrap();
     let page = store.list(ListRequest::default()).await.unwrap();

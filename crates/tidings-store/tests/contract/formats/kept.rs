@@ -4,7 +4,6 @@
 //! before them. (Journals are mostly zeros, and these compress to nothing.)
 
 use std::error::Error;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use std::time::Duration;
 use tidings_store::clock::ManualClock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{Index, NewRecord, Store, UnixMillis};
+use tidings_testing::pack_folder;
 
 /// The time at which the store was created.
 pub(crate) const MADE_AT: i64 = 1_750_000_000_000;
@@ -80,25 +80,5 @@ pub(crate) async fn fill(store: &EmbeddedStore) -> Result {
 
 /// A folder as the bytes of such a file.
 pub(crate) fn pack(folder: &Path) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    pack_into(folder, folder, &mut bytes)?;
-    Ok(zstd::bulk::compress(&bytes, 19)?)
-}
-
-fn pack_into(root: &Path, folder: &Path, bytes: &mut Vec<u8>) -> Result {
-    let entries: std::io::Result<Vec<_>> = fs::read_dir(folder)?.collect();
-    let mut paths: Vec<_> = entries?.iter().map(fs::DirEntry::path).collect();
-    paths.sort();
-    for path in paths {
-        if path.is_dir() {
-            pack_into(root, &path, bytes)?;
-            continue;
-        }
-        let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
-        for part in [name.as_bytes(), &fs::read(&path)?] {
-            bytes.extend((part.len() as u64).to_be_bytes());
-            bytes.extend(part);
-        }
-    }
-    Ok(())
+    Ok(zstd::bulk::compress(&pack_folder(folder), 19)?)
 }

@@ -273,12 +273,23 @@ fn name(coverage: &Value) -> &str {
     coverage["cluster"].as_str().unwrap_or("<unknown>")
 }
 
-/// What is in no gap and not here, either: what retention, the quota and sealing took of clusters,
+/// What is in no gap and not here, either: what was sealed before, and what retention, the quota and sealing took of clusters,
 /// as far as the archive says it.
 fn taken(found: &[Value]) -> Vec<String> {
-    let mut said = retentions(found);
+    let mut said: Vec<String> = found.iter().filter_map(sealed_before).collect();
+    said.extend(retentions(found));
     said.extend(found.iter().flat_map(taken_of));
     said
+}
+
+/// The time before that of a cluster which is only in the object storage.
+fn sealed_before(coverage: &Value) -> Option<String> {
+    let sealed = &coverage["sealedBefore"];
+    let (since, until) = (sealed["since"].as_str()?, sealed["until"].as_str()?);
+    let name = name(coverage);
+    Some(format!(
+        "Sealed of {name} before SINCE: from {since} to {until}, read with tidings serve --archive."
+    ))
 }
 
 /// How long events are kept: once for all clusters of which the same holds.
@@ -551,6 +562,18 @@ mod tests {
             printed(&[("away".to_owned(), what.to_owned())]),
             "\nNot followed or sealed as they should be:\naway: not started:  [1mno file\n"
         );
+    }
+
+    #[test]
+    fn what_is_only_sealed_is_told() {
+        let times = json!({"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z"});
+        let found = [
+            json!({"cluster": "a", "sealedBefore": times}),
+            json!({"cluster": "b"}),
+        ];
+        let said = "Sealed of a before SINCE: from 2026-01-01T00:00:00Z to 2026-01-02T00:00:00Z, \
+                    read with tidings serve --archive.";
+        assert_eq!(taken(&found), [said]);
     }
 
     /// An archive of many clusters mostly has the same rules for all of them.

@@ -239,7 +239,9 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
         if let Some(source) = sources.first()
             && archived::is_archive(&args.cluster, &source.reader.server).await
         {
-            tell("hint: tidings coverage says from when to when the archive has events");
+            tell(
+                "hint: tidings coverage says from when to when the archive has events, and what is sealed before",
+            );
         }
         return Ok(DONE);
     }

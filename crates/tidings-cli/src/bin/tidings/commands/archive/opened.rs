@@ -49,7 +49,7 @@ pub(super) async fn open(
     })?;
     #[cfg(feature = "objects")]
     if let Some(place) = &defaults.continues {
-        sealing::take_over(place, &cluster).await?;
+        sealing::take_over(place, &mut cluster).await?;
     }
     if let Some(source) = &source {
         options.authorities.clone_from(&source.authorities);

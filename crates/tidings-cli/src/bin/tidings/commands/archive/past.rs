@@ -196,7 +196,9 @@ impl tidings_server::Past for Served {
         following.complete_until = measured.complete_until;
         following.received = now.versions + now.seen_before + now.ends + now.forgotten;
         following.unsealed = self.unsealed.waiting();
-        following.not_sealed = self.unsealed.failure();
+        let failure = self.unsealed.failure();
+        following.is_older_than_sealed = failure.as_ref().is_some_and(|it| it.is_older);
+        following.not_sealed = failure.map(|it| it.why);
         following
     }
 }

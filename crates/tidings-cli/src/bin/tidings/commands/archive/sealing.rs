@@ -30,8 +30,9 @@ pub(super) struct SealFlags {
     /// is sealed, too.
     #[arg(long, value_name = "URL")]
     objects: Option<String>,
-    /// Continue an archive that another data folder began and that is lost: a new folder begins
-    /// where the archive ends, and the former one seals nothing more. Without effect later
+    /// Continue an archive whose data folder is lost, or was restored from a copy: a new folder
+    /// begins where the archive ends, one that has events seals them behind it, and the former one
+    /// seals nothing more. Take it out again once the archive is continued
     #[arg(long, requires = "objects")]
     objects_continue: bool,
     /// Maximum time that a version waits to be sealed
@@ -83,8 +84,8 @@ impl SealFlags {
     }
 }
 
-/// Lets a cluster with a new data folder continue what is there.
-pub(super) async fn take_over(place: &Place, cluster: &Cluster) -> Result<(), ContinueError> {
+/// Lets a cluster continue what another data folder, or this one before it was restored, sealed.
+pub(super) async fn take_over(place: &Place, cluster: &mut Cluster) -> Result<(), ContinueError> {
     if tidings_objects::take_over(place, cluster, &SystemClock).await? {
         let cluster = cluster.name();
         tracing::info!(cluster, "continues the archive of a former data folder");

@@ -1,0 +1,32 @@
+//! Folders and files of this machine that only their owner can open. A folder that is there already
+//! stays as it is, and a file in it can be read by those to whom the folder is open.
+
+use std::fs::DirBuilder;
+use std::io::Error;
+use std::path::Path;
+
+/// Makes a folder, and those above it that are not there.
+pub(crate) fn create_folder(folder: &Path) -> Result<(), Error> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+/// Takes a file from those to whom its folder is not open, where the file system can do that.
+#[cfg(unix)]
+pub(crate) fn close_file(folder: &Path, file: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+
+    let close = || {
+        let open_to = folder.metadata()?.permissions().mode() & 0o044;
+        std::fs::set_permissions(file, PermissionsExt::from_mode(0o600 | open_to))
+    };
+    if let Err(error) = close() {
+        tracing::debug!(file = %file.display(), %error, "others may be able to read it");
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn close_file(_: &Path, _: &Path) {}

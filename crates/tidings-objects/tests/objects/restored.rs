@@ -1,0 +1,455 @@
+//! A data folder that was put back from a copy, manifests that it did not write, a clock that is
+//! wrong, and a storage that replaces what it should only create: nothing that waits is lost, and
+//! nothing that is sealed goes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidings_archive::{Cause, Cluster};
+use tidings_objects::{
+    ContinueError, FolderError, Manifest, Place, SealError, SealOptions, Sealer, check, newest,
+};
+use tidings_store::clock::Clock;
+
+use super::reading::{judged, read};
+use super::storage::Storage;
+use super::world::{World, believe};
+
+const DAY_MILLIS: i64 = 24 * 3_600_000;
+
+/// The archive, if nothing is wrong with it.
+async fn checked(place: &Place) -> Manifest {
+    let checked = check(place, "prod").await.unwrap();
+    assert_eq!(checked.problems, Vec::<String>::new());
+    assert_eq!(checked.rows, checked.manifest.rows());
+    checked.manifest
+}
+
+/// Nothing is sealed, everything waits as before, and who looks at the cluster sees why.
+async fn refused(world: &World, place: &Place) {
+    let before = newest(place, "prod").await.unwrap();
+    let cluster = world.open().await;
+    let waited = cluster.unsealed().waiting();
+    let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
+    let sealer = Sealer::new(place, &cluster, clock, SealOptions::default());
+    for _ in 0..2 {
+        let refused = sealer.seal().await;
+        assert!(
+            matches!(refused, Err(SealError::Older { .. })),
+            "{refused:?}"
+        );
+    }
+    let failure = cluster.unsealed().failure().unwrap();
+    assert!(failure.is_older, "{failure:?}");
+    assert!(failure.why.contains("data folder is older"), "{failure:?}");
+    assert_eq!(cluster.unsealed().waiting(), waited);
+    drop(sealer);
+    cluster.close().await;
+    assert_eq!(newest(place, "prod").await.unwrap(), before);
+}
+
+/// Seals what waits behind what is there.
+async fn continued(world: &World, place: &Place) {
+    let identity = world.identity().await;
+    assert!(world.take_over(place).await.unwrap());
+    assert_ne!(world.identity().await, identity);
+    world.seal(place, SealOptions::default()).await.unwrap();
+    // It is its own from then on.
+    assert!(!world.take_over(place).await.unwrap());
+}
+
+/// A step of an archive, of which a copy of the data folder may be made before each.
+async fn step(world: &mut World, place: &Place, number: u64) {
+    world.observe(3).await;
+    if number == 4 {
+        world.delete("shop/web-1.1").await;
+    }
+    if number % 3 != 2 {
+        world.seal(place, SealOptions::default()).await.unwrap();
+    }
+}
+
+/// However far the entries of the copy get, and whatever was sealed since.
+async fn a_copy_of_any_step(storage: Storage, one_of: usize) {
+    const STEPS: u64 = 9;
+    let place = storage.place();
+    let mut world = World::new();
+    world.observe(1).await;
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    let mut copies = Vec::new();
+    for number in 0..STEPS {
+        copies.push((world.copy(), newest(&place, "prod").await.ok()));
+        step(&mut world, &place, number).await;
+    }
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    let last = checked(&place).await;
+    // What was observed while it was away, or is observed again as something else.
+    for (restored, sealed) in copies.iter().step_by(one_of) {
+        let (mut restored, storage) = (restored.copy(), storage.copy());
+        let place = storage.place();
+        restored.observed = 2010;
+        restored.observe(2).await;
+        assert!(
+            sealed
+                .as_ref()
+                .is_none_or(|sealed| sealed.number < last.number)
+        );
+        refused(&restored, &place).await;
+        // Its own entries pass those that are sealed.
+        for _ in 0..STEPS + 2 {
+            restored.observe(1).await;
+        }
+        refused(&restored, &place).await;
+        continued(&restored, &place).await;
+        let manifest = checked(&place).await;
+        assert_eq!(
+            manifest.rows() + manifest.forgotten,
+            last.rows() + last.forgotten + 2 + STEPS + 2
+        );
+        restored.observe(4).await;
+        restored.seal(&place, SealOptions::default()).await.unwrap();
+        assert_eq!(checked(&place).await.rows(), manifest.rows() + 4);
+        // The one that was thought to be lost seals nothing more.
+        let former = world.copy().seal(&place, SealOptions::default()).await;
+        assert!(
+            matches!(former, Err(SealError::Foreign { .. })),
+            "{former:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_data_folder_restored_from_any_step_is_older_than_a_folder() {
+    a_copy_of_any_step(Storage::folder(), 2).await;
+}
+
+#[tokio::test]
+async fn a_data_folder_restored_from_any_step_is_older_than_a_bucket() {
+    a_copy_of_any_step(Storage::s3(), 5).await;
+}
+
+/// Nothing was sealed since: what the copy has is all that is to be sealed.
+#[tokio::test]
+async fn a_copy_of_the_latest_step_is_no_older() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    world.observe(5).await;
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    let mut copy = world.copy();
+    world.observe(5).await;
+    copy.observe(7).await;
+    copy.seal(&place, SealOptions::default()).await.unwrap();
+    copy.check(&place).await;
+    refused(&world, &place).await;
+}
+
+#[tokio::test]
+async fn manifests_that_the_store_did_not_write_are_not_believed() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    for _ in 0..3 {
+        world.observe(5).await;
+        world.seal(&place, SealOptions::default()).await.unwrap();
+    }
+    world.observe(5).await;
+    let own = newest(&place, "prod").await.unwrap();
+    let file = |number: u64| storage.file(&format!("prod/manifests/{number:020}.json"));
+    let text = std::fs::read(file(own.number)).unwrap();
+    let forged: [fn(&mut Value); 6] = [
+        |it| it["sealedThrough"] = u64::MAX.into(),
+        |it| {
+            it["sealedThrough"] = u64::MAX.into();
+            it.as_object_mut().unwrap().remove("archive");
+        },
+        |it| it["id"] = "0123456789abcdef".into(),
+        |it| it["archive"] = "0123456789abcdef".into(),
+        |it| it["files"] = json!([]),
+        |it| it["number"] = u64::MAX.into(),
+    ];
+    for forge in forged {
+        let mut manifest: Value = serde_json::from_slice(&text).unwrap();
+        manifest["number"] = (own.number + 1).into();
+        forge(&mut manifest);
+        let file = file(manifest["number"].as_u64().unwrap());
+        std::fs::write(&file, manifest.to_string()).unwrap();
+        refused(&world, &place).await;
+        std::fs::remove_file(file).unwrap();
+    }
+    // The storage is older than what was sealed there.
+    let lost = [own.number - 1, own.number];
+    let kept = lost.map(|number| (file(number), storage.file(&format!("kept-{number}"))));
+    for (file, kept) in &kept {
+        std::fs::rename(file, kept).unwrap();
+    }
+    refused(&world, &place).await;
+    for (file, kept) in &kept {
+        std::fs::rename(kept, file).unwrap();
+    }
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    world.check(&place).await;
+}
+
+/// Manifests of the first days have no identity of their archive. A program of those days may also
+/// have continued one that has.
+#[tokio::test]
+async fn an_archive_without_an_identity_is_continued_and_gets_one() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    for _ in 0..3 {
+        world.observe(5).await;
+        world.seal(&place, SealOptions::default()).await.unwrap();
+        let manifest = newest(&place, "prod").await.unwrap();
+        assert!(manifest.archive.is_some());
+        storage.change_manifest(manifest.number, |manifest| {
+            manifest["id"] = "0123456789abcdef".into();
+            manifest.as_object_mut().unwrap().remove("archive").unwrap();
+        });
+    }
+    world.observe(5).await;
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    world.check(&place).await;
+}
+
+/// Another place, or none, for a while.
+#[tokio::test]
+async fn a_folder_seals_to_one_place_and_then_another_and_the_first_again() {
+    let [one, other] = [Storage::folder(), Storage::folder()];
+    let mut world = World::new();
+    let mut rows = [0, 0];
+    for to in [0, 1, 0, 0, 1] {
+        world.observe(5).await;
+        rows[to] += 5;
+        let place = [&one, &other][to].place();
+        world.seal(&place, SealOptions::default()).await.unwrap();
+        assert_eq!(checked(&place).await.rows(), rows[to]);
+    }
+}
+
+/// What is over by it alone stays, at any step and over restarts.
+#[tokio::test]
+async fn a_clock_that_is_wrong_for_seconds_takes_nothing_out() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    let mut options = SealOptions::default();
+    options.keep_for = Some(Duration::from_secs(400 * 24 * 3600));
+    options.grace = Duration::from_secs(24 * 3600);
+    for _ in 0..9 {
+        world.observe(3).await;
+        world.seal(&place, options).await.unwrap();
+    }
+    let (files, removed) = (
+        storage.files(),
+        newest(&place, "prod").await.unwrap().removed,
+    );
+    assert!(files > 2 && !removed.is_empty());
+    let kept = async |world: &World, cluster: &Cluster| {
+        let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
+        let sealer = Sealer::new(&place, cluster, clock, options);
+        sealer.seal().await.unwrap();
+        let manifest = checked(&place).await;
+        assert_eq!(manifest.rows(), world.observed);
+        assert_eq!(
+            (storage.files(), manifest.removed),
+            (files, removed.clone())
+        );
+    };
+    for ahead in [500 * DAY_MILLIS, -500 * DAY_MILLIS, 30_000 * DAY_MILLIS] {
+        let cluster = world.open().await;
+        believe(&cluster, &world.clock);
+        kept(&world, &cluster).await;
+        world.clock.set_by(ahead);
+        world.clock.advance(7000);
+        kept(&world, &cluster).await;
+        world.clock.set_by(-ahead);
+        kept(&world, &cluster).await;
+        cluster.close().await;
+        // It is wrong when the process starts, and right again.
+        world.clock.set_by(ahead);
+        let cluster = world.open().await;
+        world.clock.advance(7000);
+        kept(&world, &cluster).await;
+        world.clock.set_by(-ahead);
+        kept(&world, &cluster).await;
+        cluster.close().await;
+    }
+    // It stays so.
+    world.clock.set_by(500 * DAY_MILLIS);
+    world.seal(&place, options).await.unwrap();
+    assert_eq!(newest(&place, "prod").await.unwrap().files, []);
+}
+
+#[tokio::test]
+async fn a_storage_that_replaces_what_it_should_create_is_found_before_anything_is_sealed() {
+    let storage = Storage::folder();
+    let (place, judged) = judged(&storage);
+    judged.replaces.store(true, Ordering::Relaxed);
+    let mut world = World::new();
+    world.observe(5).await;
+    let sealed = world.seal(&place, SealOptions::default()).await;
+    let expected = matches!(sealed, Err(SealError::Folder(FolderError::Replaces)));
+    assert!(expected, "{sealed:?}");
+    assert!(place.clusters().await.unwrap().is_empty());
+    judged.replaces.store(false, Ordering::Relaxed);
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    world.check(&place).await;
+}
+
+/// A position of a whole cluster, as an export has it.
+fn followed(identity: &str, since: i64, until: i64, version: u64) -> Value {
+    let time = |millis| {
+        jiff::Timestamp::from_millisecond(millis)
+            .unwrap()
+            .to_string()
+    };
+    json!([{
+        "namespace": "", "identity": identity, "since": time(since), "completeUntil": time(until),
+        "resourceVersion": version.to_string(), "latestResourceVersion": version.to_string(),
+        "epoch": 0, "versions": 40, "selection": "",
+    }])
+}
+
+/// As a pod on an empty volume is, which was started before anybody knew.
+#[tokio::test]
+async fn a_folder_that_never_sealed_continues_an_archive_behind_a_gap() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut former = World::new();
+    former.observe(40).await;
+    let now = former.clock.now().0;
+    let [began, ended, begun_anew] = [now - 9_000_000, now, now + 600_000];
+    former.clock.advance(1000);
+    former
+        .import_with([followed("one", began, ended, 40), json!([])], &[])
+        .await;
+    former.seal(&place, SealOptions::default()).await.unwrap();
+
+    // It has the last versions of what lives, and newer ones.
+    let mut new = World::new();
+    new.clock.advance(begun_anew - new.clock.now().0);
+    new.observed = 30;
+    new.observe(25).await;
+    let until = new.clock.now().0;
+    new.clock.advance(1000);
+    new.import_with([followed("one", begun_anew, until, 55), json!([])], &[])
+        .await;
+    let foreign = new.seal(&place, SealOptions::default()).await;
+    assert!(
+        matches!(foreign, Err(SealError::Foreign { .. })),
+        "{foreign:?}"
+    );
+    assert!(new.take_over(&place).await.unwrap());
+    new.seal(&place, SealOptions::default()).await.unwrap();
+    let manifest = checked(&place).await;
+    assert_eq!((manifest.rows(), manifest.gone), (55, 0));
+    let [(_, position)] = &manifest.positions[..] else {
+        panic!("{:?}", manifest.positions);
+    };
+    assert_eq!((position.since, position.complete_until), (began, until));
+    let gaps = |gaps: &[tidings_archive::Gap]| -> Vec<_> {
+        gaps.iter()
+            .map(|gap| (gap.from, gap.to, gap.cause))
+            .collect()
+    };
+    let missed = [(ended, begun_anew, Cause::Absent)];
+    assert_eq!(gaps(&manifest.gaps), missed);
+    let coverage = read(&place).await.coverage();
+    assert_eq!(coverage.followed[0].1.since, began);
+    // The archive itself covers what it has.
+    let cluster = new.open().await;
+    let coverage = cluster.past().coverage().await.unwrap();
+    assert_eq!(coverage.followed[0].1.since, begun_anew);
+    let sealed = coverage.sealed_before.unwrap();
+    assert_eq!((sealed.since, sealed.until), (began, ended));
+    assert!(coverage.to_json("prod")["sealedBefore"]["since"].is_string());
+    cluster.close().await;
+
+    // One of another cluster does not.
+    let mut other = World::new();
+    other
+        .import_with([followed("other", now, now, 7), json!([])], &[])
+        .await;
+    let refused = other.take_over(&place).await;
+    assert!(
+        matches!(refused, Err(ContinueError::OtherCluster { .. })),
+        "{refused:?}"
+    );
+}
+
+/// A new folder begins where the sealed versions end, and does not say that it has what was before.
+#[tokio::test]
+async fn a_new_folder_covers_the_time_from_where_the_sealed_versions_end() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut former = World::new();
+    former.observe(40).await;
+    let now = former.clock.now().0;
+    former.clock.advance(1000);
+    former
+        .import_with([followed("one", now - 9_000_000, now, 40), json!([])], &[])
+        .await;
+    former.seal(&place, SealOptions::default()).await.unwrap();
+    let new = World::new();
+    for is_taken in [true, false] {
+        assert_eq!(new.take_over(&place).await.unwrap(), is_taken);
+        let cluster = new.open().await;
+        let coverage = cluster.past().coverage().await.unwrap();
+        assert_eq!(
+            (
+                coverage.followed[0].1.since,
+                coverage.followed[0].1.versions
+            ),
+            (now, 0)
+        );
+        let sealed = coverage.sealed_before.unwrap();
+        assert_eq!((sealed.since, sealed.until), (now - 9_000_000, now));
+        cluster.close().await;
+    }
+    let coverage = read(&place).await.coverage();
+    assert_eq!(coverage.followed[0].1.since, now - 9_000_000);
+}
+
+/// A folder that is there already stays as it is, and whoever may open it reads new files.
+#[cfg(unix)]
+#[tokio::test]
+async fn sealed_files_are_for_their_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = super::storage::temporary();
+    let root = folder.path().join("new");
+    let place = Place::create(&format!("file://{}", root.display())).unwrap();
+    let mut world = World::new();
+    world.observe(5).await;
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    let mut folders = vec![root.clone()];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        assert_eq!(mode(&folder), 0o700, "{}", folder.display());
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                assert_eq!(mode(&path), 0o600, "{}", path.display());
+                files += 1;
+            }
+        }
+    }
+    // The probe, a manifest, a file and its rollup.
+    assert_eq!(files, 4);
+    let events = root.join("prod/events");
+    std::fs::set_permissions(&events, PermissionsExt::from_mode(0o750)).unwrap();
+    world.observe(5).await;
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    assert_eq!(mode(&events), 0o750);
+    let files = std::fs::read_dir(&events).unwrap();
+    let mut modes: Vec<_> = files.map(|it| mode(&it.unwrap().path())).collect();
+    modes.sort_unstable();
+    assert_eq!(modes, [0o600, 0o640]);
+}
