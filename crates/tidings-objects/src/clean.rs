@@ -1,12 +1,12 @@
 //! Deletes what is no longer part of an archive, once those who read it had their time: files that
-//! were merged or are over, manifests that have followers, and what a writer left that ended before
-//! it had written its manifest.
+//! were merged or are over, manifests that have followers, what manifests say of deleted events, and
+//! what a writer left that ended before it had written its manifest.
 
 use jiff::Timestamp;
 use object_store::ObjectMeta;
 
 use crate::folder::{self, Folder, FolderError};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, PLACEHOLDER_BYTES_MAX};
 use crate::unfinished::{self, Unfinished};
 
 /// The newest manifests stay, however old they are: so long a writer may wait between reading one
@@ -60,8 +60,9 @@ impl Leavings {
         })
     }
 
-    /// Deletes those that no manifest names, and manifests that have many followers; how many, and
-    /// why the first of those that are left could not be deleted. The manifest is one that was the
+    /// Deletes those that no manifest names, and manifests that have many followers, and empties
+    /// those that may name deleted events; how many objects were deleted, and why the first of
+    /// those that are left could not be. The manifest is one that was the
     /// newest after they were found.
     pub(crate) async fn delete(
         self,
@@ -82,6 +83,18 @@ impl Leavings {
             }
             done.note(folder.delete(&found.location).await);
         }
+        // Their numbers stay taken, for a writer that was held up.
+        let named = self.manifests.iter().filter_map(|found| {
+            let number = folder::number(found)?;
+            let is_named = (kept_from..manifest.purged).contains(&number);
+            (is_named && found.size > PLACEHOLDER_BYTES_MAX).then_some(number)
+        });
+        for number in named {
+            if done.is_enough() {
+                return (done.deleted, done.failure);
+            }
+            done.failed(folder.empty(number).await);
+        }
         for found in self.unfinished {
             if done.is_enough() {
                 break;
@@ -96,7 +109,7 @@ impl Leavings {
 #[derive(Default)]
 struct Done {
     deleted: u64,
-    failed: usize,
+    failures: usize,
     /// One had no answer in time: the next would take as long.
     is_slow: bool,
     /// The first one.
@@ -105,22 +118,24 @@ struct Done {
 
 impl Done {
     fn is_enough(&self) -> bool {
-        self.failed == FAILED_MAX || self.is_slow
+        self.failures >= FAILED_MAX || self.is_slow
     }
 
     /// Whether it was deleted.
     fn note(&mut self, result: Result<(), FolderError>) -> bool {
-        match result {
-            Ok(()) => {
-                self.deleted += 1;
-                true
-            }
-            Err(error) => {
-                self.failed += 1;
-                self.is_slow |= error.is_slow();
-                self.failure.get_or_insert(error);
-                false
-            }
-        }
+        let is_done = !self.failed(result);
+        self.deleted += u64::from(is_done);
+        is_done
+    }
+
+    /// Whether it failed.
+    fn failed(&mut self, result: Result<(), FolderError>) -> bool {
+        let Err(error) = result else {
+            return false;
+        };
+        self.failures += 1;
+        self.is_slow |= error.is_slow();
+        self.failure.get_or_insert(error);
+        true
     }
 }

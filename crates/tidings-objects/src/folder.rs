@@ -17,7 +17,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::manifest::{FORM, File, Manifest};
+use crate::manifest::{FORM, File, Manifest, PLACEHOLDER_BYTES_MAX, Placeholder};
 use crate::place::Place;
 use crate::private;
 use crate::unfinished::{self, LocalError, Unfinished};
@@ -166,6 +166,11 @@ impl Folder {
             why,
         };
         let bytes = self.get(&path, MANIFEST_BYTES_MAX).await?;
+        if is_emptied(&bytes) {
+            let source = "it was emptied, as it named deleted events".into();
+            let path = path.to_string();
+            return Err(Error::NotFound { path, source }.into());
+        }
         let manifest: Manifest =
             serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
         if manifest.form != FORM || manifest.number != number {
@@ -193,6 +198,19 @@ impl Folder {
         }
     }
 
+    /// Puts what names nothing in the place of an old manifest.
+    pub(crate) async fn empty(&self, number: u64) -> Result<(), FolderError> {
+        let emptied = Placeholder {
+            form: FORM,
+            number,
+            emptied: true,
+        };
+        // Numbers can always be written.
+        let bytes = serde_json::to_vec(&emptied).unwrap_or_default();
+        self.put(&self.manifest(number), bytes.into(), PutMode::Overwrite)
+            .await
+    }
+
     /// Finds out, once, whether the storage creates an object only where there is none: without
     /// that, manifests would be lost. The object stays for the next process.
     pub(crate) async fn probe(&self) -> Result<(), FolderError> {
@@ -218,13 +236,17 @@ impl Folder {
 
     /// Writes an object where there is none.
     pub(crate) async fn create(&self, path: &Path, bytes: Bytes) -> Result<(), FolderError> {
+        self.put(path, bytes, PutMode::Create).await
+    }
+
+    async fn put(&self, path: &Path, bytes: Bytes, mode: PutMode) -> Result<(), FolderError> {
         let file = self.local_file(path);
         let folder = file.as_deref().and_then(std::path::Path::parent);
         if let Some(folder) = folder {
             private::create_folder(folder).map_err(|error| LocalError::at(folder, error))?;
         }
         let payload = PutPayload::from(bytes);
-        let put = self.store.put_opts(path, payload, PutMode::Create.into());
+        let put = self.store.put_opts(path, payload, mode.into());
         within(put).await?;
         if let Some((folder, file)) = folder.zip(file.as_deref()) {
             private::close_file(folder, file);
@@ -320,6 +342,12 @@ impl Folder {
         let folder = self.root.clone().join(folder);
         within(self.store.list(Some(&folder)).try_collect()).await
     }
+}
+
+/// Whether this stands in the place of a manifest.
+fn is_emptied(bytes: &[u8]) -> bool {
+    let emptied = || serde_json::from_slice::<Placeholder>(bytes);
+    bytes.len() as u64 <= PLACEHOLDER_BYTES_MAX && emptied().is_ok_and(|it| it.emptied)
 }
 
 /// The number of a manifest, by its path.

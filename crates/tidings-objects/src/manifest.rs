@@ -46,6 +46,11 @@ pub struct Manifest {
     /// first days do not have it.
     #[serde(default)]
     pub forgotten: u64,
+    /// The number of the manifest by which no file had events any more that were deleted until
+    /// then: those before it name such events. 0 if none were deleted, and in manifests of former
+    /// programs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub purged: u64,
     /// What was taken out to keep a quota. Manifests from before there was one do not have it.
     #[serde(default, skip_serializing_if = "OverQuota::is_nothing")]
     pub over_quota: OverQuota,
@@ -54,6 +59,25 @@ pub struct Manifest {
     /// Files that are no longer part of the archive, and are yet to be deleted.
     pub removed: Vec<Removed>,
 }
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// What stands in the place of an old manifest that named deleted events: its number stays taken.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Placeholder {
+    /// The form of manifests.
+    pub(crate) form: u64,
+    /// The manifest's number.
+    pub(crate) number: u64,
+    /// Always so.
+    pub(crate) emptied: bool,
+}
+
+/// Maximum bytes of what stands in the place of a manifest; a manifest has more.
+pub(crate) const PLACEHOLDER_BYTES_MAX: u64 = 100;
 
 /// What was taken out of an archive to keep a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,6 +184,7 @@ impl Manifest {
             gaps: Vec::new(),
             gone: 0,
             forgotten: 0,
+            purged: 0,
             over_quota: OverQuota::default(),
             files: Vec::new(),
             removed: Vec::new(),

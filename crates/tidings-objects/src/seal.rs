@@ -509,7 +509,8 @@ impl Sealer {
             }
             // A manifest that names a file of before the events were deleted, and whose request was
             // held up, has the number of this one or an earlier one, and is not written any more.
-            let next = manifest.next(random_id(), self.now());
+            let mut next = manifest.next(random_id(), self.now());
+            next.purged = next.number;
             self.commit(manifest, &next).await?;
             *manifest = next;
             let erased = erasing.end(&manifest.files);

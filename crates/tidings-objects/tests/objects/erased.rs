@@ -67,6 +67,36 @@ async fn an_event_that_is_deleted_is_in_no_file_any_more() {
     }
 }
 
+/// Its object's name is in the manifests before, which stay for writers that are held up.
+#[tokio::test]
+async fn manifests_name_a_deleted_event_until_the_grace_is_over() {
+    for storage in Storage::each() {
+        let place = storage.place();
+        let mut world = World::new();
+        world.observe(1).await;
+        world.seal(&place, SealOptions::default()).await.unwrap();
+        // The only one of its object, and the last by its name.
+        world.delete("shop/web-1.1").await;
+        world.observe(4).await;
+        world.seal(&place, SealOptions::default()).await.unwrap();
+        let naming = || {
+            let manifests = std::fs::read_dir(storage.file("prod/manifests")).unwrap();
+            let texts = manifests.map(|it| std::fs::read_to_string(it.unwrap().path()).unwrap());
+            let texts: Vec<_> = texts.collect();
+            let naming = texts.iter().filter(|text| text.contains("\"web-1\""));
+            (naming.count(), texts.len())
+        };
+        let (before, manifests) = naming();
+        assert!(before > 0, "none of {manifests} has it");
+        let newest = newest(&place, "prod").await.unwrap();
+        assert!(newest.purged > 0 && newest.purged <= newest.number);
+        world.seal_late(&place, 1 << 20).await.unwrap();
+        assert_eq!(naming().0, 0);
+        assert!(naming().1 >= manifests);
+        checked(&storage, 4, 1).await;
+    }
+}
+
 /// What ends by itself stays in the files, for as long as they are kept.
 #[tokio::test]
 async fn the_end_of_an_event_takes_nothing_out_of_files() {
