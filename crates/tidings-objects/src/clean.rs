@@ -1,6 +1,6 @@
 //! Deletes what is no longer part of an archive, once those who read it had their time: files that
-//! were merged or are over, manifests that have followers, what manifests say of deleted events, and
-//! what a writer left that ended before it had written its manifest.
+//! were merged or are over, manifests that have followers, what manifests say of deleted events,
+//! and what a writer left that ended before it had written its manifest.
 
 use jiff::Timestamp;
 use object_store::ObjectMeta;

@@ -1,10 +1,10 @@
 //! Continues the archive of a data folder that was lost with another one, or with the same one,
 //! restored from a copy that is older than the archive.
 //!
-//! Invariants: a folder that was not followed yet begins at the position that the manifest names, so
-//! that what the source still has of the time since then is kept, and a gap is noted where it has
-//! not; one that was followed has a gap until it began; what is sealed is not sealed again; from
-//! then on the former folder seals nothing more.
+//! Invariants: a folder that was not followed yet begins at the position that the manifest names,
+//! so that what the source still has of the time since then is kept, and a gap is noted where it
+//! has not; one that was followed has a gap until it began; what is sealed is not sealed again;
+//! from then on the former folder seals nothing more.
 
 use std::collections::HashMap;
 use std::sync::Arc;

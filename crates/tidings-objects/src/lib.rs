@@ -14,8 +14,8 @@
 //! - How far versions are sealed is in the manifest that names them. The end of the process at any
 //!   moment neither skips nor doubles a version; files without a manifest are removed later.
 //! - Only the store that began the archive of a cluster continues it, or another one that was told
-//!   to ([`take_over`]). A store notes each manifest before it writes it; one that was restored from
-//!   a copy knows by this that it is older than the archive, and seals nothing.
+//!   to ([`take_over`]). A store notes each manifest before it writes it; one that was restored
+//!   from a copy knows by this that it is older than the archive, and seals nothing.
 
 mod background;
 mod check;

@@ -3,10 +3,11 @@
 //! Invariants: the manifest says up to where versions are sealed, in the same write that makes the
 //! files part of the archive, so that the end of the process at any moment neither skips nor
 //! doubles one; only the store that the manifest names continues an archive, and only behind a
-//! manifest that it noted before it wrote it; what cannot be undone goes by the time up to which
-//! the store believes its clock; a file that cannot be merged keeps nothing else from being sealed. Memory: a part of events with its columns, or what
-//! was not read yet of the files that are merged, and the one they become; of one cluster at a
-//! time. Processor time: what the rest of the process leaves.
+//! manifest that it noted before it wrote it; what cannot be undone uses the time up to which the
+//! store believes its clock; a file that cannot be merged keeps nothing else from being sealed.
+//! Memory: a part of events with its columns, or what was not read yet of the files that are
+//! merged, and the one they become; of one cluster at a time. Processor time: what the rest of the
+//! process leaves.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -40,8 +41,8 @@ const VERSIONS_MAX: u64 = 20_000;
 const LOOK: Duration = Duration::from_secs(5);
 /// How long a seal that failed is waited with.
 const RETRY: Duration = Duration::from_secs(15);
-/// How long a seal that the archive refuses is waited with: only somebody who does something about
-/// it changes that.
+/// How long a seal that the archive refuses is waited with: only what an operator does about it
+/// changes that.
 const REFUSED: Duration = Duration::from_secs(60);
 /// Files that are written without deleted events before it is looked again what is to be sealed.
 const ERASED_AT_ONCE: u64 = 4;
@@ -121,7 +122,7 @@ pub enum SealError {
 }
 
 impl SealError {
-    /// Whether it stays so until somebody does something about it.
+    /// Whether it stays so until an operator does something about it.
     fn is_refused(&self) -> bool {
         let replaces = matches!(self, Self::Folder(FolderError::Replaces));
         replaces || matches!(self, Self::Foreign { .. } | Self::Older { .. })

@@ -83,7 +83,7 @@ const ROOMS: [(&str, &[Rank]); 11] = [
                 ],
             )],
             &[("folder", &["folder.rs", "manifest.rs", "unfinished.rs"])],
-            &[("place", &["place.rs", "client.rs"])],
+            &[("place", &["place.rs", "client.rs", "private.rs"])],
             &[("files", &["file/", "row.rs"])],
         ],
     ),

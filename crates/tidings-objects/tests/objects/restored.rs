@@ -414,7 +414,7 @@ async fn a_new_folder_covers_the_time_from_where_the_sealed_versions_end() {
     assert_eq!(coverage.followed[0].1.since, now - 9_000_000);
 }
 
-/// A folder that is there already stays as it is, and whoever may open it reads new files.
+/// A folder that is there already stays as it is, and users who may open it read new files.
 #[cfg(unix)]
 #[tokio::test]
 async fn sealed_files_are_for_their_owner_only() {

@@ -273,8 +273,8 @@ fn name(coverage: &Value) -> &str {
     coverage["cluster"].as_str().unwrap_or("<unknown>")
 }
 
-/// What is in no gap and not here, either: what was sealed before, and what retention, the quota and sealing took of clusters,
-/// as far as the archive says it.
+/// What is in no gap and not here, either: what was sealed before, and what retention, the quota
+/// and sealing took of clusters, as far as the archive says it.
 fn taken(found: &[Value]) -> Vec<String> {
     let mut said: Vec<String> = found.iter().filter_map(sealed_before).collect();
     said.extend(retentions(found));
