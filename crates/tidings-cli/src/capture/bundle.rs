@@ -59,7 +59,8 @@ enum Exceeded {
 }
 
 fn is_exceeded(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Exceeded>())
+    let inner = error.get_ref();
+    inner.is_some_and(<dyn std::error::Error + Send + Sync>::is::<Exceeded>)
 }
 
 /// What was read of an input, and what is taken of it.
@@ -323,7 +324,7 @@ impl Reading<'_> {
             return self.tar(whole, depth, member);
         }
         if is_zip(&beginning) {
-            let copy = self.copied(whole)?;
+            let copy = copied(whole)?;
             return self.zip(copy, depth, member);
         }
         self.text(whole, member)
@@ -453,22 +454,22 @@ impl Reading<'_> {
             result => result,
         }
     }
+}
 
-    /// A temporary copy of a zip that cannot be read from its end.
-    fn copied(&mut self, input: impl Read) -> io::Result<File> {
-        let mut copy = tempfile::tempfile()?;
-        let mut input = input.take(COPIED_ZIP_BYTES_MAX + 1);
-        let length = io::copy(&mut input, &mut copy)?;
-        if length > COPIED_ZIP_BYTES_MAX {
-            let why = format!(
-                "a zip of more than {COPIED_ZIP_BYTES_MAX} bytes within something else: take it out first"
-            );
-            return Err(io::Error::other(why));
-        }
-        copy.flush()?;
-        copy.rewind()?;
-        Ok(copy)
+/// A temporary copy of a zip that cannot be read from its end.
+fn copied(input: impl Read) -> io::Result<File> {
+    let mut copy = tempfile::tempfile()?;
+    let mut input = input.take(COPIED_ZIP_BYTES_MAX + 1);
+    let length = io::copy(&mut input, &mut copy)?;
+    if length > COPIED_ZIP_BYTES_MAX {
+        let why = format!(
+            "a zip of more than {COPIED_ZIP_BYTES_MAX} bytes within something else: take it out first"
+        );
+        return Err(io::Error::other(why));
     }
+    copy.flush()?;
+    copy.rewind()?;
+    Ok(copy)
 }
 
 fn is_zip(beginning: &[u8]) -> bool {

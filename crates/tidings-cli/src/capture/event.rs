@@ -175,14 +175,14 @@ fn event(mut object: Map<String, Value>) -> Result<(Event, Vec<Note>), Unreadabl
     {
         return Err(Unreadable::Namespace(namespace));
     }
-    let name = match text(&metadata, "name").filter(|name| !name.is_empty()) {
-        Some(name) => name.to_owned(),
-        None => {
-            notes.push(Note::Unnamed);
-            let name = made_name(&object, &namespace, uid.as_ref());
-            metadata.insert("name".to_owned(), name.as_str().into());
-            name
-        }
+    let name = text(&metadata, "name").filter(|name| !name.is_empty());
+    let name = if let Some(name) = name {
+        name.to_owned()
+    } else {
+        notes.push(Note::Unnamed);
+        let name = made_name(&object, &namespace, uid.as_ref());
+        metadata.insert("name".to_owned(), name.as_str().into());
+        name
     };
     object.insert("metadata".to_owned(), metadata.into());
     let body = object;

@@ -37,6 +37,10 @@ enum State {
     After,
 }
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what is known of an object is found out piece by piece"
+)]
 #[derive(Debug)]
 struct Frame {
     start: Cursor,

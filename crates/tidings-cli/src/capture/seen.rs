@@ -34,6 +34,10 @@ const MAGIC: [(&[u8], &str); 17] = [
     (b"<HTML", "a page of HTML"),
 ];
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says what was seen, and none excludes another"
+)]
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Events, whether they could be read or not.

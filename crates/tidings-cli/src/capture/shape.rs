@@ -17,6 +17,10 @@ pub(super) enum Key {
     Other,
 }
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each stands for keys, and none excludes another"
+)]
 #[derive(Debug, Default)]
 pub(super) struct Shape {
     pub(super) kind: Option<Box<str>>,

@@ -108,6 +108,10 @@ pub(super) enum Place {
 }
 
 /// Lines that belong together.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says what was seen, and none excludes another"
+)]
 pub(super) struct Block {
     first_line: u64,
     base: Option<usize>,

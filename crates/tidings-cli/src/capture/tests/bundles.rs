@@ -1,5 +1,6 @@
 //! Folders, archives and compressed files; and those made to cost more than they are.
 
+use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -288,9 +289,25 @@ fn what_expands_too_much_ends_with_an_error() {
     assert_eq!(found, ["= a tar archive of 0 files"]);
 }
 
+/// A text that is read again and again.
+struct Again<'a>(&'a str, &'a Cell<usize>, usize);
+impl Read for Again<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.1.get() == 0 {
+            return Ok(0);
+        }
+        let length = (&self.0.as_bytes()[self.2..]).read(buffer)?;
+        self.2 += length;
+        if self.2 == self.0.len() {
+            self.1.set(self.1.get() - 1);
+            self.2 = 0;
+        }
+        Ok(length)
+    }
+}
+
 #[test]
 fn brackets_and_lines_without_end_cost_no_memory() {
-    use std::cell::Cell;
     // What is held is bounded by an event's size; the input is a multiple of that.
     let length = 10 << 20;
     for (piece, behind) in [
@@ -306,21 +323,6 @@ fn brackets_and_lines_without_end_cost_no_memory() {
     ] {
         let text = piece.repeat(1024);
         let left = Cell::new(length / text.len());
-        struct Again<'a>(&'a str, &'a Cell<usize>, usize);
-        impl Read for Again<'_> {
-            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-                if self.1.get() == 0 {
-                    return Ok(0);
-                }
-                let length = (&self.0.as_bytes()[self.2..]).read(buffer)?;
-                self.2 += length;
-                if self.2 == self.0.len() {
-                    self.1.set(self.1.get() - 1);
-                    self.2 = 0;
-                }
-                Ok(length)
-            }
-        }
         let end = format!("\n{}\n", line("a"));
         let input = Again(&text, &left, 0).chain(end.as_bytes());
         let mut events = 0;

@@ -8,6 +8,11 @@ use serde_json::json;
 use super::bundles::{tar, zip};
 use super::{Found, found, line, list, pretty, value, yaml};
 
+/// A text, and the place of a message in it, with a damage.
+type Damage = fn(&str, usize) -> Vec<u8>;
+/// A capture around the bytes of a text.
+type Wrapping = fn(&[u8]) -> Vec<u8>;
+
 const NAMES: [&str; 5] = ["e0", "e1", "e2", "e3", "e4"];
 /// The event that is damaged.
 const DAMAGED: &str = "e2";
@@ -31,7 +36,7 @@ fn forms() -> [(&'static str, String); 6] {
 }
 
 /// Damages of the message of one event: where it begins, and what is there.
-fn damages() -> [(&'static str, fn(&str, usize) -> Vec<u8>); 4] {
+fn damages() -> [(&'static str, Damage); 4] {
     fn at(text: &str, from: usize, to: usize, with: &[u8]) -> Vec<u8> {
         [&text.as_bytes()[..from], with, &text.as_bytes()[to..]].concat()
     }
@@ -57,7 +62,7 @@ fn damages() -> [(&'static str, fn(&str, usize) -> Vec<u8>); 4] {
     ]
 }
 
-fn wrappings() -> [(&'static str, fn(&[u8]) -> Vec<u8>); 10] {
+fn wrappings() -> [(&'static str, Wrapping); 10] {
     fn around(before: &str, bytes: &[u8], behind: &str) -> Vec<u8> {
         [before.as_bytes(), bytes, behind.as_bytes()].concat()
     }

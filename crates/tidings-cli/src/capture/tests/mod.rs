@@ -30,15 +30,12 @@ fn words(found: Found) -> String {
     match found {
         Found::Record(record) => match record.event {
             Ok(event) => {
-                let notes: String = record
-                    .notes
-                    .iter()
-                    .map(|note| format!(" {note:?}"))
-                    .collect();
-                format!(
-                    "{}: {}/{}{notes}",
+                let mut words = vec![format!(
+                    "{}: {}/{}",
                     record.place, event.namespace, event.name
-                )
+                )];
+                words.extend(record.notes.iter().map(|note| format!("{note:?}")));
+                words.join(" ")
             }
             Err(reason) => format!("{}! {reason}", record.place),
         },
@@ -91,34 +88,29 @@ fn list(names: &[&str]) -> Value {
 
 /// As kubectl prints it: the items of a list are no further to the right than its key.
 fn yaml(value: &Value) -> String {
-    fn write(value: &Value, indent: usize, out: &mut String) {
-        let blank = " ".repeat(indent);
-        match value {
-            Value::Object(fields) if !fields.is_empty() => {
-                for (index, (name, value)) in fields.iter().enumerate() {
-                    if index > 0 {
-                        out.push_str(&blank);
-                    }
-                    match value {
-                        Value::Object(fields) if !fields.is_empty() => {
-                            out.push_str(&format!("{name}:\n{blank}  "));
-                            write(value, indent + 2, out);
-                        }
-                        Value::Array(items) if !items.is_empty() => {
-                            out.push_str(&format!("{name}:\n"));
-                            for item in items {
-                                out.push_str(&format!("{blank}- "));
-                                write(item, indent + 2, out);
-                            }
-                        }
-                        value => out.push_str(&format!("{name}: {value}\n")),
-                    }
-                }
-            }
-            value => out.push_str(&format!("{value}\n")),
+    lines(value, 0)
+}
+
+/// The lines of a value whose first one is indented already.
+fn lines(value: &Value, indent: usize) -> String {
+    let blank = " ".repeat(indent);
+    let Value::Object(fields) = value else {
+        return format!("{value}\n");
+    };
+    let fields = fields.iter().map(|(name, value)| match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            format!("{name}:\n{blank}  {}", lines(value, indent + 2))
         }
+        Value::Array(items) if !items.is_empty() => {
+            let items = items.iter().map(|item| lines(item, indent + 2));
+            let items: Vec<_> = items.collect();
+            format!("{name}:\n{blank}- {}", items.join(&format!("{blank}- ")))
+        }
+        value => format!("{name}: {value}\n"),
+    });
+    let fields: Vec<_> = fields.collect();
+    if fields.is_empty() {
+        return "{}\n".to_owned();
     }
-    let mut out = String::new();
-    write(value, 0, &mut out);
-    out
+    fields.join(&blank)
 }

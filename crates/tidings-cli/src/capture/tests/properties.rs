@@ -126,6 +126,13 @@ proptest! {
     }
 }
 
+struct Failing;
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::Error::other("the disk is gone"))
+    }
+}
+
 #[test]
 fn reading_stops_when_told_and_says_what_the_input_answered() {
     for text in [
@@ -141,12 +148,6 @@ fn reading_stops_when_told_and_says_what_the_input_answered() {
         assert_eq!(count, 1, "from {text}");
     }
 
-    struct Failing;
-    impl Read for Failing {
-        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-            Err(io::Error::other("the disk is gone"))
-        }
-    }
     for (beginning, events) in [
         ("", 0),
         ("{", 0),
