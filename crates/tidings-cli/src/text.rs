@@ -1,12 +1,14 @@
 //! Text in columns, for terminals and for programs.
 //!
-//! Invariant: what others wrote never reaches a terminal as a command to it.
+//! Invariant: what others wrote never reaches a terminal as a command to it, and nothing in it is
+//! unseen there. `tidings_core::is_printable` decides, for every form of output.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::io;
 
 use console::{Style, measure_text_width, pad_str, truncate_str};
+use tidings_core::{is_printable, printable};
 
 /// Blank space between two columns.
 const GAP: usize = 3;
@@ -16,40 +18,44 @@ const LAST_MIN: usize = 24;
 const OTHER_MIN: usize = 12;
 
 /// Text of one line that a terminal only prints: what is behind a line break is left out and shown
-/// so, an escape is written `^[` (`k8s.io/cli-runtime/pkg/printers` does both), any other control
-/// character as a blank.
+/// so, an escape is written `^[` (`k8s.io/cli-runtime/pkg/printers` does both), a tab as a blank,
+/// and anything else that is not printable as `\u{202e}`.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     let (line, tail) = match text.find(['\n', '\r']) {
         Some(end) => (text.get(..end).unwrap_or(text), "..."),
         None => (text, ""),
     };
-    if tail.is_empty() && !line.contains(char::is_control) {
+    if tail.is_empty() && line.chars().all(is_printable) {
         return Cow::Borrowed(line);
     }
-    let mut safe = String::with_capacity(line.len() + tail.len());
-    for character in line.chars() {
-        match character {
-            '\u{1b}' => safe.push_str("^["),
-            _ if character.is_control() => safe.push(' '),
-            _ => safe.push(character),
-        }
-    }
-    safe.push_str(tail);
-    Cow::Owned(safe)
+    let line = line.replace('\u{1b}', "^[").replace('\t', " ");
+    Cow::Owned(printable(&line).into_owned() + tail)
 }
 
-/// Text of any number of lines that a terminal only prints: a control character that is neither a
-/// line break nor a tab is written `\u001b`, as in JSON, where it means the same.
+/// A message of any number of lines as one that a terminal only prints: line breaks and tabs are
+/// blanks, anything else that is not printable is written `\u{202e}`.
+pub fn message(text: &str) -> String {
+    printable(&text.replace(['\n', '\r', '\t'], " ")).into_owned()
+}
+
+/// Text of any number of lines that a terminal only prints: a character that is not printable, and
+/// neither a line break nor a tab, is written `\u001b`, as in JSON, where it means the same.
 pub fn escaped(text: &str) -> Cow<'_, str> {
-    let is_command = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
-    if !text.contains(is_command) {
+    escaped_but(text, &['\n', '\t'])
+}
+
+fn escaped_but<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
+    let is_unseen = |character: char| !is_printable(character) && !kept.contains(&character);
+    if !text.contains(is_unseen) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 32);
     for character in text.chars() {
-        if is_command(character) {
-            // Writing to a String does not fail.
-            let _ = write!(safe, "\\u{:04x}", u32::from(character));
+        if is_unseen(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                // Writing to a String does not fail.
+                let _ = write!(safe, "\\u{unit:04x}");
+            }
         } else {
             safe.push(character);
         }
@@ -61,6 +67,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 #[derive(Debug)]
 pub struct Escaping<W> {
     out: W,
+    kept: &'static [char],
     /// The beginning of a character whose end is yet to come.
     begun: Vec<u8>,
 }
@@ -68,8 +75,19 @@ pub struct Escaping<W> {
 impl<W: io::Write> Escaping<W> {
     /// In front of a terminal.
     pub fn new(out: W) -> Self {
+        Self::keeping(&['\n', '\t'], out)
+    }
+
+    /// In front of a terminal, for text whose writer escapes ESC in what others wrote, and colours
+    /// it.
+    pub fn of_colored(out: W) -> Self {
+        Self::keeping(&['\n', '\t', '\u{1b}'], out)
+    }
+
+    fn keeping(kept: &'static [char], out: W) -> Self {
         Self {
             out,
+            kept,
             begun: Vec::new(),
         }
     }
@@ -84,7 +102,7 @@ impl<W: io::Write> io::Write for Escaping<W> {
         };
         let text: Vec<u8> = self.begun.drain(..whole).collect();
         self.out
-            .write_all(escaped(&String::from_utf8_lossy(&text)).as_bytes())?;
+            .write_all(escaped_but(&String::from_utf8_lossy(&text), self.kept).as_bytes())?;
         Ok(bytes.len())
     }
 
@@ -285,13 +303,18 @@ mod tests {
     #[test]
     fn nothing_is_a_command_to_the_terminal() {
         assert_eq!(one_line("plain"), "plain");
-        assert_eq!(one_line("a\u{1b}[31mred\tb\u{7}"), "a^[[31mred b ");
+        assert_eq!(one_line("a\u{1b}[31mred\tb\u{7}"), r"a^[[31mred b\u{7}");
+        assert_eq!(
+            one_line("ad\u{200b}min\u{202e}x"),
+            r"ad\u{200b}min\u{202e}x"
+        );
+        assert_eq!(message("a\n\u{1b}b\u{e0041}"), r"a \u{1b}b\u{e0041}");
         assert_eq!(one_line("first\nsecond"), "first...");
         assert_eq!(one_line("\rover"), "...");
         assert_eq!(escaped("plain\n\tü"), "plain\n\tü");
         assert_eq!(
-            escaped("a\u{1b}[2J\u{9b}2J\u{7f}\r"),
-            r"a\u001b[2J\u009b2J\u007f\u000d"
+            escaped("a\u{1b}[2J\u{9b}2J\u{7f}\r\u{202e}\u{e0041}"),
+            r"a\u001b[2J\u009b2J\u007f\u000d\u202e\udb40\udc41"
         );
     }
 

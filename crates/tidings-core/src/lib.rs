@@ -26,6 +26,7 @@ mod outcome;
 mod ownership;
 mod packed;
 mod patch;
+mod printable;
 pub mod reading;
 mod recorded;
 mod reference;
@@ -59,6 +60,7 @@ pub use outcome::{DropCause, DropCounts, Fate};
 pub use ownership::{Told, is_named_after, possible_owners, told_of};
 #[doc(hidden)]
 pub use packed::floor_char_boundary;
+pub use printable::{is_printable, printable};
 pub use reference::{Reference, ReferenceFields};
 pub use retry::{
     Backoff, RetryClass, RetryPolicy, StatusErrors, StatusFailure, WriteError, WriteErrorKind,

@@ -9,6 +9,7 @@ use std::fmt;
 
 use super::note::Note;
 use super::unreadable::Unreadable;
+use crate::text::message;
 
 /// Maximum events named for one cause; the rest is counted.
 pub const NAMED_MAX: usize = 10;
@@ -211,8 +212,8 @@ impl Report {
 
 /// One line about one record, whatever is in it.
 pub fn line(place: impl fmt::Display, outcome: &Outcome) -> String {
-    // A message is text from elsewhere: no line break, and nothing a terminal would act on.
-    format!("{place} {outcome}").replace(char::is_control, " ")
+    // A message is text from elsewhere.
+    message(&format!("{place} {outcome}"))
 }
 
 impl fmt::Display for Report {
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(lines.len(), 14, "{lines:#?}");
         assert_eq!(
             lines[0],
-            "a:25 refused: 422 Invalid: Event \"x\" is  [31minvalid"
+            "a:25 refused: 422 Invalid: Event \"x\" is \\u{1b}[31minvalid"
         );
         assert_eq!(lines[11], "… and 15 more: 422 Invalid reason");
         assert_eq!(lines[13], "a:26 unreadable: metadata is not an object");

@@ -8,6 +8,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use tidings_core::printable;
 use tidings_core::validate::{bounded_text, go_quote};
 
 use super::not_found::not_found;
@@ -88,8 +89,10 @@ pub(crate) fn following_line(name: &str, following: &Following, user: &User) -> 
     format!("[{sign}]cluster {name}: {progress}, {state}{why}\n")
 }
 
+/// A problem is often told in the words of another server.
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    printable(&words).into_owned()
 }
 
 /// The answer to a GET of all checks: each with its failure, if any, and additional lines.
@@ -155,7 +158,7 @@ pub(crate) async fn one(
 pub(crate) fn report_one(failure: Option<String>) -> Response {
     match failure {
         None => "ok".into_response(),
-        Some(why) => failed(format!("internal server error: {why}\n")),
+        Some(why) => failed(format!("internal server error: {}\n", one_line(&why))),
     }
 }
 
@@ -175,6 +178,9 @@ mod tests {
         let line = following_line("prod", &following, &user);
         let expected = "[-]cluster prod: no progress yet, watching: not sealed: <p> refused\n";
         assert_eq!(line, expected);
+        following.not_sealed = Some("a\u{1b}[2J\u{9b}b\u{202e}".to_owned());
+        let line = following_line("prod", &following, &user);
+        assert!(line.ends_with("a\\u{1b}[2J\\u{9b}b\\u{202e}\n"), "{line}");
         following.not_sealed = Some("<p>\n".repeat(PROBLEM_BYTES_MAX));
         let line = following_line("prod", &following, &user);
         assert!(line.ends_with("…\n") && line.lines().count() == 1, "{line}");

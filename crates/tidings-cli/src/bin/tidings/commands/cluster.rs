@@ -674,10 +674,8 @@ pub(crate) fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", one_line(text));
 }
 
-/// Text from outside on one line, without control characters for a terminal.
-pub(crate) fn one_line(text: &str) -> String {
-    text.replace(char::is_control, " ")
-}
+/// Text from outside on one line, of which a terminal only prints what is there.
+pub(crate) use tidings_cli::text::message as one_line;
 
 #[cfg(test)]
 mod tests;

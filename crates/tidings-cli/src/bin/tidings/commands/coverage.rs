@@ -11,7 +11,7 @@ use tidings_cli::text::{Cell, Layout, Look, Screen};
 
 use super::archived;
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, finish, one_line, tell};
-use super::terminal::ColorFlag;
+use super::terminal::{ColorFlag, shown};
 use crate::clock;
 
 /// A cluster of which nothing newer is complete is not followed as it should be: while all is well,
@@ -68,6 +68,7 @@ async fn show(args: Args) -> Result<u8, CommandError> {
     let mut out = io::BufWriter::new(io::stdout());
     match args.output {
         Form::Json => {
+            let mut out = shown(io::stdout());
             for coverage in &found {
                 writeln!(out, "{coverage}")?;
             }
@@ -201,7 +202,7 @@ fn print(found: &[Value], now: Timestamp, screen: Screen, out: &mut dyn Write) -
         writeln!(
             out,
             "\nBehind by {minutes} minutes or more: {}. What came after COMPLETE UNTIL is not known.",
-            names(behind)
+            one_line(&names(behind))
         )?;
     }
     let same = same(found);
@@ -209,13 +210,15 @@ fn print(found: &[Value], now: Timestamp, screen: Screen, out: &mut dyn Write) -
         writeln!(out)?;
     }
     for said in same {
-        writeln!(out, "{said}")?;
+        writeln!(out, "{}", one_line(&said))?;
     }
     let taken = taken(found);
     if !taken.is_empty() {
         writeln!(out)?;
     }
-    taken.iter().try_for_each(|said| writeln!(out, "{said}"))
+    taken
+        .iter()
+        .try_for_each(|said| writeln!(out, "{}", one_line(said)))
 }
 
 /// Prints what is wrong with clusters now.

@@ -4,9 +4,10 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use tidings_core::is_printable;
 use tidings_objects::{Checked, Manifest, Place, PlaceError, check, newest};
 
-use super::cluster::{CommandError, FAILED, finish};
+use super::cluster::{CommandError, FAILED, finish, one_line};
 
 /// Everything is as it should be.
 const WHOLE: u8 = 0;
@@ -80,22 +81,37 @@ async fn sealed(args: Args) -> Result<u8, CommandError> {
         let manifest = newest(&place, &cluster).await.map_err(unread)?;
         if args.files {
             let root = place.url().strip_prefix("file://").unwrap_or(place.url());
-            for file in &manifest.files {
-                writeln!(out, "{root}/{cluster}/{}", file.path)?;
+            let files = manifest.files.iter();
+            let paths: Result<Vec<_>, _> = files.map(|file| below(&cluster, &file.path)).collect();
+            for path in paths? {
+                writeln!(out, "{root}/{path}")?;
             }
         } else {
-            writeln!(out, "{}", line(&manifest))?;
+            writeln!(out, "{}", one_line(&line(&manifest)))?;
         }
     }
     Ok(if is_whole { WHOLE } else { FAILED })
 }
 
 fn tell_checked(checked: &Checked, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}", line(&checked.manifest))?;
+    writeln!(out, "{}", one_line(&line(&checked.manifest)))?;
     for text in words(checked) {
-        writeln!(out, "  {text}")?;
+        writeln!(out, "  {}", one_line(&text))?;
     }
     Ok(())
+}
+
+/// The path of a file of a cluster. A script opens it, so it is nothing but that.
+fn below(cluster: &str, path: &str) -> Result<String, CommandError> {
+    let is_step = |step: &str| !matches!(step, "" | "." | "..") && !step.contains('\\');
+    let is_plain = path.chars().all(is_printable) && path.split('/').all(is_step);
+    if is_plain {
+        Ok(format!("{cluster}/{path}"))
+    } else {
+        Err(unread(format_args!(
+            "the manifest of {cluster} names {path:?}, which is no file of this cluster"
+        )))
+    }
 }
 
 /// The reader has read enough, as head has, and the exit code still says what was found.
@@ -173,4 +189,27 @@ fn words(checked: &Checked) -> Vec<String> {
         )),
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A script opens what is printed, line by line.
+    #[test]
+    fn only_the_path_of_a_file_of_the_cluster_is_printed() {
+        for (path, is_file) in [
+            ("files/0-1.parquet", true),
+            ("", false),
+            ("/etc/passwd", false),
+            ("../other/files/0-1.parquet", false),
+            ("files/./0-1.parquet", false),
+            ("files/0-1.parquet\n/etc/passwd", false),
+            ("files/\u{1b}[2J", false),
+            ("files/\u{202e}0-1.parquet", false),
+            ("..\\other", false),
+        ] {
+            assert_eq!(below("prod", path).is_ok(), is_file, "{path:?}");
+        }
+    }
 }

@@ -22,12 +22,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tidings_cli::text::Escaping;
 use tidings_cli::values;
 use tidings_server::{ManagedFields, StartError, StartOptions};
 use tidings_store::embedded::OpenError;
 use tracing_subscriber::EnvFilter;
 
 use self::security::FileError;
+use super::cluster::tell;
 use super::data_dir::{self, DataDirError};
 
 /// What is logged without `RUST_LOG`. The index's own files are of no interest to the operator of a
@@ -152,7 +154,7 @@ pub(super) enum LogFormat {
 pub(super) fn start_logging(format: LogFormat) {
     let filter = filter(DEFAULT_FILTER);
     let logging = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(log)
         .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(filter);
     match format {
@@ -161,10 +163,21 @@ pub(super) fn start_logging(format: LogFormat) {
     }
 }
 
+/// Standard error. A terminal only prints what others wrote in a log line; `tracing-subscriber`
+/// escapes ESC in it, which colours need.
+fn log() -> Box<dyn Write> {
+    let stderr = std::io::stderr();
+    if stderr.is_terminal() {
+        Box::new(Escaping::of_colored(stderr))
+    } else {
+        Box::new(stderr)
+    }
+}
+
 /// Plain log lines of a program that a person looks at.
 pub(super) fn start_logging_of(default: &str) {
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(log)
         .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(filter(default))
         .init();
@@ -330,11 +343,8 @@ fn fail(error: &(dyn Error + 'static)) {
     } else {
         HELP
     };
-    // Nowhere is left to say it if standard error is gone.
-    let _ = writeln!(
-        std::io::stderr(),
-        "error: cannot serve: {error}\nhint: {hint}"
-    );
+    tell(&format!("error: cannot serve: {error}"));
+    tell(&format!("hint: {hint}"));
 }
 
 /// What ends the server.

@@ -1,8 +1,8 @@
 //! Standard output: a terminal with a width and perhaps colours, or a pipe.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
-use tidings_cli::text::Screen;
+use tidings_cli::text::{Escaping, Screen};
 
 /// When to print colours.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
@@ -14,6 +14,16 @@ pub(crate) enum Color {
     Always,
     /// Never
     Never,
+}
+
+/// An output for data that others wrote: a terminal shows it escaped, everything else gets it as it
+/// is.
+pub(crate) fn shown(out: impl Write + IsTerminal + 'static) -> Box<dyn Write> {
+    if out.is_terminal() {
+        Box::new(Escaping::new(out))
+    } else {
+        Box::new(out)
+    }
 }
 
 /// How tables look.

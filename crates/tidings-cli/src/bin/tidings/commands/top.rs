@@ -12,7 +12,9 @@ use tidings_cli::times;
 
 use super::archived::{self, Counted};
 use super::capture::CaptureFlags;
-use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
+use super::cluster::{
+    ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, one_line, tell,
+};
 use super::reader::Reader;
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
@@ -174,7 +176,7 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
         summary(noise, top.counted, (span, now), &mut out)?;
     }
     for note in &top.notes {
-        writeln!(out, "{note}")?;
+        writeln!(out, "{}", one_line(note))?;
     }
     for (by, noise) in &top.noises {
         table(*by, noise, rows, (span, now), screen, &mut out)?;

@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
@@ -15,9 +15,9 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 use serde_json::Value;
-use tidings_cli::text::Escaping;
 
 use super::super::cluster::CommandError;
+use super::super::terminal::shown;
 
 /// The format of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,15 +319,6 @@ impl Target {
             remove(&names.note)?;
         }
         Ok(())
-    }
-}
-
-/// Text from outside is escaped for a terminal.
-fn shown(out: impl Write + IsTerminal + 'static) -> Box<dyn Write> {
-    if out.is_terminal() {
-        Box::new(Escaping::new(out))
-    } else {
-        Box::new(out)
     }
 }
 
