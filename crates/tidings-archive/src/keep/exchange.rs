@@ -203,6 +203,13 @@ pub(crate) fn read(line: &[u8]) -> Result<Said, String> {
                 observed_at: observed_at.as_millisecond(),
             };
             let uid = metadata.map_or("", |metadata| metadata.uid());
+            // Who may read the line's namespace reads the event, and is shown what is beside it.
+            let own = metadata.map_or("", |metadata| metadata.namespace());
+            if own != namespace {
+                return Err(format!(
+                    "its event is of the namespace {own:?}, and the line of {namespace:?}: they have to be the same"
+                ));
+            }
             Ok(Said::Version {
                 key: key(&namespace, &name, uid)?,
                 event: Box::new(event),

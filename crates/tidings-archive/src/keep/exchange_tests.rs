@@ -455,3 +455,24 @@ async fn lines_that_are_too_many_for_one_commit_are_kept_in_several() {
     let imported = to.import(&all).await.unwrap();
     assert_eq!((imported.deleted, imported.is_whole), (number, true));
 }
+
+/// Who may read only the line's namespace would be shown what is beside the event in the other.
+#[tokio::test]
+async fn an_event_of_another_namespace_than_its_line_is_refused() {
+    let exported = filled().await.export().await;
+    let (own, other) = (
+        r#""namespace":"shop","name":"two""#,
+        r#""namespace":"bank","name":"two""#,
+    );
+    let number = exported.lines().position(|line| line.contains(own));
+    let forged = exported.replacen(own, other, 1);
+    let error = place(1000).import(&forged).await.unwrap_err();
+    let ImportError::Line { line, why } = error else {
+        panic!("{error}")
+    };
+    assert_eq!(line, 1 + number.unwrap() as u64);
+    assert!(
+        why.contains("\"shop\"") && why.contains("\"bank\""),
+        "{why}"
+    );
+}

@@ -25,6 +25,13 @@ pub(crate) struct Visible {
 }
 
 impl Visible {
+    /// Whether the event under a key may be seen, and is asked for. Its key decides, as everywhere
+    /// else: what the event says of its namespace was written by others.
+    pub(crate) fn shows_key(&self, key: &[u8]) -> bool {
+        let namespace = key.split(|byte| *byte == b'/').next().unwrap_or_default();
+        std::str::from_utf8(namespace).is_ok_and(|namespace| self.shows(namespace))
+    }
+
     /// Whether events of a namespace may be seen, and are asked for.
     pub(crate) fn shows(&self, namespace: &str) -> bool {
         let namespaces = self.namespaces.as_ref();

@@ -74,7 +74,7 @@ pub(in super::super) async fn event(
     let found = visible.source.server.store.get(key.bytes()).await?;
     let record = read::plain(found.ok_or_else(not_found)?)?;
     let event = seen(&record).ok_or_else(not_found)?;
-    let others = neighbours(visible, &event.brief).await?;
+    let others = neighbours(visible, &key.namespace, &event.brief).await?;
     let others: Vec<Seen<'_>> = others.iter().filter_map(seen).collect();
     let ranked = before(&event, &others);
     let cause = ranked.iter().find(|neighbour| neighbour.near);
@@ -109,9 +109,13 @@ fn raw(record: &Record) -> Value {
     read.unwrap_or_default()
 }
 
-/// The visible events that may have to do with an event: those of its object, of its node, of its
-/// owners, and the others of its namespace just before it began.
-async fn neighbours(visible: &Visible, event: &Brief<'_>) -> Result<Vec<Record>, Status> {
+/// The visible events that may have to do with an event of a namespace: those of its object, of its
+/// node, of its owners, and the others of the namespace just before it began.
+async fn neighbours(
+    visible: &Visible,
+    namespace: &str,
+    event: &Brief<'_>,
+) -> Result<Vec<Record>, Status> {
     let store = &*visible.source.server.store;
     let until = event.first.saturating_add(1);
     let range = (event.first.saturating_sub(BEFORE), until);
@@ -135,7 +139,7 @@ async fn neighbours(visible: &Visible, event: &Brief<'_>) -> Result<Vec<Record>,
     }
     let mut part = read::Part::new(
         NewestRequest {
-            prefix: format!("{}/", event.namespace).into(),
+            prefix: format!("{namespace}/").into(),
             since: Some(UnixMillis(range.0)),
             until: Some(UnixMillis(range.1)),
             ..NewestRequest::default()

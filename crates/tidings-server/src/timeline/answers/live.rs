@@ -246,9 +246,8 @@ impl Following {
             let Ok(record) = plain(record.clone()) else {
                 continue;
             };
-            let is_shown = brief(&record).is_some_and(|brief| {
-                visible.shows(brief.namespace) && caller.filters.selects(&brief)
-            });
+            let is_shown = visible.shows_key(&record.key)
+                && brief(&record).is_some_and(|brief| caller.filters.selects(&brief));
             if !is_shown {
                 continue;
             }

@@ -165,11 +165,9 @@ impl<'a> Reading<'a> {
         while !part.done && self.left > 0 && records.len() < max && self.bytes < ITEMS_BYTES_MAX {
             let page = part.read(&*visible.source.server.store, self.page).await?;
             self.left = self.left.saturating_sub(page.read.min(self.page));
-            for record in page.records {
-                let shown = read::made_of(record, |brief| {
-                    let is_shown = brief.first < before && visible.shows(brief.namespace);
-                    is_shown.then_some(())
-                })?;
+            let found = page.records.into_iter();
+            for record in found.filter(|record| visible.shows_key(&record.key)) {
+                let shown = read::made_of(record, |brief| (brief.first < before).then_some(()))?;
                 if let Some((record, ())) = shown.filter(|_| self.bytes < ITEMS_BYTES_MAX) {
                     self.bytes += record.value.len();
                     records.push(record);
