@@ -95,8 +95,7 @@ pub use admission::{
     LimitType, Namespace, Namespaces, NamespacesError, Oversized, TRUNCATED_ANNOTATION,
 };
 pub use api::followed::{
-    Asked, ClusterSecurity, Ended, Exported, FollowedCluster, Following, ObservedVersion, Past,
-    Versions, Waiting,
+    Asked, Ended, Exported, FollowedCluster, Following, ObservedVersion, Past, Versions, Waiting,
 };
 pub use api::options::{ApiOptions, ManagedFields, TimelineOptions};
 pub use api::router;

@@ -121,9 +121,11 @@ async fn impersonated(
     for needed in &asked.needed {
         require(server, user, needed).await?;
     }
-    let (user, acting_as) = (&user.name, &asked.user.name);
+    // What they may do is decided by whoever knows the user that acts.
+    let acting = asked.user.beside(user);
+    let (user, acting_as) = (&user.name, &acting.name);
     tracing::debug!(user, acting_as, "impersonating");
-    Ok(Some(asked.user))
+    Ok(Some(acting))
 }
 
 /// Accepts requests that the user is allowed to make.

@@ -23,11 +23,15 @@ pub struct FollowedCluster {
     pub store: Arc<dyn Store>,
     /// Earlier versions of its events, and its coverage.
     pub past: Arc<dyn Past>,
-    /// Access to its events, in addition to that of the archive's own options.
-    pub security: ClusterSecurity,
+    /// Asked about tokens that the archive itself does not know (`TokenReview`), and what the users
+    /// whom it then knows may do (`SubjectAccessReview`). Nothing else decides about these: a role
+    /// that the archive's own options give to a user or group is not given to a namesake in the
+    /// cluster. Nor is the cluster asked about users of the archive's own options, who are valid for
+    /// every cluster. Default: only these are let in.
+    pub access: Option<Arc<dyn Reviewer>>,
     /// The connection to the cluster itself, for reads that are not about events. These are passed
-    /// on with their caller's own token, if [`ClusterSecurity::authentication`] knew it, and the
-    /// cluster authorizes them. Default: they are not passed on.
+    /// on with their caller's own token, if [`access`](Self::access) knew it, and the cluster
+    /// authorizes them. Default: they are not passed on.
     pub pass_through: Option<PassThrough>,
     /// The name, in kubeconfigs of the cluster itself, of the user whose token is passed on. The
     /// archive's kubeconfig has only the name, in its context `archive-NAME`, which can be used
@@ -48,7 +52,7 @@ impl FollowedCluster {
             name,
             store,
             past,
-            security: ClusterSecurity::default(),
+            access: None,
             pass_through: None,
             passed_user: None,
             is_sealed: false,
@@ -60,34 +64,9 @@ impl std::fmt::Debug for FollowedCluster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FollowedCluster")
             .field("name", &self.name)
-            .field("security", &self.security)
+            .field("access", &self.access)
             .field("pass_through", &self.pass_through)
             .finish_non_exhaustive()
-    }
-}
-
-/// Access to the kept events of a followed cluster. The tokens, client certificates and permissions
-/// of the archive itself are valid for every cluster; about other users and permissions, the
-/// cluster is asked.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct ClusterSecurity {
-    /// Asked with a `TokenReview` about tokens that the archive does not know. Default: the
-    /// archive's [`authentication_cluster`](crate::SecurityOptions::authentication_cluster).
-    pub authentication: Option<Arc<dyn Reviewer>>,
-    /// Asked with a `SubjectAccessReview` about what the archive's permissions do not allow.
-    /// Default: the archive's
-    /// [`authorization_cluster`](crate::SecurityOptions::authorization_cluster).
-    pub authorization: Option<Arc<dyn Reviewer>>,
-}
-
-impl ClusterSecurity {
-    /// Asks the cluster itself about both.
-    pub fn of_cluster(cluster: Arc<dyn Reviewer>) -> Self {
-        Self {
-            authentication: Some(Arc::clone(&cluster)),
-            authorization: Some(cluster),
-        }
     }
 }
 

@@ -109,28 +109,28 @@ impl ApiServer {
 
     /// The server of a followed cluster's events. It shares everything bounded with this server,
     /// and also counters, the audit log and the shutdown. If its options say so, the cluster is
-    /// asked about tokens and permissions, too. `number` identifies it in shared caches.
+    /// asked about its users, too. `number` identifies it in shared caches.
     pub(crate) fn of_cluster(&self, cluster: FollowedCluster, number: u64) -> Self {
         let FollowedCluster {
             name,
             store_identity,
             store,
             past,
-            security,
+            access,
             pass_through,
             passed_user,
             is_sealed,
         } = cluster;
-        let reviews_tokens = security.authentication.is_some();
+        let reviews_tokens = access.is_some();
         Self {
             store,
             clock: Arc::clone(&self.clock),
             options: Arc::clone(&self.options),
-            authenticator: match security.authentication {
-                Some(cluster) => Arc::new(self.authenticator.asking(cluster, &name)),
+            authenticator: match &access {
+                Some(cluster) => Arc::new(self.authenticator.asking(Arc::clone(cluster), &name)),
                 None => Arc::clone(&self.authenticator),
             },
-            authorizer: match security.authorization {
+            authorizer: match access {
                 Some(cluster) => Arc::new(self.authorizer.asking(cluster, &name)),
                 None => Arc::clone(&self.authorizer),
             },

@@ -134,7 +134,7 @@ impl Clusters {
         if let Some(why) = check_dns1123_label(&name).into_iter().next() {
             return Err(ClusterError::Name { name, why });
         }
-        if cluster.security.authorization.is_some() && self.root.authorizer.allows_everything() {
+        if cluster.access.is_some() && self.root.authorizer.allows_everything() {
             return Err(ClusterError::Options {
                 name,
                 why: "permissions have no effect where everything is allowed (--authorization-mode=AlwaysAllow)",

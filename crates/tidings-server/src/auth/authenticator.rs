@@ -14,7 +14,6 @@ use super::User;
 use super::certificate::{ClientAuthority, PeerCertificate};
 use super::cluster::TokenReviews;
 use super::counters::AccessCounters;
-use super::reviewed::Room;
 use super::reviewer::Reviewer;
 use super::tokens::{Token, TokenTable, bearer, digest_of};
 
@@ -27,8 +26,6 @@ const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/
 pub struct Authenticator {
     known: Arc<Known>,
     cluster: Option<TokenReviews>,
-    /// The name of that cluster, if it is one of several.
-    cluster_name: Option<String>,
     anonymous: bool,
 }
 
@@ -88,20 +85,23 @@ impl Authenticator {
     /// Asks a cluster about unknown tokens, at most 100 at once. Answers are cached for ten
     /// seconds, at most 16,384 good ones and 4,096 of any kind. Tokens that were not good before
     /// share 75 of the 100 places, in turns by peer address; a request that gets no place within
-    /// five seconds is refused with 503.
+    /// five seconds is refused with 503. A cluster that is not
+    /// [verified](Reviewer::is_verified) is not asked. `system:masters` in an answer is ignored.
     #[must_use]
     pub fn ask_cluster(mut self, cluster: Arc<dyn Reviewer>) -> Self {
-        self.cluster = Some(TokenReviews::new(cluster, Room::Whole));
+        let asked = Some(cluster).filter(|cluster| cluster.is_verified());
+        self.cluster = asked.map(TokenReviews::new);
         self
     }
 
-    /// An authenticator that shares the known users, now and later, but asks another cluster, of
-    /// this name. Its cache is a sixteenth of the size, as there may be many of these.
+    /// An authenticator that shares the known users, now and later, but asks the followed cluster of
+    /// this name, whose users are its own. Its cache is a sixteenth of the size, as there may be many
+    /// of these.
     pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>, name: &str) -> Self {
+        let asked = Some(cluster).filter(|cluster| cluster.is_verified());
         Self {
             known: Arc::clone(&self.known),
-            cluster: Some(TokenReviews::new(cluster, Room::Part)),
-            cluster_name: Some(name.to_owned()),
+            cluster: asked.map(|cluster| TokenReviews::of_cluster(cluster, name)),
             anonymous: self.anonymous,
         }
     }
@@ -162,7 +162,7 @@ impl Authenticator {
             }
             Ok(None) => Err(Refusal::Unauthorized(why)),
             Err(error) => {
-                let cluster = self.cluster_name.as_deref();
+                let cluster = cluster.name();
                 tracing::warn!(
                     cluster, %error,
                     "a token could not be checked; the request is refused"
@@ -214,6 +214,10 @@ mod tests {
     struct Other;
 
     impl Reviewer for Other {
+        fn is_verified(&self) -> bool {
+            true
+        }
+
         fn review<'a>(
             &'a self,
             _: &'static str,

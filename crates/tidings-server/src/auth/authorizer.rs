@@ -1,8 +1,13 @@
-//! Authorization, in this order: members of `system:masters` may do everything; then the RBAC
-//! policy may allow a request; then a cluster may allow it, if there is one to ask; everything else
-//! is forbidden.
+//! Authorization.
+//!
+//! - Users that the server itself knows, in this order: members of `system:masters` may do
+//!   everything; then the RBAC policy may allow a request; then a cluster may allow it, if there is
+//!   one to ask; everything else is forbidden.
+//! - Users that a followed cluster knows may do what the built-in policy allows to everyone who is
+//!   authenticated, and what that cluster allows. The RBAC policy is about other users, even if
+//!   they have the same name.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use super::User;
@@ -22,10 +27,21 @@ use parking_lot::RwLock;
 pub struct Authorizer {
     allows_everything: bool,
     policy: Arc<RwLock<Arc<RbacPolicy>>>,
-    cluster: Option<AccessReviews>,
-    /// The name of that cluster, if it is one of several.
-    cluster_name: Option<String>,
+    /// Asked about users that the server itself knows.
+    cluster: Option<Arc<AccessReviews>>,
+    followed: Option<Followed>,
 }
+
+/// A followed cluster, whose users only it decides about.
+#[derive(Debug)]
+struct Followed {
+    name: String,
+    reviews: AccessReviews,
+}
+
+/// The built-in policy, and a user with nothing but what everyone who is authenticated has.
+static BUILT_IN: LazyLock<(RbacPolicy, User)> =
+    LazyLock::new(|| (RbacPolicy::default(), User::new("", "", [])));
 
 /// The rules that apply to a user in a namespace.
 pub(crate) struct Rules {
@@ -53,23 +69,30 @@ impl Authorizer {
 
     /// Asks a cluster about requests that the policy does not allow, as
     /// [`Authenticator::ask_cluster`] does about tokens, in turns by user. Without an answer within
-    /// ten seconds, a request is refused.
+    /// ten seconds, a request is refused. A cluster that is not
+    /// [verified](Reviewer::is_verified) is not asked.
     ///
     /// [`Authenticator::ask_cluster`]: super::Authenticator::ask_cluster
     #[must_use]
     pub fn ask_cluster(mut self, cluster: Arc<dyn Reviewer>) -> Self {
-        self.cluster = Some(AccessReviews::new(cluster, Room::Whole));
+        let asked = Some(cluster).filter(|cluster| cluster.is_verified());
+        self.cluster = asked.map(|cluster| Arc::new(AccessReviews::new(cluster, Room::Whole)));
         self
     }
 
-    /// An authorizer that shares the policy, now and later, but asks another cluster, of this name.
-    /// Its cache is a sixteenth of the size, as there may be many of these.
+    /// An authorizer that decides the same about the same users, now and later, and asks the
+    /// followed cluster of this name about the users of that cluster. The cache of its answers is a
+    /// sixteenth of the size, as there may be many of these.
     pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>, name: &str) -> Self {
+        let asked = Some(cluster).filter(|cluster| cluster.is_verified());
         Self {
             allows_everything: self.allows_everything,
             policy: Arc::clone(&self.policy),
-            cluster: Some(AccessReviews::new(cluster, Room::Part)),
-            cluster_name: Some(name.to_owned()),
+            cluster: self.cluster.clone(),
+            followed: asked.map(|cluster| Followed {
+                name: name.to_owned(),
+                reviews: AccessReviews::new(cluster, Room::Part),
+            }),
         }
     }
 
@@ -101,7 +124,7 @@ impl Authorizer {
             Err(cluster) => cluster.authorize(user, asked, now, counters).await,
         };
         if let Err(error) = &decision {
-            let cluster = self.cluster_name.as_deref();
+            let cluster = user.cluster();
             tracing::warn!(cluster, user = user.name, %error, "a permission could not be checked; the request is refused");
         }
         decision
@@ -120,33 +143,45 @@ impl Authorizer {
             denied: false,
             reason: reason.to_owned(),
         };
-        if user.is_master() || self.allows_everything {
-            return Ok(allowed(""));
-        }
-        if let Some(reason) = self.policy().allows(user, asked) {
-            return Ok(allowed(reason));
-        }
-        match &self.cluster {
-            Some(cluster) => Err(cluster),
-            None => Ok(Decision::default()),
-        }
+        let asks = if let Some(cluster) = user.cluster() {
+            let (built_in, everyone) = &*BUILT_IN;
+            if let Some(reason) = built_in.allows(everyone, asked) {
+                return Ok(allowed(reason));
+            }
+            let followed = self.followed.as_ref();
+            let followed = followed.filter(|followed| followed.name == cluster);
+            followed.map(|followed| &followed.reviews)
+        } else {
+            if user.is_master() || self.allows_everything {
+                return Ok(allowed(""));
+            }
+            if let Some(reason) = self.policy().allows(user, asked) {
+                return Ok(allowed(reason));
+            }
+            self.cluster.as_deref()
+        };
+        asks.map_or_else(|| Ok(Decision::default()), Err)
     }
 
     /// The namespaces in which the policy gives a user some permission.
     pub(crate) fn namespaces(&self, user: &User) -> Vec<String> {
+        if user.cluster().is_some() {
+            return Vec::new();
+        }
         let policy = self.policy();
         let namespaces = policy.namespaces(user).into_iter();
         namespaces.map(str::to_owned).collect()
     }
 
-    /// Whether a cluster is asked about what the policy does not allow.
-    pub(crate) fn asks_cluster(&self) -> bool {
-        self.cluster.is_some()
+    /// Whether a cluster is asked about what no policy allows to a user.
+    pub(crate) fn asks_cluster(&self, user: &User) -> bool {
+        user.cluster().is_some() || self.cluster.is_some()
     }
 
     /// The rules for a user in a namespace, cluster-wide ones included.
     pub(crate) fn rules(&self, user: &User, namespace: &str) -> Rules {
-        if self.allows_everything {
+        let is_own = user.cluster().is_none();
+        if is_own && self.allows_everything {
             let all = || vec!["*".to_owned()];
             let rules = vec![
                 Rule {
@@ -167,12 +202,19 @@ impl Authorizer {
             };
         }
         let policy = self.policy();
+        let (policy, known) = if is_own {
+            (&*policy, user)
+        } else {
+            (&BUILT_IN.0, &BUILT_IN.1)
+        };
+        let incomplete = "webhook authorizer does not support user rule resolution";
         Rules {
-            rules: policy.rules(user, namespace).into_iter().cloned().collect(),
-            incomplete: self
-                .cluster
-                .as_ref()
-                .map(|_| "webhook authorizer does not support user rule resolution"),
+            rules: policy
+                .rules(known, namespace)
+                .into_iter()
+                .cloned()
+                .collect(),
+            incomplete: self.asks_cluster(user).then_some(incomplete),
         }
     }
 }

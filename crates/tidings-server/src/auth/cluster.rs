@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::User;
 use super::attributes::Attributes;
 use super::counters::AccessCounters;
 use super::decision::Decision;
 use super::reviewed::{Reviewed, Room};
 use super::reviewer::{ReviewError, Reviewer};
 use super::tokens::digest_of;
+use super::{MASTERS, User};
 use crate::flow::connections::network;
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -59,6 +59,9 @@ async fn ask<T: for<'a> Deserialize<'a>>(
 /// Token reviews of one cluster.
 pub(super) struct TokenReviews {
     cluster: Arc<dyn Reviewer>,
+    /// The name of the followed cluster to which these users belong; `None` for users of the server
+    /// itself.
+    name: Option<Arc<str>>,
     answers: Reviewed<Option<User>>,
 }
 
@@ -79,11 +82,27 @@ struct UserStatus {
 }
 
 impl TokenReviews {
-    pub(super) fn new(cluster: Arc<dyn Reviewer>, room: Room) -> Self {
+    /// Reviews for users of the server itself.
+    pub(super) fn new(cluster: Arc<dyn Reviewer>) -> Self {
         Self {
             cluster,
-            answers: Reviewed::new(room, Option::is_some),
+            name: None,
+            answers: Reviewed::new(Room::Whole, Option::is_some),
         }
+    }
+
+    /// Reviews for users of the followed cluster of this name.
+    pub(super) fn of_cluster(cluster: Arc<dyn Reviewer>, name: &str) -> Self {
+        Self {
+            cluster,
+            name: Some(name.into()),
+            answers: Reviewed::new(Room::Part, Option::is_some),
+        }
+    }
+
+    /// The name of the followed cluster to which the users belong.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// The user of a token that a peer sent; `None` if the token has no user.
@@ -100,6 +119,7 @@ impl TokenReviews {
         let (cluster, counters) = (Arc::clone(&self.cluster), Arc::clone(counters));
         let question = digest_of(token);
         let token = token.to_owned();
+        let name = self.name.clone();
         let ask = || async move {
             let body = json!({
                 "kind": "TokenReview",
@@ -114,9 +134,14 @@ impl TokenReviews {
                 .user
                 .filter(|user| status.authenticated && !user.username.is_empty());
             Ok(user.map(|user| {
-                let groups = user.groups.unwrap_or_default();
+                let mut groups = user.groups.unwrap_or_default();
                 let extra = user.extra.unwrap_or_default();
-                User::with_extra(user.username, user.uid, groups, extra)
+                if name.is_none() {
+                    // Whoever answers reviews is not the administrator of this server. A followed
+                    // cluster's user keeps the group, as only that cluster is asked about it.
+                    groups.retain(|group| group != MASTERS);
+                }
+                User::with_extra(user.username, user.uid, groups, extra).of_cluster(name)
             }))
         };
         let asker = peer.map(network);

@@ -52,7 +52,12 @@ pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
 /// An authenticated user. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User(Arc<UserInfo>);
+pub struct User {
+    info: Arc<UserInfo>,
+    /// The followed cluster that knows the user; `None` for users that the server itself knows.
+    /// Names and groups mean something only together with it.
+    cluster: Option<Arc<str>>,
+}
 
 /// The identity of a request.
 #[derive(Debug, Default)]
@@ -117,7 +122,25 @@ impl User {
 
     /// A user in exactly these groups.
     pub(crate) fn exactly(info: UserInfo) -> Self {
-        Self(Arc::new(info))
+        Self {
+            info: Arc::new(info),
+            cluster: None,
+        }
+    }
+
+    /// The user of this name of a followed cluster, or else of the server itself.
+    fn of_cluster(self, cluster: Option<Arc<str>>) -> Self {
+        Self { cluster, ..self }
+    }
+
+    /// The user of this name wherever another user is one.
+    pub(crate) fn beside(self, other: &Self) -> Self {
+        self.of_cluster(other.cluster.clone())
+    }
+
+    /// The followed cluster that knows the user; `None` if the server itself does.
+    pub(crate) fn cluster(&self) -> Option<&str> {
+        self.cluster.as_deref()
     }
 
     /// The user of clients without credentials.
@@ -129,9 +152,9 @@ impl User {
         })
     }
 
-    /// Whether the user is in `system:masters`.
+    /// Whether the server itself knows the user as a member of `system:masters`.
     pub(crate) fn is_master(&self) -> bool {
-        self.groups.iter().any(|group| group == MASTERS)
+        self.cluster.is_none() && self.groups.iter().any(|group| group == MASTERS)
     }
 }
 
@@ -139,6 +162,6 @@ impl Deref for User {
     type Target = UserInfo;
 
     fn deref(&self) -> &UserInfo {
-        &self.0
+        &self.info
     }
 }

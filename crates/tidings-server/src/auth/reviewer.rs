@@ -7,6 +7,11 @@ use tidings_store::BoxFuture;
 
 /// Requests reviews from a cluster.
 pub trait Reviewer: Debug + Send + Sync + 'static {
+    /// Whether every review goes over TLS to a server whose certificate is verified. A cluster that
+    /// is not verified is never asked: anyone on the way could read the callers' tokens and make
+    /// the answers. Tokens that only it may know are then refused with 401. Called once.
+    fn is_verified(&self) -> bool;
+
     /// POSTs the JSON of a review to a path and returns the cluster's answer. It needs no timeout:
     /// the caller drops it at its deadline.
     ///

@@ -148,7 +148,7 @@ impl RunningClusters {
 /// are missing, as [`set_missing`](RunningClusters::set_missing) describes it.
 ///
 /// [`StartOptions::storage`] is not used. The options' tokens, client certificates and permissions
-/// are valid for the root and for every cluster; see [`ClusterSecurity`](crate::ClusterSecurity).
+/// are valid for the root and for every cluster; see [`FollowedCluster::access`].
 ///
 /// # Errors
 /// [`StartError`] says which file, address, token or cluster was wrong.
@@ -158,9 +158,7 @@ pub async fn start_clusters(
 ) -> Result<RunningClusters, StartError> {
     // The root has no events.
     let prepared = Prepared::of(Arc::new(MemoryStore::default()), options).await?;
-    let asked = |cluster: &FollowedCluster| {
-        cluster.security.authentication.is_some() || cluster.security.authorization.is_some()
-    };
+    let asked = |cluster: &FollowedCluster| cluster.access.is_some();
     // Clusters that are added later are not known yet.
     prepared.warn_of_closed_doors(clusters.is_empty() || clusters.iter().any(asked));
     let all = Arc::new(Clusters::new(Arc::clone(&prepared.server)));

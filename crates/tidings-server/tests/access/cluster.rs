@@ -64,12 +64,18 @@ impl Cluster {
             "t-robot" => "system:serviceaccount:shop:robot",
             "t-guest" => "guest",
             "t-other" => "other",
+            "t-master" => "master",
             _ => "",
+        };
+        let group = if name == "master" {
+            "system:masters"
+        } else {
+            "g"
         };
         let status = if name.is_empty() {
             json!({"user": {}, "error": "unknown token"})
         } else {
-            json!({"authenticated": true, "user": {"username": name, "uid": "9", "groups": ["g"], "extra": {"a/b": ["c"]}}})
+            json!({"authenticated": true, "user": {"username": name, "uid": "9", "groups": [group], "extra": {"a/b": ["c"]}}})
         };
         Ok(Json(
             json!({"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "status": status}),
@@ -100,8 +106,8 @@ impl Cluster {
     }
 }
 
-/// The client of the cluster, as in a program.
-pub(crate) struct Way(pub(crate) kube::Client);
+/// The client of the cluster, as in a program, and whether it says that it verifies the cluster.
+pub(crate) struct Way(pub(crate) kube::Client, pub(crate) bool);
 
 impl std::fmt::Debug for Way {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -110,6 +116,10 @@ impl std::fmt::Debug for Way {
 }
 
 impl Reviewer for Way {
+    fn is_verified(&self) -> bool {
+        self.1
+    }
+
     fn review<'a>(
         &'a self,
         path: &'static str,
@@ -139,6 +149,13 @@ async fn start() -> (Server, Arc<Cluster>) {
 }
 
 async fn start_with(change: impl FnOnce(&mut ApiOptions)) -> (Server, Arc<Cluster>) {
+    start_asking(true, change).await
+}
+
+async fn start_asking(
+    is_verified: bool,
+    change: impl FnOnce(&mut ApiOptions),
+) -> (Server, Arc<Cluster>) {
     let cluster = Arc::new(Cluster::default());
     let router = Router::new()
         .route(
@@ -155,7 +172,8 @@ async fn start_with(change: impl FnOnce(&mut ApiOptions)) -> (Server, Arc<Cluste
     tokio::spawn(async move { axum::serve(listener, router).await });
     let mut config = kube::Config::new(format!("http://{address}").parse().unwrap());
     config.default_retry = false;
-    let way: Arc<dyn Reviewer> = Arc::new(Way(kube::Client::try_from(config).unwrap()));
+    let way: Arc<dyn Reviewer> =
+        Arc::new(Way(kube::Client::try_from(config).unwrap(), is_verified));
     let server = Server::start(|options, _| {
         options.security.authentication_cluster = Some(way.clone());
         options.security.authorization_cluster = Some(way);
@@ -207,6 +225,34 @@ async fn a_cluster_knows_tokens_and_permissions() {
         .send(Method::POST, rules, &json!({"spec": {"namespace": "shop"}}))
         .await;
     assert_eq!(rules.body["status"]["incomplete"], true);
+    server.running.shutdown().await;
+}
+
+/// Whoever answers reviews is not the administrator of the server.
+#[tokio::test]
+async fn a_review_makes_nobody_a_master() {
+    let (server, cluster) = start().await;
+    let master = server.client(&token("t-master")).await;
+    assert_eq!(master.get(EVENTS).await.code, 403);
+    assert_eq!(master.get("/metrics").await.code, 403);
+    let whoami = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let whoami = master.send(Method::POST, whoami, &json!({})).await.body;
+    let groups = &whoami["status"]["userInfo"]["groups"];
+    assert_eq!(*groups, json!(["system:authenticated"]));
+    assert_eq!(cluster.access_reviews.load(Ordering::Relaxed), 2);
+    server.running.shutdown().await;
+}
+
+/// Anyone on the way could read a token and make an answer.
+#[tokio::test]
+async fn a_cluster_that_is_not_verified_is_not_asked() {
+    let (server, cluster) = start_asking(false, |_| {}).await;
+    for (shown, expected) in [("t-ann", 200), ("t-stranger", 403), ("t-robot", 401)] {
+        let answer = server.client(&token(shown)).await.get(EVENTS).await;
+        assert_eq!(answer.code, expected, "{shown}");
+    }
+    let asked = [&cluster.token_reviews, &cluster.access_reviews];
+    assert_eq!(asked.map(|count| count.load(Ordering::Relaxed)), [0, 0]);
     server.running.shutdown().await;
 }
 

@@ -22,9 +22,7 @@ use kube::config::Kubeconfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
-use tidings_server::{
-    AuthorizationMode, ClusterSecurity, PassThrough, Reviewer, StartError, StartOptions,
-};
+use tidings_server::{AuthorizationMode, PassThrough, Reviewer, StartError, StartOptions};
 use tidings_testing::programs;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, broadcast};
@@ -146,19 +144,24 @@ impl Cluster {
 
     /// With the archive's own credentials.
     fn reviewer(&self) -> Arc<dyn Reviewer> {
+        self.reviewer_that(true)
+    }
+
+    /// One that says whether it verifies the cluster.
+    fn reviewer_that(&self, is_verified: bool) -> Arc<dyn Reviewer> {
         let url = format!("https://{}", self.address);
         let mut config = kube::Config::new(url.parse().unwrap());
         let authority = CertificateDer::from_pem_slice(self.authority.pem.as_bytes()).unwrap();
         config.root_cert = Some(vec![authority.to_vec()]);
         config.auth_info.token = Some("t-archive".to_owned().into());
         config.default_retry = false;
-        Arc::new(Way(kube::Client::try_from(config).unwrap()))
+        Arc::new(Way(kube::Client::try_from(config).unwrap(), is_verified))
     }
 
     /// An archive that follows it, with an event of an existing pod.
     async fn archived(&self, change: impl FnOnce(&mut StartOptions)) -> Archive {
         let mut followed = cluster("prod", &["web.1"]).await;
-        followed.security = ClusterSecurity::of_cluster(self.reviewer());
+        followed.access = Some(self.reviewer());
         followed.pass_through = Some(self.way());
         Archive::start_with(vec![followed, cluster("edge", &[]).await], change)
             .await
@@ -187,13 +190,25 @@ async fn token_review(headers: HeaderMap, Json(review): Json<Value>) -> Json<Val
     let name = match review["spec"]["token"].as_str().unwrap() {
         "t-dev" => "dev",
         "t-guest" => "guest",
+        // It has a role in the archive's file of permissions.
+        "t-namesake" => "ann",
+        "t-robot" => "system:serviceaccount:shop:robot",
+        "t-master" => "root",
         _ => return Json(json!({"status": {"authenticated": false}})),
     };
-    Json(json!({"status": {"authenticated": true, "user": {"username": name}}}))
+    let groups = if name == "root" {
+        vec!["system:masters"]
+    } else {
+        Vec::new()
+    };
+    Json(json!({"status": {"authenticated": true, "user": {"username": name, "groups": groups}}}))
 }
 
+/// Another cluster's stranger is not the archive's.
 async fn access_review(Json(review): Json<Value>) -> Json<Value> {
-    Json(json!({"status": {"allowed": review["spec"]["user"] == "dev"}}))
+    let user = review["spec"]["user"].as_str().unwrap();
+    let allowed = ["dev", "stranger"].contains(&user);
+    Json(json!({"status": {"allowed": allowed}}))
 }
 
 async fn resources() -> Json<Value> {
@@ -449,7 +464,7 @@ async fn a_token_of_one_cluster_does_not_go_on_to_another() {
 async fn the_timeline_of_a_cluster_is_shown_to_whom_it_knows() {
     let home = Cluster::start().await;
     let mut followed = cluster("home", &["web.1"]).await;
-    followed.security = ClusterSecurity::of_cluster(home.reviewer());
+    followed.access = Some(home.reviewer());
     let clusters = vec![followed, cluster("edge", &["web.2"]).await];
     let archive = Archive::start_with(clusters, |options| {
         options.security.authentication_cluster = Some(home.reviewer());
@@ -492,7 +507,7 @@ async fn the_cluster_says_who_reads_its_kept_events() {
     archive.running.shutdown().await;
 
     let mut followed = crate::clusters::cluster("prod", &[]).await;
-    followed.security = ClusterSecurity::of_cluster(cluster.reviewer());
+    followed.access = Some(cluster.reviewer());
     let start = Archive::start_with(vec![followed], |options| {
         options.security.authorization_rbac_file = None;
         options.security.authorization_mode = AuthorizationMode::AlwaysAllow;
@@ -500,6 +515,61 @@ async fn the_cluster_says_who_reads_its_kept_events() {
     let error = start.await.err().unwrap();
     assert!(matches!(&error, StartError::Cluster(_)), "{error:?}");
     assert!(error.to_string().contains("have no effect"), "{error}");
+}
+
+/// Users of one name in the archive and in a cluster are two.
+#[tokio::test]
+async fn only_a_cluster_decides_about_its_users_and_about_no_others() {
+    const RULES: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let cluster = Cluster::start().await;
+    let archive = cluster.archived(|_| {}).await;
+    for (shown, expected) in [
+        ("t-dev", 200),
+        // These have roles in the archive's file.
+        ("t-namesake", 403),
+        ("t-robot", 403),
+        ("t-master", 403),
+        // The archive's own users.
+        ("t-ann", 200),
+        ("t-stranger", 403),
+        ("t-admin", 200),
+    ] {
+        let caller = archive.to_cluster("prod", &token(shown)).await;
+        assert_eq!(caller.get(EVENTS).await.code, expected, "{shown}");
+        // As in every cluster.
+        assert_eq!(caller.get("/version").await.code, 200, "{shown}");
+    }
+    let namesake = archive.to_cluster("prod", &token("t-namesake")).await;
+    let asked = json!({"spec": {"namespace": "shop"}});
+    let rules = namesake.send(Method::POST, RULES, &asked).await.body;
+    assert_eq!(rules["status"]["incomplete"], true);
+    assert!(!rules.to_string().contains("\"events\""), "{rules}");
+    let timeline = archive.to_root(&token("t-namesake")).await;
+    let seen = timeline.get("/timeline/api/events?from=0&cluster=prod");
+    assert_eq!(seen.await.code, 403);
+    // Who acts as another user acts as one of the same cluster.
+    let dev = archive.to_cluster("prod", &token("t-dev")).await;
+    let acting = [("impersonate-user", "ann")];
+    let answer = dev.try_send(Method::GET, EVENTS, &acting, &Value::Null);
+    assert_eq!(answer.await.unwrap().code, 403);
+    archive.running.shutdown().await;
+}
+
+#[tokio::test]
+async fn no_token_is_sent_to_a_cluster_that_is_not_verified() {
+    let cluster = Cluster::start().await;
+    let mut followed = crate::clusters::cluster("prod", &["web.1"]).await;
+    followed.access = Some(cluster.reviewer_that(false));
+    let archive = Archive::start(vec![followed]).await;
+    for (shown, expected) in [("t-dev", 401), ("t-ann", 200), ("t-stranger", 403)] {
+        let caller = archive.to_cluster("prod", &token(shown)).await;
+        assert_eq!(caller.get(EVENTS).await.code, expected, "{shown}");
+        let timeline = archive.to_root(&token(shown)).await;
+        let path = "/timeline/api/events?from=0&namespace=shop";
+        assert_eq!(timeline.get(path).await.code, expected, "{shown}");
+    }
+    assert!(cluster.seen.requests.lock().unwrap().is_empty());
+    archive.running.shutdown().await;
 }
 
 #[tokio::test]
@@ -540,7 +610,7 @@ async fn next<E>(
 async fn a_cluster_that_does_not_answer_costs_only_the_request() {
     let cluster = Cluster::start().await;
     let mut followed = crate::clusters::cluster("prod", &["web.1"]).await;
-    followed.security = ClusterSecurity::of_cluster(cluster.reviewer());
+    followed.access = Some(cluster.reviewer());
     followed.pass_through = Some(cluster.way().limits(1, 1));
     let mut away = followed.clone();
     away.name = "away".into();
@@ -628,7 +698,7 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
 async fn clusters_share_a_bound_of_what_is_passed_on() {
     let cluster = Cluster::start().await;
     let mut followed = crate::clusters::cluster("prod", &["web.1"]).await;
-    followed.security = ClusterSecurity::of_cluster(cluster.reviewer());
+    followed.access = Some(cluster.reviewer());
     followed.pass_through = Some(cluster.way());
     let mut other = followed.clone();
     other.name = "other".into();

@@ -13,10 +13,10 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use tidings_api::codec::{decode_stored, encode_stored};
 use tidings_server::{
-    ApiOptions, ClusterSecurity, Exported, FollowedCluster, Following, ObservedVersion, Past,
-    ReviewError, Reviewer, Versions, start_timeline,
+    ApiOptions, Exported, FollowedCluster, Following, ObservedVersion, Past, ReviewError, Reviewer,
+    Versions, start_timeline,
 };
-use tidings_store::{BoxFuture, Fault, ReadError, UnixMillis};
+use tidings_store::{BoxFuture, Fault, NewRecord, ReadError, UnixMillis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -494,6 +494,10 @@ struct Knowing {
 }
 
 impl Reviewer for Knowing {
+    fn is_verified(&self) -> bool {
+        true
+    }
+
     fn review<'a>(
         &'a self,
         _: &'static str,
@@ -521,7 +525,7 @@ async fn knowing() -> (Vec<FollowedCluster>, Vec<Shown>) {
         let mut followed = cluster(name, &[event]).await;
         let seen = Shown::default();
         shown.push(Arc::clone(&seen));
-        followed.security = ClusterSecurity::of_cluster(Arc::new(Knowing { token, shown: seen }));
+        followed.access = Some(Arc::new(Knowing { token, shown: seen }));
         clusters.push(followed);
     }
     (clusters, shown)
@@ -622,6 +626,10 @@ async fn a_live_stream_of_a_session_goes_on_while_its_user_sees_the_same() {
 struct Silent;
 
 impl Reviewer for Silent {
+    fn is_verified(&self) -> bool {
+        true
+    }
+
     fn review<'a>(
         &'a self,
         _: &'static str,
@@ -634,11 +642,36 @@ impl Reviewer for Silent {
 #[tokio::test]
 async fn who_asks_is_found_out_within_the_time_of_a_request() {
     let mut followed = cluster("prod", &["a.1"]).await;
-    followed.security.authorization = Some(Arc::new(Silent));
+    followed.access = Some(Arc::new(Silent));
     let archive = Archive::start_with(vec![followed], |options| {
         options.api.request_timeout = Duration::from_secs(1);
     });
     let archive = archive.await.unwrap();
-    let updater = archive.to_root(&token("t-updater")).await;
-    assert_eq!(ask(&updater, "overview?").await.0, 504);
+    let unknown = archive.to_root(&token("t-of-prod")).await;
+    assert_eq!(ask(&unknown, "overview?").await.0, 504);
+}
+
+/// What an event says of its namespace was written by others.
+#[tokio::test]
+async fn the_key_of_an_event_decides_what_is_shown_beside_it() {
+    let followed = cluster("prod", &["web.1", "web.2"]).await;
+    let store = Arc::clone(&followed.store);
+    let web = store.get("shop/web.1".into()).await.unwrap().unwrap();
+    let mut forged = decode_stored(&web.value, 0).unwrap();
+    let metadata = forged.metadata.as_ref().unwrap();
+    let created = metadata.creation_timestamp.as_ref().unwrap().seconds;
+    forged.reason = Some("Killing".into());
+    forged.first_timestamp = Some(Time {
+        seconds: created.map(|seconds| seconds + 60),
+        nanos: None,
+    });
+    forged.last_timestamp.clone_from(&forged.first_timestamp);
+    let forged = NewRecord::new(encode_stored(&mut forged));
+    let created = store.create("other/forged.1".into(), forged);
+    created.await.unwrap();
+    let archive = Archive::start(vec![followed]).await;
+    let stranger = archive.to_root(&token("t-stranger")).await;
+    let (code, text) = ask(&stranger, "event?namespace=other&name=forged.1").await;
+    assert!(code == 200 && !text.contains("web.2"), "{text}");
+    archive.running.shutdown().await;
 }

@@ -4,18 +4,21 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidings_testing::process::Process;
 use tidings_testing::programs;
+
+use crate::support::{run, tidings};
 
 const TOKENS: &str = "t-0123-admin,admin,1,\"system:masters\"\nt-4567-reader,reader,2,dev\n";
 const PERMISSIONS: &str = "
@@ -200,9 +203,75 @@ fn kubectl_auth() {
     }
 }
 
+/// A cluster that answers reviews.
+struct Reviewing {
+    address: SocketAddr,
+    /// Its certificate in PEM; it has no TLS without one.
+    authority: Option<String>,
+    token_reviews: Arc<AtomicUsize>,
+}
+
+impl Reviewing {
+    fn start(is_secure: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let key = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key.into())
+            .unwrap();
+        let config = Arc::new(config);
+        let reviewing = Self {
+            address: listener.local_addr().unwrap(),
+            authority: is_secure.then(|| own.cert.pem()),
+            token_reviews: Arc::default(),
+        };
+        let reviews = Arc::clone(&reviewing.token_reviews);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (reviews, config) = (Arc::clone(&reviews), Arc::clone(&config));
+                let stream = stream.unwrap();
+                thread::spawn(move || {
+                    if is_secure {
+                        let session = rustls::ServerConnection::new(config).unwrap();
+                        answer_reviews(rustls::StreamOwned::new(session, stream), &reviews)
+                    } else {
+                        answer_reviews(stream, &reviews)
+                    }
+                });
+            }
+        });
+        reviewing
+    }
+
+    /// Writes a kubeconfig of it, which names its authority or not.
+    fn write(&self, path: &Path, names_authority: bool) {
+        let cluster = match &self.authority {
+            None => json!({"server": format!("http://{}", self.address)}),
+            Some(pem) if names_authority => {
+                std::fs::write(path.with_extension("pem"), pem).unwrap();
+                json!({"server": format!("https://{}", self.address), "certificate-authority": path.with_extension("pem")})
+            }
+            Some(_) => {
+                json!({"server": format!("https://{}", self.address), "insecure-skip-tls-verify": true})
+            }
+        };
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {"token": "t-cdef-tidings"}}],
+        });
+        std::fs::write(path, kubeconfig.to_string()).unwrap();
+    }
+}
+
 /// Answers `TokenReview` and `SubjectAccessReview` on a connection: `t-89ab-robot` is `robot`, who
 /// may list events.
-fn answer_reviews(stream: TcpStream) -> Option<()> {
+fn answer_reviews(stream: impl Read + Write, token_reviews: &AtomicUsize) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {
         let mut length = 0;
@@ -224,6 +293,7 @@ fn answer_reviews(stream: TcpStream) -> Option<()> {
         reader.read_exact(&mut body).ok()?;
         let mut review: Value = serde_json::from_slice(&body).ok()?;
         review["status"] = if review["kind"] == "TokenReview" {
+            token_reviews.fetch_add(1, Ordering::Relaxed);
             json!({"authenticated": review["spec"]["token"] == "t-89ab-robot", "user": {"username": "robot"}})
         } else {
             json!({"allowed": review["spec"]["user"] == "robot" && review["spec"]["resourceAttributes"]["verb"] == "list"})
@@ -245,21 +315,8 @@ fn a_cluster_is_asked_and_no_secret_is_logged() {
     let Some(kubectl) = programs::kubectl() else {
         return;
     };
-    let cluster = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = cluster.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in cluster.incoming() {
-            thread::spawn(|| answer_reviews(stream.unwrap()));
-        }
-    });
     let folder = tempfile::tempdir().unwrap();
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "users": [{"name": "u", "user": {"token": "t-cdef-tidings"}}],
-    });
-    std::fs::write(folder.path().join("cluster"), kubeconfig.to_string()).unwrap();
+    Reviewing::start(true).write(&folder.path().join("cluster"), true);
     let args = [
         "--authentication-kubeconfig",
         "cluster",
@@ -305,6 +362,52 @@ fn a_cluster_is_asked_and_no_secret_is_logged() {
         !log.contains(key.lines().nth(1).unwrap()),
         "a private key is in the log"
     );
+}
+
+/// Anyone on the way could read the token.
+#[test]
+fn no_callers_token_is_sent_to_a_cluster_that_is_not_verified() {
+    let (secure, plain) = (Reviewing::start(true), Reviewing::start(false));
+    for (cluster, names_authority, is_asked, why) in [
+        (&secure, true, true, ""),
+        (&secure, false, false, "instead of insecure-skip-tls-verify"),
+        (&plain, false, false, "it is reached without TLS"),
+    ] {
+        for program in [
+            &["serve", "--authentication-kubeconfig"][..],
+            &[
+                "archive",
+                "--cluster-access",
+                "--pass-through",
+                "--kubeconfig",
+            ],
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = |name: &str| folder.path().join(name).display().to_string();
+            cluster.write(&folder.path().join("cluster"), names_authority);
+            let arguments = [
+                &path("cluster"),
+                "--secure-port=0",
+                "--data-dir",
+                &path("data"),
+            ];
+            let arguments = [program, &arguments].concat();
+            let (mut process, kubeconfig) =
+                Process::start_and_hear(tidings(&arguments).stderr(Stdio::piped())).unwrap();
+            let shown = ["--token", "t-89ab-robot", "--request-timeout", "30s"];
+            let events = ["events", "-n", "shop", "--kubeconfig", &kubeconfig];
+            let refused = run(&[&events[..], &shown].concat());
+            process.signal("TERM");
+            let log = process.errors();
+            let reviews = cluster.token_reviews.swap(0, Ordering::Relaxed);
+            assert_eq!(reviews > 0, is_asked, "{program:?}: {refused:?} {log}");
+            if !is_asked {
+                assert!(refused.stderr.contains("nauthorized"), "{refused:?}");
+                let lines = log.lines().filter(|line| line.contains(why));
+                assert_eq!(lines.count(), 1, "{log}");
+            }
+        }
+    }
 }
 
 #[test]

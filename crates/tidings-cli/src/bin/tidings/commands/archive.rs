@@ -32,6 +32,7 @@ use tidings_store::clock::{Clock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use tidings_store::{Fault, WriteError};
 
+use super::cluster::tell;
 use super::data_dir::{self, DataDirError};
 use super::serve::audit::AuditFlags;
 use super::serve::limits::LimitFlags;
@@ -158,8 +159,11 @@ pub(crate) struct Args {
     /// cluster is followed.
     #[arg(long)]
     pass_through: bool,
-    /// Let the users of a cluster read its events: unknown tokens and what no role allows are
+    /// Let the users of a cluster read its events: unknown tokens, and what their users may do, are
     /// reviewed by the cluster itself (TokenReview, SubjectAccessReview)
+    ///
+    /// Only that cluster decides about them: roles of --authorization-rbac-file are about the
+    /// archive's own users. No token is sent to a cluster whose certificate is not verified.
     #[arg(long)]
     cluster_access: bool,
     /// Follow nothing, and serve every cluster that is in the data folder
@@ -222,11 +226,8 @@ pub(crate) async fn run(args: Args) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             let hint = hint(&*error);
-            // Nowhere is left to say it if standard error is gone.
-            let _ = writeln!(
-                std::io::stderr(),
-                "error: cannot archive: {error}\nhint: {hint}"
-            );
+            tell(&format!("error: cannot archive: {error}"));
+            tell(&format!("hint: {hint}"));
             ExitCode::from(FAILED)
         }
     }

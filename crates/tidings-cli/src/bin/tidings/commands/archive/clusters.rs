@@ -7,11 +7,11 @@ use std::time::Duration;
 use kube::config::Kubeconfig;
 use tidings_archive::{ClusterOptions, Lives, Selection};
 use tidings_cli::clusters::{ClusterSetting, NAME_LEN_MAX, check_name};
-use tidings_server::RetentionRules;
+use tidings_server::{PassThroughError, RetentionRules};
 use tidings_store::embedded::EmbeddedOptions;
 
 use super::kubeconfigs;
-use super::source::{self, NotPassed, Source};
+use super::source::{self, Source};
 use crate::commands::cluster::{ClusterFlags, with_sources};
 use crate::commands::kubeconfig;
 
@@ -28,7 +28,10 @@ pub(in crate::commands) enum ClusterError {
     #[error(
         "cluster {name:?}: requests cannot be passed to it: {source}; with passThrough: false in the file of --clusters it is followed without that"
     )]
-    PassThrough { name: String, source: NotPassed },
+    PassThrough {
+        name: String,
+        source: PassThroughError,
+    },
     #[error("cluster {name:?}: {source}")]
     Store {
         name: String,
@@ -277,12 +280,15 @@ impl Defaults {
             .map_err(|error| wrong(error.to_string()))?;
         let passes = setting.pass_through.unwrap_or(self.pass_through);
         let pass_through = passes.then(|| source::pass_through(&config)).transpose();
-        let pass_through = pass_through.map_err(|source| ClusterError::PassThrough {
-            name: setting.name.clone(),
-            source,
-        })?;
+        let pass_through =
+            pass_through
+                .map(Option::flatten)
+                .map_err(|source| ClusterError::PassThrough {
+                    name: setting.name.clone(),
+                    source,
+                })?;
         let is_asked = setting.cluster_access.unwrap_or(self.cluster_access);
-        if pass_through.is_some() && !is_asked {
+        if passes && !is_asked {
             tracing::warn!(
                 cluster = setting.name,
                 "no request is passed to the cluster, as it is not asked about tokens: give \
@@ -369,7 +375,10 @@ fn store(memory: usize) -> EmbeddedOptions {
 
 #[cfg(test)]
 mod tests {
+    use tidings_server::Reviewer;
+
     use super::*;
+    use crate::commands::serve::cluster::Unverified;
 
     #[test]
     fn names_are_made_of_contexts() {
@@ -427,32 +436,58 @@ mod tests {
         assert!(reread.read(&path).is_err());
     }
 
-    /// The others are followed, and so is this one once requests are not to be passed to it.
-    #[tokio::test]
-    async fn a_cluster_that_requests_cannot_be_passed_to_is_refused_by_its_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("kubeconfig");
-        let cluster = r#"{server: "https://10.0.0.1:6443", insecure-skip-tls-verify: true}"#;
+    /// A kubeconfig with a token, and these settings of its cluster.
+    fn kubeconfig_of(folder: &Path, cluster: &str) -> PathBuf {
+        let path = folder.join("kubeconfig");
         let kubeconfig = format!(
             "current-context: a\ncontexts:\n- {{name: a, context: {{cluster: a, user: a}}}}\n\
              clusters:\n- {{name: a, cluster: {cluster}}}\nusers:\n- {{name: a, user: {{token: t}}}}\n"
         );
         std::fs::write(&path, kubeconfig).unwrap();
+        path
+    }
+
+    /// The others are followed, and so is this one once requests are not to be passed to it.
+    #[tokio::test]
+    async fn a_cluster_that_requests_cannot_be_passed_to_is_refused_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = r#"{server: "https://10.0.0.1:6443", tls-server-name: not a name}"#;
         let defaults = Defaults {
-            kubeconfig: Some(path),
+            kubeconfig: Some(kubeconfig_of(folder.path(), cluster)),
             pass_through: true,
             ..Defaults::default()
         };
-        let mut setting = ClusterSetting::named("prod".to_owned());
+        let setting = ClusterSetting::named("prod".to_owned());
         let error = defaults.connect(&setting).await.err().unwrap();
         assert!(matches!(error, ClusterError::PassThrough { .. }));
         let error = error.to_string();
-        for part in ["\"prod\"", "certificate-authority", "passThrough: false"] {
+        for part in ["\"prod\"", "not a name", "passThrough: false"] {
             assert!(error.contains(part), "{error}");
         }
-        setting.pass_through = Some(false);
-        let source = defaults.connect(&setting).await.ok().unwrap();
-        assert!(source.pass_through.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_is_not_verified_is_followed_and_sent_no_token() {
+        let folder = tempfile::tempdir().unwrap();
+        for (cluster, why) in [
+            (
+                r#"{server: "https://10.0.0.1:6443", insecure-skip-tls-verify: true}"#,
+                Unverified::Certificate,
+            ),
+            (r#"{server: "http://127.0.0.1:8001"}"#, Unverified::Plain),
+        ] {
+            let defaults = Defaults {
+                kubeconfig: Some(kubeconfig_of(folder.path(), cluster)),
+                pass_through: true,
+                cluster_access: true,
+                ..Defaults::default()
+            };
+            let setting = ClusterSetting::named("prod".to_owned());
+            let source = defaults.connect(&setting).await.ok().unwrap();
+            assert_eq!(source.verified, Err(why));
+            assert!(!source.reviewer().is_verified());
+            assert!(source.pass_through.is_none() && source.passed_user.is_none());
+        }
     }
 
     #[test]

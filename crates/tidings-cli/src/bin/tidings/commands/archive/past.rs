@@ -11,9 +11,7 @@ use tidings_archive::{Cause, Cluster, Past, Unsealed};
 use tidings_objects::WaitingError;
 #[cfg(feature = "objects")]
 use tidings_server::Waiting;
-use tidings_server::{
-    ClusterSecurity, Ended, Exported, FollowedCluster, Following, ObservedVersion, Versions,
-};
+use tidings_server::{Ended, Exported, FollowedCluster, Following, ObservedVersion, Versions};
 #[cfg(feature = "objects")]
 use tidings_store::Fault;
 use tidings_store::{BoxFuture, ReadError, UnixMillis};
@@ -73,7 +71,13 @@ impl Served {
         followed.pass_through = source.and_then(|source| source.pass_through.clone());
         followed.passed_user = source.and_then(|source| source.passed_user.clone());
         if let Some(source) = source.filter(|source| source.is_asked) {
-            followed.security = ClusterSecurity::of_cluster(Arc::new(source.reviewer()));
+            if let Err(why) = source.verified {
+                tracing::warn!(
+                    cluster = followed.name,
+                    "no token of a caller is sent to the cluster, and its users are refused: {why}"
+                );
+            }
+            followed.access = Some(Arc::new(source.reviewer()));
         }
         followed
     }

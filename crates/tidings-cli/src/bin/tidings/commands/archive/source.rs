@@ -10,7 +10,7 @@ use tidings_server::{PassThrough, PassThroughError, PassThroughOptions};
 use tokio::time::timeout;
 
 use super::client::{NotConnected, client_of};
-use crate::commands::serve::cluster::Cluster as Reviewing;
+use crate::commands::serve::cluster::{Cluster as Reviewing, Unverified, verified};
 
 /// Timeout of the question whether credentials are known.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -29,6 +29,8 @@ pub(in crate::commands) struct Source {
     /// its own.
     pub(super) authorities: Vec<String>,
     address: String,
+    /// Whether tokens of callers may be sent to it.
+    pub(super) verified: Result<(), Unverified>,
     /// The way of requests for other things than events, if they are passed to it.
     pub(super) pass_through: Option<PassThrough>,
     /// The user by whom it is followed, as its kubeconfig calls them, if their token may be passed
@@ -45,22 +47,11 @@ pub(in crate::commands) struct Source {
     pub(super) valid_until: Option<i64>,
 }
 
-/// Why requests are not passed to a cluster.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::commands) enum NotPassed {
-    /// A caller's token would be sent to a server that is not known.
-    #[error(
-        "its certificate is not verified: name its certificate-authority instead of insecure-skip-tls-verify"
-    )]
-    Unverified,
-    #[error(transparent)]
-    Way(#[from] PassThroughError),
-}
-
-/// The way that the cluster is followed by, without its credentials.
-pub(super) fn pass_through(config: &Config) -> Result<PassThrough, NotPassed> {
-    if config.accept_invalid_certs {
-        return Err(NotPassed::Unverified);
+/// The way that the cluster is followed by, without its credentials. `None` if no token may be sent
+/// by it.
+pub(super) fn pass_through(config: &Config) -> Result<Option<PassThrough>, PassThroughError> {
+    if verified(config).is_err() {
+        return Ok(None);
     }
     let authority = config.root_cert.as_ref().map(|certificates| {
         let certificates = certificates.iter().map(|certificate| pem(certificate));
@@ -71,7 +62,7 @@ pub(super) fn pass_through(config: &Config) -> Result<PassThrough, NotPassed> {
     options.server_name.clone_from(&config.tls_server_name);
     options.proxy.clone_from(&config.proxy_url);
     let address = config.cluster_url.to_string();
-    Ok(PassThrough::with_options(&address, &options)?)
+    PassThrough::with_options(&address, &options).map(Some)
 }
 
 /// Whether a user has a token, or a program that may give one out: nothing else can be passed on.
@@ -93,12 +84,14 @@ impl Source {
         is_asked: bool,
     ) -> Result<Self, NotConnected> {
         let address = config.cluster_url.to_string();
+        let verified = verified(&config);
         let authorities = config.root_cert.as_deref().map(authorities);
         let made = client_of(cluster, config).await?;
         Ok(Self {
             client: made.client,
             authorities: authorities.unwrap_or_default(),
             address,
+            verified,
             pass_through,
             passed_user: None,
             is_asked,
@@ -118,7 +111,7 @@ impl Source {
     }
 
     pub(in crate::commands) fn reviewer(&self) -> Reviewing {
-        Reviewing::of(self.client.clone(), self.address.clone())
+        Reviewing::of(self.client.clone(), self.address.clone(), self.verified)
     }
 }
 
@@ -168,19 +161,22 @@ mod tests {
             change(&mut config);
             pass_through(&config).map_err(|error| error.to_string())
         };
+        for change in [
+            // Whatever else is named.
+            &(|config: &mut Config| config.accept_invalid_certs = true) as Change<'_>,
+            &|config| config.cluster_url = "http://10.0.0.1".parse().unwrap(),
+            &|config| config.cluster_url = "http://127.0.0.1:8001".parse().unwrap(),
+        ] {
+            assert!(matches!(of(change), Ok(None)));
+        }
         for proxy in ["http://a:b@proxy:3128", "https://proxy", "socks5://proxy"] {
             let way = of(&|config| {
                 config.proxy_url = Some(proxy.parse().unwrap());
                 config.tls_server_name = Some("api.example".to_owned());
             });
-            assert!(way.is_ok(), "{proxy}: {way:?}");
+            assert!(matches!(way, Ok(Some(_))), "{proxy}: {way:?}");
         }
-        let refused: [(Change<'_>, &str); 5] = [
-            // Whatever else is named.
-            (
-                &|config| config.accept_invalid_certs = true,
-                "certificate-authority",
-            ),
+        let refused: [(Change<'_>, &str); 3] = [
             (
                 &|config| config.proxy_url = Some("ftp://a:secret@proxy".parse().unwrap()),
                 "not a proxy",
@@ -193,10 +189,6 @@ mod tests {
             (
                 &|config| config.root_cert = Some(Vec::new()),
                 "not usable certificates",
-            ),
-            (
-                &|config| config.cluster_url = "http://10.0.0.1".parse().unwrap(),
-                "not an address",
             ),
         ];
         for (change, expected) in refused {
@@ -222,8 +214,8 @@ mod tests {
     fn without_an_authority_the_systems_roots_are_taken() {
         let config = Config::new("https://10.0.0.1:6443".parse().unwrap());
         match pass_through(&config) {
-            Ok(_) | Err(NotPassed::Way(PassThroughError::Roots { .. })) => {}
-            Err(error) => panic!("{error}"),
+            Ok(Some(_)) | Err(PassThroughError::Roots { .. }) => {}
+            other => panic!("{other:?}"),
         }
     }
 }

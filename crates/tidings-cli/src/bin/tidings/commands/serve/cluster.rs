@@ -5,18 +5,45 @@ use std::path::Path;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, header};
-use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 use serde_json::Value;
 use tidings_server::{ReviewError, Reviewer};
 
 use crate::commands::archive::client::client_of;
 use crate::commands::cluster::not_read;
 
+/// Why no caller's token is sent to a cluster, and no answer of it about callers is believed: anyone
+/// on the way could read the one and make the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unverified {
+    #[error(
+        "it is reached without TLS; in its kubeconfig give an https:// address, with its certificate-authority"
+    )]
+    Plain,
+    #[error(
+        "its certificate is not verified; in its kubeconfig name its certificate-authority instead of insecure-skip-tls-verify"
+    )]
+    Certificate,
+}
+
+/// Whether a cluster is reached by TLS and its certificate is verified. There is no exception for
+/// addresses of this machine: other users of it may listen there, too.
+pub(crate) fn verified(config: &Config) -> Result<(), Unverified> {
+    if config.cluster_url.scheme_str() != Some("https") {
+        Err(Unverified::Plain)
+    } else if config.accept_invalid_certs {
+        Err(Unverified::Certificate)
+    } else {
+        Ok(())
+    }
+}
+
 /// Its API server.
 pub(crate) struct Cluster {
     client: Client,
     address: String,
+    pub(crate) verified: Result<(), Unverified>,
 }
 
 impl std::fmt::Debug for Cluster {
@@ -29,27 +56,36 @@ impl std::fmt::Debug for Cluster {
 
 impl Cluster {
     /// The cluster that a client reaches.
-    pub(crate) fn of(client: Client, address: String) -> Self {
-        Self { client, address }
+    pub(crate) fn of(client: Client, address: String, verified: Result<(), Unverified>) -> Self {
+        Self {
+            client,
+            address,
+            verified,
+        }
     }
 
     /// Reads a kubeconfig. Whether the cluster is there is found out with the first question.
     pub(crate) async fn connect(path: &Path) -> Result<Self, String> {
         let kubeconfig = Kubeconfig::read_from(path).map_err(|error| not_read(&error))?;
         let options = KubeConfigOptions::default();
-        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .map_err(|error| error.to_string())?;
         // The caller retries itself, and knows until when.
         config.default_retry = false;
         let address = config.cluster_url.to_string();
+        let verified = verified(&config);
         let made = client_of(&address, config).await;
         let client = made.map_err(|error| error.to_string())?.client;
-        Ok(Self { client, address })
+        Ok(Self::of(client, address, verified))
     }
 }
 
 impl Reviewer for Cluster {
+    fn is_verified(&self) -> bool {
+        self.verified.is_ok()
+    }
+
     fn review<'a>(
         &'a self,
         path: &'static str,

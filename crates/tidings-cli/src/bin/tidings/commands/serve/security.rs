@@ -30,7 +30,7 @@ pub(crate) struct SecurityFlags {
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
     /// Kubeconfig of a cluster that reviews tokens unknown here, such as those of service accounts
-    /// (TokenReview)
+    /// (TokenReview). It is not asked unless its certificate is verified
     #[arg(long, value_name = "FILE")]
     authentication_kubeconfig: Option<PathBuf>,
     /// Accept requests without credentials as system:anonymous. Otherwise they can read only health
@@ -145,6 +145,15 @@ impl SecurityFlags {
 
 async fn cluster(flag: &'static str, path: &Path) -> Result<Arc<Cluster>, KubeconfigError> {
     let connected = Cluster::connect(path).await;
+    if let Ok(Cluster {
+        verified: Err(why), ..
+    }) = &connected
+    {
+        let file = path.display();
+        tracing::warn!(
+            "the cluster of --{flag} ({file}) is not asked, and requests that need it are refused: {why}"
+        );
+    }
     connected.map(Arc::new).map_err(|why| KubeconfigError {
         flag,
         path: path.to_owned(),
