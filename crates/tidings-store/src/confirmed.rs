@@ -10,6 +10,9 @@
 //!   then the confirmed time advances as if the clock had not been set;
 //! - a clock that is set back is believed at once, since then fewer records are expired.
 //!
+//! Who knows other clocks may bound the belief: then the confirmed time is not later than the bound,
+//! which passes with the steady time.
+//!
 //! Time in which the machine was suspended counts as set ahead. So does the time between two
 //! processes. A process stores the confirmed time and its candidate ([`Belief`]) for the next one,
 //! so that processes that each run for less than a period complete it together: only the time in
@@ -55,6 +58,8 @@ pub(crate) struct Confirmed {
     /// When the current period began, in milliseconds of steady time; negative if before this
     /// process.
     since: i64,
+    /// The greatest lead that is believed, if there is a bound.
+    bound: Option<i64>,
     told: Told,
 }
 
@@ -92,6 +97,7 @@ impl Confirmed {
             before: belief.and_then(|belief| belief.confirmed).map(lead_of),
             current: current.min(now.lead()),
             since: now.steady_millis().saturating_sub(held),
+            bound: None,
             told: Told::Nothing,
         }
     }
@@ -108,12 +114,21 @@ impl Confirmed {
         confirmed
     }
 
+    /// Believes the clock up to a time, and to what passes from now on; without a bound, as far as
+    /// it stays.
+    pub(crate) fn bound(&mut self, time: Option<UnixMillis>, now: Reading) {
+        self.bound = time.map(|wall| Reading { wall, ..now }.lead());
+    }
+
     /// The state for the next process, as of the last reading.
     pub(crate) fn belief(&self, now: Reading) -> Belief {
         let confirmed = self.time(now);
         let is_waiting = confirmed.is_none_or(|confirmed| is_ahead(now.wall, confirmed));
         let steady = now.steady_millis();
-        let held = steady.saturating_sub(self.since).max(0).cast_unsigned();
+        // The next process has no bound at first, and looks at the clock as if it were set anew.
+        let is_bounded = self.bound.is_some_and(|bound| bound < self.current);
+        let since = if is_bounded { steady } else { self.since };
+        let held = steady.saturating_sub(since).max(0).cast_unsigned();
         Belief {
             confirmed,
             candidate: is_waiting.then(|| Candidate {
@@ -125,6 +140,7 @@ impl Confirmed {
 
     fn time(&self, now: Reading) -> Option<UnixMillis> {
         let lead = self.before?.min(self.current);
+        let lead = self.bound.map_or(lead, |bound| lead.min(bound));
         Some(UnixMillis(lead.saturating_add(now.steady_millis())))
     }
 
@@ -247,6 +263,30 @@ mod tests {
             confirmed.at(reading(steady, 0));
         }
         assert!(believed(&mut confirmed, 62_000, 0));
+    }
+
+    #[test]
+    fn a_bound_is_not_passed_however_long_the_clock_is_ahead() {
+        let mut confirmed = Confirmed::begin(reading(0, 0));
+        let bound = UnixMillis(START + 7_000);
+        confirmed.bound(Some(bound), reading(2_000, HOUR));
+        for steady in (2_000..HOUR).step_by(1000) {
+            let at = confirmed.at(reading(steady, HOUR));
+            assert!(at.0 <= bound.0 + steady - 2_000, "{steady}");
+        }
+        // Nor by the next process, until it has seen the clock for as long as any other.
+        let noted = reading(HOUR, HOUR);
+        let belief = confirmed.belief(noted);
+        assert_eq!(belief.confirmed, Some(UnixMillis(bound.0 + HOUR - 2_000)));
+        let mut next = Confirmed::resume(Some(belief), reading(0, 2 * HOUR));
+        assert!(!believed(&mut next, 29_999, 2 * HOUR));
+        assert!(believed(&mut next, 30_000, 2 * HOUR));
+        // Without it, the clock is believed at once: it was ahead for long enough.
+        confirmed.bound(None, noted);
+        assert!(believed(&mut confirmed, HOUR, HOUR));
+        // A clock that is right is not delayed by a bound that is later.
+        confirmed.bound(Some(UnixMillis(START + 100 * HOUR)), noted);
+        assert!(believed(&mut confirmed, HOUR, HOUR));
     }
 
     #[test]

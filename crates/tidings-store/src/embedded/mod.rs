@@ -262,6 +262,21 @@ impl EmbeddedStore {
         self.shared.confirmed().at(now)
     }
 
+    /// Believes the clock up to a time, and to what passes from now on, so that no record ends for
+    /// good that is over by a later time only; `None`: as far as the clock stays. For those who know
+    /// of other clocks. A new process begins without a bound.
+    pub fn believe_until(&self, time: Option<UnixMillis>) {
+        let now = Reading::of(&*self.shared.clock);
+        self.shared.confirmed().bound(time, now);
+    }
+
+    /// Free bytes on the disk, if they can be read, and those below which creates and updates are
+    /// refused with [`Fault::NoSpace`].
+    pub fn free_space(&self) -> (Option<u64>, u64) {
+        let min = self.shared.options.free_space_min;
+        (self.shared.free_space(), min)
+    }
+
     async fn put(
         &self,
         key: Bytes,

@@ -152,9 +152,14 @@ impl Shared {
 
     /// Whether creates and updates are allowed. If the free space cannot be read, they are.
     pub(crate) fn has_space(&self) -> bool {
-        rustix::fs::statvfs(&self.path).map_or(true, |disk| {
-            disk.f_bavail.saturating_mul(disk.f_frsize) >= self.options.free_space_min
-        })
+        let free = self.free_space();
+        free.is_none_or(|free| free >= self.options.free_space_min)
+    }
+
+    /// Free bytes on the disk, if they can be read.
+    pub(crate) fn free_space(&self) -> Option<u64> {
+        let disk = rustix::fs::statvfs(&self.path).ok()?;
+        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
     /// Reads a page from the snapshot held for its revision, or from a new one, which is held if
