@@ -72,8 +72,8 @@ drop_causes! {
     RejectedForbidden = "rejected_forbidden",
     /// The namespace does not exist, or the server does not serve events (404 to a create).
     RejectedNotFound = "rejected_not_found",
-    /// The server accepts no more such events for now (429 of EventRateLimit), even after a few
-    /// retries.
+    /// The server accepts no more such events for now (429 of EventRateLimit): after a few retries
+    /// if only events about this object were refused, else after minutes without an admitted event.
     RateLimited = "rate_limited",
     /// Any other refusal that a retry does not change.
     RejectedOther = "rejected_other",

@@ -215,7 +215,7 @@ pub enum StatusErrors {
 /// |---|---|---|
 /// | none (connection, TLS, timeout) | may pass | tried again |
 /// | 408, 425, 429, 500 and above | may pass | tried again, not before `Retry-After` |
-/// | 429 with the reason `TooManyRequests` and no wait asked for (EventRateLimit) | too many events like it | tried again, but a few times |
+/// | 429 with the reason `TooManyRequests` and no wait asked for (EventRateLimit) | too many events like it | paced, or tried again a few times |
 /// | 409 other than `AlreadyExists` | a conflict within the server, may pass | tried again |
 /// | 401 | a token being rotated, or wrong credentials | tried again, but fewer times |
 /// | 404 to a patch | the event expired or was deleted | created at once |
@@ -241,14 +241,14 @@ pub enum StatusErrors {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// How many failures that might pass an event may meet before it is given up; at least 1.
-    /// Default 30, which is two to four minutes.
+    /// Default 30, which is two to four minutes. Refusals under a shared limit on the rate of events
+    /// are no tries (see [`RetryPolicy::rate_limited_tries_max`]).
     pub tries_max: u32,
     /// Whether an event is given up although every other may fare no better. Default true. If
     /// false, only such failures count as tries as are the event's own: those since the last of
     /// which another event was written. A server that is away, or answers 500 or 401 to everything,
-    /// for an hour then costs no event, and a limit on the rate that all events share does not
-    /// either; one on the events about a few objects does, and so does a namespace whose writes
-    /// hang. While events that failed take more than half of
+    /// for an hour then costs no event, and neither does a shared limit on the rate of events; one
+    /// on the events about a few objects does, and so does a namespace whose writes hang. While events that failed take more than half of
     /// [`pending_events_max`](crate::DeliveryOptions::pending_events_max) or
     /// [`pending_bytes_max`](crate::DeliveryOptions::pending_bytes_max), two failures of its own
     /// are enough for each. Where events that wait lie on disk ([`SinkOptions::spill`] of the
@@ -265,9 +265,14 @@ pub struct RetryPolicy {
     /// recorder that continues to ask is what such a limit is for. Other events are not held up
     /// meanwhile.
     ///
-    /// A refusal is not one of these, but of `tries_max`, if events about as many different objects
-    /// as [`DeliveryOptions::pause_after_keys`](crate::DeliveryOptions::pause_after_keys) were
-    /// refused since this one was tried last: then all share the limit.
+    /// A refusal is no try if events about as many different objects as
+    /// [`DeliveryOptions::pause_after_keys`](crate::DeliveryOptions::pause_after_keys) were refused
+    /// since this one was tried last: then they share the limit, of a server, a user or a
+    /// namespace. Under a shared limit an event is given up by time, also as
+    /// [`DropCause::RateLimited`]: when nothing under the limit was admitted for four minutes, or
+    /// when it was refused for an hour, which is as long as the API server keeps events. A backlog
+    /// of any length thus arrives at the server's rate. If
+    /// [`give_up_out_of_reach`](RetryPolicy::give_up_out_of_reach) is false, it waits for ever.
     pub rate_limited_tries_max: u32,
     /// The wait between tries. Default: exponential from 250 ms to 10 s.
     pub backoff: Backoff,

@@ -44,6 +44,8 @@ pub(super) struct Entry<T> {
     pub(super) delivered_before: u64,
     /// Refusals for a rate in all lanes at that time.
     pub(super) refusals_before: u64,
+    /// When it was first refused for the rate of events.
+    pub(super) refused_since: Option<Monotonic>,
     /// Consecutive turns from patch to create or back.
     pub(super) turns: u8,
     pub(super) object: Object,
@@ -69,6 +71,7 @@ impl<T: Deliverable> Entry<T> {
             rate_limited_tries: 0,
             delivered_before: delivered,
             refusals_before: refusals,
+            refused_since: None,
             turns: 0,
             object: Object::Unknown,
             unanswered,
@@ -117,6 +120,7 @@ impl<T: Deliverable> Entry<T> {
         later.follow(self);
         later.rate_limited_tries = self.rate_limited_tries;
         later.refusals_before = self.refusals_before;
+        later.refused_since = self.refused_since;
         later.occurrence.absorb(&mut self.occurrence);
         std::mem::replace(self, later)
     }
@@ -140,8 +144,10 @@ pub(super) enum State {
     Ready,
     /// Its head failed, and can be written again.
     Again,
-    /// Its head was refused under a shared rate limit, and is tried again in turn.
+    /// Its head was refused under a limit of everything, and is tried again in turn.
     Refused,
+    /// It waits for its turn under the limit of its namespace, which has this hash.
+    Held(u64),
     /// Its head is being written, under this number.
     InFlight(u64),
     /// Its head waits for another try.
@@ -166,7 +172,7 @@ pub(super) struct Lane<T: Deliverable> {
     pub(super) rest: VecDeque<Entry<T>>,
     pub(super) state: State,
     /// Consecutive failures, which decide the length of the next wait; above 0 in the states
-    /// `Again`, `Refused` and `Waiting`.
+    /// `Again`, `Refused` and `Waiting`; in `Held`, above 0 for those that failed.
     pub(super) failures: u32,
     /// The stretch without answers in which this lane last failed (see `Pause`).
     pub(super) failed_in: u64,
@@ -188,9 +194,11 @@ impl<T: Deliverable> Lane<T> {
     pub(super) fn last_waiting(&mut self) -> Option<&mut Entry<T>> {
         match self.state {
             State::InFlight(_) => self.rest.back_mut(),
-            State::Ready | State::Again | State::Refused | State::Waiting { .. } => {
-                Some(self.rest.back_mut().unwrap_or(&mut self.head))
-            }
+            State::Ready
+            | State::Again
+            | State::Refused
+            | State::Held(_)
+            | State::Waiting { .. } => Some(self.rest.back_mut().unwrap_or(&mut self.head)),
         }
     }
 }

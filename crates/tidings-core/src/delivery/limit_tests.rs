@@ -1,10 +1,16 @@
-//! A limit that all events share paces them, and gives up none that can wait.
+//! Shared limits on the rate of events, against a model of EventRateLimit: a backlog behind one is
+//! paced, with few refusals, and none of it is given up while anything is admitted.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use super::tests::{Bench, create, status};
+use proptest::prelude::*;
+
+use super::tests::{Bench, CREATE, Item, create, item, status};
 use super::*;
 use crate::{Backoff, RetryPolicy};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 fn bench(give_up_out_of_reach: bool) -> Bench {
     waiting(give_up_out_of_reach, RetryPolicy::default().backoff)
@@ -21,7 +27,8 @@ fn waiting(give_up_out_of_reach: bool, backoff: Backoff) -> Bench {
     })
 }
 
-/// A server that admits `burst` events at once and then one each `gap`.
+/// A budget that admits `burst` events at once and then one each `gap`.
+#[derive(Clone, Debug)]
 struct Bucket {
     gap: i64,
     burst: i64,
@@ -48,60 +55,153 @@ impl Bucket {
     }
 }
 
-/// Writes until `end`, a millisecond each; returns how many writes there were.
-fn run(bench: &mut Bench, bucket: &mut Bucket, end: Duration) -> u64 {
-    let end = Monotonic::ZERO.saturating_add(end);
-    while bench.delivery.pending() > 0 && bench.now < end {
-        while let Some(write) = bench.write() {
-            bench.now = bench.now.saturating_add(Duration::from_millis(1));
-            bench.answer(write.id, bucket.answer(bench.now));
-        }
-        bench.check_sums();
-        if bench.delivery.pending() > 0 {
-            bench.wait();
-        }
-    }
-    bench.delivery.stats().writes
+/// EventRateLimit with one limit, whose budgets are told apart by a number made of the key.
+struct Server {
+    budget: fn(u32) -> Option<u32>,
+    full: Bucket,
+    buckets: HashMap<u32, Bucket>,
+    /// The time that a write takes.
+    latency: Duration,
+    admitted: u64,
+    refused: u64,
+    in_flight: VecDeque<(Monotonic, Write<Item>)>,
+    /// When each event was admitted.
+    at: HashMap<u32, Monotonic>,
 }
 
-/// Whatever its rate: a backlog that can wait arrives, with few requests for each event, and in a
+impl Server {
+    fn new(bucket: Bucket, budget: fn(u32) -> Option<u32>) -> Self {
+        Self {
+            budget,
+            full: bucket,
+            buckets: HashMap::new(),
+            latency: Duration::from_millis(5),
+            admitted: 0,
+            refused: 0,
+            in_flight: VecDeque::new(),
+            at: HashMap::new(),
+        }
+    }
+
+    fn answer(&mut self, now: Monotonic, key: u32) -> Result<(), WriteError> {
+        let answer = (self.budget)(key).map_or(Ok(()), |budget| {
+            let bucket = self.buckets.entry(budget);
+            bucket.or_insert_with(|| self.full.clone()).answer(now)
+        });
+        if answer.is_ok() {
+            self.admitted += 1;
+            self.at.insert(key, now);
+        } else {
+            self.refused += 1;
+        }
+        answer
+    }
+
+    /// Answers all writes until `end`, each after the latency and with as many in flight as the
+    /// delivery allows.
+    fn run(&mut self, bench: &mut Bench, end: Monotonic) {
+        while bench.delivery.pending() > 0 && bench.now < end {
+            while let Some(write) = bench.write() {
+                let at = bench.now.saturating_add(self.latency);
+                self.in_flight.push_back((at, write));
+            }
+            let due = self.in_flight.front().map(|(at, _)| *at);
+            let timer = bench.delivery.poll_timeout();
+            if let Some(at) = due
+                && timer.is_none_or(|timer| at <= timer)
+            {
+                bench.now = bench.now.max(at);
+                let (_, write) = self.in_flight.pop_front().unwrap();
+                let answer = self.answer(bench.now, write.occurrence.key);
+                bench.answer(write.id, answer);
+            } else {
+                bench.wait();
+            }
+        }
+        bench.check_sums();
+    }
+
+    /// Refusals for each admitted event.
+    fn ratio(&self) -> f64 {
+        self.refused as f64 / self.admitted as f64
+    }
+}
+
+fn after(duration: Duration) -> Monotonic {
+    Monotonic::ZERO.saturating_add(duration)
+}
+
+fn all(_: u32) -> Option<u32> {
+    Some(0)
+}
+
+/// One that admits nothing.
+fn closed() -> Bucket {
+    Bucket::new(1_000_000 * SECOND, 0)
+}
+
+/// Whatever its rate, and wherever events wait: all arrive, with few refusals for each, and in a
 /// time that is not much longer than the limit makes it.
 #[test]
 fn a_backlog_behind_a_shared_limit_arrives() {
-    for (gap, events) in [
-        (10_000, 200),
-        (1000, 1000),
-        (20, 5000),
-        (3, 20_000),
-        (2, 20_000),
-    ] {
-        let gap = Duration::from_millis(gap);
-        let mut bench = bench(false);
-        for key in 0..events {
-            bench.offer(create(key));
+    for give_up_out_of_reach in [true, false] {
+        for (gap, burst, events) in [
+            (1000, 1, 500),
+            (1000, 10, 1000),
+            (200, 20, 300),
+            (200, 20, 3000),
+            (20, 50, 5000),
+            (2, 50, 20_000),
+            (1, 100, 20_000),
+        ] {
+            let gap = Duration::from_millis(gap);
+            let mut bench = bench(give_up_out_of_reach);
+            for key in 0..events {
+                bench.offer(create(key));
+            }
+            let mut server = Server::new(Bucket::new(gap, burst), all);
+            server.run(&mut bench, after(24 * 3600 * SECOND));
+            assert_eq!(bench.delivery.stats().delivered, u64::from(events));
+            let ratio = server.ratio();
+            assert!(ratio < 1.0, "{gap:?}: {ratio} refusals for each event");
+            let took = Duration::from_nanos(bench.now.as_nanos() as u64);
+            assert!(
+                took < gap * events * 7 / 4 + 10 * SECOND,
+                "{gap:?}: {took:?}"
+            );
         }
-        let writes = run(&mut bench, &mut Bucket::new(gap, 10), Duration::MAX);
-        assert_eq!(bench.delivery.stats().delivered, u64::from(events));
-        assert!(
-            writes < 10 * u64::from(events),
-            "{gap:?}: {writes} writes of {events}"
-        );
-        let took = Duration::from_nanos(bench.now.as_nanos() as u64);
-        assert!(took < gap * events * 3, "{gap:?}: {took:?}");
     }
 }
 
-/// Where events cannot wait they trickle out anyway, as far as their tries reach.
+/// A limit that many clients share leaves little for this one: its backlog trickles out.
 #[test]
-fn a_backlog_in_memory_trickles_out() {
+fn a_backlog_that_is_seldom_admitted_is_not_given_up() {
     let mut bench = bench(true);
-    for key in 0..1000 {
+    for key in 0..30 {
         bench.offer(create(key));
     }
-    let mut bucket = Bucket::new(Duration::from_secs(1), 10);
-    run(&mut bench, &mut bucket, Duration::from_secs(3600));
+    let mut server = Server::new(Bucket::new(100 * SECOND, 1), all);
+    server.run(&mut bench, after(6 * 3600 * SECOND));
     let stats = bench.delivery.stats();
-    assert!(stats.delivered > 900, "{stats:?}");
+    assert_eq!(stats.delivered, 30, "{stats:?}");
+}
+
+/// Giving up is by time: four minutes after anything was admitted. Events on disk wait longer.
+#[test]
+fn a_limit_that_admits_nothing_costs_what_was_refused_for_minutes() {
+    for give_up_out_of_reach in [true, false] {
+        let mut bench = bench(give_up_out_of_reach);
+        for key in 0..300 {
+            bench.offer(create(key));
+        }
+        let mut server = Server::new(closed(), all);
+        server.run(&mut bench, after(239 * SECOND));
+        assert_eq!(bench.settled, [], "not before");
+        server.run(&mut bench, after(2 * 3600 * SECOND));
+        let dropped = bench.dropped(DropCause::RateLimited);
+        assert_eq!(dropped > 0, give_up_out_of_reach);
+        assert_eq!(bench.delivery.stats().dropped.total(), dropped);
+    }
 }
 
 /// A limit that is over is felt no more. While it lasts, requests are as far apart as the longest
@@ -109,12 +209,11 @@ fn a_backlog_in_memory_trickles_out() {
 #[test]
 fn the_end_of_a_shared_limit_is_noticed() {
     let between = |least, most| Backoff::Between { least, most };
-    let second = Duration::from_secs(1);
     for (backoff, expected) in [
         (RetryPolicy::default().backoff, 300..800),
-        (Backoff::Constant(10 * second), 300..400),
-        (between(Duration::ZERO, second), 3000..3700),
-        (between(second, 10 * second), 300..400),
+        (Backoff::Constant(10 * SECOND), 300..400),
+        (between(Duration::ZERO, SECOND), 3000..3700),
+        (between(SECOND, 10 * SECOND), 300..400),
         // A gap remains where there is no wait at all.
         (Backoff::Constant(Duration::ZERO), 10_000..15_000),
     ] {
@@ -122,38 +221,69 @@ fn the_end_of_a_shared_limit_is_noticed() {
         for key in 0..1000 {
             bench.offer(create(key));
         }
-        let mut closed = Bucket::new(Duration::from_secs(1_000_000), 0);
-        let hour = Duration::from_secs(3600);
-        let writes = run(&mut bench, &mut closed, hour);
+        let hour = 3600 * SECOND;
+        let mut server = Server::new(closed(), all);
+        server.run(&mut bench, after(hour));
+        let writes = bench.delivery.stats().writes;
         assert!(
             expected.contains(&writes),
             "{backoff:?}: {writes} writes in an hour"
         );
         assert_eq!(bench.settled, []);
-        let mut open = Bucket::new(Duration::ZERO, 10);
-        run(&mut bench, &mut open, Duration::MAX);
-        let end = Monotonic::ZERO.saturating_add(hour + Duration::from_secs(60));
-        assert!(bench.now < end, "{backoff:?}");
+        let mut server = Server::new(closed(), |_| None);
+        server.run(&mut bench, after(2 * hour));
+        let took = bench.now.nanos_since(after(hour)) / 1_000_000_000;
+        let most = match backoff {
+            Backoff::Constant(_) | Backoff::Between { .. } => 600,
+            Backoff::Exponential { .. } => 60,
+        };
+        assert!(took < most, "{backoff:?}: {took} s");
         assert_eq!(bench.delivery.stats().delivered, 1000);
     }
 }
 
-/// Objects with limits of their own among others: none of the others waits long.
+/// A limit of one namespace: its events are paced, and those of other namespaces are not delayed
+/// by them.
 #[test]
-fn limits_of_some_objects_hold_up_no_other() {
-    let mut bench = bench(false);
+fn a_limit_of_one_namespace_delays_no_other() {
+    for gap in [100, 1000] {
+        let mut bench = bench(true);
+        for key in 0..1200 {
+            bench.offer(create(key));
+        }
+        let budget = |key: u32| key.is_multiple_of(4).then_some(0);
+        let bucket = Bucket::new(Duration::from_millis(gap), 20);
+        let mut server = Server::new(bucket, budget);
+        server.run(&mut bench, after(24 * 3600 * SECOND));
+        assert_eq!(bench.delivery.stats().delivered, 1200);
+        let others = server.at.iter().filter(|(key, _)| *key % 4 > 0);
+        let last = others.map(|(_, at)| *at).max().unwrap();
+        assert!(last < after(10 * SECOND), "{gap}: the last after {last:?}");
+        let limited = server.refused as f64 / 300.;
+        assert!(
+            limited < 1.,
+            "{gap}: {limited} refusals for each limited event"
+        );
+    }
+}
+
+/// Limits of each of several namespaces at the same time.
+#[test]
+fn namespaces_with_limits_of_their_own_are_paced_side_by_side() {
+    let mut bench = bench(true);
     for key in 0..2000 {
         bench.offer(create(key));
     }
-    while bench.delivery.stats().delivered < 1000 {
-        while let Some(write) = bench.write() {
-            let limited = write.occurrence.key.is_multiple_of(2);
-            let refused = Err(status(429, "TooManyRequests"));
-            bench.answer(write.id, if limited { refused } else { Ok(()) });
-        }
-        bench.wait();
-    }
-    assert!(bench.now.as_nanos() < 30_000_000_000, "{:?}", bench.now);
+    let budget = |key: u32| (key % 4 != 3).then_some(key % 4);
+    let mut server = Server::new(Bucket::new(Duration::from_millis(100), 20), budget);
+    server.run(&mut bench, after(24 * 3600 * SECOND));
+    assert_eq!(bench.delivery.stats().delivered, 2000);
+    assert!(server.ratio() < 1., "{}", server.ratio());
+    // 500 events each, ten a second.
+    assert!(bench.now < after(75 * SECOND), "{:?}", bench.now);
+    let others = server.at.iter().filter(|(key, _)| *key % 4 == 3);
+    let last = others.map(|(_, at)| *at).max().unwrap();
+    assert!(last < after(20 * SECOND), "the last after {last:?}");
 }
 
 /// What was never refused takes every other turn, however much was.
@@ -163,8 +293,8 @@ fn what_was_refused_keeps_nothing_new_waiting() {
     for key in 0..500 {
         bench.offer(create(key));
     }
-    let mut closed = Bucket::new(Duration::from_secs(1_000_000), 0);
-    run(&mut bench, &mut closed, Duration::from_secs(10_000));
+    let mut server = Server::new(closed(), all);
+    server.run(&mut bench, after(10_000 * SECOND));
     bench.offer(create(500));
     let mut writes = 0;
     while bench.delivery.stats().delivered == 0 {
@@ -175,83 +305,182 @@ fn what_was_refused_keeps_nothing_new_waiting() {
         bench.answer(write.id, if limited { refused } else { Ok(()) });
         writes += 1;
     }
-    assert!(writes <= 2, "{writes} writes");
+    assert!(writes <= 20, "{writes} writes");
 }
 
-/// The gap between writes, as refusals and admissions change it.
-#[test]
-fn the_gap_doubles_with_refusals_and_halves_with_admissions() {
-    let second = Monotonic::from_nanos(1_000_000_000);
-    let at = |millis| Some(Monotonic::ZERO.saturating_add(Duration::from_millis(millis)));
-    let (first, longest) = (Duration::from_secs(1), Duration::from_secs(3));
-    let mut limit = Limit::new(2);
-    let refuse = |limit: &mut Limit, object| limit.refused(Monotonic::ZERO, object, first, longest);
-    refuse(&mut limit, 1);
-    refuse(&mut limit, 1);
-    assert!(!limit.is_paced(), "one object has a limit of its own");
-    refuse(&mut limit, 2);
-    assert!(limit.is_paced());
-    assert_eq!(limit.refusals(), 3);
-    // Of the two, one was refused last as the second of all.
-    assert!(limit.is_shared_since(1) && !limit.is_shared_since(2));
-    assert_eq!(limit.earliest(Monotonic::ZERO), at(1000));
-    assert_eq!(limit.earliest(second.saturating_add(first)), at(2000));
-
-    // One write at a time.
-    assert!(!limit.allows(Monotonic::ZERO) && limit.allows(second));
-    limit.note_write(7);
-    assert!(!limit.allows(second));
-    assert_eq!(limit.earliest(second), None);
-    limit.note_answer(second, 6);
-    assert_eq!(limit.earliest(second), None, "of another write");
-    limit.note_answer(second, 7);
-    assert_eq!(limit.earliest(second), at(2000));
-
-    // With every other refusal, and not beyond the longest: the gap counts from the refusal that
-    // made it longer, then from the answer, a second later.
-    for expected in [2000, 2000, 3000, 3000, 4000, 3000] {
-        refuse(&mut limit, 1);
-        assert_eq!(limit.earliest(Monotonic::ZERO), at(expected));
-        limit.note_write(8);
-        limit.note_answer(second, 8);
-    }
-    limit.shorten();
-    assert!(limit.allows(Monotonic::from_nanos(i64::MIN)));
-    limit.admitted(Monotonic::ZERO);
-    assert_eq!(limit.earliest(Monotonic::ZERO), at(1500));
-    refuse(&mut limit, 1);
-    limit.admitted(Monotonic::ZERO);
-    refuse(&mut limit, 1);
-    assert_eq!(limit.earliest(Monotonic::ZERO), at(750), "counted anew");
-    while limit.is_paced() {
-        limit.admitted(Monotonic::ZERO);
-    }
-    assert!(limit.allows(Monotonic::ZERO));
-}
-
-/// Only what is refused for its rate waits for the gap, and only while there is one.
+/// A limit of one object is not paced: its events are tried a few times.
 #[test]
 fn a_refusal_alone_is_waited_out() {
     let mut bench = bench(false);
     bench.offer(create(1));
-    let id = bench.expect(1, 1, super::tests::CREATE);
+    let id = bench.expect(1, 1, CREATE);
     bench.answer(id, Err(status(429, "TooManyRequests")));
     assert!(bench.write().is_none(), "not before its time");
     assert!(bench.wait() > Duration::from_millis(100));
-    bench.expect(1, 1, super::tests::CREATE);
+    bench.expect(1, 1, CREATE);
 }
 
 /// At the end the next write goes at once.
 #[test]
 fn draining_does_not_wait_for_the_gap() {
-    let mut bench = bench(false);
-    for key in 0..100 {
-        bench.offer(create(key));
+    for keys in [1, 4] {
+        let mut bench = bench(false);
+        for key in 0..100 {
+            bench.offer(create(key * keys));
+        }
+        while let Some(write) = bench.write() {
+            bench.answer(write.id, Err(status(429, "TooManyRequests")));
+        }
+        assert!(bench.delivery.pending() == 100);
+        bench.delivery.drain();
+        assert!(bench.write().is_some());
     }
-    while let Some(write) = bench.write() {
+}
+
+/// Lanes that wait for their namespace are dropped, merged and abandoned like others.
+#[test]
+fn lanes_of_a_paced_namespace_are_lanes_like_others() {
+    let mut bench = Bench::new(DeliveryOptions {
+        pending_events_max: 10,
+        overflow: Overflow::DropOldest,
+        ..DeliveryOptions::default()
+    });
+    for key in 0..8 {
+        bench.offer(create(4 * key));
+    }
+    let writes: Vec<_> = std::iter::from_fn(|| bench.write()).collect();
+    for write in writes {
         bench.answer(write.id, Err(status(429, "TooManyRequests")));
     }
-    assert!(bench.delivery.pending() == 100);
-    bench.delivery.drain();
-    assert!(bench.write().is_some());
+    // The first is refused before the limit is known, and waits by itself.
+    bench.offer(create(100));
+    bench.offer(create(104));
+    assert!(bench.write().is_none());
+    bench.offer(item(104, 2, CREATE));
+    assert_eq!(bench.delivery.stats().aggregated, 1);
+    for key in 200..212 {
+        bench.offer(create(4 * key));
+        bench.check_sums();
+    }
+    assert_eq!(bench.dropped(DropCause::QueueFull), 12);
+    bench.delivery.abandon();
+    bench.collect();
+    assert_eq!(bench.delivery.stats().pending, 10);
+    bench.check_sums();
+}
+
+/// The interval between writes, as refusals and admissions change it.
+#[test]
+fn the_interval_grows_with_refusals_and_shrinks_with_admissions() {
+    let at = |millis| Some(after(Duration::from_millis(millis)));
+    let (first, longest) = (SECOND, 3 * SECOND);
+    let mut limits = Limits::new(2);
+    let refuse = |limits: &mut Limits, number, object| {
+        limits.refused(
+            Monotonic::ZERO,
+            number,
+            (object, object % 2),
+            (first, longest),
+        );
+    };
+    refuse(&mut limits, 1, 1);
+    refuse(&mut limits, 2, 1);
+    assert!(limits.all().is_none(), "one object has a limit of its own");
+    refuse(&mut limits, 3, 2);
+    assert!(limits.all().is_some() && !limits.has_namespaces());
+    assert_eq!(limits.refusals(), 3);
+    // Of the two, one was refused last as the second of all.
+    assert!(limits.is_shared_since(1) && !limits.is_shared_since(2));
+    assert_eq!(limits.earliest(Monotonic::ZERO), at(1000));
+    assert_eq!(limits.earliest(after(2 * SECOND)), at(2000));
+    refuse(&mut limits, 4, 2);
+    assert_eq!(limits.earliest(Monotonic::ZERO), at(1000), "started before");
+
+    // One write at a time.
+    assert!(!limits.allows(Monotonic::ZERO) && limits.allows(after(SECOND)));
+    limits.note_write(after(SECOND), 7, None);
+    assert!(!limits.allows(after(10 * SECOND)));
+    assert_eq!(limits.earliest(after(SECOND)), None);
+    limits.note_answer(6);
+    assert_eq!(limits.earliest(after(SECOND)), None, "of another write");
+    limits.note_answer(7);
+    assert_eq!(limits.earliest(after(SECOND)), at(2000));
+
+    // A fifth longer, half of it as wait, twice that in a row, and not beyond the longest.
+    for (number, expected) in (8..).zip([600, 1440, 3000, 3000]) {
+        limits.note_write(Monotonic::ZERO, number, None);
+        refuse(&mut limits, number, 2);
+        assert_eq!(limits.earliest(Monotonic::ZERO), at(expected), "{number}");
+    }
+    // The first admission ends the waiting, the next ones shorten the interval of 1.728 s.
+    for (number, expected) in (20..).zip([1728, 1555, 1399]) {
+        limits.note_write(Monotonic::ZERO, number, None);
+        limits.admitted(Monotonic::ZERO, number, 0);
+        assert_eq!(
+            limits
+                .earliest(Monotonic::ZERO)
+                .map(|at| at.as_nanos() / 1_000_000),
+            Some(expected),
+            "{number}"
+        );
+    }
+    limits.shorten();
+    assert!(limits.allows(Monotonic::from_nanos(i64::MIN)));
+    // A minute without a write ends it, too.
+    assert!(limits.take_ended(after(60 * SECOND)).is_empty());
+    assert!(limits.all().is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// EventRateLimit of type User, Namespace, or SourceAndObject with several events of each
+    /// object: every event arrives, in order for each key, in a time near the least, with at most
+    /// 1.5 refusals for each.
+    #[test]
+    fn every_type_of_limit_is_waited_for(
+        kind in 0_u32..3,
+        qps in 1_u32..100,
+        burst in 1_i64..60,
+        events in 100_u32..600,
+        latency in 1_u64..50,
+        late in prop::bool::ANY,
+    ) {
+        let mut bench = bench(true);
+        let budget = match kind {
+            0 => all,
+            1 => |key: u32| Some(key % 4),
+            _ => |key: u32| Some(key % 100),
+        };
+        let mut server = Server::new(Bucket::new(SECOND / qps, burst), budget);
+        server.latency = Duration::from_millis(latency);
+        for key in 0..events {
+            bench.offer(create(key));
+        }
+        if late {
+            server.run(&mut bench, after(SECOND));
+            // Repeats of some: of these only the last is to be seen.
+            for key in 0..events / 10 {
+                bench.offer(item(key, 2, CREATE));
+            }
+        }
+        server.run(&mut bench, after(24 * 3600 * SECOND));
+        let stats = bench.delivery.stats();
+        prop_assert_eq!(stats.dropped.total(), 0);
+        prop_assert_eq!(stats.delivered + stats.aggregated, stats.offered);
+        let spare = u64::try_from(burst).unwrap();
+        if stats.delivered > 5 * spare {
+            prop_assert!(server.ratio() <= 1.5, "{} refusals for each", server.ratio());
+        }
+        let least = f64::from(events) * 1.1 / f64::from(qps);
+        let took = bench.now.as_nanos() as f64 / 1e9;
+        prop_assert!(took <= 2. * least + 30., "{took} s, at least {least} s");
+        let mut last = HashMap::new();
+        for (item, fate) in &bench.settled {
+            if *fate == Fate::Delivered {
+                let before = last.insert(item.key, item.count);
+                prop_assert!(before.is_none_or(|before| before < item.count));
+            }
+        }
+    }
 }

@@ -17,6 +17,9 @@
 //! that hang until their timeout leave the other half to events that were not tried yet. After
 //! [`Delivery::drain`], when all events were tried, they have all workers.
 //!
+//! Under a limit on the rate of events that several share, writes are paced (`limit.rs`): all of
+//! them, or those of one namespace, whose lanes then wait for their turn apart from the others.
+//!
 //! A write without an answer may still be executed, even after a later one. This cannot be
 //! prevented here; the sink makes the server refuse it (ADR 8).
 //!
@@ -53,7 +56,7 @@ use foldhash::fast::FixedState;
 use slab::Slab;
 
 use self::lane::{Entry, Lane, Object, State, Unanswered, Wait};
-use self::limit::Limit;
+use self::limit::Limits;
 use self::pause::Pause;
 use crate::{DropCause, Fate, Monotonic, OccurrenceKind, RetryClass, WriteError};
 
@@ -63,6 +66,17 @@ pub use self::types::{Deliverable, DeliveryStats, Handled, Settled, Write, Write
 /// How often in a row an event may turn from patch to create and back before that counts as a
 /// failed try.
 const TURNS_MAX: u8 = 4;
+
+/// How long nothing may be admitted under a shared limit on the rate of events before its events
+/// are given up: as long as other failures are tried.
+const LIMITED_MAX: Duration = Duration::from_secs(4 * 60);
+
+/// How long a single event may be refused for its rate although others under the limit are
+/// admitted: as long as the API server keeps events.
+const REFUSED_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Refusals of an event in a row, under a shared limit, after which another one takes its turn.
+const REFUSALS_IN_TURN: u32 = 3;
 
 /// How many failures of its own are enough to give an event up while events that failed fill half
 /// of the room, and none is given up for what all meet: one may be a coincidence.
@@ -111,14 +125,14 @@ pub struct Delivery<T: Deliverable> {
     ready: VecDeque<usize>,
     /// Lanes in `State::Again`, in turn.
     again: VecDeque<usize>,
-    /// Lanes in `State::Refused`, in turn. None while writes are not spaced out.
+    /// Lanes in `State::Refused`, in turn. None while not everything is paced.
     refused: VecDeque<usize>,
     /// Lanes in `State::Waiting`, by when their wait ends.
     waiting: BTreeSet<(Monotonic, usize)>,
     /// Lanes in `State::InFlight`.
     in_flight: Vec<usize>,
     pause: Pause,
-    limit: Limit,
+    limits: Limits,
     last_number: u64,
     held_events: usize,
     held_bytes: usize,
@@ -139,7 +153,7 @@ impl<T: Deliverable> Delivery<T> {
         options.validate()?;
         Ok(Self {
             pause: Pause::new(options.pause_after_keys),
-            limit: Limit::new(options.pause_after_keys),
+            limits: Limits::new(options.pause_after_keys),
             options,
             random: fastrand::Rng::with_seed(seed),
             lanes: Slab::new(),
@@ -165,7 +179,7 @@ impl<T: Deliverable> Delivery<T> {
     pub fn offer(&mut self, occurrence: T) {
         self.stats.offered += 1;
         let key = occurrence.key();
-        let mut entry = Entry::new(occurrence, self.stats.delivered, self.limit.refusals());
+        let mut entry = Entry::new(occurrence, self.stats.delivered, self.limits.refusals());
         if self.draining {
             return self.settle(entry.occurrence, Fate::Dropped(DropCause::Stopped), None);
         }
@@ -200,18 +214,23 @@ impl<T: Deliverable> Delivery<T> {
     /// The next write to do, if one may be done now.
     pub fn poll_write(&mut self, now: Monotonic) -> Option<Write<T>> {
         self.wake(now);
-        let may_start = self.pause.allows(now) && self.limit.allows(now);
+        let may_start = self.pause.allows(now) && self.limits.allows(now);
         if self.in_flight.len() >= self.options.workers || !may_start {
             return None;
         }
-        let id = self.next_lane()?;
+        let id = self.next_lane(now)?;
+        let namespace = self
+            .limits
+            .has_namespaces()
+            .then(|| self.namespace_of(id))
+            .flatten();
         let lane = self.lanes.get_mut(id)?;
         self.last_number += 1;
         let number = self.last_number;
         lane.state = State::InFlight(number);
         self.in_flight.push(id);
         self.pause.note_write(number);
-        self.limit.note_write(number);
+        self.limits.note_write(now, number, namespace);
         self.stats.writes += 1;
         Some(Write {
             id: WriteId { lane: id, number },
@@ -238,12 +257,11 @@ impl<T: Deliverable> Delivery<T> {
         let unanswered = lane.head.unanswered;
         self.in_flight.retain(|other| *other != id);
         let was_probe = self.pause.note_answer(write.number);
-        self.limit.note_answer(now, write.number);
 
         let error = match result {
             Ok(()) => {
                 self.server_answered();
-                self.limit.admitted(now);
+                self.admitted(now, write);
                 return self.settle_head(id, Fate::Delivered, None);
             }
             Err(error) => error,
@@ -261,9 +279,11 @@ impl<T: Deliverable> Delivery<T> {
             self.server_answered();
         }
         if error.is_rate_limited() {
-            self.rate_limited(now, id);
+            self.rate_limited(now, write);
         } else if matches!(class, RetryClass::Permanent(_)) {
-            self.limit.admitted(now);
+            self.admitted(now, write);
+        } else {
+            self.limits.note_answer(write.number);
         }
         match class {
             RetryClass::Transient { retry_after } => self.retry(now, id, kind, error, retry_after),
@@ -293,11 +313,13 @@ impl<T: Deliverable> Delivery<T> {
             // An answer comes first.
             None
         } else if self.again.is_empty() && self.refused.is_empty() {
-            self.waiting.first().map(|(until, _)| *until)
+            let waiting = self.waiting.first().map(|(until, _)| *until);
+            let paced = self.limits.earliest_of_namespaces();
+            waiting.into_iter().chain(paced).min()
         } else {
             now
         };
-        self.limit.earliest(self.pause.earliest(lane?)?)
+        self.limits.earliest(self.pause.earliest(lane?)?)
     }
 
     /// The next event whose fate is known.
@@ -317,7 +339,7 @@ impl<T: Deliverable> Delivery<T> {
     /// wait: the end is near, but more may be offered before it.
     pub fn hurry(&mut self) {
         self.pause.shorten();
-        self.limit.shorten();
+        self.limits.shorten();
         self.end_waits(|why| why != Wait::Asked);
     }
 
@@ -329,6 +351,7 @@ impl<T: Deliverable> Delivery<T> {
         self.ready.clear();
         self.again.clear();
         self.refused.clear();
+        self.limits.clear();
         self.waiting.clear();
         self.in_flight.clear();
         self.held_events = 0;
@@ -435,6 +458,7 @@ impl<T: Deliverable> Delivery<T> {
         let next = self.again.front().or(self.ready.front());
         let next = next.or(self.refused.front()).copied();
         let next = next.or_else(|| self.waiting.first().map(|(_, id)| *id));
+        let next = next.or_else(|| self.limits.any_waiting());
         if let Some(entry) = next.and_then(|id| self.advance(id)) {
             self.let_go(entry, fate, None);
             return true;
@@ -455,23 +479,94 @@ impl<T: Deliverable> Delivery<T> {
     /// The lane whose turn it is.
     ///
     /// Events that failed take every other turn, and within these those refused for their rate
-    /// every other one. A probe is an event that was not tried yet, if there is one: those that
-    /// failed may be the only ones that do.
-    fn next_lane(&mut self) -> Option<usize> {
-        let turn = self.stats.writes;
-        if (self.pause.is_open() || turn.is_multiple_of(2))
-            && let Some(id) = self.ready.pop_front()
+    /// every other one. While everything is paced, turns are drawn: refusals may come as regularly
+    /// as turns do. A probe is an event that was not tried yet, if there is one: those that failed
+    /// may be the only ones that do.
+    fn next_lane(&mut self, now: Monotonic) -> Option<usize> {
+        let is_paced = self.limits.all().is_some();
+        let turn = if is_paced {
+            self.random.u64(..)
+        } else {
+            self.stats.writes
+        };
+        let fresh_first = self.pause.is_open() || turn.is_multiple_of(2);
+        if !(self.pause.is_open() || is_paced && fresh_first)
+            && let Some(id) = self.next_paced(now)
         {
+            return Some(id);
+        }
+        if fresh_first && let Some(id) = self.next_ready() {
             return Some(id);
         }
         let failed = if !self.may_retry() {
             None
         } else if (turn / 2).is_multiple_of(2) {
-            self.refused.pop_front().or_else(|| self.again.pop_front())
+            self.refused.pop_front().or_else(|| self.next_again())
         } else {
-            self.again.pop_front().or_else(|| self.refused.pop_front())
+            self.next_again().or_else(|| self.refused.pop_front())
         };
-        failed.or_else(|| self.ready.pop_front())
+        failed
+            .or_else(|| self.next_ready())
+            .or_else(|| self.next_paced(now))
+    }
+
+    /// The next lane that has not failed, and whose namespace is not paced.
+    fn next_ready(&mut self) -> Option<usize> {
+        while let Some(id) = self.ready.pop_front() {
+            if !self.hold(id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The next lane that is tried again, and whose namespace is not paced.
+    fn next_again(&mut self) -> Option<usize> {
+        while let Some(id) = self.again.pop_front() {
+            if !self.hold(id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The next lane of a paced namespace that may be written now.
+    fn next_paced(&mut self, now: Monotonic) -> Option<usize> {
+        if !(self.limits.has_namespaces() && self.may_retry()) {
+            return None;
+        }
+        self.limits.pop_waiting(now, self.random.bool())
+    }
+
+    /// Moves a lane to those of its namespace, if that is paced; returns whether it is.
+    fn hold(&mut self, id: usize) -> bool {
+        if !self.limits.has_namespaces() {
+            return false;
+        }
+        let Some(hash) = self.namespace_of(id) else {
+            return false;
+        };
+        let Some(namespace) = self.limits.namespace_mut(hash) else {
+            return false;
+        };
+        let Some(lane) = self.lanes.get_mut(id) else {
+            return false;
+        };
+        lane.state = State::Held(hash);
+        if lane.failures == 0 {
+            namespace.fresh.push_back(id);
+        } else {
+            namespace.refused.push_back(id);
+        }
+        true
+    }
+
+    /// The namespace of a lane's head, as a hash.
+    fn namespace_of(&self, id: usize) -> Option<u64> {
+        let lane = self.lanes.get(id)?;
+        let mut hasher = self.by_key.hasher().build_hasher();
+        lane.head.occurrence.hash_namespace(&mut hasher);
+        Some(hasher.finish())
     }
 
     /// Whether one more event that failed may be written: these have at most half of the workers,
@@ -489,7 +584,20 @@ impl<T: Deliverable> Delivery<T> {
 
     /// Moves the lanes whose wait is over to those that are tried again.
     fn wake(&mut self, now: Monotonic) {
-        if !self.limit.is_paced() {
+        if !self.limits.is_idle() {
+            for namespace in self.limits.take_ended(now) {
+                for id in namespace.fresh {
+                    if let Some(lane) = self.lanes.get_mut(id) {
+                        lane.state = State::Ready;
+                        self.ready.push_back(id);
+                    }
+                }
+                for id in namespace.refused {
+                    self.try_again(id);
+                }
+            }
+        }
+        if self.limits.all().is_none() {
             for id in std::mem::take(&mut self.refused) {
                 self.try_again(id);
             }
@@ -531,15 +639,25 @@ impl<T: Deliverable> Delivery<T> {
     }
 
     /// The head of this lane was refused for the rate of events.
-    fn rate_limited(&mut self, now: Monotonic, id: usize) {
-        let Some(lane) = self.lanes.get(id) else {
+    fn rate_limited(&mut self, now: Monotonic, write: WriteId) {
+        let namespace = self.namespace_of(write.lane).unwrap_or_default();
+        let Some(lane) = self.lanes.get(write.lane) else {
             return;
         };
         let mut hasher = self.by_key.hasher().build_hasher();
         lane.head.occurrence.hash_regarding(&mut hasher);
         let backoff = self.options.retry.backoff;
-        let (first, longest) = (backoff.shortest(), backoff.longest());
-        self.limit.refused(now, hasher.finish(), first, longest);
+        let intervals = (backoff.shortest(), backoff.longest());
+        let about = (hasher.finish(), namespace);
+        self.limits.refused(now, write.number, about, intervals);
+    }
+
+    /// No limit on the rate of events refused the head of this lane.
+    fn admitted(&mut self, now: Monotonic, write: WriteId) {
+        if !self.limits.is_idle() {
+            let namespace = self.namespace_of(write.lane).unwrap_or_default();
+            self.limits.admitted(now, write.number, namespace);
+        }
     }
 
     /// The length of a pause that begins or continues now.
@@ -558,6 +676,11 @@ impl<T: Deliverable> Delivery<T> {
         error: WriteError,
         retry_after: Option<Duration>,
     ) -> Handled {
+        let namespace = if error.is_rate_limited() {
+            self.namespace_of(id)
+        } else {
+            None
+        };
         let Some(lane) = self.lanes.get_mut(id) else {
             return Handled::Unknown;
         };
@@ -565,19 +688,29 @@ impl<T: Deliverable> Delivery<T> {
         let delivered = self.stats.delivered;
         let before = std::mem::replace(&mut lane.head.delivered_before, delivered);
         // A failure of every event does not count against this one; being too frequent does.
-        let refusals = std::mem::replace(&mut lane.head.refusals_before, self.limit.refusals());
+        let refusals = std::mem::replace(&mut lane.head.refusals_before, self.limits.refusals());
+        let is_paced = namespace.is_some_and(|namespace| self.limits.is_paced(namespace));
         let is_own = if error.is_rate_limited() {
-            !self.limit.is_paced() && !self.limit.is_shared_since(refusals)
+            !is_paced && !self.limits.is_shared_since(refusals)
         } else {
             delivered > before
         };
-        let counts = policy.give_up_out_of_reach || is_own;
+        // Under a shared limit time decides, not tries.
+        let counts = is_own || (policy.give_up_out_of_reach && !error.is_rate_limited());
         lane.head.note_failure(kind, &error, counts, is_own);
         if lane.head.unauthorized_tries >= policy.unauthorized_tries_max {
             let fate = Fate::Dropped(DropCause::RejectedUnauthorized);
             return self.settle_head(id, fate, Some(error));
         }
-        if lane.head.rate_limited_tries >= policy.rate_limited_tries_max {
+        let mut is_given_up = lane.head.rate_limited_tries >= policy.rate_limited_tries_max;
+        if let Some(namespace) = namespace.filter(|_| !is_own) {
+            let since = *lane.head.refused_since.get_or_insert(now);
+            let admitted = self.limits.last_admitted(namespace).unwrap_or(since);
+            is_given_up |= policy.give_up_out_of_reach
+                && (since.max(admitted).saturating_add(LIMITED_MAX) <= now
+                    || since.saturating_add(REFUSED_MAX) <= now);
+        }
+        if is_given_up {
             let fate = Fate::Dropped(DropCause::RateLimited);
             return self.settle_head(id, fate, Some(error));
         }
@@ -599,10 +732,20 @@ impl<T: Deliverable> Delivery<T> {
         }
         lane.failures = lane.failures.saturating_add(1);
         let failures = lane.failures;
-        if self.limit.is_paced() && error.is_rate_limited() {
-            // The gap is the wait.
-            lane.state = State::Refused;
-            self.refused.push_back(id);
+        if is_paced {
+            // The limit's interval is the wait. Under a shared limit the oldest event goes first,
+            // but one with a limit of its own must not take all turns.
+            let keeps_turn = !failures.is_multiple_of(REFUSALS_IN_TURN);
+            let paced = namespace
+                .and_then(|hash| self.limits.namespace_mut(hash))
+                .map(|paced| (State::Held(paced.hash), &mut paced.refused));
+            let (state, turns) = paced.unwrap_or((State::Refused, &mut self.refused));
+            lane.state = state;
+            if keeps_turn {
+                turns.push_front(id);
+            } else {
+                turns.push_back(id);
+            }
         } else if self.pause.is_open() && retry_after.is_none() {
             // The pause is the wait; the next event in turn is the probe.
             self.try_again(id);
@@ -714,6 +857,12 @@ impl<T: Deliverable> Delivery<T> {
             State::Ready => take_out(&mut self.ready, id),
             State::Again => take_out(&mut self.again, id),
             State::Refused => take_out(&mut self.refused, id),
+            State::Held(namespace) => {
+                if let Some(namespace) = self.limits.namespace_mut(namespace) {
+                    take_out(&mut namespace.fresh, id);
+                    take_out(&mut namespace.refused, id);
+                }
+            }
             State::Waiting { until, .. } => {
                 self.waiting.remove(&(until, id));
             }

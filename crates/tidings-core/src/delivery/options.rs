@@ -54,11 +54,15 @@ pub struct DeliveryOptions {
     /// delays no others, and is itself retried as [`RetryPolicy::backoff`] says. Pauses are as long
     /// as the waits of the back-off.
     ///
-    /// It is also the number of objects (at most 64) that show a shared rate limit: events about
-    /// this many were refused for their rate, one after the other, with none admitted in between.
-    /// Writes are then sent one at a time, with a gap after each: at first the shortest wait of the
-    /// back-off, at least 250 ms, doubled each time this many are refused in a row, up to the
-    /// longest, and halved for each that is admitted, until a 64th of the shortest wait is left.
+    /// It is also the number of objects (at most 64) that show a shared limit on the rate of events
+    /// ([`WriteError::is_rate_limited`](crate::WriteError::is_rate_limited)): of everything, if
+    /// events about this many objects in several namespaces were refused with none admitted in
+    /// between; of one namespace, if they are all of that namespace. The writes under the limit are
+    /// then paced: the interval between them is learned from what the server admits. It begins with
+    /// the shortest wait of the back-off, at least 250 ms. A refusal makes it longer, leaves one
+    /// write in flight, and is waited out, up to the longest wait of the back-off. Each further
+    /// admission makes it a tenth shorter. Under a steady limit, fewer than one write in two is
+    /// refused. A limit of one namespace delays no other namespace.
     pub pause_after_keys: u32,
 }
 

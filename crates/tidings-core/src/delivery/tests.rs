@@ -40,6 +40,11 @@ impl Deliverable for Item {
         self.count > 1
     }
 
+    /// Of four.
+    fn hash_namespace(&self, state: &mut impl Hasher) {
+        (self.key % 4).hash(state);
+    }
+
     fn size(&self) -> usize {
         self.size
     }

@@ -43,6 +43,10 @@ pub trait Deliverable: Clone {
         self.key().hash(state);
     }
 
+    /// Hashes the namespace that the event is written to, which distinguishes a limit on one
+    /// namespace's events from one on all. By default hashes nothing: all are of one namespace.
+    fn hash_namespace(&self, _state: &mut impl Hasher) {}
+
     /// Its size in bytes.
     fn size(&self) -> usize;
 }
@@ -82,6 +86,10 @@ impl Deliverable for Occurrence {
         let regarding = self.event().regarding();
         let (kind, uid) = (regarding.kind(), regarding.uid());
         (kind, regarding.namespace(), regarding.name(), uid).hash(state);
+    }
+
+    fn hash_namespace(&self, state: &mut impl Hasher) {
+        self.namespace().hash(state);
     }
 
     fn size(&self) -> usize {

@@ -15,7 +15,7 @@
 //! Events that an earlier process left in a folder that could not be opened at start, or in a file
 //! that could not be read, follow later, out of order.
 //!
-//! A limit on the rate of all events (EventRateLimit of kind Server, Namespace or User) is waited
+//! A shared limit on the rate of events (EventRateLimit of type Server, User or Namespace) is waited
 //! out like an outage. Events about single objects with limits of their own are given up after a
 //! few tries, and removed, and so are events that fail again and again while others are written.
 //!

@@ -48,13 +48,13 @@ impl Cluster {
         KubeSink::from_config(self.config.clone()).unwrap()
     }
 
-    /// Ends the server, and returns its answers to patches, in order.
-    async fn patch_codes(self) -> Vec<u64> {
+    /// Ends the server, and returns its answers to requests of this verb, in order.
+    async fn codes(self, verb: &str) -> Vec<u64> {
         self.server.shutdown().await;
         let log = std::fs::read_to_string(self.folder.path().join("audit.log")).unwrap();
         let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
         lines
-            .filter(|line: &serde_json::Value| line["verb"] == "patch")
+            .filter(|line: &serde_json::Value| line["verb"] == verb)
             .map(|line| line["responseStatus"]["code"].as_u64().unwrap())
             .collect()
     }
@@ -229,6 +229,32 @@ async fn a_limit_on_the_rate_of_a_server_costs_no_event_that_lies_on_disk() {
     cluster.server.shutdown().await;
 }
 
+/// A limit that all events of the program share: a backlog in memory arrives at the server's rate,
+/// with few refusals, and none of it is given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_on_the_rate_of_a_user_costs_no_event() {
+    let limits = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n\
+        limits: [{type: User, qps: 25, burst: 20, cacheSize: 100}]";
+    let cluster = Cluster::start_with(EventRateLimitOptions::parse(limits).unwrap()).await;
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_recording_to_sink(cluster.sink());
+    let recorder = broadcaster.recorder(EventSource::component("c"));
+    for number in 0..200 {
+        let pod = Reference::new(ReferenceFields {
+            kind: "Pod",
+            namespace: "default",
+            name: &format!("web-{}", number % 60),
+            ..ReferenceFields::default()
+        });
+        recorder.warning(&pod, &format!("Failed{number}"), "m");
+    }
+    let report = broadcaster.shutdown(Duration::from_secs(60)).await;
+    assert_eq!((report.delivered, report.offered), (200, 200), "{report}");
+    let codes = cluster.codes("create").await;
+    let refused = codes.iter().filter(|code| **code == 429).count();
+    assert!(refused < 200, "{refused} refusals for 200 events");
+}
+
 /// A proxy between a client and a server. While it holds, bytes of existing connections are passed
 /// on only after it continues, even if the clients are gone by then. New connections are not held.
 struct Late {
@@ -327,7 +353,7 @@ async fn a_patch_that_arrives_late_undoes_none_that_came_after_it() {
     assert_eq!(late.answered.recv().await, Some(true));
     let stored = cluster.events().get(&first.name()).await.unwrap();
     assert_eq!(stored.count, Some(3));
-    assert_eq!(cluster.patch_codes().await, [200, 409]);
+    assert_eq!(cluster.codes("patch").await, [200, 409]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
