@@ -19,6 +19,7 @@ use crate::context::{EventContext, SharedContext};
 use crate::event_limits::{TRUNCATION_MARKER, accepted_metadata, non_empty, strict_source};
 use crate::packed::{Packed, Packer};
 use crate::validate::{self, check_dns1123_label};
+use crate::wire::Moment;
 use crate::{EventName, EventSource, NameStamps, Reference};
 
 /// The longest message an event is made with, in bytes, unless [`NewEvent::text_bytes_max`] says
@@ -236,6 +237,9 @@ impl Event {
     /// to have happened at one moment, a creation say, happen to be recorded by several programs,
     /// and again after a restart.
     pub fn past(new: &NewEvent<'_>, names: &NameStamps, now: Timestamp, at: Timestamp) -> Self {
+        // The start of the year 1 is Go's time that is not set: the API server refuses it.
+        let is_set = !Moment::from(at).truncated_to_micros().is_zero();
+        let at = is_set.then_some(at);
         let mut regarding = Cow::Borrowed(new.regarding);
         let mut namespace = None;
         let mut strict = false;
@@ -279,7 +283,7 @@ impl Event {
             related: new.related.cloned(),
             annotations,
             labels,
-            event_time: strict.then_some(at),
+            event_time: strict.then_some(at.unwrap_or(now)),
             wire: None,
             context: None,
         };
@@ -291,8 +295,8 @@ impl Event {
                 new.source.clone()
             },
             text: text.finish(),
-            first_timestamp: Some(at),
-            last_timestamp: Some(at),
+            first_timestamp: at,
+            last_timestamp: at,
             count: 1,
             size: 0,
             extras: extras.boxed(),

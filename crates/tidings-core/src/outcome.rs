@@ -45,7 +45,8 @@ macro_rules! drop_causes {
 drop_causes! {
     /// A bounded queue was full, in events or in bytes.
     QueueFull = "queue_full",
-    /// The correlator's spam filter had no token left for events like it.
+    /// The correlator's spam filter had no token left for events like it, and nothing of it was
+    /// written: a repeat of a written event is held back instead, and its count is written later.
     SpamFiltered = "spam_filtered",
     /// The object it is about could not be referred to.
     InvalidReference = "invalid_reference",
@@ -153,8 +154,8 @@ impl fmt::Display for DropCounts {
 pub enum Fate {
     /// The sink took it.
     Delivered,
-    /// A later event of the same key, which has all its information (counts and timestamps are
-    /// absolute), is sent in its place.
+    /// A later event of the same key is sent in its place: counts and timestamps are absolute. A
+    /// note that differs is gone, unless the series shows the last one.
     Aggregated,
     /// It was given up.
     Dropped(DropCause),

@@ -158,7 +158,7 @@ mod tests {
         correlator.correlate(now, &event);
         match correlator.correlate(now, &event) {
             Correlated::Write(occurrence) => String::from_utf8(occurrence.patch_body()).unwrap(),
-            Correlated::Filtered => String::new(),
+            Correlated::Filtered | Correlated::HeldBack { .. } => String::new(),
         }
     }
 
@@ -180,7 +180,7 @@ mod tests {
             correlator.correlate(now, &event(json!({})));
             match correlator.correlate(now, &event(annotations)) {
                 Correlated::Write(occurrence) => occurrence,
-                Correlated::Filtered => panic!("two are no flood"),
+                Correlated::Filtered | Correlated::HeldBack { .. } => panic!("two are no flood"),
             }
         };
         let text = |body: Option<Vec<u8>>| body.map(|body| String::from_utf8(body).unwrap());

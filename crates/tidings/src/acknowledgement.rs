@@ -20,16 +20,18 @@ use crate::error::RecordError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Acknowledgement {
-    /// The event was written as an event of its own.
+    /// The event was written: as an event of its own, as a repeat of an earlier one, or combined with
+    /// similar ones.
     Delivered {
-        /// Its namespace.
+        /// The namespace of the stored event.
         namespace: String,
         /// Its name.
         name: String,
+        /// The number of times that event was seen, this time included: 1 for a new one.
+        count: i32,
     },
-    /// The event was written as a repeat of an earlier event or series, or combined with similar
-    /// ones.
-    Aggregated {
+    /// The spam filter held it back: its count is written later, to an event that is stored.
+    Filtered {
         /// The namespace of that event.
         namespace: String,
         /// Its name.
@@ -49,13 +51,13 @@ pub enum Acknowledgement {
 impl Acknowledgement {
     /// Whether the event was written, by itself or in a count.
     pub fn is_written(&self) -> bool {
-        !matches!(self, Self::Dropped { .. })
+        matches!(self, Self::Delivered { .. })
     }
 
     fn badness(&self) -> u8 {
         match self {
             Self::Delivered { .. } => 0,
-            Self::Aggregated { .. } => 1,
+            Self::Filtered { .. } => 1,
             Self::Dropped { .. } => 2,
         }
     }
@@ -204,10 +206,8 @@ impl Context {
         let (namespace, name) = (occurrence.namespace().to_owned(), occurrence.name().into());
         let count = occurrence.count();
         ticket.stamp(match fate {
-            Fate::Delivered if count <= 1 && !occurrence.is_aggregate() => {
-                Acknowledgement::Delivered { namespace, name }
-            }
-            Fate::Delivered | Fate::Aggregated => Acknowledgement::Aggregated {
+            // No later event takes the place of one that is waited for.
+            Fate::Delivered | Fate::Aggregated => Acknowledgement::Delivered {
                 namespace,
                 name,
                 count,
@@ -227,6 +227,18 @@ impl Context {
             ticket.stamp(Acknowledgement::Delivered {
                 namespace: event.namespace().to_owned(),
                 name: event.name().into_owned(),
+                count: 1,
+            });
+        }
+    }
+
+    /// Reports that the event was held back, and counted on `first`.
+    pub(crate) fn filtered(&self, first: &Event, count: i32) {
+        if let Some(ticket) = &self.ticket {
+            ticket.stamp(Acknowledgement::Filtered {
+                namespace: first.namespace().to_owned(),
+                name: first.name().into_owned(),
+                count,
             });
         }
     }

@@ -14,11 +14,9 @@ use tidings_core::{Event, EventSource};
 use tokio::sync::watch;
 
 use crate::acknowledgement::Context;
-use crate::config::{
-    BroadcasterOptions, InvalidBroadcasterOptions, InvalidSinkOptions, SinkOptions,
-};
+use crate::config::{BroadcasterOptions, InvalidBroadcasterOptions, SinkOptions};
 use crate::delivery::{Machines, SinkTask};
-use crate::error::BroadcasterStopped;
+use crate::error::{BroadcasterStopped, StartSinkError};
 use crate::intake::Intake;
 use crate::logging::{LogLine, log_structured};
 use crate::recorder::Recorder;
@@ -40,12 +38,13 @@ const ABANDON_GRACE: Duration = Duration::from_millis(500);
 /// long enough.
 ///
 /// # Where things run
-/// Handlers and sinks run on the tokio runtime in whose context they are started, which must have
-/// its timer enabled (`#[tokio::main]` does), or else on a thread of their own. Recorders need no
+/// Each handler and each log has a thread of its own, so that it may block: it delays nothing but
+/// itself. Sinks run on the tokio runtime in whose context they are started, which must have its
+/// timer enabled (`#[tokio::main]` does), or else on a thread of their own. Recorders need no
 /// runtime: they only fill queues.
 ///
-/// Handlers and sinks end with their runtime. Events that a sink then has in memory, and all events
-/// recorded later until its [`Watch`] stops it, are dropped as
+/// A sink ends with its runtime. Events that it then has in memory, and all events recorded later
+/// until its [`Watch`] stops it, are dropped as
 /// [`RuntimeGone`](crate::DropCause::RuntimeGone); events on disk wait for the next process
 /// ([`SinkOptions::spill`]).
 ///
@@ -125,9 +124,10 @@ impl Broadcaster {
     /// Calls `handler` for every event recorded from now on, one at a time, in order. client-go's
     /// `StartEventWatcher`.
     ///
-    /// The handler should be quick, and must not block where it shares a runtime with others; use
-    /// [`Broadcaster::watch`] for handlers that wait for something. A handler that panics ends its
-    /// own watcher; this is logged and counted.
+    /// The handler runs on a thread of its own and may block: no other watcher and no shutdown waits
+    /// for it, but events beyond its queue are missed, and counted. It may spawn tasks on the tokio
+    /// runtime in whose context it is started; [`Broadcaster::watch`] is for asynchronous handlers.
+    /// A handler that panics ends its own watcher; this is logged and counted.
     ///
     /// ```
     /// # use tidings::{Broadcaster, EventSource};
@@ -138,12 +138,19 @@ impl Broadcaster {
     /// ```
     pub fn start_event_watcher(&self, handler: impl FnMut(&Event) + Send + 'static) -> Watch {
         let shared = self.shared();
-        let Some(started) = shared.start(TaskKind::Handler) else {
-            return Watch::never();
+        let started = match shared.start(TaskKind::Handler) {
+            Ok(started) => started,
+            Err(error) => {
+                tracing::error!(%error, "Unable start event watcher (will not retry!)");
+                return Watch::never();
+            }
         };
         let watch = started.watch(&shared.intake.mux);
         let phase = shared.registry.phase();
-        spawn("tidings-handler", run_handler(started, phase, handler));
+        let run = move || run_handler(started, &phase, handler);
+        if let Err(error) = runtime::spawn_thread("tidings-handler", run) {
+            log_spawn_failure("tidings-handler", &error);
+        }
         watch
     }
 
@@ -182,8 +189,9 @@ impl Broadcaster {
     /// every five seconds; [`Broadcaster::start_recording_to_sink_with`] returns an error instead.
     pub fn start_recording_to_sink(&self, sink: impl Sink) -> Watch {
         let options = self.shared().options.sink.clone();
-        match SinkTask::machines(options) {
-            Ok(machines) => self.start_sink(machines, sink),
+        let machines = SinkTask::machines(options).map_err(StartSinkError::from);
+        match machines.and_then(|machines| self.start_sink(machines, sink)) {
+            Ok(watch) => watch,
             // The options were checked when the broadcaster was made.
             Err(error) => {
                 tracing::error!(%error, "Unable to start recording to sink (will not retry!)");
@@ -196,30 +204,31 @@ impl Broadcaster {
     ///
     /// # Errors
     /// When an option is out of range, and which; when the folder of a [`SinkOptions::spill`]
-    /// cannot be used.
+    /// cannot be used; when the broadcaster is shut down.
     pub fn start_recording_to_sink_with(
         &self,
         sink: impl Sink,
         options: SinkOptions,
-    ) -> Result<Watch, InvalidSinkOptions> {
+    ) -> Result<Watch, StartSinkError> {
         let mut machines = SinkTask::machines(options)?;
+        if *self.shared().registry.phase().borrow() > Phase::Open {
+            return Err(BroadcasterStopped.into());
+        }
         // Last, when nothing else can be wrong: it takes a lock.
         machines.open_spill()?;
-        Ok(self.start_sink(machines, sink))
+        self.start_sink(machines, sink)
     }
 
-    fn start_sink(&self, machines: Machines, sink: impl Sink) -> Watch {
+    fn start_sink(&self, machines: Machines, sink: impl Sink) -> Result<Watch, StartSinkError> {
         let shared = self.shared();
-        let Some(started) = shared.start(TaskKind::Sink) else {
-            return Watch::never();
-        };
+        let started = shared.start(TaskKind::Sink)?;
         let watch = started.watch(&shared.intake.mux);
         let clock = shared.options.clock.clone();
         let when_full = shared.options.queue.when_full;
         let phase = shared.registry.phase();
         let task = SinkTask::new(machines, started, when_full, clock, phase);
         spawn("tidings-sink", task.run(sink));
-        watch
+        Ok(watch)
     }
 
     /// A watcher that the caller reads. client-go's `Watch`.
@@ -313,26 +322,17 @@ impl Broadcaster {
 }
 
 impl Shared {
-    /// Registers a watcher and begins to count its events. After shutdown: `None`, and a line in
-    /// the log.
-    fn start(&self, kind: TaskKind) -> Option<Started> {
+    /// Registers a watcher and begins to count its events.
+    fn start(&self, kind: TaskKind) -> Result<Started, BroadcasterStopped> {
         let place = self.registry.reserve(kind);
-        let mux = &self.intake.mux;
-        match mux.watch_by_task(kind == TaskKind::Sink) {
-            Ok(receiver) => {
-                let counts = Arc::clone(receiver.counts());
-                let (progress, ending) = self.registry.open(place, counts);
-                Some(Started {
-                    receiver,
-                    progress,
-                    ending,
-                })
-            }
-            Err(error) => {
-                tracing::error!(%error, "Unable start event watcher (will not retry!)");
-                None
-            }
-        }
+        let receiver = self.intake.mux.watch_by_task(kind == TaskKind::Sink)?;
+        let counts = Arc::clone(receiver.counts());
+        let (progress, ending) = self.registry.open(place, counts);
+        Ok(Started {
+            receiver,
+            progress,
+            ending,
+        })
     }
 
     /// Begins the shutdown, unless it has begun. The returned channel closes when everything has
@@ -397,8 +397,12 @@ impl Shared {
 /// its events count as dropped.
 fn spawn(name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
     if let Err(error) = runtime::spawn(name, task) {
-        tracing::error!(%error, task = name, "Unable to start a thread (will not retry!)");
+        log_spawn_failure(name, &error);
     }
+}
+
+fn log_spawn_failure(name: &str, error: &std::io::Error) {
+    tracing::error!(%error, task = name, "Unable to start a thread (will not retry!)");
 }
 
 impl Drop for Owner {

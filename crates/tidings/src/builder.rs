@@ -147,8 +147,8 @@ impl<'a> EventBuilder<'a> {
     /// [`Broadcaster::shutdown`](crate::Broadcaster::shutdown) reports its outcome.
     ///
     /// # Errors
-    /// The object cannot be referred to, the broadcaster is shut down, or the queues of all sinks
-    /// are full.
+    /// The object cannot be referred to, the broadcaster is shut down, the queues of all sinks are
+    /// full, or all sinks have ended with their runtimes.
     pub fn try_send(self) -> Result<(), RecordError> {
         self.count_refused();
         self.record()

@@ -213,7 +213,9 @@ impl SinkOptions {
     ///
     /// The API server has stricter rules for these events: messages are cut at 1,024 bytes, reasons
     /// and actions at 128; the default of an action is the reason; and the reporting controller is
-    /// made a qualified name. A series keeps the note and annotations of its first event.
+    /// made a qualified name. A series keeps the note and annotations of its first event: of a
+    /// thousand events with different notes, the texts of all but the first are gone, unless
+    /// [`SeriesOptions::last_note`] shows the last one. Where every text matters, write core/v1.
     ///
     /// ```
     /// use tidings::{BroadcasterOptions, SeriesOptions, SinkOptions};
@@ -264,8 +266,8 @@ impl SinkOptions {
     /// count once more. In core/v1 these are a few hundred events; with [`SinkOptions::events_v1`],
     /// where one write stands for all repeats since the previous one, tens of thousands.
     ///
-    /// With [`SinkOptions::events_v1`], a count that waits for its heartbeat also waits on disk,
-    /// with all its events. When these take half of [`SpillOptions::bytes_max`] (64 MiB by default;
+    /// With [`SinkOptions::events_v1`], a count that waits for its refresh or heartbeat also waits on
+    /// disk, with all its events. When these take half of [`SpillOptions::bytes_max`] (64 MiB by default;
     /// an event takes about 600 bytes), as many counts as necessary are written before their
     /// heartbeat, the next ones first. With a few series that repeat often, that is one write for
     /// tens of thousands of events; with very many series that rarely repeat, up to one write for

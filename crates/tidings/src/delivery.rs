@@ -3,8 +3,8 @@
 //! A loop: send all outputs, wait for one input (events, an answer, a timer, the end), handle it.
 //! All decisions are in core; this code moves events and counts them.
 //!
-//! Invariant: every event taken from the queue is counted once: as filtered, or with the outcome of
-//! the write that settles it ([`Delivery::poll_settled`]).
+//! Invariant: every event taken from the queue is counted once: as held back or dropped by the
+//! correlator, or with the outcome of the write that settles it ([`Delivery::poll_settled`]).
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -26,11 +26,12 @@ use tracing::{Instrument, Span};
 use crate::acknowledgement::Context;
 use crate::clock::{Clock, entropy};
 use crate::config::{InvalidSinkOptions, SinkOptions, WhenFull};
+use crate::logging::KRef;
 use crate::metrics::SinkMetrics;
 use crate::mux::Receiver;
 use crate::questions::Questions;
 use crate::registry::{Ending, Phase, Progress, reached};
-use crate::rules::{Room, Rules};
+use crate::rules::{Room, Rules, Taken};
 use crate::sampling::is_sampled;
 use crate::sink::Sink;
 use crate::spill::{Kept, Spill};
@@ -227,7 +228,7 @@ impl SinkTask {
                 self.correlate_some();
                 continue;
             }
-            if self.offer_remaining() || self.relieve_spill(now) {
+            if self.offer_remaining(now) || self.relieve_spill(now) {
                 continue;
             }
             if self.end == End::Done && self.delivery.pending() == 0 {
@@ -361,11 +362,11 @@ impl SinkTask {
 
     /// After the last event, and when none are left on disk, offers remaining counts, as far as
     /// there is room. Returns true when it has just finished.
-    fn offer_remaining(&mut self) -> bool {
+    fn offer_remaining(&mut self, now: Monotonic) -> bool {
         if self.end == End::NotYet && self.ended && self.batch.is_empty() && !self.is_behind() {
             self.end = End::Begun;
         }
-        if self.end == End::Begun && self.rules.finish(self.room, &mut self.delivery) {
+        if self.end == End::Begun && self.rules.finish(now, self.room, &mut self.delivery) {
             self.end = End::Done;
             self.delivery.drain();
             return true;
@@ -437,14 +438,25 @@ impl SinkTask {
             let Some(event) = self.batch.pop_front() else {
                 break;
             };
-            if let Err(cause) = self.rules.take(now, &event, &mut self.delivery) {
-                self.progress.dropped(cause, 1);
-                if let Some(context) = Context::of(event.context()) {
-                    context.dropped(cause);
-                    if let Some(spill) = &mut self.spill {
-                        spill.settled(context.take_spilled());
+            let context = Context::of(event.context());
+            match self.rules.take(now, &event, &mut self.delivery) {
+                Taken::Offered => continue,
+                Taken::HeldBack { first, count } => {
+                    self.progress.filtered(1);
+                    self.metrics.filtered(1);
+                    if let Some(context) = context {
+                        context.filtered(&first, count);
                     }
                 }
+                Taken::Dropped(cause) => {
+                    self.progress.dropped(cause, 1);
+                    if let Some(context) = context {
+                        context.dropped(cause);
+                    }
+                }
+            }
+            if let (Some(spill), Some(context)) = (&mut self.spill, context) {
+                spill.settled(context.take_spilled());
             }
         }
         self.rest_if_empty();
@@ -556,34 +568,37 @@ async fn more_events(
     (more, more)
 }
 
-/// Logs a loss; of frequent causes ever fewer. `before` is the number of earlier losses for this
-/// cause.
+/// Logs the loss of the events of one write; of frequent causes ever fewer. `before` is the number of
+/// earlier losses for this cause.
 #[cold]
 fn log_drop(cause: DropCause, before: u64, settled: &Settled<Occurrence>) {
-    let event = settled.occurrence.event();
+    // The stored event: that of a repeat has the name of the first.
+    let occurrence = &settled.occurrence;
+    let events = occurrence.events();
     let error = settled.error.as_ref().map(tracing::field::display);
-    if cause.is_benign() || (error.is_some() && !is_sampled(before, 1)) {
+    if cause.is_benign() || (error.is_some() && !is_sampled(before, events)) {
         tracing::debug!(
-            event = event.name().as_ref(),
-            namespace = event.namespace(),
+            event = occurrence.name().as_ref(),
+            namespace = occurrence.namespace(),
             cause = cause.as_str(),
             error,
             "Server rejected event (will not retry!)"
         );
     } else if error.is_some() {
         tracing::error!(
-            event = event.name().as_ref(),
-            namespace = event.namespace(),
-            reason = event.reason(),
+            event = occurrence.name().as_ref(),
+            namespace = occurrence.namespace(),
+            object = %KRef(occurrence.event().regarding()),
+            reason = occurrence.event().reason(),
             cause = cause.as_str(),
-            dropped = before + 1,
+            dropped = before + events,
             error,
             "Unable to write event (will not retry!)"
         );
-    } else if is_sampled(before, 1) {
+    } else if is_sampled(before, events) {
         tracing::error!(
             cause = cause.as_str(),
-            dropped = before + 1,
+            dropped = before + events,
             "Unable to deliver event: dropped"
         );
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::config::InvalidSinkOptions;
+
 /// Why an object cannot be referred to.
 ///
 /// client-go's errors of `tools/reference.GetReference`, without those that Rust's types rule out.
@@ -35,6 +37,12 @@ pub enum RecordError {
     /// ([`WhenFull::Wait`](crate::WhenFull::Wait)).
     #[error("too many queued events, dropped event")]
     QueueFull,
+    /// The tokio runtime of every sink has ended, and the sinks with it: the event is dropped as
+    /// [`RuntimeGone`](crate::DropCause::RuntimeGone).
+    #[error(
+        "the runtime of the sink has ended, dropped event: start the sink on a runtime that lives as long as the program"
+    )]
+    RuntimeGone,
     /// The outcome of the event is unknown:
     /// [`Broadcaster::start_recording_to_sink`](crate::Broadcaster::start_recording_to_sink) was
     /// not called, or its sink has ended. Handlers did get the event.
@@ -44,6 +52,18 @@ pub enum RecordError {
     /// have arrived.
     #[error("the broadcaster ended before the outcome of the event was known")]
     Abandoned,
+}
+
+/// Why a sink was not started.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartSinkError {
+    /// An option is out of range, or the folder of a spill cannot be used.
+    #[error(transparent)]
+    Options(#[from] InvalidSinkOptions),
+    /// The broadcaster is shut down.
+    #[error(transparent)]
+    Stopped(#[from] BroadcasterStopped),
 }
 
 /// The broadcaster is shut down: it takes no events and starts no watchers.

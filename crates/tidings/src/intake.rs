@@ -90,6 +90,10 @@ impl Intake {
     }
 
     /// Returns the number of sinks that took the event, if there are any sinks.
+    ///
+    /// # Errors
+    /// The broadcaster is shut down; the queue before all watchers is full; every sink has ended
+    /// with its runtime.
     fn publish(&self, event: Event, event_type: EventType) -> Result<Option<usize>, RecordError> {
         if self.delivers
             && let Some(context) = Context::of(event.context())
@@ -97,9 +101,18 @@ impl Intake {
             context.delivered(&event);
         }
         let (missed_by, result) = match self.mux.publish(event) {
-            Published::Accepted { missed_by, sinks } => {
+            Published::Accepted {
+                missed_by,
+                sinks,
+                has_gone,
+            } => {
                 self.metrics.recorded(event_type);
-                (missed_by, Ok(sinks))
+                let result = if sinks.is_none() && has_gone {
+                    Err(RecordError::RuntimeGone)
+                } else {
+                    Ok(sinks)
+                };
+                (missed_by, result)
             }
             Published::Full { missed_by } => (missed_by, Err(RecordError::QueueFull)),
             Published::Stopped => {
@@ -130,7 +143,8 @@ impl Intake {
     /// Records an event.
     ///
     /// # Errors
-    /// The broadcaster is shut down, or the queues of all sinks are full.
+    /// The broadcaster is shut down, the queues of all sinks are full, or every sink has ended with
+    /// its runtime.
     pub(crate) fn record(
         &self,
         source: &EventSource,
@@ -194,7 +208,7 @@ impl Intake {
     ) {
         self.refused.add(DropCause::InvalidReference, 1);
         tracing::error!(
-            %error, object, eventType = event_type.as_str(), reason, %message,
+            %error, object, eventType = event_type.as_str(), reason, note = %message,
             "Could not construct reference, will not report event"
         );
     }

@@ -88,7 +88,7 @@
 //! cause, and at any time
 //!
 //! ```text
-//! offered = delivered + aggregated + dropped, by cause + pending
+//! offered = delivered + aggregated + filtered + dropped, by cause + pending
 //! ```
 //!
 //! holds: in the [`FlushReport`] of [`Broadcaster::shutdown`], in [`Broadcaster::report`], in
@@ -125,10 +125,14 @@
 //!
 //! The calls are the same; the API group is an option of the sink. In core/v1, the default, repeats
 //! have a count and similar events are combined. In events.k8s.io/v1 ([`SinkOptions::events_v1`])
-//! repeats form a series. By default it is never written more often than client-go would: its
-//! second event at once, then every half hour while it continues, and its last count twelve minutes
-//! after its last event, or at shutdown. A shorter [`SeriesOptions::heartbeat`] gives fresher
-//! counts with more writes. Give such events an action ([`EventBuilder::action`]).
+//! repeats form a series, which keeps the note of its first event ([`SeriesOptions::last_note`] shows
+//! the last one). Its second event is written at once, later ones as counts. Give such events an
+//! action ([`EventBuilder::action`]).
+//!
+//! In both, a count that has not changed for five seconds, or has doubled since it was last written,
+//! is written within half a minute. For this a sink has a budget of 100 writes at once and one each
+//! second. [`SeriesOptions::heartbeat`] replaces these refreshes; with half an hour there are never
+//! more writes than client-go makes.
 //!
 //! Programs for unknown clusters leave the choice to the sink: [`SinkOptions::events_v1_if_served`]
 //! asks the server once, before the first write, and falls back to core/v1 with all fields of an
@@ -221,7 +225,7 @@ pub use config::{
     BroadcasterOptions, InvalidBroadcasterOptions, InvalidSinkOptions, QueueOptions, SinkOptions,
     WhenFull,
 };
-pub use error::{BroadcasterStopped, RecordError, ReferenceError};
+pub use error::{BroadcasterStopped, RecordError, ReferenceError, StartSinkError};
 pub use object::{ToReference, kind};
 pub use recorder::Recorder;
 pub use report::{Counts, FlushReport};

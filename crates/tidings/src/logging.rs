@@ -48,7 +48,7 @@ impl fmt::Display for GoSyntax<'_> {
 }
 
 /// An object as klog's `KRef` writes it: `namespace/name`, or `name` where there is no namespace.
-struct KRef<'a>(&'a Reference);
+pub(crate) struct KRef<'a>(pub(crate) &'a Reference);
 
 impl fmt::Display for KRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,9 +8,10 @@
 //! | `tidings_recorder_events_total` | counter | `type` | events recorded and accepted |
 //! | `tidings_recorder_delivered_total` | counter | | events a sink wrote |
 //! | `tidings_recorder_aggregated_total` | counter | | events merged into the write of a later one |
+//! | `tidings_recorder_filtered_total` | counter | | repeats that the spam filter held back: their count is written later |
 //! | `tidings_recorder_dropped_total` | counter | `cause` | events given up, once per sink or watcher that lost it |
 //! | `tidings_recorder_abandoned_total` | counter | | events a sink still had when it ended: at the deadline of a shutdown, or on disk when its runtime ended. Those on disk are for the next process |
-//! | `tidings_recorder_pending_events` | gauge | | events offered to sinks that are not written, merged or given up yet, wherever they wait |
+//! | `tidings_recorder_pending_events` | gauge | | events offered to sinks that are not written, merged, held back or given up yet, wherever they wait |
 //! | `tidings_recorder_pending_bytes` | gauge | | about how much memory those take that wait to be written, or are being written |
 //! | `tidings_recorder_writes_total` | counter | `verb`, `outcome` | requests to sinks; `outcome` is `ok` or `error` |
 //! | `tidings_recorder_write_seconds` | histogram | `verb` | how long these took |
@@ -36,6 +37,7 @@ use tidings_core::{CacheStats, CorrelatorStats, DropCause, EventType, Occurrence
 pub(crate) const EVENTS: &str = "tidings_recorder_events_total";
 pub(crate) const DELIVERED: &str = "tidings_recorder_delivered_total";
 pub(crate) const AGGREGATED: &str = "tidings_recorder_aggregated_total";
+pub(crate) const FILTERED: &str = "tidings_recorder_filtered_total";
 pub(crate) const DROPPED: &str = "tidings_recorder_dropped_total";
 pub(crate) const ABANDONED: &str = "tidings_recorder_abandoned_total";
 pub(crate) const PENDING_EVENTS: &str = "tidings_recorder_pending_events";
@@ -62,6 +64,11 @@ pub(crate) fn describe() {
         AGGREGATED,
         count,
         "Events merged into the write of a later one."
+    );
+    describe_counter!(
+        FILTERED,
+        count,
+        "Repeats that the spam filter held back: their count is written later."
     );
     describe_counter!(DROPPED, count, "Events given up, by cause.");
     describe_counter!(ABANDONED, count, "Events a sink still had when it ended.");
@@ -202,6 +209,7 @@ impl SpillMetrics {
 pub(crate) struct SinkMetrics {
     delivered: Counter,
     aggregated: Counter,
+    filtered: Counter,
     pending_events: Gauge,
     pending_bytes: Gauge,
     create: WriteMetrics,
@@ -230,6 +238,7 @@ impl SinkMetrics {
         Self {
             delivered: counter!(DELIVERED),
             aggregated: counter!(AGGREGATED),
+            filtered: counter!(FILTERED),
             pending_events: gauge!(PENDING_EVENTS),
             pending_bytes: gauge!(PENDING_BYTES),
             create: WriteMetrics::new("create"),
@@ -245,6 +254,10 @@ impl SinkMetrics {
 
     pub(crate) fn aggregated(&self, events: u64) {
         self.aggregated.increment(events);
+    }
+
+    pub(crate) fn filtered(&self, events: u64) {
+        self.filtered.increment(events);
     }
 
     /// Updates the gauges, which are sums over all sinks, by the difference.

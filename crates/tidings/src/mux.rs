@@ -116,6 +116,8 @@ pub(crate) enum Published {
         missed_by: usize,
         /// The number of sinks that took it, if there are any sinks.
         sinks: Option<usize>,
+        /// Whether a sink ended with its runtime, and was not stopped.
+        has_gone: bool,
     },
     /// The incoming queue was full: no watcher gets it.
     Full {
@@ -313,13 +315,23 @@ impl State {
             return Published::Accepted {
                 missed_by: 0,
                 sinks,
+                has_gone: self.has_gone(),
             };
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.offer_to_gone(after);
         let (missed_by, sinks) = self.hand_over(event, sequence, true, after);
-        Published::Accepted { missed_by, sinks }
+        Published::Accepted {
+            missed_by,
+            sinks,
+            has_gone: self.has_gone(),
+        }
+    }
+
+    /// Whether a sink ended with its runtime, and was not stopped.
+    fn has_gone(&self) -> bool {
+        self.gone.first().is_some_and(|sinks| *sinks > 0)
     }
 
     /// Counts an event as lost to every watcher that ended with its runtime.

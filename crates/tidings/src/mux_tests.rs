@@ -65,6 +65,7 @@ fn read(receiver: &mut Receiver) -> Vec<String> {
 const ACCEPTED: Published = Published::Accepted {
     missed_by: 0,
     sinks: None,
+    has_gone: false,
 };
 
 /// client-go TestBroadcaster.
@@ -123,7 +124,8 @@ fn a_full_watcher_misses_the_new_event_and_nobody_else_does() {
         mux.publish(event("2")),
         Published::Accepted {
             missed_by: 1,
-            sinks: None
+            sinks: None,
+            has_gone: false,
         }
     );
     assert_eq!(read(&mut quick), ["2"]);
@@ -163,7 +165,8 @@ fn a_prefix_comes_first_whatever_its_length() {
         mux.publish(event("more")),
         Published::Accepted {
             missed_by: 1,
-            sinks: None
+            sinks: None,
+            has_gone: false,
         }
     );
     assert_eq!(read(&mut watcher), ["a", "b", "c", "live"]);
@@ -195,7 +198,8 @@ fn bytes_are_bounded_too_but_a_large_event_gets_through_alone() {
         mux.publish(event("small")),
         Published::Accepted {
             missed_by: 1,
-            sinks: None
+            sinks: None,
+            has_gone: false,
         }
     );
     assert_eq!(read(&mut watcher).len(), 1);
@@ -204,7 +208,8 @@ fn bytes_are_bounded_too_but_a_large_event_gets_through_alone() {
         mux.publish(large),
         Published::Accepted {
             missed_by: 1,
-            sinks: None
+            sinks: None,
+            has_gone: false,
         }
     );
     assert_eq!(read(&mut watcher), ["small"]);

@@ -1,7 +1,7 @@
 //! The registry of one broadcaster's tasks, with the counts of running and ended ones.
 //!
-//! Invariant: an event offered to a task is pending until it is counted as delivered, aggregated or
-//! dropped, each exactly once. A task that ended with its runtime has dropped its events in memory;
+//! Invariant: an event offered to a task is pending until it is counted as delivered, aggregated,
+//! filtered or dropped, each exactly once. A task that ended with its runtime has dropped its events in memory;
 //! events offered to it after that, until its watcher is stopped, are counted by the mux.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,6 +68,7 @@ pub(crate) struct Progress {
     recovered: AtomicU64,
     delivered: AtomicU64,
     aggregated: AtomicU64,
+    filtered: AtomicU64,
     dropped: Drops,
     /// At the end: events on disk, for the next process.
     left_on_disk: Arc<AtomicU64>,
@@ -106,6 +107,7 @@ impl Registry {
             recovered: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
             aggregated: AtomicU64::new(0),
+            filtered: AtomicU64::new(0),
             dropped: Drops::default(),
             left_on_disk: Arc::default(),
             ended: watch::Sender::new(false),
@@ -209,6 +211,10 @@ impl Progress {
         self.aggregated.fetch_add(number, Ordering::Release);
     }
 
+    pub(crate) fn filtered(&self, number: u64) {
+        self.filtered.fetch_add(number, Ordering::Release);
+    }
+
     /// Counts events as dropped; returns how many were dropped for that cause before.
     pub(crate) fn dropped(&self, cause: DropCause, number: u64) -> u64 {
         self.dropped.add(cause, number)
@@ -224,16 +230,18 @@ impl Progress {
     fn own_counts(&self) -> Counts {
         let delivered = self.delivered.load(Ordering::Acquire);
         let aggregated = self.aggregated.load(Ordering::Acquire);
+        let filtered = self.filtered.load(Ordering::Acquire);
         let mut dropped = self.dropped.counts();
         dropped.merge(&self.queue.drops());
         // Read last, with acquire ordering: a reader that sees an event as settled also sees it as
         // offered.
         let offered = self.queue.offered() + self.recovered.load(Ordering::Acquire);
-        let settled = delivered + aggregated + dropped.total();
+        let settled = delivered + aggregated + filtered + dropped.total();
         Counts {
             offered,
             delivered,
             aggregated,
+            filtered,
             dropped,
             pending: offered.saturating_sub(settled),
         }

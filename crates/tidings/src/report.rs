@@ -1,6 +1,6 @@
 //! Reports of events' outcomes, whose counts add up.
 //!
-//! Invariant: offered = delivered + aggregated + dropped + pending.
+//! Invariant: offered = delivered + aggregated + filtered + dropped + pending.
 
 use std::fmt;
 
@@ -14,8 +14,13 @@ pub struct Counts {
     pub offered: u64,
     /// Events written by the sink, or handled by the handler.
     pub delivered: u64,
-    /// Events merged into the write of a later one, which has all their information.
+    /// Events merged into the write of a later one, which has their count and times. In a series
+    /// ([`SinkOptions::events_v1`](crate::SinkOptions::events_v1)) their notes may differ, and are
+    /// not kept.
     pub aggregated: u64,
+    /// Events that the spam filter held back: repeats of a written event, whose count is written
+    /// later.
+    pub filtered: u64,
     /// Events given up, by cause.
     pub dropped: DropCounts,
     /// Events without an outcome yet.
@@ -27,6 +32,7 @@ impl Counts {
         self.offered += other.offered;
         self.delivered += other.delivered;
         self.aggregated += other.aggregated;
+        self.filtered += other.filtered;
         self.dropped.merge(&other.dropped);
         self.pending += other.pending;
     }
@@ -43,16 +49,29 @@ impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} offered: {} delivered, {} aggregated, {} dropped",
+            "{} offered: {} delivered, {} aggregated, {}{} dropped",
             self.offered,
             self.delivered,
             self.aggregated,
+            Filtered(self.filtered),
             self.dropped.total()
         )?;
         if self.dropped.total() > 0 {
             write!(f, " ({})", self.dropped)?;
         }
         write!(f, ", {} pending", self.pending)
+    }
+}
+
+/// The number of filtered events, where there are any.
+struct Filtered(u64);
+
+impl fmt::Display for Filtered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            events => write!(f, "{events} filtered, "),
+        }
     }
 }
 
@@ -68,8 +87,13 @@ pub struct FlushReport {
     pub offered: u64,
     /// Events that sinks wrote.
     pub delivered: u64,
-    /// Events merged into the write of a later one, which has all their information.
+    /// Events merged into the write of a later one, which has their count and times. In a series
+    /// ([`SinkOptions::events_v1`](crate::SinkOptions::events_v1)) their notes may differ, and are
+    /// not kept.
     pub aggregated: u64,
+    /// Events that the spam filter held back: repeats of a written event, whose count is written
+    /// later.
+    pub filtered: u64,
     /// Events given up, by cause.
     pub dropped: DropCounts,
     /// Events that were waiting or being written at the deadline. The latter may have arrived.
@@ -84,13 +108,14 @@ impl FlushReport {
             offered: sinks.offered,
             delivered: sinks.delivered,
             aggregated: sinks.aggregated,
+            filtered: sinks.filtered,
             dropped: sinks.dropped,
             pending: sinks.pending,
             handlers,
         }
     }
 
-    /// Whether every event was delivered or is part of one that was.
+    /// Whether every event was delivered or is counted in one that was.
     pub fn is_complete(&self) -> bool {
         self.pending == 0 && self.dropped.total() == 0
     }
@@ -101,10 +126,11 @@ impl fmt::Display for FlushReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} events offered: {} delivered, {} aggregated, {} dropped, {} pending",
+            "{} events offered: {} delivered, {} aggregated, {}{} dropped, {} pending",
             self.offered,
             self.delivered,
             self.aggregated,
+            Filtered(self.filtered),
             self.dropped.total(),
             self.pending
         )?;
@@ -180,6 +206,12 @@ mod tests {
         assert_eq!(
             sinks.to_string(),
             "10 offered: 6 delivered, 1 aggregated, 1 dropped (queue_full 1), 2 pending"
+        );
+        let mut held_back = sinks;
+        held_back.filtered = 3;
+        assert_eq!(
+            held_back.to_string(),
+            "10 offered: 6 delivered, 1 aggregated, 3 filtered, 1 dropped (queue_full 1), 2 pending"
         );
         let report = FlushReport::new(sinks, Counts::default());
         assert_eq!(

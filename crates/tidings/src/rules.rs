@@ -77,6 +77,17 @@ fn untried(delivery: &Delivery<Occurrence>) -> (usize, usize) {
     )
 }
 
+/// What became of an event.
+pub(crate) enum Taken {
+    /// It is written, or waits to be.
+    Offered,
+    /// The spam filter held it back: its count is written later, to the event of the first of its
+    /// kind.
+    HeldBack { first: Event, count: i32 },
+    /// It will never be written.
+    Dropped(DropCause),
+}
+
 /// The correlator or the series.
 pub(crate) enum Rules {
     Counts(Box<Correlator>),
@@ -95,13 +106,13 @@ impl Rules {
         })
     }
 
-    /// Takes an event and offers its write, or returns why it will never be written.
+    /// Takes an event and offers its write, if it has one.
     pub(crate) fn take(
         &mut self,
         now: Now,
         event: &Event,
         delivery: &mut Delivery<Occurrence>,
-    ) -> Result<(), DropCause> {
+    ) -> Taken {
         match self {
             Self::Series(series) => {
                 series.handle_event(now, event);
@@ -111,18 +122,21 @@ impl Rules {
                 // Functions of the user are called here, which may panic.
                 match catch_unwind(AssertUnwindSafe(|| correlator.correlate(now, event))) {
                     Ok(Correlated::Write(occurrence)) => delivery.offer(occurrence),
-                    Ok(Correlated::Filtered) => return Err(DropCause::SpamFiltered),
+                    Ok(Correlated::Filtered) => return Taken::Dropped(DropCause::SpamFiltered),
+                    Ok(Correlated::HeldBack { first, count }) => {
+                        return Taken::HeldBack { first, count };
+                    }
                     Err(_) => {
                         tracing::error!(
                             event = event.name().as_ref(),
                             "Unable to correlate event: a key or message function panicked"
                         );
-                        return Err(DropCause::InvalidEvent);
+                        return Taken::Dropped(DropCause::InvalidEvent);
                     }
                 }
             }
         }
-        Ok(())
+        Taken::Offered
     }
 
     /// The API version of written events.
@@ -140,10 +154,20 @@ impl Rules {
         room: Room,
         delivery: &mut Delivery<Occurrence>,
     ) {
-        if let Self::Series(series) = self {
-            while room.is_left_by(delivery) && series.poll_timeout().is_some_and(|at| at <= now) {
-                series.handle_timeout(now, 1);
-                offer(series, delivery);
+        match self {
+            Self::Series(series) => {
+                while room.is_left_by(delivery) && series.poll_timeout().is_some_and(|at| at <= now)
+                {
+                    series.handle_timeout(now, 1);
+                    offer(series, delivery);
+                }
+            }
+            Self::Counts(correlator) => {
+                while room.is_left_by(delivery)
+                    && let Some(occurrence) = correlator.poll_refresh(now)
+                {
+                    delivery.offer(occurrence);
+                }
             }
         }
     }
@@ -157,6 +181,7 @@ impl Rules {
     ) -> Option<Monotonic> {
         match self {
             Self::Series(series) if room.is_left_by(delivery) => series.poll_timeout(),
+            Self::Counts(correlator) if room.is_left_by(delivery) => correlator.poll_timeout(),
             Self::Series(_) | Self::Counts(_) => None,
         }
     }
@@ -179,13 +204,27 @@ impl Rules {
 
     /// After the last event: offers the remaining counts, as far as there is room. Returns whether
     /// these were all.
-    pub(crate) fn finish(&mut self, room: Room, delivery: &mut Delivery<Occurrence>) -> bool {
-        let Self::Series(series) = self else {
-            return true;
-        };
+    pub(crate) fn finish(
+        &mut self,
+        now: Monotonic,
+        room: Room,
+        delivery: &mut Delivery<Occurrence>,
+    ) -> bool {
         while room.is_left_by(delivery) {
-            let is_all = series.finish(1);
-            offer(series, delivery);
+            let is_all = match self {
+                Self::Series(series) => {
+                    let is_all = series.finish(1);
+                    offer(series, delivery);
+                    is_all
+                }
+                Self::Counts(correlator) => match correlator.poll_last(now) {
+                    Some(occurrence) => {
+                        delivery.offer(occurrence);
+                        false
+                    }
+                    None => true,
+                },
+            };
             if is_all {
                 return true;
             }

@@ -1,4 +1,5 @@
-//! Runs tasks: on the caller's tokio runtime, or else on a thread of their own.
+//! Runs tasks: on the caller's tokio runtime, or else on a thread of their own; and functions that
+//! may block on threads of their own.
 
 use std::io;
 
@@ -22,5 +23,25 @@ pub(crate) fn spawn(
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || runtime.block_on(future))?;
+    Ok(())
+}
+
+/// Runs `run`, which may block, on a thread of its own. Its log lines go where the caller's go, and
+/// it may spawn tasks on the caller's runtime, if there is one.
+///
+/// # Errors
+/// No thread could be created.
+pub(crate) fn spawn_thread(
+    name: &'static str,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    let dispatch = tracing::dispatcher::get_default(Clone::clone);
+    let runtime = Handle::try_current().ok();
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            let _entered = runtime.as_ref().map(Handle::enter);
+            tracing::dispatcher::with_default(&dispatch, run);
+        })?;
     Ok(())
 }

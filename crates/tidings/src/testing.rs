@@ -336,6 +336,7 @@ mod tests {
             let expected = Acknowledgement::Delivered {
                 namespace: recorded.namespace().to_owned(),
                 name: recorded.name().into_owned(),
+                count: 1,
             };
             assert_eq!(told, expected);
         }

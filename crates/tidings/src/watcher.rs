@@ -4,12 +4,13 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::Stream;
+use futures::executor::block_on;
 use metrics::counter;
 use tidings_core::Event;
 use tokio::sync::watch;
@@ -18,9 +19,6 @@ use crate::metrics::{HANDLED, HANDLER_PANICS};
 use crate::mux::{Mux, Receiver};
 use crate::registry::{Ending, Phase, Progress, reached};
 use crate::report::Counts;
-
-/// Maximum events handled before a handler yields to other tasks.
-const EVENTS_PER_TURN: usize = 64;
 
 /// Time for which a task does not read its queue after it has emptied it: a flood then costs one
 /// wake-up a millisecond instead of one for each event. An event after a pause is still handled at
@@ -48,8 +46,8 @@ impl Watch {
     /// Detaches the watcher: it handles events recorded before, gets none recorded after, and ends.
     /// Idempotent; other watchers are not affected.
     ///
-    /// Until it is called, events are offered even to a watcher that ended with its runtime, and
-    /// dropped as [`RuntimeGone`](crate::DropCause::RuntimeGone).
+    /// Until it is called, events are offered even to a sink that ended with its runtime, and dropped
+    /// as [`RuntimeGone`](crate::DropCause::RuntimeGone).
     pub fn stop(&self) {
         if let Some(running) = &self.0 {
             running.mux.stop(running.id);
@@ -143,6 +141,7 @@ impl EventWatcher {
             offered,
             delivered: offered.saturating_sub(dropped.total() + pending),
             aggregated: 0,
+            filtered: 0,
             dropped,
             pending,
         }
@@ -182,13 +181,14 @@ impl Started {
     }
 }
 
-/// Calls `handler` with every event until the end, or until the broadcaster abandons the rest.
+/// Calls `handler` with every event until the end, or until the broadcaster abandons the rest, on
+/// the handler's own thread: however long it blocks, it delays nothing but itself.
 ///
 /// A handler that panics ends its watcher, because its own data may be inconsistent. Other watchers
 /// are not affected.
-pub(crate) async fn run_handler(
+pub(crate) fn run_handler(
     started: Started,
-    phase: watch::Receiver<Phase>,
+    phase: &watch::Receiver<Phase>,
     mut handler: impl FnMut(&Event) + Send,
 ) {
     // Declared first, so that it is dropped last, after the receiver.
@@ -196,28 +196,22 @@ pub(crate) async fn run_handler(
     let (mut receiver, progress) = (started.receiver, started.progress);
     let handled = counter!(HANDLED);
     let mut batch = VecDeque::new();
-    while next_batch(&mut receiver, phase.clone(), &mut batch).await {
-        while !batch.is_empty() {
+    while block_on(next_batch(&mut receiver, phase.clone(), &mut batch)) {
+        for event in batch.drain(..) {
             if *phase.borrow() == Phase::Abandoned {
                 return receiver.stop();
             }
-            let mut done = 0;
-            let turn = catch_unwind(AssertUnwindSafe(|| {
-                for event in batch.drain(..batch.len().min(EVENTS_PER_TURN)) {
-                    handler(&event);
-                    done += 1;
-                }
-            }));
-            progress.delivered(done);
-            handled.increment(done);
-            if turn.is_err() {
+            if catch_unwind(AssertUnwindSafe(|| handler(&event))).is_err() {
                 counter!(HANDLER_PANICS).increment(1);
                 tracing::error!("Event handler panicked: its watcher ends");
                 return receiver.stop();
             }
-            tokio::task::yield_now().await;
+            progress.delivered(1);
+            handled.increment(1);
         }
-        tokio::time::sleep(REST).await;
+        if *phase.borrow() == Phase::Open {
+            std::thread::park_timeout(REST);
+        }
     }
     receiver.stop();
 }
@@ -227,9 +221,12 @@ async fn next_batch(
     mut phase: watch::Receiver<Phase>,
     batch: &mut VecDeque<Event>,
 ) -> bool {
-    tokio::select! {
-        biased;
-        () = reached(&mut phase, Phase::Abandoned) => false,
-        more = poll_fn(|context| receiver.poll_take(context, batch)) => more,
-    }
+    let mut abandoned = pin!(reached(&mut phase, Phase::Abandoned));
+    poll_fn(|context| {
+        if abandoned.as_mut().poll(context).is_ready() {
+            return Poll::Ready(false);
+        }
+        receiver.poll_take(context, batch)
+    })
+    .await
 }

@@ -41,6 +41,7 @@ use mux::{Mux, Published, Receiver};
 const ACCEPTED: Published = Published::Accepted {
     missed_by: 0,
     sinks: None,
+    has_gone: false,
 };
 
 fn mux(events_max: usize, when_full: WhenFull) -> Arc<Mux> {

@@ -82,7 +82,10 @@ fn pod(name: &str, version: usize) -> Reference {
 async fn play(config: &Config, hour: &Hour, prefix: &str) -> ((usize, usize), usize) {
     let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
     let options = BroadcasterOptions::default()
-        .sink(SinkOptions::default().events_v1(SeriesOptions::default()))
+        .sink(
+            SinkOptions::default()
+                .events_v1(SeriesOptions::default().heartbeat(Duration::from_secs(30 * 60))),
+        )
         .clock(clock);
     let broadcaster = Broadcaster::with_options(options).unwrap();
     let requests = Arc::new(Requests::default());

@@ -12,10 +12,11 @@
 use jiff::Timestamp;
 
 use super::occurrence::PatchForm;
-use super::{Occurrence, OccurrenceKind};
-use crate::Event;
+use super::refresh::{Refreshes, Staleness};
+use super::{Correlated, Occurrence, OccurrenceKind};
 use crate::cache::{Cache, CacheStats};
 use crate::key::{CountKey, Key};
+use crate::{Event, Monotonic};
 
 struct Counted {
     /// The first one: the stored event has its name.
@@ -29,10 +30,22 @@ struct Counted {
     handed: u64,
     /// Whether a repeat came with other annotations or labels than the first.
     metadata_changed: bool,
+    /// Set while repeats are held back that no write has counted.
+    behind: Option<Behind>,
+    stale: Staleness,
+}
+
+/// Repeats that were held back.
+struct Behind {
+    last_seen: Monotonic,
+    /// The last of them, where it may differ from the first in message or metadata.
+    latest: Option<Event>,
+    aggregate: bool,
 }
 
 pub(super) struct Counter {
     counted: Cache<Counted>,
+    refreshes: Refreshes,
     client_go: bool,
 }
 
@@ -40,6 +53,7 @@ impl Counter {
     pub(super) fn new(counted: (usize, usize), client_go: bool) -> Self {
         Self {
             counted: Cache::new(counted.0, counted.1),
+            refreshes: Refreshes::new(counted.0),
             client_go,
         }
     }
@@ -48,33 +62,43 @@ impl Counter {
     /// either way.
     pub(super) fn count(
         &mut self,
+        now: Monotonic,
         key: Key,
         event: Event,
         aggregate: bool,
         passes: bool,
-    ) -> Option<Occurrence> {
+    ) -> Correlated {
         if self.client_go {
             self.count_as_client_go(key, event, aggregate, passes)
         } else {
-            self.count_mended(key, event, aggregate, passes)
+            self.count_mended(now, key, event, aggregate, passes)
         }
     }
 
     fn count_mended(
         &mut self,
+        now: Monotonic,
         key: Key,
         event: Event,
         aggregate: bool,
         passes: bool,
-    ) -> Option<Occurrence> {
+    ) -> Correlated {
         let times = event.count().max(1);
         if let Some(counted) = self.counted.get(&key) {
             counted.count = counted.count.saturating_add(times);
             counted.metadata_changed |= event.annotations() != counted.first.annotations()
                 || event.labels() != counted.first.labels();
             counted.last_timestamp = counted.last_timestamp.max(event.last_timestamp());
+            if !passes && counted.handed > 0 {
+                let held_back = Correlated::HeldBack {
+                    first: counted.first.clone(),
+                    count: counted.count,
+                };
+                self.hold_back(now, &key, event, aggregate);
+                return held_back;
+            }
             if !passes {
-                return None;
+                return Correlated::Filtered;
             }
             let kind = if counted.handed > 0 {
                 OccurrenceKind::Patch
@@ -82,7 +106,10 @@ impl Counter {
                 OccurrenceKind::Create
             };
             counted.handed += 1;
-            return Some(Occurrence {
+            // Its queued refresh finds nothing to do.
+            counted.behind = None;
+            counted.stale.note_write(now, counted.count);
+            return Correlated::Write(Occurrence {
                 key: CountKey(key),
                 // Of an event without a time, none is written.
                 last_timestamp: event.last_timestamp().and(counted.last_timestamp),
@@ -102,16 +129,24 @@ impl Counter {
                 context: None,
             });
         }
-        let counted = Counted {
+        let mut counted = Counted {
             first: event.clone(),
             first_timestamp: event.first_timestamp(),
             last_timestamp: event.last_timestamp(),
             count: times,
             handed: u64::from(passes),
             metadata_changed: false,
+            behind: None,
+            stale: Staleness::new(now),
         };
+        if passes {
+            counted.stale.note_write(now, times);
+        }
         self.put(key.clone(), counted);
-        passes.then(|| Occurrence {
+        if !passes {
+            return Correlated::Filtered;
+        }
+        Correlated::Write(Occurrence {
             key: CountKey(key),
             first: event.clone(),
             first_timestamp: event.first_timestamp(),
@@ -133,7 +168,7 @@ impl Counter {
         event: Event,
         aggregate: bool,
         passes: bool,
-    ) -> Option<Occurrence> {
+    ) -> Correlated {
         // client-go keeps the count unsigned: anything but 0 was seen before.
         let earlier = self
             .counted
@@ -150,7 +185,10 @@ impl Counter {
         if !repeat {
             self.put_as_client_go(key.clone(), first.clone(), first_timestamp, count);
         }
-        passes.then_some(Occurrence {
+        if !passes {
+            return Correlated::Filtered;
+        }
+        Correlated::Write(Occurrence {
             key: CountKey(key),
             last_timestamp: event.last_timestamp(),
             event,
@@ -188,6 +226,8 @@ impl Counter {
             count,
             handed: 0,
             metadata_changed: false,
+            behind: None,
+            stale: Staleness::new(Monotonic::ZERO),
         };
         self.put(key, counted);
     }
@@ -218,6 +258,74 @@ impl Counter {
         );
     }
 
+    /// Notes a repeat that is counted and not written, and queues its count for a refresh.
+    fn hold_back(&mut self, now: Monotonic, key: &Key, event: Event, aggregate: bool) {
+        let Some(counted) = self.counted.peek(key) else {
+            return;
+        };
+        let differs = aggregate || counted.metadata_changed;
+        let size = key.size_beside(&counted.first) + if differs { event.size() } else { 0 };
+        counted.behind = Some(Behind {
+            last_seen: now,
+            latest: differs.then_some(event),
+            aggregate,
+        });
+        let at = counted.stale.due_at(now, counted.count);
+        let kept = key.kept_by(&counted.first);
+        self.refreshes.arm(&mut counted.stale, at, kept);
+        if differs {
+            self.counted.weigh(key, size);
+        }
+    }
+
+    /// The next refresh that is due.
+    pub(super) fn refresh(&mut self, now: Monotonic) -> Option<Occurrence> {
+        while let Some((due, key)) = self.refreshes.pop(now) {
+            let Some(counted) = self.counted.peek(&key) else {
+                continue;
+            };
+            // It may have been forgotten since, and begun anew.
+            if counted.stale.due != Some(due) {
+                continue;
+            }
+            counted.stale.due = None;
+            let Some(behind) = &counted.behind else {
+                continue;
+            };
+            let at = counted.stale.due_at(behind.last_seen, counted.count);
+            if at > now {
+                self.refreshes.arm(&mut counted.stale, at, key);
+                continue;
+            }
+            let refresh = counted.refresh(now, &key);
+            if refresh.is_some() {
+                self.refreshes.spend(now);
+                return refresh;
+            }
+        }
+        None
+    }
+
+    /// The next refresh, due or not.
+    pub(super) fn refresh_any(&mut self, now: Monotonic) -> Option<Occurrence> {
+        while let Some((due, key)) = self.refreshes.pop_any() {
+            if let Some(counted) = self.counted.peek(&key)
+                && counted.stale.due == Some(due)
+            {
+                counted.stale.due = None;
+                let refresh = counted.refresh(now, &key);
+                if refresh.is_some() {
+                    return refresh;
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Monotonic> {
+        self.refreshes.poll_timeout()
+    }
+
     /// One that was handed out was not written.
     pub(super) fn lost(&mut self, occurrence: &Occurrence) {
         if let Some(counted) = self.counted.peek(&occurrence.key.0)
@@ -230,5 +338,37 @@ impl Counter {
 
     pub(super) fn stats(&self) -> CacheStats {
         self.counted.stats()
+    }
+}
+
+impl Counted {
+    /// The write of a count that is behind. It settles no event.
+    fn refresh(&mut self, now: Monotonic, key: &Key) -> Option<Occurrence> {
+        let behind = self.behind.take()?;
+        let kind = if self.handed > 0 {
+            OccurrenceKind::Patch
+        } else {
+            OccurrenceKind::Create
+        };
+        self.handed += 1;
+        self.stale.note_refresh(now, self.count);
+        Some(Occurrence {
+            key: CountKey(key.clone()),
+            event: behind.latest.unwrap_or_else(|| self.first.clone()),
+            first: self.first.clone(),
+            first_timestamp: self.first_timestamp,
+            last_timestamp: self.last_timestamp,
+            count: self.count,
+            kind,
+            aggregate: behind.aggregate,
+            patch: if self.metadata_changed {
+                PatchForm::CountAndMetadata
+            } else {
+                PatchForm::Count
+            },
+            series: None,
+            events: 0,
+            context: None,
+        })
     }
 }

@@ -2,16 +2,18 @@
 //! `EventCorrelator` (`tools/record/events_cache.go`).
 //!
 //! ```text
-//!   event ─▶ aggregate ─▶ spam filter ─▶ count ─▶ Create | Patch | filtered
+//!   event ─▶ aggregate ─▶ spam filter ─▶ count ─▶ Create | Patch | filtered | held back ─▶ refresh: Patch
 //! ```
 //!
 //! Decisions depend only on the arguments, not on a clock or randomness, so the same calls give the
-//! same results. A filtered event is counted, too.
+//! same results. A filtered event is counted, too, and the counts of events that were held back are written
+//! later (`refresh.rs`).
 
 mod aggregate;
 mod count;
 mod occurrence;
 mod options;
+mod refresh;
 mod series;
 mod series_options;
 mod spam;
@@ -36,13 +38,21 @@ use crate::bucket::TokenRate;
 use crate::cache::CacheStats;
 use crate::key::{Key, Keys, Projection};
 use crate::name::client_go_combined_name;
-use crate::{Event, NameStamps, Now};
+use crate::{Event, Monotonic, NameStamps, Now};
 
 /// The result of correlation.
 #[derive(Clone, Debug)]
 pub enum Correlated {
-    /// Its budget is used up: it was counted, but is not to be written.
+    /// Its budget is used up, and nothing of it was written: it is not to be written.
     Filtered,
+    /// Its budget is used up: it was counted, and the count is written later, to the stored event
+    /// of the first of its kind.
+    HeldBack {
+        /// The first of its kind.
+        first: Event,
+        /// The number of times it was seen, this time included.
+        count: i32,
+    },
     /// It is to be written.
     Write(Occurrence),
 }
@@ -140,13 +150,13 @@ impl Correlator {
             let key = self.spam_key(&event);
             self.spam_filter.pass(now.monotonic, key)
         };
-        match self.counter.count(key, event, aggregate, passes) {
-            Some(mut occurrence) => {
-                occurrence.context = context;
-                Correlated::Write(occurrence)
-            }
-            None => Correlated::Filtered,
+        let mut correlated = self
+            .counter
+            .count(now.monotonic, key, event, aggregate, passes);
+        if let Correlated::Write(occurrence) = &mut correlated {
+            occurrence.context = context;
         }
+        correlated
     }
 
     /// `occurrence` was written. client-go's `UpdateState`, and only
@@ -168,6 +178,23 @@ impl Correlator {
         if !self.options.client_go {
             self.counter.lost(occurrence);
         }
+    }
+
+    /// The next count to refresh, if one is due. It settles no event: those it counts were held
+    /// back. Call again until there is none, or no room for another write; as for every
+    /// [`Correlated::Write`], [`Correlator::lost`] is to be called if it is not written.
+    pub fn poll_refresh(&mut self, now: Monotonic) -> Option<Occurrence> {
+        self.counter.refresh(now)
+    }
+
+    /// When to call [`Correlator::poll_refresh`].
+    pub fn poll_timeout(&self) -> Option<Monotonic> {
+        self.counter.poll_timeout()
+    }
+
+    /// At the end: the next count that is behind, due or not.
+    pub fn poll_last(&mut self, now: Monotonic) -> Option<Occurrence> {
+        self.counter.refresh_any(now)
     }
 
     /// Statistics of the caches.

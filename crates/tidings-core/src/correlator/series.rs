@@ -4,7 +4,7 @@
 //! ```text
 //!             Create             Patch, at once          Patch, a heartbeat after the last, while the count is behind
 //!   event ──────────▶ single ───────────────▶ series ◀──┐
-//!                        │                       │ └────┘
+//!                        │                       │ └────┘ or a refresh, within a budget
 //!                        └──────────┬────────────┘
 //!                                   ▼ quiet, or no room, or the end: Patch, if the count is behind
 //!                               forgotten
@@ -14,14 +14,15 @@
 //! one series in order, creates events that do not exist, and skips states that a later one
 //! replaces.
 //!
-//! By default this never writes more than client-go does, whatever is recorded. What begins a
-//! series here (its create, and the patch of its second event) makes client-go write at the same
-//! moments, as it forgets a series no later than this does, on one of its passes every six minutes
-//! that finds it quiet for more than six. In the half hour between two heartbeats of a series that
-//! continues, client-go refreshes it, or ends it, or begins it anew; and in the twelve minutes
-//! before a last count, it ends it, or has begun it anew. Only the shutdown, where client-go
-//! forgets all counts that are behind, and a full cache, where it knows no bound, cost writes that
-//! client-go does not make.
+//! By default counts are refreshed between heartbeats (`refresh.rs`). With a heartbeat that is set,
+//! they are not. One of half an hour, client-go's, then never writes more than client-go does,
+//! whatever is recorded. What begins a series here (its create, and the patch of its second event)
+//! makes client-go write at the same moments, as it forgets a series no later than this does, on one
+//! of its passes every six minutes that finds it quiet for more than six. In the half hour between
+//! two heartbeats of a series that continues, client-go refreshes it, or ends it, or begins it anew;
+//! and in the twelve minutes before a last count, it ends it, or has begun it anew. Only the
+//! shutdown, where client-go forgets all counts that are behind, and a full cache, where it knows no
+//! bound, cost writes that client-go does not make.
 //!
 //! Due writes are handed out only as far as the caller has room; the rest is not lost, and
 //! continues to count.
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::occurrence::PatchForm;
+use super::refresh::{Refreshes, Staleness};
 use super::{InvalidSeriesOptions, Occurrence, OccurrenceKind, SeriesOptions};
 use crate::cache::{Cache, CacheStats};
 use crate::context::absorb;
@@ -62,6 +64,7 @@ struct Open {
     not_before: Monotonic,
     /// Its place in `due`.
     due: Option<(Monotonic, u64)>,
+    stale: Staleness,
 }
 
 /// Keeps series of events, and decides when their states are written.
@@ -118,6 +121,8 @@ pub struct Series {
     /// Those of them that are behind.
     due_behind: BTreeSet<(Monotonic, u64)>,
     last_due: u64,
+    /// Where counts are refreshed between heartbeats.
+    refreshes: Option<Refreshes>,
     /// Of client-go's rules: the next passes over all entries, from the first call on.
     passes: Option<Passes>,
     /// The pass that is not over.
@@ -159,6 +164,9 @@ impl Series {
             due: BTreeMap::new(),
             due_behind: BTreeSet::new(),
             last_due: 0,
+            refreshes: options
+                .is_refreshed()
+                .then(|| Refreshes::new(options.cache_entries_max)),
             passes: None,
             passing: None,
             writes: VecDeque::new(),
@@ -227,6 +235,9 @@ impl Series {
             if !waits || first_behind {
                 self.schedule(&key);
             }
+            if first_behind && waits {
+                self.arm(&key);
+            }
             if other_size {
                 self.open.reweigh(&key, noted);
                 self.make_room();
@@ -244,11 +255,52 @@ impl Series {
             handed: 0,
             not_before: now.monotonic,
             due: None,
+            stale: Staleness::new(now.monotonic),
         };
         self.open.insert(key.clone(), open, 0);
         self.write(now.monotonic, &key);
         self.schedule(&key);
         self.make_room();
+    }
+
+    /// Queues a count that is behind for a refresh.
+    fn arm(&mut self, key: &Key) {
+        if let (Some(refreshes), Some(open)) = (&mut self.refreshes, self.open.peek(key)) {
+            let at = open.stale.due_at(open.last_seen, open.count);
+            refreshes.arm(&mut open.stale, at, key.clone());
+        }
+    }
+
+    /// Writes refreshes that are due, until there are `full` writes.
+    fn refresh_due(&mut self, now: Monotonic, full: usize) {
+        while self.writes.len() < full
+            && let Some((due, key)) = self
+                .refreshes
+                .as_mut()
+                .and_then(|refreshes| refreshes.pop(now))
+        {
+            let Some(open) = self
+                .open
+                .peek(&key)
+                .filter(|open| open.stale.due == Some(due))
+            else {
+                continue;
+            };
+            open.stale.due = None;
+            if open.behind == 0 {
+                continue;
+            }
+            if open.stale.due_at(open.last_seen, open.count) > now {
+                self.arm(&key);
+                continue;
+            }
+            open.stale.note_refresh(now, open.count);
+            if let Some(refreshes) = &mut self.refreshes {
+                refreshes.spend(now);
+            }
+            self.write(now, &key);
+            self.schedule(&key);
+        }
     }
 
     fn make_room(&mut self) {
@@ -282,6 +334,7 @@ impl Series {
             }
             self.schedule(&key);
         }
+        self.refresh_due(now, full);
     }
 
     /// Writes up to `writes_max` counts that are behind before their time, those first whose time
@@ -307,7 +360,9 @@ impl Series {
             let passes = self.passes.map(|passes| passes.refresh.min(passes.finish));
             return passing.or(passes);
         }
-        self.due.first_key_value().map(|((at, _), _)| *at)
+        let due = self.due.first_key_value().map(|((at, _), _)| *at);
+        let refresh = self.refreshes.as_ref().and_then(Refreshes::poll_timeout);
+        due.into_iter().chain(refresh).min()
     }
 
     /// `occurrence` was dropped, or merged into a later one. What was never written is created by
@@ -347,8 +402,9 @@ impl Series {
             self.behind -= open.behind;
             self.writes
                 .push_back(open.hand_out(key, self.options.client_go));
+            open.stale.note_write(now, open.count);
             if open.count > 1 {
-                open.not_before = now.saturating_add(self.options.heartbeat);
+                open.not_before = now.saturating_add(self.options.interval());
             }
         }
     }
@@ -398,6 +454,9 @@ impl Series {
             self.due.remove(&due);
             self.due_behind.remove(&due);
         }
+        if let Some(refreshes) = &mut self.refreshes {
+            refreshes.disarm(&mut open.stale);
+        }
         if open.behind > 0 {
             self.behind -= open.behind;
             self.writes
@@ -427,7 +486,7 @@ impl Series {
     fn begin_pass(&mut self, now: Monotonic) {
         let after = |interval| now.saturating_add(interval);
         let passes = self.passes.get_or_insert(Passes {
-            refresh: after(self.options.heartbeat),
+            refresh: after(self.options.interval()),
             finish: after(self.options.idle),
         });
         let (refreshes, finishes) = (now >= passes.refresh, now >= passes.finish);
@@ -435,7 +494,7 @@ impl Series {
             return;
         }
         if refreshes {
-            passes.refresh = after(self.options.heartbeat);
+            passes.refresh = after(self.options.interval());
         }
         if finishes {
             passes.finish = after(self.options.idle);

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// it.
 pub const LAST_NOTE_ANNOTATION: &str = "tidings/last-note";
 
+/// client-go's `refreshTime`.
+const HEARTBEAT: Duration = Duration::from_secs(30 * 60);
+
 /// Options of [`Series`](super::Series): a value with a setter for each, checked when it is made.
 ///
 /// ```
@@ -19,7 +22,8 @@ pub const LAST_NOTE_ANNOTATION: &str = "tidings/last-note";
 pub struct SeriesOptions {
     /// client-go's rules in place of the mended ones.
     pub(super) client_go: bool,
-    pub(super) heartbeat: Duration,
+    /// None: half an hour, with refreshes in between.
+    pub(super) heartbeat: Option<Duration>,
     pub(super) idle: Duration,
     pub(super) last_note: bool,
     pub(super) cache_entries_max: usize,
@@ -27,15 +31,19 @@ pub struct SeriesOptions {
 }
 
 impl Default for SeriesOptions {
-    /// The first event of a series is created and the second patched in at once. From then on the
-    /// stored count is at most half an hour behind while the series continues, and is right twelve
-    /// minutes after its last event, when the series ends. That costs at most two writes an hour
-    /// for each series that continues, and one for its end, and never more than client-go's
-    /// `tools/events` writes for the same events. Up to 131,072 series and 96 MiB are kept.
+    /// The first event of a series is created and the second patched in at once. From then on, a
+    /// count that has not changed for five seconds, or has doubled since it was last written, is
+    /// written within half a minute, and any other within half an hour. Such refreshes have a budget:
+    /// 100 at once and one each second for the whole sink. When the budget is used up, the count that
+    /// waits for longest is written first. Twelve minutes after its last event a series ends. Up to
+    /// 131,072 series and 96 MiB are kept.
+    ///
+    /// A series keeps the note of its first event: other notes are gone, unless
+    /// [`SeriesOptions::last_note`] shows the last one.
     fn default() -> Self {
         Self {
             client_go: false,
-            heartbeat: Duration::from_secs(30 * 60),
+            heartbeat: None,
             idle: Duration::from_secs(12 * 60),
             last_note: false,
             cache_entries_max: 131_072,
@@ -60,12 +68,13 @@ impl SeriesOptions {
         }
     }
 
-    /// How far the stored count of a series may be behind while it continues, and how long the
-    /// writes of one series are apart; at least a second. Default 30 minutes, client-go's
-    /// `refreshTime`: two writes an hour. A minute keeps the count fresh at up to 60 writes an hour
-    /// for each series that continues. Nothing is written while there is nothing new.
+    /// Writes the count of a series that continues at this interval, and no earlier, in place of the
+    /// refreshes; at least a second. Nothing is written while there is nothing new. With half an
+    /// hour, client-go's `refreshTime`, there are never more writes than client-go's `tools/events`
+    /// makes for the same events: two an hour for each series that continues, and one for its end. A
+    /// minute costs up to 60.
     pub const fn heartbeat(mut self, heartbeat: Duration) -> Self {
-        self.heartbeat = heartbeat;
+        self.heartbeat = Some(heartbeat);
         self
     }
 
@@ -81,7 +90,8 @@ impl SeriesOptions {
     /// Whether a series shows its last note, too: as the annotation [`LAST_NOTE_ANNOTATION`],
     /// whenever its count is written and its note is not that of its first event, which the API
     /// server does not allow to change. Default false. Each series with such a note then keeps one
-    /// event more in memory.
+    /// event more in memory. All notes between the first and the last are gone in either case: events
+    /// whose notes differ in what matters need another action, or core/v1.
     pub const fn last_note(mut self, last_note: bool) -> Self {
         self.last_note = last_note;
         self
@@ -100,13 +110,23 @@ impl SeriesOptions {
         self
     }
 
+    /// The interval between the writes of a series that continues and is not refreshed.
+    pub(super) fn interval(&self) -> Duration {
+        self.heartbeat.unwrap_or(HEARTBEAT)
+    }
+
+    /// Whether counts are refreshed between heartbeats.
+    pub(super) fn is_refreshed(&self) -> bool {
+        self.heartbeat.is_none() && !self.client_go
+    }
+
     /// Checks the options.
     ///
     /// # Errors
     ///
     /// [`InvalidSeriesOptions`] names the first option that is out of its range, and the range.
     pub fn validate(&self) -> Result<(), InvalidSeriesOptions> {
-        for (option, given) in [("heartbeat", self.heartbeat), ("idle", self.idle)] {
+        for (option, given) in [("heartbeat", self.interval()), ("idle", self.idle)] {
             if given < Duration::from_secs(1) {
                 return Err(InvalidSeriesOptions { option, given });
             }

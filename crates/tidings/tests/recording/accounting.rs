@@ -141,12 +141,12 @@ async fn every_loss_has_its_cause() {
         dropped,
         [
             (DropCause::QueueFull, 2),
-            (DropCause::SpamFiltered, 5),
             (DropCause::InvalidReference, 1),
             (DropCause::RejectedForbidden, 1),
         ]
     );
     assert_eq!((report.offered, report.pending), (36, 0));
+    assert_eq!(report.filtered, 5, "held back, and counted");
     assert_eq!(report.delivered + report.aggregated, 27);
     let backoff = sink
         .events()
@@ -154,8 +154,8 @@ async fn every_loss_has_its_cause() {
         .find(|event| event.reason.as_deref() == Some("BackOff"));
     assert_eq!(
         backoff.unwrap().count,
-        Some(25),
-        "what is merged is counted"
+        Some(30),
+        "what is merged or held back is counted"
     );
 }
 

@@ -4,7 +4,9 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use tidings::EventType::{Normal, Warning};
-use tidings::{Broadcaster, BroadcasterOptions, MemorySink, SinkAnswer, StatusFailure, WriteError};
+use tidings::{
+    Broadcaster, BroadcasterOptions, DropCause, MemorySink, SinkAnswer, StatusFailure, WriteError,
+};
 use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -111,6 +113,39 @@ async fn a_flood_of_refusals_is_no_flood_of_lines() {
     assert_eq!(told, [false, false, false, false, false, false, true]);
 }
 
+/// One write may stand for several events: the line counts them all, and names the event that is
+/// stored, or would be.
+#[tokio::test]
+async fn a_lost_write_is_logged_with_all_its_events_under_the_stored_name() {
+    let (log, _guard) = Log::capture();
+    let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
+    let sink = MemorySink::new();
+    let failure = StatusFailure {
+        code: 403,
+        ..StatusFailure::default()
+    };
+    let refusal = SinkAnswer::Fail(WriteError::status(failure, "no"));
+    broadcaster.start_recording_to_sink(sink.clone());
+    let record = || recorder.event(&pod("foo", ""), Warning, "BackOff", "m");
+    record();
+    while broadcaster.report().delivered == 0 {
+        tokio::task::yield_now().await;
+    }
+    // The sink's task does not run before all are recorded: they become one write.
+    sink.answer_next([refusal]);
+    for _ in 0..19 {
+        record();
+    }
+    let report = broadcaster.shutdown(LONG).await;
+    assert_eq!(report.dropped.get(DropCause::RejectedForbidden), 19);
+    let lines = log.lines();
+    let line = lines.iter().find(|line| line.starts_with("ERROR")).unwrap();
+    let name = sink.events()[0].metadata.name.clone().unwrap();
+    assert!(line.contains(&format!("event=\"{name}\"")), "{line}");
+    assert!(line.contains("object=baz/foo"), "{line}");
+    assert!(line.contains("dropped=19 "), "{line}");
+}
+
 #[tokio::test]
 async fn every_level_can_be_chosen() {
     for level in [
@@ -158,13 +193,11 @@ async fn what_cannot_be_recorded_is_logged_and_counted() {
         log.lines(),
         [
             format!(
-                "ERROR Could not construct reference, will not report event error={none} object=\"{option}\" eventType=\"Warning\" reason=\"Failed\" message=no object"
-            )
-            .replace(" message=", " "),
+                "ERROR Could not construct reference, will not report event error={none} object=\"{option}\" eventType=\"Warning\" reason=\"Failed\" note=no object"
+            ),
             format!(
-                "ERROR Could not construct reference, will not report event error={none} object=\"{option}\" eventType=\"Warning\" reason=\"Failed\" message=none either"
-            )
-            .replace(" message=", " "),
+                "ERROR Could not construct reference, will not report event error={none} object=\"{option}\" eventType=\"Warning\" reason=\"Failed\" note=none either"
+            ),
             format!(
                 "WARN Could not construct reference of related object, will report event without it error={none} object=\"{option}\" reason=\"Bound\""
             ),

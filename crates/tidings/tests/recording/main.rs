@@ -7,6 +7,7 @@
 )]
 
 mod accounting;
+mod blocking;
 mod eventf;
 mod hour;
 mod logging;
@@ -63,18 +64,22 @@ fn unfiltered() -> SinkOptions {
         })
 }
 
-/// offered = delivered + aggregated + dropped + pending, for sinks and for handlers.
+/// offered = delivered + aggregated + filtered + dropped + pending, for sinks and for handlers.
 #[track_caller]
 fn assert_adds_up(report: &FlushReport) {
     assert_eq!(
         report.offered,
-        report.delivered + report.aggregated + report.dropped.total() + report.pending,
+        report.delivered
+            + report.aggregated
+            + report.filtered
+            + report.dropped.total()
+            + report.pending,
         "{report}"
     );
     let handlers = report.handlers;
     assert_eq!(
         handlers.offered,
-        handlers.delivered + handlers.aggregated + handlers.dropped.total() + handlers.pending,
+        handlers.delivered + handlers.dropped.total() + handlers.pending,
         "{handlers}"
     );
 }

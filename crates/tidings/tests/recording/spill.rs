@@ -11,8 +11,8 @@ use tidings::EventType::Warning;
 use tidings::{
     Backoff, Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, EventApi,
     InvalidSinkOptions, MemorySink, Occurrence, QueueOptions, Recorder, Reference, ReferenceFields,
-    RetryPolicy, SeriesOptions, Sink, SinkAnswer, SinkOptions, SpillError, SpillOptions, WhenFull,
-    WriteError,
+    RetryPolicy, SeriesOptions, Sink, SinkAnswer, SinkOptions, SpillError, SpillOptions,
+    StartSinkError, WhenFull, WriteError,
 };
 use tokio::sync::watch;
 
@@ -397,12 +397,14 @@ async fn a_spill_that_cannot_be_used_is_said_at_start() {
     };
     assert_eq!(
         refused(folder.path()),
-        Some(InvalidSinkOptions::Spill(in_use))
+        Some(StartSinkError::Options(InvalidSinkOptions::Spill(in_use)))
     );
     let file = folder.path().join("lock");
     assert!(matches!(
         refused(&file),
-        Some(InvalidSinkOptions::Spill(SpillError::Io { .. }))
+        Some(StartSinkError::Options(InvalidSinkOptions::Spill(
+            SpillError::Io { .. }
+        )))
     ));
 }
 

@@ -38,7 +38,7 @@ async fn wait(recorder: &Recorder, message: &str) -> Result<Acknowledgement, Rec
 
 fn count(acknowledgement: Result<Acknowledgement, RecordError>) -> i32 {
     match acknowledgement.unwrap() {
-        Acknowledgement::Aggregated { count, .. } => count,
+        Acknowledgement::Delivered { count, .. } => count,
         other => panic!("{other:?}"),
     }
 }
@@ -58,6 +58,7 @@ async fn whoever_waits_hears_what_became_of_that_event() {
         let expected = Acknowledgement::Delivered {
             namespace: "baz".to_owned(),
             name: stored.metadata.name.clone().unwrap(),
+            count: 1,
         };
         assert_eq!(first, expected);
         assert_eq!(count(wait(&recorder, "m").await), 2);
@@ -100,10 +101,7 @@ async fn what_is_waited_for_is_written_by_itself() {
     drop(held);
     let mut counts = Vec::new();
     for wait in waits {
-        counts.push(match wait.await.unwrap() {
-            Acknowledgement::Delivered { .. } => 1,
-            other => count(Ok(other)),
-        });
+        counts.push(count(wait.await));
     }
     assert_eq!(counts, [1, 2, 3, 4]);
     let report = broadcaster.shutdown(LONG).await;
@@ -131,15 +129,23 @@ async fn nobody_waits_for_ever() {
         Err(RecordError::Stopped(_))
     ));
     // The spam filter's budget is 25.
-    let (_broadcaster, recorder) = start(SinkOptions::default(), &MemorySink::new());
+    let (broadcaster, recorder) = start(SinkOptions::default(), &MemorySink::new());
     for _ in 0..25 {
         recorder.event(&pod("web", "u"), Warning, "BackOff", "m");
     }
+    match wait(&recorder, "m").await.unwrap() {
+        Acknowledgement::Filtered { count: 26, .. } => {}
+        other => panic!("{other:?}"),
+    }
+    // Nothing of this one was written.
     let filtered = Acknowledgement::Dropped {
         cause: DropCause::SpamFiltered,
         error: None,
     };
-    assert_eq!(wait(&recorder, "m").await, Ok(filtered));
+    assert_eq!(wait(&recorder, "other").await, Ok(filtered));
+    let report = broadcaster.shutdown(LONG).await;
+    assert_adds_up(&report);
+    assert_eq!((report.filtered, report.dropped.total()), (1, 1));
 }
 
 /// And a watcher that only reads events delays no caller.

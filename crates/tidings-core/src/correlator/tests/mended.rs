@@ -192,7 +192,7 @@ fn counts_end_where_they_must() {
     let count =
         |correlator: &mut Correlator, count| match correlator.correlate(now, &counted(count)) {
             Correlated::Write(occurrence) => (occurrence.count(), occurrence.kind()),
-            Correlated::Filtered => panic!("the first few pass"),
+            Correlated::Filtered | Correlated::HeldBack { .. } => panic!("the first few pass"),
         };
     let mut bench = Bench::new(CorrelatorOptions::default());
     let expected = [

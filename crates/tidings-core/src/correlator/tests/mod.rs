@@ -3,6 +3,7 @@
 mod client_go;
 mod mended;
 mod properties;
+mod refresh;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -88,7 +89,7 @@ impl Bench {
         let event = self.event(said, seconds);
         match self.correlator.correlate(Now::at(at(seconds)), &event) {
             Correlated::Write(occurrence) => Some(occurrence),
-            Correlated::Filtered => None,
+            Correlated::Filtered | Correlated::HeldBack { .. } => None,
         }
     }
 
