@@ -51,7 +51,7 @@ enum LoadError {
     #[error("cannot reach the cluster: {0}")]
     Cluster(#[from] Box<kube::Error>),
     #[error(transparent)]
-    Sink(#[from] tidings::InvalidSinkOptions),
+    Sink(#[from] tidings::StartSinkError),
 }
 
 #[tokio::main]

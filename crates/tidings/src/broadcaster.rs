@@ -380,7 +380,7 @@ impl Shared {
 
     /// The final report, the same for every caller.
     fn final_report(&self) -> FlushReport {
-        *self.report.get_or_init(|| self.report_now())
+        self.report.get_or_init(|| self.report_now()).clone()
     }
 
     fn report_now(&self) -> FlushReport {
@@ -389,7 +389,11 @@ impl Shared {
         sinks.refused(&to_sinks);
         handlers.refused(&to_handlers);
         sinks.refused(&self.intake.refused.counts());
-        FlushReport::new(sinks, handlers)
+        FlushReport {
+            unwritten: self.intake.unwritten_events(),
+            last_error: self.registry.last_error(),
+            ..FlushReport::new(sinks, handlers)
+        }
     }
 }
 
@@ -411,12 +415,13 @@ impl Drop for Owner {
         if *shared.registry.phase().borrow() > Phase::Open {
             return;
         }
+        shared.intake.abandon();
         shared.stop_intake();
-        if shared.registry.running() > 0 {
-            let report = shared.report_now();
+        let report = shared.report_now();
+        if shared.registry.running() > 0 || report.offered + report.unwritten > 0 {
             tracing::warn!(
                 pending = report.pending + report.handlers.pending,
-                "event broadcaster dropped without shutdown: pending events are lost if the program ends now"
+                "event broadcaster dropped without shutdown: later events are not recorded, and pending ones are lost if the program ends now; keep a handle, and end with shutdown"
             );
         }
     }

@@ -7,10 +7,12 @@
 //! correlator, or with the outcome of the write that settles it ([`Delivery::poll_settled`]).
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::OptionFuture;
 use futures::stream::FuturesUnordered;
@@ -41,6 +43,11 @@ use crate::watcher::{REST, Started};
 const EVENTS_PER_TURN: usize = 64;
 /// Maximum ready answers handled before other inputs.
 const ANSWERS_PER_TURN: usize = 64;
+
+/// A write without an answer for this long is logged.
+const SLOW: Duration = Duration::from_secs(5);
+/// Outages that follow each other are logged at most this often.
+const OUTAGE_LOGS_APART: Duration = Duration::from_secs(60);
 
 /// Core's state machines for one sink.
 pub(crate) struct Machines {
@@ -77,6 +84,7 @@ pub(crate) struct SinkTask {
     clock: Clock,
     phase: watch::Receiver<Phase>,
     progress: Arc<Progress>,
+    outage: Outage,
     metrics: SinkMetrics,
     /// The last field, so that counting ends after everything else was dropped.
     _ending: Ending,
@@ -99,7 +107,7 @@ enum Input {
     /// The access check is done and logged.
     Checked,
     /// A request was answered.
-    Answer(Answer),
+    Answer(Box<Answer>),
     /// The delivery's timer.
     Time,
     /// A shutdown has begun.
@@ -112,8 +120,7 @@ struct Answer {
     id: WriteId,
     kind: OccurrenceKind,
     started: Monotonic,
-    /// The span in which the event was recorded.
-    span: Option<Span>,
+    occurrence: Occurrence,
     result: Result<(), WriteError>,
 }
 
@@ -184,6 +191,7 @@ impl SinkTask {
             clock,
             phase,
             progress: started.progress,
+            outage: Outage::default(),
             metrics: SinkMetrics::new(),
             _ending: started.ending,
         }
@@ -213,7 +221,8 @@ impl SinkTask {
             // A sink that answers at once, such as one in memory, does not need the select below.
             for _ in 0..ANSWERS_PER_TURN {
                 while let Some(write) = self.delivery.poll_write(now) {
-                    requests.push(request(Arc::clone(&sink), write, now));
+                    let (clock, progress) = (self.clock.clone(), Arc::clone(&self.progress));
+                    requests.push(request(Arc::clone(&sink), write, now, clock, progress));
                 }
                 let Some(Some(answer)) = requests.next().now_or_never() else {
                     break;
@@ -278,7 +287,7 @@ impl SinkTask {
                     check = Some(self.check(&sink));
                 }
                 Input::Checked => check = None,
-                Input::Answer(answer) => self.answered(now, answer),
+                Input::Answer(answer) => self.answered(now, *answer),
                 Input::Time => {}
                 Input::Abandon => {
                     // End all requests before the report is made.
@@ -354,7 +363,7 @@ impl SinkTask {
             served = served, if asking => Input::Served(served),
             Some(()) = OptionFuture::from(check.as_mut()) => Input::Checked,
             Some(()) = OptionFuture::from(draining.as_mut()) => Input::Drain,
-            Some(answer) = requests.next() => Input::Answer(answer),
+            Some(answer) = requests.next() => Input::Answer(Box::new(answer)),
             (more, fresh) = more_events(receiver, batch, rest), if takes => Input::Queue { more, fresh },
             () = clock.sleep_until(timeout.unwrap_or_default()), if timeout.is_some() => Input::Time,
         }
@@ -477,13 +486,23 @@ impl SinkTask {
         );
         let error = answer.result.as_ref().err().cloned();
         let handled = self.delivery.handle_written(now, answer.id, answer.result);
-        if let (Handled::Retried, Some(error)) = (handled, error) {
-            let _entered = answer.span.as_ref().map(Span::enter);
+        let Some(error) = error else {
+            return self.outage.succeeded(now);
+        };
+        if handled == Handled::Turned {
+            return;
+        }
+        let write = Named(answer.kind, &answer.occurrence);
+        self.progress.failed(format!("{write}: {error}"));
+        if handled == Handled::Retried {
+            let context = Context::of(answer.occurrence.context());
+            let _entered = context.map(|context| context.span.enter());
             let retries = self.delivery.stats().retries;
-            if is_sampled(retries.saturating_sub(1), 1) {
-                tracing::warn!(%error, retries, "Unable to write event (may retry after sleeping)");
+            let (verb, event, object) = (write.verb(), write.event(), write.object());
+            if self.outage.failed(now) || is_sampled(retries.saturating_sub(1), 1) {
+                tracing::warn!(%error, verb, event, object, retries, "Unable to write event (may retry after sleeping)");
             } else {
-                tracing::debug!(%error, retries, "Unable to write event (may retry after sleeping)");
+                tracing::debug!(%error, verb, event, object, retries, "Unable to write event (may retry after sleeping)");
             }
         }
     }
@@ -528,6 +547,10 @@ impl SinkTask {
     fn abandon(mut self) {
         self.receiver.stop();
         let pending = self.progress.counts().pending;
+        let unanswered = self.delivery.in_flight();
+        if unanswered > 0 {
+            self.progress.unanswered(unanswered);
+        }
         self.delivery.abandon();
         self.settle();
         tracing::error!(pending, "Unable to write events (broadcaster is shut down)");
@@ -604,8 +627,15 @@ fn log_drop(cause: DropCause, before: u64, settled: &Settled<Occurrence>) {
     }
 }
 
-/// One request. If the sink panics, only this event has failed, and for good.
-async fn request<S: Sink>(sink: Arc<S>, write: Write<Occurrence>, started: Monotonic) -> Answer {
+/// One request. If the sink panics, only this event has failed, and for good. A request without an
+/// answer is logged once, after `SLOW`.
+async fn request<S: Sink>(
+    sink: Arc<S>,
+    write: Write<Occurrence>,
+    started: Monotonic,
+    clock: Clock,
+    progress: Arc<Progress>,
+) -> Answer {
     let Write {
         id,
         kind,
@@ -617,18 +647,105 @@ async fn request<S: Sink>(sink: Arc<S>, write: Write<Occurrence>, started: Monot
             OccurrenceKind::Create => sink.create(&occurrence).await,
             OccurrenceKind::Patch => sink.patch(&occurrence).await,
         }
+    };
+    let request = AssertUnwindSafe(request).catch_unwind();
+    let watched = async {
+        let mut request = std::pin::pin!(request);
+        tokio::select! {
+            biased;
+            result = &mut request => return result,
+            () = clock.sleep_until(started.saturating_add(SLOW)) => {}
+        }
+        let write = Named(kind, &occurrence);
+        progress.failed(format!("{write}: no answer for {} s", SLOW.as_secs()));
+        let before = progress.slow_writes();
+        if is_sampled(before, 1) {
+            tracing::warn!(
+                verb = write.verb(),
+                event = write.event(),
+                object = write.object(),
+                writes = before + 1,
+                "The sink has not answered a write for {} s (still waiting)",
+                SLOW.as_secs()
+            );
+        }
+        request.await
     }
-    .instrument(span.clone().unwrap_or_else(Span::none));
-    let result = AssertUnwindSafe(request)
-        .catch_unwind()
+    .instrument(span.unwrap_or_else(Span::none));
+    let result = watched
         .await
         .unwrap_or_else(|_| Err(WriteError::invalid("the sink panicked")));
     Answer {
         id,
         kind,
         started,
-        span,
+        occurrence,
         result,
+    }
+}
+
+/// A write as logs and reports name it: `create event baz/web-0.17a6101701650000 about Pod baz/web-0`.
+#[derive(Clone, Copy)]
+struct Named<'a>(OccurrenceKind, &'a Occurrence);
+
+impl Named<'_> {
+    fn verb(self) -> &'static str {
+        match self.0 {
+            OccurrenceKind::Create => "create",
+            OccurrenceKind::Patch => "patch",
+        }
+    }
+
+    /// The namespace and name of the stored event.
+    fn event(self) -> String {
+        format!("{}/{}", self.1.namespace(), self.1.name())
+    }
+
+    fn object(self) -> String {
+        KRef(self.1.event().regarding()).to_string()
+    }
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.1.event().regarding().kind();
+        let (verb, event, object) = (self.verb(), self.event(), self.object());
+        write!(f, "{verb} event {event} about {kind} {object}")
+    }
+}
+
+/// Whether writing fails, for the log: the first failure after a success is logged at once, and so is
+/// the success that follows. If both alternate, at most once a minute.
+#[derive(Default)]
+struct Outage {
+    /// Since when writes have failed, if that was logged.
+    since: Option<Monotonic>,
+    is_failing: bool,
+    logged: Option<Monotonic>,
+}
+
+impl Outage {
+    /// Returns whether to log it.
+    fn failed(&mut self, now: Monotonic) -> bool {
+        if std::mem::replace(&mut self.is_failing, true) {
+            return false;
+        }
+        let logs = self
+            .logged
+            .is_none_or(|logged| logged.saturating_add(OUTAGE_LOGS_APART) <= now);
+        if logs {
+            self.logged = Some(now);
+            self.since = Some(now);
+        }
+        logs
+    }
+
+    fn succeeded(&mut self, now: Monotonic) {
+        self.is_failing = false;
+        if let Some(since) = self.since.take() {
+            let seconds = now.nanos_since(since).max(0) as f64 / 1e9;
+            tracing::info!(seconds, "Writing events works again");
+        }
     }
 }
 

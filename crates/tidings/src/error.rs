@@ -33,6 +33,11 @@ pub enum RecordError {
     /// The broadcaster is shut down.
     #[error(transparent)]
     Stopped(#[from] BroadcasterStopped),
+    /// The last handle of the broadcaster was dropped without a shutdown.
+    #[error(
+        "the broadcaster was dropped: keep a handle of it for as long as events are recorded, and end with its shutdown"
+    )]
+    Dropped,
     /// No sink had room for it; or too many events wait for watchers that must not miss any
     /// ([`WhenFull::Wait`](crate::WhenFull::Wait)).
     #[error("too many queued events, dropped event")]

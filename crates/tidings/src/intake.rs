@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
@@ -54,6 +54,10 @@ pub(crate) struct Intake {
     pub(crate) refused: Drops,
     /// Events that watchers missed, of which each watcher has its own count: for the log only.
     missed: AtomicU64,
+    /// Events recorded while there was no sink.
+    unwritten: AtomicU64,
+    /// Whether the broadcaster was dropped without a shutdown.
+    is_abandoned: AtomicBool,
     metrics: RecorderMetrics,
     pub(crate) follow_spans: bool,
     /// The number of sinks.
@@ -72,6 +76,8 @@ impl Intake {
             text_bytes_max: options.text_bytes_max,
             refused: Drops::default(),
             missed: AtomicU64::new(0),
+            unwritten: AtomicU64::new(0),
+            is_abandoned: AtomicBool::new(false),
             metrics: RecorderMetrics::new(),
             follow_spans: options.follow_spans,
             sinks,
@@ -105,8 +111,12 @@ impl Intake {
                 missed_by,
                 sinks,
                 has_gone,
+                is_unseen,
             } => {
                 self.metrics.recorded(event_type);
+                if sinks.is_none() && !has_gone && !self.delivers {
+                    self.unwritten(is_unseen);
+                }
                 let result = if sinks.is_none() && has_gone {
                     Err(RecordError::RuntimeGone)
                 } else {
@@ -117,13 +127,40 @@ impl Intake {
             Published::Full { missed_by } => (missed_by, Err(RecordError::QueueFull)),
             Published::Stopped => {
                 self.refused.add(DropCause::Stopped, 1);
-                (0, Err(RecordError::Stopped(BroadcasterStopped)))
+                let error = if self.is_abandoned.load(Ordering::Acquire) {
+                    RecordError::Dropped
+                } else {
+                    RecordError::Stopped(BroadcasterStopped)
+                };
+                (0, Err(error))
             }
         };
         if missed_by > 0 {
             self.missed(missed_by as u64);
         }
         result
+    }
+
+    /// Counts an event that no sink writes, because none was started. Warns about the first, unless a
+    /// watcher saw it.
+    #[cold]
+    fn unwritten(&self, is_unseen: bool) {
+        let before = self.unwritten.fetch_add(1, Ordering::Relaxed);
+        if before == 0 && is_unseen {
+            tracing::warn!(
+                "event recorded, but nothing writes it: call start_recording_to_sink on the broadcaster before recording events"
+            );
+        }
+    }
+
+    /// The number of events recorded while there was no sink.
+    pub(crate) fn unwritten_events(&self) -> u64 {
+        self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Later events are refused, because the broadcaster was dropped without a shutdown.
+    pub(crate) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Release);
     }
 
     /// Counts events that watchers missed because their queues were full; logs the first, then ever
@@ -216,7 +253,7 @@ impl Intake {
     /// Logs that an event came after shutdown.
     pub(crate) fn log(&self, result: Result<(), RecordError>) {
         // A full queue is logged where it is counted.
-        if let Err(error @ RecordError::Stopped(_)) = result {
+        if let Err(error @ (RecordError::Stopped(_) | RecordError::Dropped)) = result {
             let dropped = self.refused.counts().get(DropCause::Stopped);
             if is_sampled(dropped.saturating_sub(1), 1) {
                 tracing::error!(%error, dropped, "Unable to record event (will not retry!)");

@@ -13,6 +13,7 @@
 //! # #[cfg(feature = "kube")]
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! tracing_subscriber::fmt().init(); // shows why events cannot be written
 //! let broadcaster = Broadcaster::new();
 //! broadcaster.start_structured_logging(tracing::Level::INFO);
 //! broadcaster.start_recording_to_sink(KubeSink::from_config(kube::Config::infer().await?)?);

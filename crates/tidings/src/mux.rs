@@ -118,6 +118,8 @@ pub(crate) enum Published {
         sinks: Option<usize>,
         /// Whether a sink ended with its runtime, and was not stopped.
         has_gone: bool,
+        /// Whether there was no watcher at all.
+        is_unseen: bool,
     },
     /// The incoming queue was full: no watcher gets it.
     Full {
@@ -316,6 +318,7 @@ impl State {
                 missed_by: 0,
                 sinks,
                 has_gone: self.has_gone(),
+                is_unseen: false,
             };
         }
         let sequence = self.next_sequence;
@@ -326,6 +329,7 @@ impl State {
             missed_by,
             sinks,
             has_gone: self.has_gone(),
+            is_unseen: self.slots.is_empty(),
         }
     }
 

@@ -66,6 +66,7 @@ const ACCEPTED: Published = Published::Accepted {
     missed_by: 0,
     sinks: None,
     has_gone: false,
+    is_unseen: false,
 };
 
 /// client-go TestBroadcaster.
@@ -126,6 +127,7 @@ fn a_full_watcher_misses_the_new_event_and_nobody_else_does() {
             missed_by: 1,
             sinks: None,
             has_gone: false,
+            is_unseen: false,
         }
     );
     assert_eq!(read(&mut quick), ["2"]);
@@ -167,6 +169,7 @@ fn a_prefix_comes_first_whatever_its_length() {
             missed_by: 1,
             sinks: None,
             has_gone: false,
+            is_unseen: false,
         }
     );
     assert_eq!(read(&mut watcher), ["a", "b", "c", "live"]);
@@ -200,6 +203,7 @@ fn bytes_are_bounded_too_but_a_large_event_gets_through_alone() {
             missed_by: 1,
             sinks: None,
             has_gone: false,
+            is_unseen: false,
         }
     );
     assert_eq!(read(&mut watcher).len(), 1);
@@ -210,6 +214,7 @@ fn bytes_are_bounded_too_but_a_large_event_gets_through_alone() {
             missed_by: 1,
             sinks: None,
             has_gone: false,
+            is_unseen: false,
         }
     );
     assert_eq!(read(&mut watcher), ["small"]);

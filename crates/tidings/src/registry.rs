@@ -49,6 +49,8 @@ pub(crate) struct Registry {
     /// The number of running sinks.
     sinks: watch::Sender<usize>,
     books: Mutex<Books>,
+    /// The last failure of a write of any sink.
+    last_error: Arc<Mutex<Option<String>>>,
 }
 
 #[derive(Debug, Default)]
@@ -66,6 +68,8 @@ pub(crate) struct Progress {
     queue: Arc<QueueCounts>,
     /// Events of an earlier process, recovered from disk.
     recovered: AtomicU64,
+    /// Writes that had no answer for long.
+    slow: AtomicU64,
     delivered: AtomicU64,
     aggregated: AtomicU64,
     filtered: AtomicU64,
@@ -73,6 +77,7 @@ pub(crate) struct Progress {
     /// At the end: events on disk, for the next process.
     left_on_disk: Arc<AtomicU64>,
     ended: watch::Sender<bool>,
+    last_error: Arc<Mutex<Option<String>>>,
 }
 
 impl Registry {
@@ -82,6 +87,7 @@ impl Registry {
             running: watch::Sender::new(0),
             sinks: watch::Sender::new(0),
             books: Mutex::default(),
+            last_error: Arc::default(),
         })
     }
 
@@ -105,12 +111,14 @@ impl Registry {
             kind: place.kind,
             queue,
             recovered: AtomicU64::new(0),
+            slow: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
             aggregated: AtomicU64::new(0),
             filtered: AtomicU64::new(0),
             dropped: Drops::default(),
             left_on_disk: Arc::default(),
             ended: watch::Sender::new(false),
+            last_error: Arc::clone(&self.last_error),
         });
         let mut books = self.books();
         books.close_ended();
@@ -166,6 +174,15 @@ impl Registry {
         (sinks, handlers)
     }
 
+    /// The last failure of a write, if there was one.
+    pub(crate) fn last_error(&self) -> Option<String> {
+        let error = self
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        error.clone()
+    }
+
     /// The number of running sinks.
     pub(crate) fn sinks(&self) -> watch::Receiver<usize> {
         self.sinks.subscribe()
@@ -213,6 +230,30 @@ impl Progress {
 
     pub(crate) fn filtered(&self, number: u64) {
         self.filtered.fetch_add(number, Ordering::Release);
+    }
+
+    /// Counts a write that has no answer for long; returns how many there were before.
+    pub(crate) fn slow_writes(&self) -> u64 {
+        self.slow.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Remembers that writes had no answer at the end, unless another failure is known.
+    pub(crate) fn unanswered(&self, writes: usize) {
+        let mut error = self
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        error.get_or_insert_with(|| {
+            format!("{writes} writes were not answered before the deadline")
+        });
+    }
+
+    /// Remembers the last failure of a write.
+    pub(crate) fn failed(&self, error: String) {
+        *self
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
 
     /// Counts events as dropped; returns how many were dropped for that cause before.

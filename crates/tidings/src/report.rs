@@ -80,7 +80,7 @@ impl fmt::Display for Filtered {
 ///
 /// With several sinks, an event counts once for each. A recorder call that was refused before it
 /// reached a sink counts once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FlushReport {
     /// Events offered to sinks, and recorder calls that were refused.
@@ -98,6 +98,12 @@ pub struct FlushReport {
     pub dropped: DropCounts,
     /// Events that were waiting or being written at the deadline. The latter may have arrived.
     pub pending: u64,
+    /// Events recorded while no sink was started: nobody wrote them. They are not among those
+    /// offered.
+    pub unwritten: u64,
+    /// The last failure of a write, with the event it concerns; or that a write has no answer. The
+    /// write may have succeeded since.
+    pub last_error: Option<String>,
     /// The same for handlers: loggers and other event watchers.
     pub handlers: Counts,
 }
@@ -111,17 +117,20 @@ impl FlushReport {
             filtered: sinks.filtered,
             dropped: sinks.dropped,
             pending: sinks.pending,
+            unwritten: 0,
+            last_error: None,
             handlers,
         }
     }
 
     /// Whether every event was delivered or is counted in one that was.
     pub fn is_complete(&self) -> bool {
-        self.pending == 0 && self.dropped.total() == 0
+        self.pending == 0 && self.dropped.total() == 0 && self.unwritten == 0
     }
 }
 
-/// One readable line, and one more for each cause of loss.
+/// One readable line, one more for each cause of loss, and the last error if something was lost or is
+/// pending.
 impl fmt::Display for FlushReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -136,6 +145,16 @@ impl fmt::Display for FlushReport {
         )?;
         for (cause, count) in self.dropped.iter() {
             write!(f, "\n  dropped, {cause}: {count}")?;
+        }
+        if self.unwritten > 0 {
+            write!(
+                f,
+                "\n  recorded while there was no sink: {} (start_recording_to_sink was not called, or the sink was stopped)",
+                self.unwritten
+            )?;
+        }
+        if let Some(error) = self.last_error.as_ref().filter(|_| !self.is_complete()) {
+            write!(f, "\n  last error: {error}")?;
         }
         let missed = self.handlers.dropped.total() + self.handlers.pending;
         if missed > 0 {
@@ -220,5 +239,15 @@ mod tests {
         );
         assert!(!report.is_complete());
         assert!(FlushReport::default().is_complete());
+        let unwritten = FlushReport {
+            unwritten: 2,
+            last_error: Some("create event baz/web.1: refused".to_owned()),
+            ..FlushReport::default()
+        };
+        assert!(!unwritten.is_complete());
+        assert_eq!(
+            unwritten.to_string(),
+            "0 events offered: 0 delivered, 0 aggregated, 0 dropped, 0 pending\n  recorded while there was no sink: 2 (start_recording_to_sink was not called, or the sink was stopped)\n  last error: create event baz/web.1: refused"
+        );
     }
 }

@@ -42,6 +42,7 @@ const ACCEPTED: Published = Published::Accepted {
     missed_by: 0,
     sinks: None,
     has_gone: false,
+    is_unseen: false,
 };
 
 fn mux(events_max: usize, when_full: WhenFull) -> Arc<Mux> {
@@ -170,7 +171,8 @@ fn stop_races_with_shutdown() {
         let accepted = mux.publish(event(0));
         mux.shutdown();
         stopper.join().unwrap();
-        assert_eq!(accepted, ACCEPTED);
+        // The watcher may be gone by then.
+        assert!(matches!(accepted, Published::Accepted { .. }));
         assert!(reader.join().unwrap().len() <= 1);
     });
 }

@@ -131,9 +131,8 @@ fn after(duration: Duration) -> Monotonic {
     Monotonic::ZERO.saturating_add(duration)
 }
 
-fn all(_: u32) -> Option<u32> {
-    Some(0)
-}
+/// All events have one budget.
+const ALL: fn(u32) -> Option<u32> = |_| Some(0);
 
 /// One that admits nothing.
 fn closed() -> Bucket {
@@ -159,7 +158,7 @@ fn a_backlog_behind_a_shared_limit_arrives() {
             for key in 0..events {
                 bench.offer(create(key));
             }
-            let mut server = Server::new(Bucket::new(gap, burst), all);
+            let mut server = Server::new(Bucket::new(gap, burst), ALL);
             server.run(&mut bench, after(24 * 3600 * SECOND));
             assert_eq!(bench.delivery.stats().delivered, u64::from(events));
             let ratio = server.ratio();
@@ -180,7 +179,7 @@ fn a_backlog_that_is_seldom_admitted_is_not_given_up() {
     for key in 0..30 {
         bench.offer(create(key));
     }
-    let mut server = Server::new(Bucket::new(100 * SECOND, 1), all);
+    let mut server = Server::new(Bucket::new(100 * SECOND, 1), ALL);
     server.run(&mut bench, after(6 * 3600 * SECOND));
     let stats = bench.delivery.stats();
     assert_eq!(stats.delivered, 30, "{stats:?}");
@@ -194,7 +193,7 @@ fn a_limit_that_admits_nothing_costs_what_was_refused_for_minutes() {
         for key in 0..300 {
             bench.offer(create(key));
         }
-        let mut server = Server::new(closed(), all);
+        let mut server = Server::new(closed(), ALL);
         server.run(&mut bench, after(239 * SECOND));
         assert_eq!(bench.settled, [], "not before");
         server.run(&mut bench, after(2 * 3600 * SECOND));
@@ -222,7 +221,7 @@ fn the_end_of_a_shared_limit_is_noticed() {
             bench.offer(create(key));
         }
         let hour = 3600 * SECOND;
-        let mut server = Server::new(closed(), all);
+        let mut server = Server::new(closed(), ALL);
         server.run(&mut bench, after(hour));
         let writes = bench.delivery.stats().writes;
         assert!(
@@ -293,7 +292,7 @@ fn what_was_refused_keeps_nothing_new_waiting() {
     for key in 0..500 {
         bench.offer(create(key));
     }
-    let mut server = Server::new(closed(), all);
+    let mut server = Server::new(closed(), ALL);
     server.run(&mut bench, after(10_000 * SECOND));
     bench.offer(create(500));
     let mut writes = 0;
@@ -448,7 +447,7 @@ proptest! {
     ) {
         let mut bench = bench(true);
         let budget = match kind {
-            0 => all,
+            0 => ALL,
             1 => |key: u32| Some(key % 4),
             _ => |key: u32| Some(key % 100),
         };

@@ -14,11 +14,11 @@ use super::{LONG, manual, pod, source};
 
 /// A log that can be read.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     /// Logs this thread at every level until the guard is dropped.
-    fn capture() -> (Self, tracing::subscriber::DefaultGuard) {
+    pub(super) fn capture() -> (Self, tracing::subscriber::DefaultGuard) {
         let log = Self::default();
         let subscriber = tracing_subscriber::fmt()
             .with_writer(log.clone())
@@ -30,7 +30,7 @@ impl Log {
         (log, tracing::subscriber::set_default(subscriber))
     }
 
-    fn lines(&self) -> Vec<String> {
+    pub(super) fn lines(&self) -> Vec<String> {
         let bytes = self.0.lock().unwrap();
         let text = String::from_utf8(bytes.clone()).unwrap();
         text.lines().map(|line| line.trim().to_owned()).collect()
@@ -172,6 +172,7 @@ async fn every_level_can_be_chosen() {
 async fn what_cannot_be_recorded_is_logged_and_counted() {
     let (log, _guard) = Log::capture();
     let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
+    broadcaster.start_recording_to_sink(MemorySink::new());
     let nothing = None::<tidings::Reference>;
     recorder.event(&nothing, Warning, "Failed", "no object");
     recorder
@@ -222,7 +223,7 @@ async fn dropping_the_last_handle_without_shutdown_warns() {
     assert_eq!(
         log.lines(),
         [
-            "WARN event broadcaster dropped without shutdown: pending events are lost if the program ends now pending=1"
+            "WARN event broadcaster dropped without shutdown: later events are not recorded, and pending ones are lost if the program ends now; keep a handle, and end with shutdown pending=1"
         ]
     );
     // It processes the recorded events, and ends.

@@ -13,6 +13,7 @@ mod hour;
 mod logging;
 mod series;
 mod shutdown;
+mod silence;
 mod spill;
 mod waiting;
 mod watchers;

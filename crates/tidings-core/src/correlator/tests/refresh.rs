@@ -99,7 +99,9 @@ impl Sink {
                 Rules::Counts(correlator) => {
                     let refresh = correlator.poll_refresh(now);
                     self.refreshes += usize::from(refresh.is_some());
-                    refresh.into_iter().for_each(|write| self.write(&write));
+                    if let Some(write) = refresh {
+                        self.write(&write);
+                    }
                 }
                 Rules::Series(series) => {
                     series.handle_timeout(now, usize::MAX);
@@ -133,7 +135,9 @@ impl Sink {
             return;
         };
         let writes: Vec<_> = std::iter::from_fn(|| series.poll_write()).collect();
-        writes.iter().for_each(|write| self.write(write));
+        for write in &writes {
+            self.write(write);
+        }
     }
 
     fn write(&mut self, write: &Occurrence) {
@@ -222,8 +226,8 @@ fn a_thousand_objects_in_a_loop_have_one_budget() {
         Sink::series(SeriesOptions::default()),
     ] {
         for minute in 0..60 {
-            for pod in 0..1000 {
-                sink.see(pod, "m", minute * 60_000 + pod as i64 * 60);
+            for (pod, millis) in (0..1000).zip((0..).step_by(60)) {
+                sink.see(pod, "m", minute * 60_000 + millis);
             }
         }
         written.push((sink.writes, sink.sum()));
@@ -283,6 +287,8 @@ fn the_end_shows_every_count() {
     };
     let last: Vec<_> =
         std::iter::from_fn(|| correlator.poll_last(Monotonic::from_nanos(SECOND))).collect();
-    last.iter().for_each(|write| sink.write(write));
+    for write in &last {
+        sink.write(write);
+    }
     assert_eq!((last.len(), sink.sum()), (300, 300 * 30));
 }

@@ -1,0 +1,164 @@
+//! Whose turn it is: the order in which lanes are written.
+
+use std::hash::{BuildHasher, Hasher};
+
+use super::lane::{State, Wait};
+use super::{Deliverable, Delivery};
+use crate::Monotonic;
+
+impl<T: Deliverable> Delivery<T> {
+    /// The lane whose turn it is.
+    ///
+    /// Events that failed take every other turn, and within these those refused for their rate
+    /// every other one. While everything is paced, turns are drawn: refusals may come as regularly
+    /// as turns do. A probe is an event that was not tried yet, if there is one: those that failed
+    /// may be the only ones that do.
+    pub(super) fn next_lane(&mut self, now: Monotonic) -> Option<usize> {
+        let is_paced = self.limits.all().is_some();
+        let turn = if is_paced {
+            self.random.u64(..)
+        } else {
+            self.stats.writes
+        };
+        let fresh_first = self.pause.is_open() || turn.is_multiple_of(2);
+        if !(self.pause.is_open() || is_paced && fresh_first)
+            && let Some(id) = self.next_paced(now)
+        {
+            return Some(id);
+        }
+        if fresh_first && let Some(id) = self.next_ready() {
+            return Some(id);
+        }
+        let failed = if !self.may_retry() {
+            None
+        } else if (turn / 2).is_multiple_of(2) {
+            self.refused.pop_front().or_else(|| self.next_again())
+        } else {
+            self.next_again().or_else(|| self.refused.pop_front())
+        };
+        failed
+            .or_else(|| self.next_ready())
+            .or_else(|| self.next_paced(now))
+    }
+
+    /// The next lane that has not failed, and whose namespace is not paced.
+    fn next_ready(&mut self) -> Option<usize> {
+        while let Some(id) = self.ready.pop_front() {
+            if !self.hold(id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The next lane that is tried again, and whose namespace is not paced.
+    fn next_again(&mut self) -> Option<usize> {
+        while let Some(id) = self.again.pop_front() {
+            if !self.hold(id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The next lane of a paced namespace that may be written now.
+    fn next_paced(&mut self, now: Monotonic) -> Option<usize> {
+        if !(self.limits.has_namespaces() && self.may_retry()) {
+            return None;
+        }
+        self.limits.pop_waiting(now, self.random.bool())
+    }
+
+    /// Moves a lane to those of its namespace, if that is paced; returns whether it is.
+    fn hold(&mut self, id: usize) -> bool {
+        if !self.limits.has_namespaces() {
+            return false;
+        }
+        let Some(hash) = self.namespace_of(id) else {
+            return false;
+        };
+        let Some(namespace) = self.limits.namespace_mut(hash) else {
+            return false;
+        };
+        let Some(lane) = self.lanes.get_mut(id) else {
+            return false;
+        };
+        lane.state = State::Held(hash);
+        if lane.failures == 0 {
+            namespace.fresh.push_back(id);
+        } else {
+            namespace.refused.push_back(id);
+        }
+        true
+    }
+
+    /// The namespace of a lane's head, as a hash.
+    pub(super) fn namespace_of(&self, id: usize) -> Option<u64> {
+        let lane = self.lanes.get(id)?;
+        let mut hasher = self.by_key.hasher().build_hasher();
+        lane.head.occurrence.hash_namespace(&mut hasher);
+        Some(hasher.finish())
+    }
+
+    /// Whether one more event that failed may be written: these have at most half of the workers,
+    /// also when nothing else is ready, as what is ready next should not wait for their timeouts.
+    /// While draining, nothing new comes: what is ready later takes the worker of the event before
+    /// it.
+    pub(super) fn may_retry(&self) -> bool {
+        if self.draining && self.ready.is_empty() {
+            return true;
+        }
+        let most = (self.options.workers / 2).max(1);
+        let has_failed = |id: &&usize| self.lanes.get(**id).is_some_and(|lane| lane.failures > 0);
+        self.in_flight.len() < most || self.in_flight.iter().filter(has_failed).count() < most
+    }
+
+    /// Moves the lanes whose wait is over to those that are tried again.
+    pub(super) fn wake(&mut self, now: Monotonic) {
+        if !self.limits.is_idle() {
+            for namespace in self.limits.take_ended(now) {
+                for id in namespace.fresh {
+                    if let Some(lane) = self.lanes.get_mut(id) {
+                        lane.state = State::Ready;
+                        self.ready.push_back(id);
+                    }
+                }
+                for id in namespace.refused {
+                    self.try_again(id);
+                }
+            }
+        }
+        if self.limits.all().is_none() {
+            for id in std::mem::take(&mut self.refused) {
+                self.try_again(id);
+            }
+        }
+        while let Some((until, id)) = self.waiting.first().copied() {
+            if until > now {
+                break;
+            }
+            self.waiting.pop_first();
+            self.try_again(id);
+        }
+    }
+
+    /// Puts a lane that failed behind the others that did.
+    pub(super) fn try_again(&mut self, id: usize) {
+        if let Some(lane) = self.lanes.get_mut(id) {
+            lane.state = State::Again;
+            self.again.push_back(id);
+        }
+    }
+
+    /// Ends the wait of every lane that waits for such a reason.
+    pub(super) fn end_waits(&mut self, ends: impl Fn(Wait) -> bool) {
+        for (until, id) in std::mem::take(&mut self.waiting) {
+            match self.lanes.get(id).map(|lane| lane.state) {
+                Some(State::Waiting { why, .. }) if !ends(why) => {
+                    self.waiting.insert((until, id));
+                }
+                _ => self.try_again(id),
+            }
+        }
+    }
+}
