@@ -13,9 +13,11 @@ use tidings_store::{Fault, NewRecord, ReadError, Store, UnixMillis, WriteError};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
+use crate::clocks::Clocks;
 use crate::follow::follower::{Rules, State};
 use crate::keep::continued::{self, Continued, Continues, new_identity};
 use crate::keep::coverage::Coverage;
+use crate::keep::expiry::{self, Expiry};
 use crate::keep::export::{self, Exported};
 use crate::keep::import::{self, ImportError, Imported};
 use crate::keep::journal::Journal;
@@ -23,7 +25,8 @@ use crate::keep::keeper::{KeepError, KeepFor, Keeper};
 use crate::keep::keys;
 use crate::keep::lives::{InForce, Lives};
 use crate::keep::numbers::Numbers;
-use crate::keep::retention;
+use crate::keep::quota::{self, Quota};
+use crate::keep::retention::{self, Outcome};
 use crate::keep::sealed_before::SealedBefore;
 use crate::keep::served::ServedStore;
 use crate::keep::sweep;
@@ -50,8 +53,8 @@ pub struct ClusterOptions {
     pub rules: String,
     /// What coverage says of the times that `keep_for` gives. Default: nothing.
     pub lives: Option<Lives>,
-    /// Maximum bytes of the cluster on disk. Beyond it, the events last seen longest ago are
-    /// deleted. Default: no limit.
+    /// Maximum bytes of the cluster on disk. Beyond it, the namespaces that take most lose the events
+    /// that were observed first. Default: no limit.
     ///
     /// So that their space is released, segments of the store have at most a 32nd of it, or 4 MiB
     /// if that is more, also if [`store`](Self::store) says otherwise.
@@ -73,6 +76,8 @@ pub struct ClusterOptions {
     /// The first and the longest delay before a failed request is repeated. Default: 250 ms and 30
     /// s.
     pub retry: (Duration, Duration),
+    /// The clocks of the clusters that the process follows. Default: that of this one alone.
+    pub clocks: Arc<Clocks>,
     /// The store's options.
     pub store: EmbeddedOptions,
 }
@@ -93,6 +98,7 @@ impl ClusterOptions {
             authorities: Vec::new(),
             page: 250,
             retry: (Duration::from_millis(250), Duration::from_secs(30)),
+            clocks: Arc::default(),
             store: EmbeddedOptions::default(),
         }
     }
@@ -148,6 +154,9 @@ pub struct Following {
     pub damaged: u64,
     /// Events that were deleted to keep the quota.
     pub over_quota: u64,
+    /// By how much the clock is ahead of what the followed clusters say in their answers, if it is:
+    /// then expiry is delayed for a day at most.
+    pub clock_ahead: Duration,
 }
 
 /// Why a cluster's folder could not be opened.
@@ -261,12 +270,33 @@ impl Retaining {
 
     async fn apply_rules(&self) {
         let cluster = &self.name;
-        while let Err(error) = retention::apply(&self.keeper, &self.rules).await {
-            tracing::warn!(cluster, %error, "changed rules are not applied yet");
-            let wait = match error {
-                // What is over was deleted. There is more room when its space is released.
-                KeepError::Write(WriteError::Fault(Fault::NoSpace)) => self.pause.max(LOOK),
-                _ => LOOK,
+        loop {
+            let wait = match retention::apply(&self.keeper, &self.rules).await {
+                Ok(outcome) => {
+                    let Outcome { ended, events, .. } = outcome;
+                    if ended > 0 {
+                        tracing::warn!(
+                            cluster,
+                            ended,
+                            events,
+                            "events ended at once, as the rules of retention are others"
+                        );
+                    }
+                    if !outcome.waits {
+                        return;
+                    }
+                    let why = "the clock is not believed yet";
+                    tracing::info!(cluster, why, "changed rules are not applied yet");
+                    LOOK
+                }
+                Err(error) => {
+                    tracing::warn!(cluster, %error, "changed rules are not applied yet");
+                    match error {
+                        // What is over was deleted. There is more room when its space is released.
+                        KeepError::Write(WriteError::Fault(Fault::NoSpace)) => self.pause.max(LOOK),
+                        _ => LOOK,
+                    }
+                }
             };
             tokio::time::sleep(wait).await;
         }
@@ -277,19 +307,36 @@ impl Retaining {
         let Some(quota) = self.quota else {
             return;
         };
-        let mut kept = retention::Quota::new(quota);
+        let mut kept = Quota::new(quota);
         loop {
             match kept.keep(&self.keeper).await {
                 Ok(true) => tracing::info!(
                     cluster,
                     quota,
-                    "the oldest events are deleted: the quota is reached"
+                    "events are deleted, as the quota is reached: those observed first of the namespaces that take most"
                 ),
                 Ok(false) => {}
                 Err(error) => tracing::warn!(cluster, %error, "the quota is not kept yet"),
             }
             tokio::time::sleep(LOOK).await;
         }
+    }
+}
+
+/// Watches over the ends that the store writes by the clock.
+async fn keep_expiring(cluster: String, clocks: Arc<Clocks>, keeper: Arc<Keeper>) {
+    let mut expiry = loop {
+        match Expiry::new(&keeper, cluster.clone(), Arc::clone(&clocks)).await {
+            Ok(expiry) => break expiry,
+            Err(error) => {
+                tracing::warn!(cluster, %error, "the clock is not watched yet");
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    };
+    loop {
+        expiry.look(&keeper).await;
+        tokio::time::sleep(expiry::LOOK).await;
     }
 }
 
@@ -358,7 +405,7 @@ impl Cluster {
         let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
         let mut stored = options.store;
         if let Some(quota) = options.quota {
-            let segment_bytes = retention::segment_bytes_max(quota);
+            let segment_bytes = quota::segment_bytes_max(quota);
             stored.segment_bytes = stored.segment_bytes.min(segment_bytes);
         }
         let store = open_store(folder, &options.name, stored).await?;
@@ -366,6 +413,10 @@ impl Cluster {
         let mirrors = options.mirror_deletions;
         let mut keeper = Keeper::new(store, clock, options.keep_for, mirrors);
         keeper.journal = Journal::open(&keeper, options.seal).await?;
+        if let Err(error) = keeper.delete_all_left().await {
+            // On a full disk, say: the next start does it.
+            tracing::warn!(%error, "older versions of deleted events are not deleted yet");
+        }
         if let Some(sealed) = SealedBefore::read(&*keeper.store).await? {
             keeper.set_sealed_before(sealed);
         }
@@ -405,6 +456,8 @@ impl Cluster {
     /// tokio runtime.
     pub fn follow(&mut self, client: &Client, options: ClusterOptions) {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        let clock = Arc::clone(&self.keeper.clock);
+        let witness = Arc::new(options.clocks.witness(clock));
         for selection in options.selections {
             let namespace = selection.namespace.clone().unwrap_or_default();
             let now = self.keeper.clock.steady();
@@ -422,7 +475,7 @@ impl Cluster {
                     selection: selection.words(),
                     authorities: options.authorities.clone(),
                 },
-                source: ApiServer::new(client.clone(), selection),
+                source: ApiServer::new(client.clone(), selection).heard_by(Arc::clone(&witness)),
                 keeper: Arc::clone(&self.keeper),
                 progress: shown,
                 random: fastrand::Rng::new(),
@@ -444,6 +497,12 @@ impl Cluster {
         };
         self.tasks
             .spawn(until(self.stop.subscribe(), retaining.run()));
+        let expiring = keep_expiring(
+            options.name.clone(),
+            options.clocks,
+            Arc::clone(&self.keeper),
+        );
+        self.tasks.spawn(until(self.stop.subscribe(), expiring));
         let sweeping = keep_sweeping(options.name, Arc::clone(&self.keeper));
         self.tasks.spawn(until(self.stop.subscribe(), sweeping));
     }
@@ -593,6 +652,15 @@ impl Past {
         Coverage::read(&self.keeper).await
     }
 
+    /// What of the coverage concerns a namespace: its gaps and those of the whole cluster, what
+    /// retention ends, and what the quota took of it; no numbers of the whole cluster.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn coverage_of(&self, namespace: &str) -> Result<Coverage, ReadError> {
+        Coverage::read_of(&self.keeper, namespace).await
+    }
+
     /// The coverage for frequent requests: `kept_since` may be earlier until the space of expired
     /// events is released.
     ///
@@ -663,6 +731,7 @@ impl Past {
             unreadable: count(&counters.unreadable),
             damaged: count(&counters.damaged),
             over_quota: count(&counters.over_quota),
+            clock_ahead: Duration::from_millis(count(&counters.clock_ahead)),
         }
     }
 }

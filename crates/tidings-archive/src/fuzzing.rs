@@ -6,7 +6,7 @@ use tidings_api::codec::Api;
 use crate::keep::lives::Applied;
 use crate::keep::own::parse;
 use crate::keep::position::{Gap, Position};
-use crate::keep::retention::Trimmed;
+use crate::keep::quota::Trimmed;
 use crate::source::wire;
 use crate::version::delta::{delta, restore};
 use crate::version::record::{self, Record};

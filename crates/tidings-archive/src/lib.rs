@@ -57,6 +57,7 @@
 //! `tidings-server` serves an archive over HTTP; the program is `tidings archive`.
 
 mod archive;
+mod clocks;
 mod follow;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -70,6 +71,7 @@ mod version;
 pub use archive::{
     Cluster, ClusterError, ClusterOptions, Following, ObservedVersion, Past, Versions, import,
 };
+pub use clocks::Clocks;
 pub use keep::commits::Commit;
 pub use keep::continued::{Continued, Continues, SEALED_BEYOND_MAX};
 pub use keep::coverage::{Coverage, SealedTime};
@@ -80,7 +82,7 @@ pub use keep::keeper::KeepFor;
 pub use keep::lives::{Lives, Retention};
 pub use keep::numbers::REVISION_BITS;
 pub use keep::position::{Cause, Gap, Position};
-pub use keep::retention::Trimmed;
+pub use keep::quota::Trimmed;
 pub use keep::unerased::Unerased;
 pub use keep::unsealed::{JournalError, Part, SealedVersion, Unsealed};
 pub use source::api_server::Selection;

@@ -20,6 +20,7 @@ use crate::follow::follower::{Answer, Failure, Follower, Page, Rules, State, Ste
 use crate::keep::coverage::Coverage;
 use crate::keep::keeper::{Keeper, Observation, With};
 use crate::keep::position::{Cause, Gap};
+use crate::keep::quota::{self, Quota};
 use crate::keep::sweep;
 use crate::version::record::Record;
 
@@ -363,7 +364,73 @@ fn open(folder: &Path, clock: &ManualClock) -> Keeper {
     Keeper::new(store, Arc::new(clock.clone()), keep_for, false)
 }
 
-/// All kept versions.
+/// Another namespace, whose events say that they are of the year 2999, and take more than the quota.
+struct Storm {
+    random: fastrand::Rng,
+    version: u64,
+}
+
+impl Storm {
+    fn new(random: fastrand::Rng) -> Self {
+        Self { random, version: 1 }
+    }
+
+    async fn rage(&mut self, keeper: &Keeper) {
+        let mut position = keeper.position("storm").await.unwrap().unwrap_or_default();
+        let observations = (0..300).map(|_| {
+            self.version += 1;
+            let message = (0..2_000).map(|_| self.random.alphanumeric());
+            let event = Event {
+                metadata: Some(ObjectMeta {
+                    name: Some(format!("web.{}", self.version)),
+                    namespace: Some("storm".into()),
+                    uid: Some(format!("storm-{}", self.version)),
+                    ..ObjectMeta::default()
+                }),
+                message: Some(message.collect()),
+                last_timestamp: Some(Time {
+                    seconds: Some(32_472_144_000),
+                    nanos: None,
+                }),
+                ..Event::default()
+            };
+            Observation {
+                event,
+                version: self.version,
+                is_gone: false,
+            }
+        });
+        let observations: Vec<_> = observations.collect();
+        let kept = keeper.keep(&observations, "storm", &mut position, With::default());
+        kept.await.unwrap();
+        let disk_bytes = keeper.store.stats().await.unwrap().disk_bytes;
+        let mut quota = Quota::new(disk_bytes / 10 * 9);
+        // It may be kept by what was deleted before, and is not released yet.
+        quota.keep(keeper).await.unwrap();
+    }
+
+    async fn is_trimmed(&self, keeper: &Keeper) -> bool {
+        let of = async |namespace| quota::trimmed_of(keeper, namespace).await.unwrap().events;
+        of("storm").await > 0 && of("shop").await == 0
+    }
+}
+
+/// The clock is set 500 days ahead, which the cluster's answers do not say, and is corrected after
+/// some minutes.
+async fn set_ahead_and_back(keeper: &Keeper, clock: &ManualClock) {
+    let ahead = 500 * 24 * 3_600_000;
+    let said = clock.now();
+    clock.set_by(ahead);
+    keeper.store.believe_until(Some(said));
+    for _ in 0..4 {
+        clock.advance(40_000);
+        keeper.store.expire().await.unwrap();
+    }
+    clock.set_by(-ahead);
+    keeper.store.believe_until(None);
+}
+
+/// All kept versions, but for those of the storm.
 async fn kept(keeper: &Keeper) -> Vec<(u64, (String, u64, i32))> {
     let page = keeper.store.list(ListRequest::default()).await.unwrap();
     let mut all = Vec::new();
@@ -373,6 +440,9 @@ async fn kept(keeper: &Keeper) -> Vec<(u64, (String, u64, i32))> {
             continue;
         }
         let record = Record::decode(&record.value).unwrap();
+        if record.uid.starts_with(b"storm") {
+            continue;
+        }
         for version in record.versions() {
             let (version, event) = version.unwrap();
             let event = tidings_api::codec::decode_stored(&event, 0).unwrap();
@@ -410,16 +480,21 @@ async fn run(seed: u64) {
         from_now: false,
     };
     let mut keeper = open(folder.path(), &clock);
+    let mut storm = Storm::new(run.random.fork());
     for _ in 0..run.random.u64(1..6) {
         let position = keeper.position("").await.unwrap();
         let random = run.random.fork();
         let mut follower = Follower::new(rules.clone(), String::new(), position, random);
         run.listing = None;
+        storm.rage(&keeper).await;
         for _ in 0..run.random.u64(1..120) {
             if run.random.bool() {
                 run.happen(calm_source);
             }
             run.step(&mut follower, &keeper, false).await;
+            if run.random.u8(..40) == 0 {
+                set_ahead_and_back(&keeper, &clock).await;
+            }
         }
         // The archive is killed, and absent for a while.
         keeper.store.close().await;
@@ -448,6 +523,8 @@ async fn run(seed: u64) {
     let last = run.source.history.last().map_or(0, |last| last.version);
     let reached = follower.position().and_then(|position| position.version);
     assert!(reached >= Some(last), "seed {seed}: {reached:?} of {last}");
+    storm.rage(&keeper).await;
+    assert!(storm.is_trimmed(&keeper).await, "seed {seed}");
     judge(&run, &keeper, seed, calm_source).await;
     judge_ends(&run, &keeper, seed).await;
     keeper.store.close().await;

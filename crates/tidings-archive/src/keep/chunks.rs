@@ -1,39 +1,146 @@
 //! Deletes the older versions of events.
+//!
+//! Invariant: the chunks of an event are deleted in the commit that deletes the event, or after it.
+//! If they are too many for one commit, that commit notes the event, and they are deleted at the
+//! next start at the latest.
 
 use bytes::Bytes;
-use tidings_store::{ListRequest, Store, WRITES_MAX, Write, WriteError};
+use tidings_store::{
+    Expected, ListRequest, NewRecord, ReadError, Record, Revision, Store, WRITES_MAX, Write,
+    WriteError,
+};
 
-use super::keeper::{Batch, KeepError, Keeper};
+use super::keeper::{KeepError, Keeper, is_of_others};
 use super::keys;
 
+/// Chunks read per page.
+const PAGE: usize = 1000;
+
+/// What deletes chunks in the commit that deletes their events.
+#[derive(Debug, Default)]
+pub(super) struct DeletesOfChunks {
+    pub(super) writes: Vec<Write>,
+    /// Bytes of these chunks.
+    pub(super) bytes: u64,
+    /// Prefixes of chunks for which there was no room.
+    pub(super) left: Vec<Bytes>,
+}
+
 impl Keeper {
-    /// Deletes the older versions of the events that a batch deletes: first, so that none remains
-    /// without its event.
-    pub(super) async fn delete_chunks_of(&self, batch: &Batch) -> Result<(), KeepError> {
-        for chunks in &batch.without_chunks {
-            self.delete_below(chunks).await?;
+    /// What deletes the chunks under these prefixes, in about as many writes as there is room for.
+    pub(super) async fn deletes_of_chunks(
+        &self,
+        prefixes: impl IntoIterator<Item = Bytes>,
+        room: usize,
+    ) -> Result<DeletesOfChunks, ReadError> {
+        let mut deletes = DeletesOfChunks::default();
+        for prefix in prefixes {
+            let mut after = prefix.clone();
+            loop {
+                let free = room.saturating_sub(deletes.writes.len());
+                let found = self.chunks(&prefix, after, free.clamp(1, PAGE)).await?;
+                let Some(last) = found.last() else {
+                    break;
+                };
+                if free <= found.len() {
+                    let left = NewRecord::new(prefix.clone());
+                    deletes.writes.push(Write::put(keys::left(&prefix), left));
+                    deletes.left.push(prefix);
+                    break;
+                }
+                after = last.key.clone();
+                deletes.bytes += bytes(&found);
+                deletes.writes.extend(found.iter().map(delete));
+            }
+        }
+        Ok(deletes)
+    }
+
+    /// After the commit of [`DeletesOfChunks`]: deletes the chunks for which it had no room.
+    /// Returns their bytes. What fails is logged, and done at the next start.
+    pub(super) async fn delete_left(&self, left: &[Bytes], committed: &[Revision]) -> u64 {
+        let mut bytes = 0;
+        let committed = committed.iter().copied().max().unwrap_or(0);
+        for prefix in left {
+            match self.delete_chunks_before(prefix, committed).await {
+                Ok(deleted) => bytes += deleted,
+                Err(error) => tracing::warn!(
+                    %error,
+                    "older versions of a deleted event are deleted only at the next start"
+                ),
+            }
+        }
+        bytes
+    }
+
+    /// When the store is opened: deletes the chunks that a former process had yet to delete.
+    pub(crate) async fn delete_all_left(&self) -> Result<(), KeepError> {
+        for left in self
+            .store
+            .list(ListRequest::prefix(keys::LEFT))
+            .await?
+            .records
+        {
+            self.delete_chunks_before(&left.value, left.revision)
+                .await?;
         }
         Ok(())
     }
 
-    /// Deletes the older versions of an event. Returns their bytes.
-    pub(crate) async fn delete_chunks(&self, id: &[u8]) -> Result<u64, KeepError> {
-        self.delete_below(&keys::chunks(id)).await
+    /// Deletes the chunks under a prefix that were there before a commit: the event may have been
+    /// observed again since, and have new ones.
+    async fn delete_chunks_before(
+        &self,
+        prefix: &Bytes,
+        committed: Revision,
+    ) -> Result<u64, KeepError> {
+        let (mut all, mut after) = (0, prefix.clone());
+        loop {
+            let found = self.chunks(prefix, after.clone(), PAGE).await?;
+            let Some(last) = found.last().map(|last| last.key.clone()) else {
+                break;
+            };
+            let old = found.iter().filter(|chunk| chunk.revision < committed);
+            let deletes: Vec<_> = old.clone().map(delete).collect();
+            if !deletes.is_empty() {
+                match self.store.write_all(deletes).await {
+                    Ok(_) => {}
+                    // One of them expired or was written anew. Read again, it is not among them.
+                    Err(error) if is_of_others(&error) => continue,
+                    Err(error) => return Err(error.into()),
+                }
+                all += old.map(|chunk| chunk.value.len() as u64).sum::<u64>();
+            }
+            after = last;
+        }
+        let done = Write::delete(keys::left(prefix));
+        match self.store.write_all(vec![done]).await {
+            Ok(_) | Err(WriteError::NotFound) => Ok(all),
+            Err(error) => Err(error.into()),
+        }
     }
 
-    pub(super) async fn delete_below(&self, prefix: &Bytes) -> Result<u64, KeepError> {
-        let mut bytes = 0;
+    async fn chunks(
+        &self,
+        prefix: &Bytes,
+        after: Bytes,
+        limit: usize,
+    ) -> Result<Vec<Record>, ReadError> {
+        let chunks = ListRequest::prefix(prefix.clone())
+            .after(after)
+            .limit(limit);
+        Ok(self.store.list(chunks).await?.records)
+    }
+
+    /// Deletes everything under a prefix of the archive's own keys.
+    pub(super) async fn delete_below(&self, prefix: &Bytes) -> Result<(), KeepError> {
         loop {
-            let chunks = ListRequest::prefix(prefix.clone()).limit(WRITES_MAX);
-            let chunks = self.store.list(chunks).await?.records;
-            if chunks.is_empty() {
-                return Ok(bytes);
+            let found = ListRequest::prefix(prefix.clone()).limit(WRITES_MAX);
+            let found = self.store.list(found).await?.records;
+            if found.is_empty() {
+                return Ok(());
             }
-            bytes += chunks
-                .iter()
-                .map(|chunk| chunk.value.len() as u64)
-                .sum::<u64>();
-            let deletes = chunks.into_iter().map(|chunk| Write::delete(chunk.key));
+            let deletes = found.into_iter().map(|found| Write::delete(found.key));
             match self.store.write_all(deletes.collect()).await {
                 // One of them expired.
                 Ok(_) | Err(WriteError::NotFound) => {}
@@ -41,4 +148,12 @@ impl Keeper {
             }
         }
     }
+}
+
+fn delete(chunk: &Record) -> Write {
+    Write::delete(chunk.key.clone()).expecting(Expected::At(chunk.revision))
+}
+
+fn bytes(chunks: &[Record]) -> u64 {
+    chunks.iter().map(|chunk| chunk.value.len() as u64).sum()
 }

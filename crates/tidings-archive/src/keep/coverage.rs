@@ -12,7 +12,8 @@ use super::keys::{self, EARLIEST};
 use super::lives::Retention;
 use super::own::parse;
 use super::position::{Gap, Position};
-use super::retention::{Trimmed, retention, trimmed};
+use super::quota::{Trimmed, trimmed, trimmed_of};
+use super::retention::{ended_by_rules, retention};
 
 /// Counts read per request.
 const COUNTS_PAGE: usize = 10_000;
@@ -28,7 +29,7 @@ pub struct Coverage {
     /// Number of events, including expired ones until their space is released.
     pub events: u64,
     /// The hour in which the oldest event was last seen, in milliseconds since 1970, if there is
-    /// one.
+    /// one; not before the cluster was followed, whatever the event says.
     pub kept_since: Option<i64>,
     /// Bytes on disk.
     pub disk_bytes: u64,
@@ -36,6 +37,8 @@ pub struct Coverage {
     pub trimmed: Trimmed,
     /// What the rules end, which is in no gap; `None` if it is not known.
     pub retention: Option<Retention>,
+    /// Events that ended at once when rules of retention were changed.
+    pub ended_by_rules: u64,
     /// Of a sealed archive: versions that ended or were deleted before they were sealed, and those
     /// that could not be read. They are in no gap.
     pub gone: Option<u64>,
@@ -58,11 +61,39 @@ impl Coverage {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn read(keeper: &Keeper) -> Result<Self, ReadError> {
-        let mut coverage = Self::counted(keeper).await?;
+        let mut coverage = Self::counted_as_seen(keeper).await?;
         if let Some(counted) = coverage.kept_since {
             coverage.kept_since = oldest(keeper, counted).await?;
         }
-        Ok(coverage)
+        Ok(coverage.kept_since_followed())
+    }
+
+    /// What concerns a namespace, without numbers of the whole cluster.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn read_of(keeper: &Keeper, namespace: &str) -> Result<Self, ReadError> {
+        let coverage = Self {
+            trimmed: trimmed_of(keeper, namespace).await?,
+            retention: retention(keeper).await?,
+            ..Self::gaps_and_positions(keeper).await?
+        };
+        Ok(coverage.of_namespace(namespace))
+    }
+
+    /// The parts of it that concern a namespace. Numbers of the whole cluster are left out.
+    #[must_use]
+    pub fn of_namespace(self, namespace: &str) -> Self {
+        let concerns = |of: &str| of.is_empty() || of == namespace;
+        let followed = self.followed.into_iter();
+        let gaps = self.gaps.into_iter();
+        Self {
+            followed: followed.filter(|(of, _)| concerns(of)).collect(),
+            gaps: gaps.filter(|gap| concerns(&gap.namespace)).collect(),
+            trimmed: self.trimmed,
+            retention: self.retention,
+            ..Self::default()
+        }
     }
 
     /// The same from what the store counts, for those who ask often: `kept_since` may be earlier
@@ -71,6 +102,18 @@ impl Coverage {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn counted(keeper: &Keeper) -> Result<Self, ReadError> {
+        Ok(Self::counted_as_seen(keeper).await?.kept_since_followed())
+    }
+
+    /// Events may say that they were seen before anything was followed.
+    fn kept_since_followed(mut self) -> Self {
+        let followed = self.followed.iter().map(|(_, position)| position.since);
+        let since = followed.min().unwrap_or(i64::MIN);
+        self.kept_since = self.kept_since.map(|kept| kept.max(since));
+        self
+    }
+
+    async fn counted_as_seen(keeper: &Keeper) -> Result<Self, ReadError> {
         let (events, kept_since) = events(keeper).await?;
         let mut found = Self::gaps_and_positions(keeper).await?;
         if let Some(before) = keeper.sealed_before() {
@@ -83,6 +126,7 @@ impl Coverage {
             disk_bytes: keeper.store.stats().await?.disk_bytes,
             trimmed: trimmed(keeper).await?,
             retention: retention(keeper).await?,
+            ended_by_rules: ended_by_rules(keeper).await?,
             ..found
         })
     }
@@ -117,6 +161,27 @@ impl Coverage {
             Ok((namespace, parse(&record.value)?))
         });
         followed.collect()
+    }
+
+    /// The served form of what [concerns a namespace](Self::of_namespace).
+    pub fn to_json_of(&self, name: &str, namespace: &str) -> Value {
+        let mut coverage = self.to_json(name);
+        coverage["namespace"] = namespace.into();
+        if let Value::Object(fields) = &mut coverage {
+            for of_cluster in ["events", "keptSince", "diskBytes", "endedByRules", "gone"] {
+                fields.remove(of_cluster);
+            }
+            let followed = fields.get_mut("followed").and_then(Value::as_array_mut);
+            for followed in followed.into_iter().flatten() {
+                if let Value::Object(fields) = followed {
+                    // They tell how much is written in other namespaces.
+                    for number in ["resourceVersion", "latestResourceVersion", "versions"] {
+                        fields.remove(number);
+                    }
+                }
+            }
+        }
+        coverage
     }
 
     /// The served form.
@@ -155,12 +220,13 @@ impl Coverage {
             "diskBytes": self.disk_bytes,
             "overQuota": {
                 "events": self.trimmed.events,
-                "lastSeenBefore": match self.trimmed.before {
+                "observedBefore": match self.trimmed.before {
                     0 => Value::Null,
                     before => time(before),
                 },
             },
             "retention": self.retention.map(Retention::to_json),
+            "endedByRules": self.ended_by_rules,
         });
         if let Some(gone) = self.gone {
             coverage["gone"] = gone.into();

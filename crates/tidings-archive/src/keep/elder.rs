@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use tidings_api::codec;
-use tidings_store::ReadError;
+use tidings_store::{KEY_LEN_MAX, ReadError};
 
 use super::index::index;
 use super::keeper::{Batch, Keeper};
@@ -18,10 +18,7 @@ impl Keeper {
         [namespace, name, uid]: [&str; 3],
         batch: &mut Batch,
     ) -> Result<Option<String>, ReadError> {
-        for elder in [
-            keys::elder_name(name, uid),
-            keys::elder_name_in_full(name, uid),
-        ] {
+        for elder in keys::elder_names(name, uid) {
             let key = keys::event(namespace, &elder);
             if self.is_at(&key, uid, batch).await? {
                 return Ok(Some(elder));
@@ -31,18 +28,21 @@ impl Keeper {
         Ok(None)
     }
 
-    /// A name of an elder that no other event has.
+    /// A name of an elder that no other event has; `None` if all are taken, as by an attacker.
     pub(super) async fn free_name(
         &self,
         [namespace, name, uid]: [&str; 3],
         batch: &mut Batch,
-    ) -> Result<String, ReadError> {
-        let short = keys::elder_name(name, uid);
-        let slot = self.slot(&keys::event(namespace, &short), batch).await?;
-        Ok(match &slot.record {
-            Some(_) => keys::elder_name_in_full(name, uid),
-            None => short,
-        })
+    ) -> Result<Option<String>, ReadError> {
+        for elder in keys::elder_names(name, uid) {
+            let key = keys::event(namespace, &elder);
+            let is_free =
+                key.len() <= KEY_LEN_MAX && self.slot(&key, batch).await?.record.is_none();
+            if is_free {
+                return Ok(Some(elder));
+            }
+        }
+        Ok(None)
     }
 
     /// The key of an event that an export has under some key. Its name may have been used again
@@ -78,20 +78,23 @@ impl Keeper {
         Ok(record.is_some_and(|record| record.uid == uid.as_bytes()))
     }
 
-    /// Makes room for an event whose name another one has.
+    /// Makes room for an event whose name another one has. `false`: that one has nowhere to go.
     pub(super) async fn move_elder(
         &self,
         namespace: &str,
         name: &str,
         batch: &mut Batch,
-    ) -> Result<(), ReadError> {
+    ) -> Result<bool, ReadError> {
         let key = keys::event(namespace, name);
         let Some(record) = self.slot(&key, batch).await?.record.as_ref() else {
-            return Ok(());
+            return Ok(true);
         };
         let uid = String::from_utf8_lossy(&record.uid).into_owned();
-        let elder = self.free_name([namespace, name, &uid], batch).await?;
-        self.rename(&key, namespace, elder, batch).await
+        let Some(elder) = self.free_name([namespace, name, &uid], batch).await? else {
+            return Ok(false);
+        };
+        self.rename(&key, namespace, elder, batch).await?;
+        Ok(true)
     }
 
     /// Keeps the event under a key under another name from now on.

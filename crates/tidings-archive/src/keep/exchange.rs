@@ -20,7 +20,7 @@ use tidings_api::codec::{self, Api};
 
 use super::keys;
 use super::position::{Cause, Gap, Position};
-use super::retention::Trimmed;
+use super::quota::Trimmed;
 use crate::version::record::{Gone, Version};
 
 /// The form of the lines.
@@ -71,7 +71,9 @@ struct FoundGap {
 #[serde(rename_all = "camelCase")]
 struct OverQuota {
     events: u64,
-    last_seen_before: Option<Timestamp>,
+    /// Programs before this one say until when the deleted events were last seen.
+    #[serde(alias = "lastSeenBefore")]
+    observed_before: Option<Timestamp>,
 }
 
 impl Head {
@@ -115,7 +117,7 @@ impl Head {
 
     /// Events deleted to keep a quota, if any.
     pub(crate) fn trimmed(&self) -> Option<Trimmed> {
-        let before = self.over_quota.last_seen_before?;
+        let before = self.over_quota.observed_before?;
         Some(Trimmed {
             events: self.over_quota.events,
             before: before.as_millisecond(),

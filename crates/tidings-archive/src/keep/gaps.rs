@@ -1,18 +1,24 @@
 //! The records of where versions may be missing: a bounded number of them.
 //!
 //! A gap that touches one of the same cause becomes a part of it, as those of a source that forgets
-//! again and again do. Where there are still too many, the oldest two of a namespace become one,
-//! which says how many it stands for and how long they were together. So no time in which versions
-//! may be missing is ever left out.
+//! again and again do. Where there are still too many, the oldest two of the namespace and cause
+//! that have most become one, which says how many it stands for and how long they were together. So
+//! no time in which versions may be missing is ever left out.
+//!
+//! A gap of events that cannot be kept is one of their namespace. If such namespaces are too many,
+//! those with fewest gaps become one of the whole cluster. So whoever writes events that cannot be
+//! kept joins gaps of this kind only, and first those of the own namespace.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use bytes::Bytes;
 use tidings_store::{Expected, ListRequest, NewRecord, ReadError, Store, Write};
 
 use super::keys;
 use super::own::{json, parse};
-use super::position::Gap;
+use super::position::{Cause, Gap};
 
-/// Maximum gaps that are kept apart, if those of each namespace can be joined.
+/// Maximum gaps that are kept apart, if those of each namespace and cause can be joined.
 pub(crate) const GAPS_MAX: usize = 1000;
 
 /// All gaps, in the order of their beginnings: a bounded number.
@@ -107,36 +113,103 @@ fn add(gaps: &mut Vec<Slot>, new: &Gap) {
     });
 }
 
-/// Joins the oldest with the next of its namespace until there are not too many.
+/// Gaps that may become one: those of a namespace and cause.
+type Group = (String, Cause);
+
+/// Whether versions are missing as events cannot be kept, which is up to those who write events.
+fn is_by_events(cause: Cause) -> bool {
+    matches!(cause, Cause::TooLarge | Cause::Unreadable)
+}
+
+/// Joins gaps until there are not too many: the oldest two of the group that has most, of gaps of
+/// events that cannot be kept if these are more than half of all that may be, or else of the others.
+/// If no such group has two, gaps of events that cannot be kept become ones of the whole cluster.
 fn bound(gaps: &mut [Slot], max: usize) {
-    let mut left = gaps.iter().filter(|slot| slot.gap.is_some()).count();
-    let mut first = 0;
-    while left > max && first < gaps.len() {
-        let Some(gap) = gaps[first].gap.clone() else {
-            first += 1;
-            continue;
-        };
-        let is_next = |slot: &Slot| {
-            let other = slot.gap.as_ref();
-            other.is_some_and(|other| other.namespace == gap.namespace)
-        };
-        let next = gaps.iter().skip(first + 1).position(is_next);
-        let Some(next) = next.map(|at| first + 1 + at) else {
-            first += 1;
-            continue;
-        };
-        if let Some(other) = gaps[next].gap.take() {
-            gaps[next].is_changed = true;
-            gaps[first].gap = Some(gap.joined(&other));
-            gaps[first].is_changed = true;
-            left -= 1;
+    loop {
+        let mut groups = groups(gaps);
+        let mut by_size = [BTreeSet::new(), BTreeSet::new()];
+        let mut left = [0; 2];
+        for (group, members) in &groups {
+            let kind = usize::from(is_by_events(group.1));
+            by_size[kind].insert((members.len(), group.clone()));
+            left[kind] += members.len();
         }
+        while left[0] + left[1] > max {
+            let kind = usize::from(left[1] > max / 2);
+            let Some((size, group)) = by_size[kind].pop_last() else {
+                break;
+            };
+            let members = groups.entry(group.clone()).or_default();
+            let Some(first) = members.pop_front() else {
+                continue;
+            };
+            let Some(next) = members.front_mut() else {
+                break;
+            };
+            join(gaps, first, *next);
+            *next = first;
+            by_size[kind].insert((size - 1, group));
+            left[kind] -= 1;
+        }
+        if left[0] + left[1] <= max || !widen(gaps) {
+            return;
+        }
+    }
+}
+
+/// The slots of each group, in the order of the beginnings of their gaps.
+fn groups(gaps: &[Slot]) -> BTreeMap<Group, VecDeque<usize>> {
+    let found = gaps.iter().enumerate();
+    let found = found.filter_map(|(at, slot)| slot.gap.as_ref().map(|gap| (gap.from, at, gap)));
+    let mut order: Vec<_> = found.collect();
+    order.sort_by_key(|(from, at, _)| (*from, *at));
+    let mut groups: BTreeMap<Group, VecDeque<usize>> = BTreeMap::new();
+    for (_, at, gap) in order {
+        let group = (gap.namespace.clone(), gap.cause);
+        groups.entry(group).or_default().push_back(at);
+    }
+    groups
+}
+
+/// Makes all gaps of events that cannot be kept ones of the whole cluster. `false`: there is none of
+/// a namespace.
+fn widen(gaps: &mut [Slot]) -> bool {
+    let of_cluster = gaps.iter().filter_map(|slot| slot.gap.as_ref());
+    let of_cluster = of_cluster.filter(|gap| gap.namespace.is_empty());
+    let mut beginnings: HashSet<i64> = of_cluster.map(|gap| gap.from).collect();
+    let mut is_done = false;
+    for slot in gaps {
+        if let Some(gap) = &mut slot.gap
+            && is_by_events(gap.cause)
+            && !gap.namespace.is_empty()
+        {
+            gap.namespace.clear();
+            // Those of one beginning have one key.
+            while !beginnings.insert(gap.from) {
+                gap.from -= 1;
+            }
+            slot.is_changed = true;
+            is_done = true;
+        }
+    }
+    is_done
+}
+
+/// Makes another gap a part of one.
+fn join(gaps: &mut [Slot], one: usize, other: usize) {
+    let Some(other) = gaps.get_mut(other) else {
+        return;
+    };
+    other.is_changed = true;
+    let other = other.gap.take();
+    if let (Some(slot), Some(other)) = (gaps.get_mut(one), other) {
+        slot.gap = slot.gap.take().map(|gap| gap.joined(&other));
+        slot.is_changed = true;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::position::Cause;
     use super::*;
 
     fn gap(from: i64, to: i64, namespace: &str) -> Gap {
@@ -202,5 +275,45 @@ mod tests {
         // Those of different namespaces stay apart.
         bound(&mut found, 1);
         assert_eq!(told(&found), [(0, 91, 9, 9), (10, 11, 1, 1)]);
+    }
+
+    fn not_kept(at: i64, namespace: &str) -> Gap {
+        Gap {
+            namespace: namespace.into(),
+            ..Gap::new(at, at + 1, Cause::TooLarge)
+        }
+    }
+
+    /// Anybody who writes events can write some that are too large.
+    #[test]
+    fn events_that_cannot_be_kept_join_no_gaps_of_the_cluster_or_of_other_namespaces() {
+        let mut gaps = vec![gap(0, 10, ""), gap(50, 60, ""), not_kept(70, "shop")];
+        gaps.push(not_kept(90, "shop"));
+        gaps.extend((0..2000).map(|at| not_kept(100 + 10 * at, "storm")));
+        let mut found = slots(&gaps);
+        bound(&mut found, 20);
+        let of = |found: &[Slot], namespace: &str, cause: Cause| {
+            let gaps = found.iter().filter_map(|slot| slot.gap.as_ref());
+            let gaps = gaps.filter(|gap| gap.namespace == namespace && gap.cause == cause);
+            let mut gaps: Vec<_> = gaps.map(|gap| (gap.from, gap.gaps)).collect();
+            gaps.sort_unstable();
+            gaps
+        };
+        let apart = [(0, 1), (50, 1)];
+        assert_eq!(of(&found, "", Cause::Compacted), apart);
+        assert_eq!(of(&found, "shop", Cause::TooLarge), [(70, 1), (90, 1)]);
+        let storm = of(&found, "storm", Cause::TooLarge);
+        assert_eq!((storm.len(), storm[0]), (16, (100, 1985)));
+        // The same from very many namespaces.
+        let many = (0..2000).map(|at| not_kept(100 + 10 * at, &format!("storm-{at}")));
+        gaps.truncate(4);
+        gaps.extend(many);
+        // Widened, it would have the key of another one.
+        gaps.push(not_kept(50, "storm"));
+        let mut found = slots(&gaps);
+        bound(&mut found, 20);
+        assert_eq!(of(&found, "", Cause::Compacted), apart);
+        assert_eq!(found.iter().filter(|slot| slot.gap.is_some()).count(), 20);
+        assert_eq!(of(&found, "", Cause::TooLarge)[0].0, 49);
     }
 }

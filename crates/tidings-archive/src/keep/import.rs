@@ -51,7 +51,7 @@ pub struct Imported {
     pub forgotten: u64,
     /// Events that were deleted at the origin of the export, and must not come back.
     pub deleted: u64,
-    /// Versions that were too large.
+    /// Versions that were too large, or of events all of whose names others have.
     pub too_large: u64,
     /// Whether the export was complete. If not, it can be imported again.
     pub is_whole: bool,
@@ -384,20 +384,24 @@ async fn delete(keeper: &Keeper, key: &Bytes, uid: &str) -> Result<(), ImportErr
 
 /// Where an event of an export is to be: under the key that it has there, unless it is an elder one
 /// here. Another event under that key becomes an elder one. If this one is under the key that it
-/// had before it became one, it is given its new name.
+/// had before it became one, it is given its new name. `None`: other events have all of its names.
 async fn make_place(
     keeper: &Keeper,
     key: &Bytes,
     uid: &str,
     batch: &mut Batch,
-) -> Result<Bytes, ReadError> {
+) -> Result<Option<Bytes>, ReadError> {
     let text = String::from_utf8_lossy(key);
     let (namespace, name) = text.split_once('/').unwrap_or_default();
     match keeper.key_here(key, uid, batch).await? {
-        Some(here) if keys::before_elder(key, uid).as_ref() != Some(&here) => return Ok(here),
+        Some(here) if keys::before_elder(key, uid).as_ref() != Some(&here) => {
+            return Ok(Some(here));
+        }
         before => {
             // Its name was used again since the former import, if it is taken.
-            keeper.move_elder(namespace, name, batch).await?;
+            if !keeper.move_elder(namespace, name, batch).await? {
+                return Ok(None);
+            }
             if let Some(before) = before {
                 keeper
                     .rename(&before, namespace, name.to_owned(), batch)
@@ -405,7 +409,7 @@ async fn make_place(
             }
         }
     }
-    Ok(key.clone())
+    Ok(Some(key.clone()))
 }
 
 /// The count to which a version belongs.
@@ -428,7 +432,9 @@ async fn observe(
         return Ok(|counts| &mut counts.too_large);
     }
     batch.bytes += bytes.len();
-    let key = &make_place(keeper, key, &uid, batch).await?;
+    let Some(key) = &make_place(keeper, key, &uid, batch).await? else {
+        return Ok(|counts| &mut counts.too_large);
+    };
     let uid = Bytes::from(uid);
     let slot = keeper.slot(key, batch).await?;
     let Some(record) = slot.record.take() else {

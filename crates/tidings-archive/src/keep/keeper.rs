@@ -5,7 +5,7 @@
 //! observations that are too many for one commit take several, of which the last has the position;
 //! an event that a user deleted is not kept again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -39,6 +39,10 @@ const TRIES: u32 = 16;
 /// more observation changes, which is a few records, and for what is committed with a batch.
 const BATCH_RECORDS: usize = WRITES_MAX / 2;
 const BATCH_BYTES: usize = COMMIT_LEN_MAX / 4;
+/// Writes of a commit that are left for the journal, and for what notes a deletion.
+const JOURNAL_WRITES_MAX: usize = 64;
+/// Namespaces and causes for which a batch has gaps of their own.
+const NOT_KEPT_MAX: usize = 64;
 /// Minimum time for which a deleted event is not fetched again.
 const FORGOTTEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -89,6 +93,8 @@ pub(crate) struct Counters {
     pub(crate) unreadable: AtomicU64,
     pub(crate) damaged: AtomicU64,
     pub(crate) over_quota: AtomicU64,
+    /// By how many milliseconds the clock is ahead of what clusters say, if it is.
+    pub(crate) clock_ahead: AtomicU64,
 }
 
 impl Counters {
@@ -176,10 +182,8 @@ pub(super) struct Batch {
     ends: u64,
     forgotten: u64,
     pub(super) damaged: u64,
-    /// When events that are too large were observed.
-    too_large: Vec<i64>,
-    /// The same of events that cannot be read.
-    unreadable: Vec<i64>,
+    /// Versions that are not kept.
+    not_kept: NotKept,
 }
 
 impl Keeper {
@@ -241,15 +245,14 @@ impl Keeper {
         let mut rest = (observations, with.unreadable);
         // Of the commits before: new versions, and what the last one has to say of the others.
         let mut kept = 0;
-        let (mut too_large, mut unreadable) = (Vec::new(), Vec::new());
+        let mut not_kept = NotKept::default();
         loop {
             let mut batch = Batch {
                 listed_at: with.listed_at,
                 complete_until: with.complete_until,
                 followed: namespace.to_owned(),
                 sealed_before: self.sealed_before(),
-                too_large: too_large.clone(),
-                unreadable: unreadable.clone(),
+                not_kept: not_kept.clone(),
                 ..Batch::default()
             };
             let after = self.fill(rest, position.epoch, &mut batch).await?;
@@ -258,9 +261,9 @@ impl Keeper {
             let counted = stored.as_ref().map_or(0, |stored| stored.versions);
             let versions = counted.max(position.versions + kept) + batch.versions;
             let (mut writes, _) = batch.writes(self.clock.now());
-            let mut untold = (Vec::new(), Vec::new());
+            let mut untold = NotKept::default();
             let reached = if is_last {
-                let gaps = batch.gaps(namespace, with.gap);
+                let gaps = batch.gaps(with.gap);
                 writes.extend(gaps::write(&*self.store, &gaps).await?);
                 if let Some(unswept) = &unswept {
                     let record = NewRecord::new(json(unswept));
@@ -268,8 +271,7 @@ impl Keeper {
                 }
                 Some(position.clone())
             } else {
-                untold.0 = std::mem::take(&mut batch.too_large);
-                untold.1 = std::mem::take(&mut batch.unreadable);
+                untold = std::mem::take(&mut batch.not_kept);
                 stored
             };
             if let Some(reached) = reached {
@@ -292,7 +294,7 @@ impl Keeper {
             }
             rest = after;
             kept += batch.versions;
-            (too_large, unreadable) = untold;
+            not_kept = untold;
             tries = Tries::default();
         }
     }
@@ -331,7 +333,10 @@ impl Keeper {
         mut writes: Vec<Write>,
         tries: &mut Tries,
     ) -> Result<bool, KeepError> {
-        self.delete_chunks_of(batch).await?;
+        let room = WRITES_MAX.saturating_sub(writes.len() + JOURNAL_WRITES_MAX);
+        let without = batch.without_chunks.iter().cloned();
+        let chunks = self.deletes_of_chunks(without, room).await?;
+        writes.extend(chunks.writes);
         let _numbered = match &self.journal {
             Some(journal) => {
                 let (now, end) = (self.clock.now(), batch.latest_end());
@@ -340,16 +345,12 @@ impl Keeper {
             None => None,
         };
         match self.store.write_all(writes).await {
-            Ok(_) => {
+            Ok(revisions) => {
                 self.count(batch);
+                self.delete_left(&chunks.left, &revisions).await;
                 Ok(true)
             }
-            Err(
-                WriteError::Conflict { .. }
-                | WriteError::NotFound
-                | WriteError::AlreadyExists { .. }
-                | WriteError::AlreadyExpired { .. },
-            ) if tries.0 > 0 => {
+            Err(error) if tries.0 > 0 && is_of_others(&error) => {
                 tries.0 -= 1;
                 Ok(false)
             }
@@ -364,8 +365,9 @@ impl Keeper {
         Counters::add(&counters.ends, batch.ends);
         Counters::add(&counters.forgotten, batch.forgotten);
         Counters::add(&counters.damaged, batch.damaged);
-        Counters::add(&counters.too_large, batch.too_large.len() as u64);
-        Counters::add(&counters.unreadable, batch.unreadable.len() as u64);
+        let not_kept = &batch.not_kept;
+        Counters::add(&counters.too_large, not_kept.number(Cause::TooLarge));
+        Counters::add(&counters.unreadable, not_kept.number(Cause::Unreadable));
     }
 
     /// Ends that remain to be found, including those of former gaps.
@@ -396,7 +398,7 @@ impl Keeper {
         let (name, uid) = (metadata.name().to_owned(), metadata.uid().to_owned());
         let namespace = metadata.namespace().to_owned();
         if namespace.len() + name.len() + uid.len() > keys::NAMES_LEN_MAX {
-            batch.too_large.push(self.clock.now().0);
+            batch.not_kept(Cause::TooLarge, &namespace, self.clock.now().0);
             return Ok(());
         }
         let mut key = keys::event(&namespace, &name);
@@ -410,7 +412,11 @@ impl Keeper {
             let mut elder = self.elder_of(names, batch).await?;
             if elder.is_none() && observation.is_gone {
                 // What has ended does not take a name away from a younger event.
-                elder = Some(self.free_name(names, batch).await?);
+                elder = self.free_name(names, batch).await?;
+                if elder.is_none() {
+                    batch.not_kept(Cause::Unreadable, &namespace, self.clock.now().0);
+                    return Ok(());
+                }
             }
             if let Some(elder) = elder {
                 key = keys::event(&namespace, &elder);
@@ -431,7 +437,7 @@ impl Keeper {
         let id = keys::id(&uid, &key);
         let bytes = codec::encode_stored(&mut event);
         if bytes.len() > VALUE_LEN_MAX / 2 {
-            batch.too_large.push(now);
+            batch.not_kept(Cause::TooLarge, &namespace, now);
             if observation.is_gone {
                 return Ok(());
             }
@@ -442,7 +448,11 @@ impl Keeper {
             if self.is_forgotten(&id, batch).await? {
                 return Ok(());
             }
-            self.move_elder(&namespace, &name, batch).await?;
+            if !self.move_elder(&namespace, &name, batch).await? {
+                // No event that is kept gives way to one that takes all names.
+                batch.not_kept(Cause::Unreadable, &namespace, now);
+                return self.note_listed([&namespace, &name, &uid], batch).await;
+            }
         }
         let listed_at = batch.listed_at;
         let slot = self.slot(&key, batch).await?;
@@ -519,7 +529,8 @@ impl Keeper {
 
     /// Counts an event that cannot be read.
     async fn leave_out(&self, unreadable: &Unreadable, batch: &mut Batch) -> Result<(), ReadError> {
-        batch.unreadable.push(self.clock.now().0);
+        let now = self.clock.now().0;
+        batch.not_kept(Cause::Unreadable, &unreadable.namespace, now);
         let names: [&str; 3] = [&unreadable.namespace, &unreadable.name, &unreadable.uid];
         let len: usize = names.iter().map(|name| name.len()).sum();
         // No event with longer names is kept.
@@ -538,12 +549,8 @@ impl Keeper {
         let Some(listed_at) = batch.listed_at else {
             return Ok(());
         };
-        let names = [
-            name.to_owned(),
-            keys::elder_name(name, uid),
-            keys::elder_name_in_full(name, uid),
-        ];
-        for name in names {
+        let names = std::iter::once(name.to_owned());
+        for name in names.chain(keys::elder_names(name, uid)) {
             let slot = self.slot(&keys::event(namespace, &name), batch).await?;
             if slot.note_listed(uid.as_bytes(), listed_at) {
                 return Ok(());
@@ -622,33 +629,59 @@ impl Keeper {
         key: Bytes,
         expected: Option<Revision>,
     ) -> Result<(tidings_store::Record, Revision), KeepError> {
-        let found = self.store.get(key.clone()).await?;
-        let found = found.ok_or(WriteError::NotFound)?;
-        if let Some(expected) = expected.filter(|expected| *expected != found.revision) {
-            let current = found.revision;
-            return Err(WriteError::Conflict { expected, current }.into());
+        let mut tries = TRIES;
+        loop {
+            let found = self.store.get(key.clone()).await?;
+            let found = found.ok_or(WriteError::NotFound)?;
+            if let Some(expected) = expected.filter(|expected| *expected != found.revision) {
+                let current = found.revision;
+                return Err(WriteError::Conflict { expected, current }.into());
+            }
+            match self.forget_found(&found).await {
+                Ok(revision) => return Ok((found, revision)),
+                // It was observed meanwhile, or one of its chunks expired: nothing was deleted.
+                Err(KeepError::Write(error)) if tries > 0 && is_of_others(&error) => tries -= 1,
+                Err(error) => return Err(error),
+            }
         }
+    }
+
+    /// See [`forget`](Self::forget): all in one commit, so that an event that is observed meanwhile
+    /// loses none of its versions. Returns the revision of the deletion.
+    async fn forget_found(&self, found: &tidings_store::Record) -> Result<Revision, KeepError> {
+        let key = &found.key;
         let record = Record::decode(&found.value).ok();
         let uid = record.as_ref().map_or(&[][..], |record| &record.uid);
         let uid = String::from_utf8_lossy(uid);
-        let id = keys::id(&uid, &key);
+        let id = keys::id(&uid, key);
         let kept_for = found.expires_at.map_or(0, |at| at.0 - self.clock.now().0);
         let kept_for = Duration::from_millis(kept_for.max(0).cast_unsigned());
         let until = self.after(kept_for.max(FORGOTTEN_FOR));
         // Exports say which event it was.
         let mark = NewRecord::new(key.clone()).expires_at(until);
         let mark = Write::put(keys::forgotten(&id), mark);
-        // The older versions first, so that none remains without its event.
-        self.delete_chunks(&id).await?;
-        // In one commit: what is sealed of it was read before, and is in a file by the time that
-        // these are looked at.
-        let erase = self.erase(&id, &key, &uid);
-        let delete = Write::delete(key).expecting(Expected::At(found.revision));
-        let writes = [delete, mark].into_iter().chain(erase);
+        // What is sealed of it was read before, and is in a file by the time that these are looked
+        // at.
+        let erase = self.erase(&id, key, &uid);
+        let delete = Write::delete(key.clone()).expecting(Expected::At(found.revision));
+        let room = WRITES_MAX - JOURNAL_WRITES_MAX;
+        let chunks = self.deletes_of_chunks([keys::chunks(&id)], room).await?;
+        let writes = [delete, mark].into_iter().chain(erase).chain(chunks.writes);
         let revisions = self.store.write_all(writes.collect()).await?;
-        let revision = revisions.first().copied().unwrap_or_default();
-        Ok((found, revision))
+        self.delete_left(&chunks.left, &revisions).await;
+        Ok(revisions.first().copied().unwrap_or_default())
     }
+}
+
+/// Whether nothing was written because others wrote a record meanwhile, or it ended.
+pub(super) fn is_of_others(error: &WriteError) -> bool {
+    matches!(
+        error,
+        WriteError::Conflict { .. }
+            | WriteError::NotFound
+            | WriteError::AlreadyExists { .. }
+            | WriteError::AlreadyExpired { .. }
+    )
 }
 
 /// From when the time of a record counts: when its newest version was observed. If that is the end
@@ -863,27 +896,61 @@ impl Batch {
         (writes, over)
     }
 
-    /// The gaps to note: the given one, and those of versions that are not kept.
-    fn gaps(&self, namespace: &str, gap: Option<&Gap>) -> Vec<Gap> {
+    /// Notes a version that is not kept, of an event in a namespace, which is empty if it is not
+    /// known.
+    fn not_kept(&mut self, cause: Cause, namespace: &str, observed_at: i64) {
+        // Its key has to have room for it, and a path for what it is.
+        let is_namespace = keys::is_step(namespace) && namespace.len() <= keys::NAMESPACE_LEN_MAX;
+        let namespace = if is_namespace {
+            namespace
+        } else {
+            &*self.followed
+        };
+        self.not_kept.note(cause, namespace, observed_at);
+    }
+
+    /// The gaps to note: the given one, and those of versions that are not kept, each of the
+    /// namespace of its events.
+    fn gaps(&self, gap: Option<&Gap>) -> Vec<Gap> {
         let mut gaps: Vec<Gap> = gap.cloned().into_iter().collect();
-        let not_kept = [
-            (&self.too_large, Cause::TooLarge),
-            (&self.unreadable, Cause::Unreadable),
-        ];
-        // Another gap may begin at the same moment: each has a beginning of its own.
-        for ((observed, cause), apart) in not_kept.into_iter().zip(1_i64..) {
-            let (Some(first), Some(last)) = (observed.first(), observed.last()) else {
-                continue;
-            };
+        for ((cause, namespace), (first, last, _)) in &self.not_kept.0 {
+            // Another gap may begin at the same moment: each has a beginning of its own.
+            let apart = if *cause == Cause::TooLarge { 1 } else { 2 };
             // They may have been written long before they are observed.
             let begins = |until: i64| (*first).min(until.saturating_add(apart));
             let from = self.complete_until.map_or(*first, begins);
             let from = gap.map_or(from, |gap| from.max(gap.from.saturating_add(apart)));
             gaps.push(Gap {
-                namespace: namespace.to_owned(),
-                ..Gap::new(from, (*last).max(from), cause)
+                namespace: namespace.clone(),
+                ..Gap::new(from, (*last).max(from), *cause)
             });
         }
         gaps
+    }
+}
+
+/// Versions that are not kept, by why and by the namespace of their events: when the first and the
+/// last of them were observed, and their number. Beyond [`NOT_KEPT_MAX`] namespaces of a batch,
+/// those of the others are of the whole cluster.
+#[derive(Clone, Debug, Default)]
+struct NotKept(BTreeMap<(Cause, String), (i64, i64, u64)>);
+
+impl NotKept {
+    fn note(&mut self, cause: Cause, namespace: &str, observed_at: i64) {
+        let mut at = (cause, namespace.to_owned());
+        if self.0.len() >= NOT_KEPT_MAX && !self.0.contains_key(&at) {
+            at.1.clear();
+        }
+        let noted = self.0.entry(at).or_insert((observed_at, observed_at, 0));
+        *noted = (
+            noted.0.min(observed_at),
+            noted.1.max(observed_at),
+            noted.2 + 1,
+        );
+    }
+
+    fn number(&self, of: Cause) -> u64 {
+        let noted = self.0.iter().filter(|((cause, _), _)| *cause == of);
+        noted.map(|(_, (_, _, number))| number).sum()
     }
 }

@@ -1,16 +1,16 @@
 //! Repeated observations change nothing.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use tidings_store::clock::{ManualClock, SystemClock};
+use tidings_store::clock::{Clock, ManualClock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use tidings_store::{ListRequest, Store, UnixMillis};
+use tidings_store::{ListRequest, NewRecord, Store, UnixMillis, Write, WriteError};
 
 use super::coverage::Coverage;
-use super::keeper::{Keeper, Observation, Unreadable, With};
+use super::keeper::{KeepError, Keeper, Observation, Unreadable, With};
 use super::position::{Cause, Position, Unswept};
 use super::{keys, sweep};
 use crate::version::record::Gone;
@@ -172,6 +172,177 @@ async fn where_deletions_are_mirrored_no_older_version_is_left_of_an_event() {
     keeper.store.close().await;
 }
 
+/// A clock at which something happens when it is read next.
+struct Meanwhile {
+    clock: ManualClock,
+    happens: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Clock for Meanwhile {
+    fn now(&self) -> UnixMillis {
+        if let Some(happens) = self.happens.lock().unwrap().take() {
+            happens();
+        }
+        self.clock.now()
+    }
+
+    fn steady(&self) -> Duration {
+        self.clock.steady()
+    }
+}
+
+/// A deletion reads the event, its clock, and its older versions. An observation in between wins, or
+/// is deleted with all the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_an_observation_overtakes_takes_all_versions_or_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let (manual, clock) = keeper(folder.path(), false);
+    let store = manual.store;
+    let clock = Arc::new(Meanwhile {
+        clock,
+        happens: Mutex::default(),
+    });
+    let keep_for = Arc::new(|_: &Event| Duration::from_secs(3600));
+    let shared: Arc<dyn Clock> = Arc::clone(&clock) as _;
+    let keeper = Keeper::new(Arc::clone(&store), shared, keep_for, false);
+    let mut position = Position::default();
+    keep_many(&keeper, &mut position).await;
+    let before = left(&keeper).await;
+    let observed = || async {
+        let found = store.get("shop/web.1".into()).await.unwrap().unwrap();
+        let again = NewRecord {
+            expires_at: found.expires_at,
+            ..NewRecord::new(found.value)
+        };
+        store
+            .write_all(vec![Write::put(found.key, again)])
+            .await
+            .unwrap()
+    };
+    let overtake = || {
+        let (store, handle) = (Arc::clone(&store), tokio::runtime::Handle::current());
+        let happens = move || {
+            tokio::task::block_in_place(|| {
+                handle.block_on(async {
+                    let found = store.get("shop/web.1".into()).await.unwrap().unwrap();
+                    let again = NewRecord {
+                        expires_at: found.expires_at,
+                        ..NewRecord::new(found.value)
+                    };
+                    let write = Write::put(found.key, again);
+                    store.write_all(vec![write]).await.unwrap();
+                });
+            });
+        };
+        *clock.happens.lock().unwrap() = Some(Box::new(happens));
+    };
+    let revision = observed().await[0];
+    overtake();
+    let refused = keeper.forget("shop/web.1".into(), Some(revision)).await;
+    assert!(
+        matches!(refused, Err(KeepError::Write(WriteError::Conflict { .. }))),
+        "{refused:?}"
+    );
+    assert_eq!(left(&keeper).await, before);
+    // Without a condition it is deleted as it is by then.
+    overtake();
+    keeper.forget("shop/web.1".into(), None).await.unwrap();
+    assert_eq!(left(&keeper).await, ["\0forgotten/uid-1"]);
+    store.close().await;
+}
+
+/// More older versions than one commit can delete, and a process that ends before the others are
+/// deleted.
+#[tokio::test]
+async fn older_versions_that_are_too_many_for_one_commit_are_deleted_by_the_next_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let (keeper, _) = keeper(folder.path(), false);
+    let chunk = |number: u64| Write::put(keys::chunk(b"uid-1", number), NewRecord::new("older"));
+    for first in [0, 4000] {
+        let chunks = (first..first + 4000).map(chunk).collect();
+        keeper.store.write_all(chunks).await.unwrap();
+    }
+    let deletes = keeper
+        .deletes_of_chunks([keys::chunks(b"uid-1")], 1500)
+        .await
+        .unwrap();
+    assert_eq!((deletes.writes.len(), deletes.left.len()), (1001, 1));
+    keeper.store.write_all(deletes.writes).await.unwrap();
+    // The event is observed again, and has new older versions.
+    keeper
+        .store
+        .write_all(vec![chunk(1), chunk(7000)])
+        .await
+        .unwrap();
+    keeper.delete_all_left().await.unwrap();
+    let expected = [1, 7000].map(|number| keys::chunk(b"uid-1", number));
+    let expected = expected.map(|key| String::from_utf8(key.to_vec()).unwrap());
+    assert_eq!(left(&keeper).await, expected);
+    keeper.store.close().await;
+}
+
+/// Who writes events knows the uids of others, and so the names that they get.
+#[tokio::test]
+async fn an_event_whose_name_is_used_again_takes_the_place_of_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let (keeper, _) = keeper(folder.path(), false);
+    let mut position = Position::default();
+    let event = |name: &str, uid: &str, version: u64| {
+        let mut observed = observation(version, false);
+        let metadata = observed.event.metadata.get_or_insert_default();
+        metadata.name = Some(name.to_owned());
+        metadata.uid = Some(uid.to_owned());
+        observed
+    };
+    let uid_at = async |name: &str| {
+        let found = keeper.store.get(format!("shop/{name}").into()).await;
+        let record = crate::version::record::Record::decode(&found.unwrap()?.value).unwrap();
+        Some(String::from_utf8(record.uid.to_vec()).unwrap())
+    };
+    let names: Vec<_> = keys::elder_names("web.1", "uid-of-the-elder").collect();
+    assert_eq!(
+        names[..3],
+        [
+            "web.1.uid-of-t",
+            "web.1.uid-of-the-elder",
+            "web.1.uid-of-the-elder.2"
+        ]
+    );
+    let first = [
+        event("web.1", "uid-of-the-elder", 1),
+        event(&names[0], "taken-0", 2),
+        event(&names[1], "taken-1", 3),
+        event("web.1", "uid-of-the-younger", 4),
+    ];
+    let kept = keeper.keep(&first, "", &mut position, With::default());
+    kept.await.unwrap();
+    assert_eq!(uid_at("web.1").await.unwrap(), "uid-of-the-younger");
+    assert_eq!(uid_at(&names[0]).await.unwrap(), "taken-0");
+    assert_eq!(uid_at(&names[1]).await.unwrap(), "taken-1");
+    assert_eq!(uid_at(&names[2]).await.unwrap(), "uid-of-the-elder");
+    // All names of the younger one are taken: it stays, and what cannot be kept is said.
+    let taken = keys::elder_names("web.1", "uid-of-the-younger");
+    let mut next: Vec<_> = taken
+        .zip(5..)
+        .map(|(name, version)| event(&name, &format!("taken-{version}"), version))
+        .collect();
+    let number = next.len() as u64;
+    next.push(event("web.1", "uid-of-the-third", 90));
+    let kept = keeper.keep(&next, "", &mut position, With::default());
+    kept.await.unwrap();
+    assert_eq!(uid_at("web.1").await.unwrap(), "uid-of-the-younger");
+    for name in keys::elder_names("web.1", "uid-of-the-younger") {
+        assert!(uid_at(&name).await.unwrap().starts_with("taken-"));
+    }
+    assert_eq!(position.versions, 4 + number);
+    let gaps = Coverage::read(&keeper).await.unwrap().gaps;
+    assert_eq!(
+        (gaps.len(), gaps[0].cause, &*gaps[0].namespace),
+        (1, Cause::Unreadable, "shop")
+    );
+    keeper.store.close().await;
+}
+
 /// The first of very many observations are kept by commits of their own, and come again if the last
 /// commit fails: also where the elder event is not kept any more.
 #[tokio::test]
@@ -323,10 +494,15 @@ async fn what_is_too_large_or_cannot_be_read_is_counted_and_lies_in_a_gap_and_li
         let counts = counts.map(|counter| counter.load(std::sync::atomic::Ordering::Relaxed));
         assert_eq!(counts, [1, 2]);
         let gaps = Coverage::read(&keeper).await.unwrap().gaps;
-        let gaps: Vec<_> = gaps.iter().map(|it| (it.from, it.to, it.cause)).collect();
+        let gaps = gaps
+            .iter()
+            .map(|it| (it.from, it.to, it.cause, &*it.namespace));
+        let gaps: Vec<_> = gaps.collect();
+        // Each is of the namespace of its events, as far as that is known.
         let expected = [
-            (complete_until + 1, listed_at, Cause::TooLarge),
-            (complete_until + 2, listed_at, Cause::Unreadable),
+            (complete_until + 1, listed_at, Cause::TooLarge, "shop"),
+            (complete_until + 2, listed_at, Cause::Unreadable, ""),
+            (complete_until + 2, listed_at, Cause::Unreadable, "shop"),
         ];
         assert_eq!(gaps, expected);
         assert_eq!(sweep::sweep(&keeper).await.unwrap(), 1);

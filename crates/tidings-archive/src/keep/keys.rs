@@ -3,6 +3,8 @@
 //! Events are under `namespace/name`, as in an API server. The archive's own records are under keys
 //! that begin with a zero byte, as no namespace does, so they precede all events.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use tidings_store::{HOUR_MILLIS, KEY_LEN_MAX, UnixMillis};
 
@@ -15,6 +17,9 @@ pub(crate) const EARLIEST: UnixMillis = UnixMillis(HOUR_MILLIS);
 /// Maximum bytes of namespace, name and uid together of an event that is kept: every key that is
 /// made from them fits.
 pub(crate) const NAMES_LEN_MAX: usize = KEY_LEN_MAX - 64;
+
+/// Longest namespace of a gap; Kubernetes' own have 63 bytes.
+pub(crate) const NAMESPACE_LEN_MAX: usize = 253;
 
 /// Longest uid in keys; Kubernetes' own have 36 bytes.
 const UID_LEN_MAX: usize = 128;
@@ -40,24 +45,42 @@ pub(crate) fn event(namespace: &str, name: &str) -> Bytes {
     format!("{namespace}/{name}").into()
 }
 
-/// The key of an older event whose name was used again.
-pub(crate) fn elder_name(name: &str, uid: &str) -> String {
+/// The namespace of an event, by its key.
+pub(crate) fn namespace(key: &[u8]) -> Cow<'_, str> {
+    let len = key.iter().position(|byte| *byte == b'/');
+    String::from_utf8_lossy(&key[..len.unwrap_or(key.len())])
+}
+
+/// The name of an older event whose name was used again.
+fn elder_name(name: &str, uid: &str) -> String {
     let short: String = uid.chars().take(8).collect();
     format!("{name}.{short}")
 }
 
-/// Its key if that one is taken, too.
-pub(crate) fn elder_name_in_full(name: &str, uid: &str) -> String {
-    format!("{name}.{uid}")
+/// The names that an older event may have whose name was used again, in the order in which they are
+/// tried: any of them may be the name of another event.
+pub(crate) fn elder_names(name: &str, uid: &str) -> impl Iterator<Item = String> {
+    let full = format!("{name}.{uid}");
+    let numbered = (2..ELDER_NAMES_MAX).map({
+        let full = full.clone();
+        move |number| format!("{full}.{number}")
+    });
+    [elder_name(name, uid), full].into_iter().chain(numbered)
 }
+
+/// Number of these names.
+const ELDER_NAMES_MAX: usize = 10;
 
 /// The key that an event had before this one, if this is the key of an elder one with this uid.
 pub(crate) fn before_elder(key: &[u8], uid: &str) -> Option<Bytes> {
     let key = std::str::from_utf8(key).ok()?;
-    let short: String = uid.chars().take(8).collect();
-    let endings = [uid, short.as_str()].into_iter();
-    let endings = endings.filter(|uid| !uid.is_empty());
-    let mut endings = endings.map(|uid| format!(".{uid}"));
+    if uid.is_empty() {
+        return None;
+    }
+    // The longer ones first: the short one may be their end.
+    let mut endings = elder_names("", uid).collect::<Vec<_>>();
+    endings.rotate_left(1);
+    let mut endings = endings.iter();
     let before = endings.find_map(|ending| key.strip_suffix(ending.as_str()))?;
     let (_, name) = before.split_once('/')?;
     (!name.is_empty()).then(|| Bytes::copy_from_slice(before.as_bytes()))
@@ -86,11 +109,31 @@ pub(crate) const RETENTION: &[u8] = b"\0retention";
 /// Since when these rules hold for everything that is kept.
 pub(crate) const RETAINED: &[u8] = b"\0retained";
 
+/// For how long expiry was delayed, as clusters say that the clock is ahead.
+pub(crate) const DELAYED: &[u8] = b"\0delayed";
+
+/// Events that ended at once when rules were changed.
+pub(crate) const ENDED_BY_RULES: &[u8] = b"\0ended-by-rules";
+
 /// The export that was imported.
 pub(crate) const IMPORTED: &[u8] = b"\0imported";
 
 /// Events deleted to keep the quota.
 pub(crate) const TRIMMED: &[u8] = b"\0trimmed";
+
+/// Those of a namespace.
+pub(crate) fn trimmed_of(namespace: &str) -> Bytes {
+    format!("\0trimmed/{namespace}").into()
+}
+
+/// Deleted events of which older versions are left, by the prefix of their chunks.
+pub(crate) const LEFT: &[u8] = b"\0left/";
+
+/// One of these.
+pub(crate) fn left(chunks: &[u8]) -> Bytes {
+    let id = chunks.strip_prefix(CHUNKS).unwrap_or(chunks);
+    [LEFT, id].concat().into()
+}
 
 /// The prefix of all positions.
 pub(crate) const POSITIONS: &[u8] = b"\0position/";

@@ -52,6 +52,13 @@ pub(crate) struct Applied {
     pub(crate) since: i64,
 }
 
+/// What the store has of events that ended at once when rules were changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EndedByRules {
+    /// Their number.
+    pub(crate) events: u64,
+}
+
 /// What retention ends, and by which rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {

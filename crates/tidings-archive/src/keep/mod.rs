@@ -9,7 +9,9 @@ mod elder;
 pub(crate) mod exchange;
 #[cfg(test)]
 mod exchange_tests;
+pub(crate) mod expiry;
 pub(crate) mod export;
+mod fair_share;
 pub(crate) mod gaps;
 pub(crate) mod import;
 mod index;
@@ -26,6 +28,9 @@ pub(crate) mod own;
 pub(crate) mod position;
 #[cfg(test)]
 mod quarter_tests;
+pub(crate) mod quota;
+#[cfg(test)]
+mod quota_tests;
 pub(crate) mod retention;
 #[cfg(test)]
 mod retention_tests;

@@ -56,7 +56,7 @@ pub(crate) struct Unswept {
 }
 
 /// Why versions may be missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Cause {
@@ -107,7 +107,8 @@ pub struct Gap {
     pub to: i64,
     /// Why; of several, the first cause.
     pub cause: Cause,
-    /// The namespace that is followed; empty for the whole cluster.
+    /// The namespace that is followed, or that of the events that are not kept; empty for the whole
+    /// cluster.
     pub namespace: String,
     /// How many gaps this stands for, if they touched or there were too many of them. Between them
     /// nothing is missing.

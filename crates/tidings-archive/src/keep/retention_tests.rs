@@ -10,34 +10,32 @@ use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use tidings_store::{
-    Fault, ListRequest, NewRecord, NewestRequest, Store, UnixMillis, Write, WriteError,
-};
+use tidings_store::{Fault, ListRequest, NewRecord, Store, UnixMillis, Write, WriteError};
 
 use super::coverage::Coverage;
 use super::journal::Journal;
 use super::keeper::{KeepError, KeepFor, Keeper, Observation, With};
 use super::lives::{InForce, Lives, Retention};
-use super::position::Position;
-use super::retention::{Quota, Unreleased};
+use super::position::{Cause, Gap, Position};
+use super::quota::Quota;
 use super::unsealed::{JournalError, Unsealed};
-use super::{keys, retention};
+use super::{gaps, keys, retention};
 
-const START: i64 = 1_700_000_000_000;
-const HOUR: i64 = 3_600_000;
-const DAY: Duration = Duration::from_secs(24 * 3600);
+pub(super) const START: i64 = 1_700_000_000_000;
+pub(super) const HOUR: i64 = 3_600_000;
+pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
 
-struct Kept {
-    keeper: Keeper,
-    clock: ManualClock,
-    position: Position,
-    version: u64,
+pub(super) struct Kept {
+    pub(super) keeper: Keeper,
+    pub(super) clock: ManualClock,
+    pub(super) position: Position,
+    pub(super) version: u64,
     /// The length of messages, which can hardly be compressed.
-    message_len: usize,
+    pub(super) message_len: usize,
     random: fastrand::Rng,
 }
 
-fn options(clock: &ManualClock) -> EmbeddedOptions {
+pub(super) fn options(clock: &ManualClock) -> EmbeddedOptions {
     let mut options = EmbeddedOptions::default();
     options.clock = Arc::new(clock.clone());
     options.expire_by_itself = false;
@@ -46,13 +44,13 @@ fn options(clock: &ManualClock) -> EmbeddedOptions {
 }
 
 impl Kept {
-    fn open(folder: &Path, keep_for: KeepFor) -> Self {
+    pub(super) fn open(folder: &Path, keep_for: KeepFor) -> Self {
         let clock = ManualClock::at(UnixMillis(START));
         let options = options(&clock);
         Self::open_with(folder, keep_for, clock, options)
     }
 
-    fn open_with(
+    pub(super) fn open_with(
         folder: &Path,
         keep_for: KeepFor,
         clock: ManualClock,
@@ -69,13 +67,18 @@ impl Kept {
         }
     }
 
-    async fn disk_bytes(&self) -> u64 {
+    pub(super) async fn disk_bytes(&self) -> u64 {
         self.keeper.store.stats().await.unwrap().disk_bytes
     }
 
     /// Events of one moment, half of them warnings.
-    async fn observe(&mut self, number: u64) {
+    pub(super) async fn observe(&mut self, number: u64) {
         let seconds = self.clock.now().0 / 1000;
+        self.observe_in("shop", number, seconds).await;
+    }
+
+    /// Events of a namespace that say when they happened.
+    pub(super) async fn observe_in(&mut self, namespace: &str, number: u64, seconds: i64) {
         let observations = (0..number).map(|at| {
             self.version += 1;
             let version = self.version;
@@ -84,7 +87,7 @@ impl Kept {
             let event = Event {
                 metadata: Some(ObjectMeta {
                     name: Some(format!("web.{version}")),
-                    namespace: Some("shop".into()),
+                    namespace: Some(namespace.into()),
                     uid: Some(format!("uid-{version}")),
                     ..ObjectMeta::default()
                 }),
@@ -109,7 +112,7 @@ impl Kept {
         kept.await.unwrap();
     }
 
-    async fn events(&self) -> Vec<Event> {
+    pub(super) async fn events(&self) -> Vec<Event> {
         let request = ListRequest::default().after(keys::BEFORE_EVENTS);
         let page = self.keeper.store.list(request).await.unwrap();
         let records = page.records.iter();
@@ -122,7 +125,7 @@ impl Kept {
 }
 
 /// A number of days for warnings, and a week for other events.
-fn days(warnings: Arc<Mutex<u32>>) -> KeepFor {
+pub(super) fn days(warnings: Arc<Mutex<u32>>) -> KeepFor {
     Arc::new(move |event: &Event| match event.r#type() {
         "Warning" => DAY * *warnings.lock().unwrap(),
         _ => DAY * 7,
@@ -154,11 +157,15 @@ async fn each_event_is_kept_as_long_as_the_rules_say_and_changed_rules_act_on_wh
     // The rules have the same name, so nothing is examined.
     retention::apply(&kept.keeper, "30d").await.unwrap();
     let before = kept.events().await.len();
-    retention::apply(&kept.keeper, "3d").await.unwrap();
+    let outcome = retention::apply(&kept.keeper, "3d").await.unwrap();
     kept.keeper.store.expire().await.unwrap();
     let after = kept.events().await.len();
     assert_eq!(before - after, 2 * (30 - 3) * 24);
     let coverage = Coverage::read(&kept.keeper).await.unwrap();
+    let ended = (before - after) as u64;
+    assert_eq!((outcome.ended, outcome.events), (ended, before as u64));
+    assert_eq!(coverage.ended_by_rules, ended);
+    assert_eq!(coverage.to_json("prod")["endedByRules"], ended);
     // Seven days remain, though the space of some older events is not released.
     let hours = (kept.clock.now().0 - coverage.kept_since.unwrap()) / HOUR;
     assert!((7 * 24 - 1..=7 * 24 + 1).contains(&hours), "{hours}");
@@ -179,6 +186,72 @@ async fn the_hour_since_which_events_are_kept_does_not_depend_on_when_it_is_aske
         let coverage = Coverage::read(&kept.keeper).await.unwrap();
         assert_eq!(coverage.kept_since, Some(hour), "{minutes}");
     }
+    kept.keeper.store.close().await;
+}
+
+/// One event may say that it was seen in 1970.
+#[tokio::test]
+async fn events_are_not_kept_since_before_the_cluster_was_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
+    kept.position.since = START;
+    kept.observe_in("shop", 1, 3_600).await;
+    kept.clock.advance(24 * HOUR);
+    kept.observe(1).await;
+    for coverage in [
+        Coverage::read(&kept.keeper).await.unwrap(),
+        Coverage::counted(&kept.keeper).await.unwrap(),
+    ] {
+        assert_eq!(coverage.kept_since, Some(START));
+    }
+    kept.keeper.store.close().await;
+}
+
+/// Who may list the events of a namespace learns nothing of others.
+#[tokio::test]
+async fn the_coverage_of_a_namespace_has_nothing_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
+    let gap = |namespace: &str, from: i64| Gap {
+        namespace: namespace.into(),
+        ..Gap::new(START + from, START + from + 1, Cause::TooLarge)
+    };
+    let gaps = [gap("", 10), gap("shop", 20), gap("bank", 30)];
+    let writes = gaps::write(&*kept.keeper.store, &gaps).await.unwrap();
+    kept.keeper.store.write_all(writes).await.unwrap();
+    kept.observe(2).await;
+    let of_shop = Coverage::read_of(&kept.keeper, "shop").await.unwrap();
+    let told = of_shop.to_json_of("prod", "shop");
+    let namespaces = told["gaps"].as_array().unwrap().iter();
+    let namespaces: Vec<_> = namespaces.map(|gap| gap["namespace"].as_str()).collect();
+    assert_eq!(namespaces, [Some(""), Some("shop")]);
+    let names = |value: &serde_json::Value| {
+        let names = value.as_object().unwrap().keys();
+        let mut names: Vec<_> = names.cloned().collect();
+        names.sort();
+        names
+    };
+    let expected = [
+        "cluster",
+        "followed",
+        "gaps",
+        "kind",
+        "namespace",
+        "overQuota",
+        "retention",
+    ];
+    assert_eq!(names(&told), expected);
+    let expected = [
+        "completeUntil",
+        "epoch",
+        "identity",
+        "listing",
+        "namespace",
+        "selection",
+        "since",
+    ];
+    assert_eq!(names(&told["followed"][0]), expected);
+    assert!(!told.to_string().contains("bank"), "{told}");
     kept.keeper.store.close().await;
 }
 
@@ -226,156 +299,6 @@ async fn coverage_says_how_long_the_rules_let_events_live_and_since_when() {
         assert_eq!(json["since"], "2023-11-14T23:13:20Z");
     }
     kept.keeper.store.close().await;
-}
-
-#[tokio::test]
-async fn beyond_its_quota_a_cluster_loses_its_oldest_events_and_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
-    for _ in 0..20 {
-        kept.observe(50).await;
-        kept.clock.advance(HOUR);
-    }
-    let disk_bytes = kept.disk_bytes().await;
-    let mut quota = Quota::new(disk_bytes);
-    assert!(!quota.keep(&kept.keeper).await.unwrap());
-    assert_eq!(kept.events().await.len(), 1000);
-    let mut quota = Quota::new(disk_bytes / 2);
-    assert!(quota.keep(&kept.keeper).await.unwrap());
-    let events = kept.events().await;
-    let trimmed = Coverage::read(&kept.keeper).await.unwrap().trimmed;
-    assert_eq!(trimmed.events, 1000 - events.len() as u64);
-    assert!((400..=700).contains(&trimmed.events), "{trimmed:?}");
-    let seen = |event: &Event| event.last_timestamp.unwrap().seconds.unwrap() * 1000;
-    assert!(events.iter().all(|event| seen(event) >= trimmed.before));
-    kept.keeper.store.close().await;
-}
-
-#[tokio::test]
-async fn what_the_quota_takes_of_this_hour_is_of_no_time_to_come() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
-    kept.observe(50).await;
-    let mut quota = Quota::new(kept.disk_bytes().await / 2);
-    assert!(quota.keep(&kept.keeper).await.unwrap());
-    let trimmed = Coverage::read(&kept.keeper).await.unwrap().trimmed;
-    assert_eq!((trimmed.events, trimmed.before), (50, START + 1));
-    kept.keeper.store.close().await;
-}
-
-#[tokio::test]
-async fn the_quota_takes_no_event_that_is_observed_again_just_then() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
-    kept.observe(3).await;
-    let newest = || NewestRequest {
-        since: Some(keys::EARLIEST),
-        limit: 10,
-        ..NewestRequest::default()
-    };
-    let old = kept.keeper.store.newest(newest()).await.unwrap().records;
-    assert_eq!(old.len(), 3);
-    // One of them gets further versions, some of which are in chunks.
-    let mut event = kept.events().await.remove(0);
-    let name = event.metadata.as_ref().unwrap().name().to_owned();
-    for count in 0..300 {
-        kept.version += 1;
-        event.count = Some(count);
-        let observation = Observation {
-            event: event.clone(),
-            version: kept.version,
-            is_gone: false,
-        };
-        let with = With::default();
-        let kept_it = kept
-            .keeper
-            .keep(&[observation], "", &mut kept.position, with)
-            .await;
-        kept_it.unwrap();
-    }
-    let chunks = || ListRequest::prefix(keys::CHUNKS);
-    let before = kept
-        .keeper
-        .store
-        .list(chunks())
-        .await
-        .unwrap()
-        .records
-        .len();
-    assert!(before > 0);
-    let none = Unreleased::default();
-    let deleted = retention::delete(&kept.keeper, &old, START, none).await;
-    let deleted = deleted.unwrap();
-    assert_eq!(deleted, None);
-    assert_eq!(kept.events().await.len(), 3);
-    let after = kept
-        .keeper
-        .store
-        .list(chunks())
-        .await
-        .unwrap()
-        .records
-        .len();
-    assert_eq!(after, before);
-    let trimmed = Coverage::read(&kept.keeper).await.unwrap().trimmed;
-    assert_eq!(trimmed.events, 0);
-    // Read again, they are deleted with all versions.
-    let now = kept.keeper.store.newest(newest()).await.unwrap().records;
-    assert!(
-        now.iter()
-            .any(|record| record.key.ends_with(name.as_bytes()))
-    );
-    let deleted = retention::delete(&kept.keeper, &now, START, none).await;
-    assert!(deleted.unwrap().is_some());
-    assert_eq!(kept.events().await.len(), 0);
-    assert_eq!(kept.keeper.store.list(chunks()).await.unwrap().records, []);
-    kept.keeper.store.close().await;
-}
-
-/// Space is released some time after events were deleted, if ever: until then, and in the next
-/// process, too, no more events are deleted for it.
-#[tokio::test]
-async fn a_small_quota_takes_about_what_is_too_much() {
-    const QUOTA: u64 = 20 << 20;
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-    let folder = folder.unwrap();
-    for segment_bytes in [
-        retention::segment_bytes_max(QUOTA),
-        EmbeddedOptions::default().segment_bytes,
-    ] {
-        let folder = folder.path().join(segment_bytes.to_string());
-        let clock = ManualClock::at(UnixMillis(START));
-        let mut options = options(&clock);
-        options.segment_bytes = segment_bytes;
-        let mut kept = Kept::open_with(&folder, Arc::new(|_: &Event| DAY * 30), clock, options);
-        kept.message_len = 8_000;
-        while kept.disk_bytes().await < QUOTA / 10 * 11 {
-            kept.observe(50).await;
-            kept.clock.advance(HOUR);
-        }
-        let before = kept.events().await.len();
-        let mut quota = Quota::new(QUOTA);
-        for round in 0..12 {
-            if round % 3 == 2 {
-                quota = Quota::new(QUOTA);
-            }
-            let is_over = quota.keep(&kept.keeper).await.unwrap();
-            assert!(is_over || round > 0);
-            kept.clock.advance(HOUR / 3);
-            kept.keeper.store.expire().await.unwrap();
-        }
-        let after = kept.events().await.len();
-        let expected = before / 10 * 7..before;
-        assert!(expected.contains(&after), "{after} of {before}");
-        kept.keeper.store.close().await;
-    }
-}
-
-#[test]
-fn segments_are_a_part_of_the_quota_but_not_too_short() {
-    for (quota, expected) in [(0, 4 << 20), (20 << 20, 4 << 20), (32 << 30, 1 << 30)] {
-        assert_eq!(retention::segment_bytes_max(quota), expected, "{quota}");
-    }
 }
 
 #[tokio::test]

@@ -448,12 +448,8 @@ impl Unsealed {
     /// The record of an event with its newest version, under whichever name it is.
     async fn newest(&self, item: &Item) -> Result<Option<Record>, JournalError> {
         let (namespace, name) = item.0.split_once('/').unwrap_or_default();
-        let names = [
-            name.to_owned(),
-            keys::elder_name(name, &item.1),
-            keys::elder_name_in_full(name, &item.1),
-        ];
-        for name in names {
+        let names = std::iter::once(name.to_owned());
+        for name in names.chain(keys::elder_names(name, &item.1)) {
             let found = self.keeper.store.get(keys::event(namespace, &name)).await?;
             let record = found.and_then(|found| Record::decode(&found.value).ok());
             if let Some(record) = record.filter(|record| record.uid == item.1.as_bytes()) {

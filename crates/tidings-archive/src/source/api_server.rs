@@ -1,5 +1,6 @@
 //! A cluster's API server, asked for its events.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tidings_api::codec::Api;
 use tokio::time::{Instant, timeout_at};
 
 use super::wire::{self, Events, Frame};
+use crate::clocks::Witness;
 use crate::follow::follower::{Answer, Failure, Page};
 
 /// Maximum bytes of a list's page, for each cluster. A longer page is requested again with half as
@@ -81,6 +83,8 @@ struct Uid {
 pub(crate) struct ApiServer {
     client: Client,
     selection: Selection,
+    /// Hears what time the source says it is.
+    witness: Option<Arc<Witness>>,
     /// Whether core/v1 is asked, as events.k8s.io/v1 is not served, or not with the fields that are
     /// selected.
     is_core: AtomicBool,
@@ -93,8 +97,17 @@ impl ApiServer {
         Self {
             client,
             selection,
+            witness: None,
             is_core: AtomicBool::new(false),
             is_by_fields: AtomicBool::new(false),
+        }
+    }
+
+    /// The same, of which it is heard what time it is there.
+    pub(crate) fn heard_by(self, witness: Arc<Witness>) -> Self {
+        Self {
+            witness: Some(witness),
+            ..self
         }
     }
 
@@ -145,6 +158,9 @@ impl ApiServer {
             .send(request)
             .await
             .map_err(|error| other(&error))?;
+        if let Some(witness) = &self.witness {
+            witness.hear(response.headers());
+        }
         let status = response.status();
         if status.is_success() && is_page(&response) {
             let why = "a web page was sent in place of an answer, as by a proxy or a login in \

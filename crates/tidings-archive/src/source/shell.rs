@@ -8,12 +8,13 @@ use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
 use tidings_api::codec;
 use tidings_core::wire::Moment;
+use tidings_store::{Fault, WriteError};
 use tokio::time::timeout;
 
 use super::api_server::{ApiServer, Watching};
 use super::wire::{Events, Frame};
 use crate::follow::follower::{Commit, Failure, Follower, Rules, State, Step};
-use crate::keep::keeper::{Keeper, With};
+use crate::keep::keeper::{KeepError, Keeper, With};
 
 /// Timeout of the source's identity and version, and of opening a watch.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -75,6 +76,20 @@ impl Progress {
 
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// An error, with how much of the disk is free and how much is needed if that is why.
+fn with_space(error: &KeepError, (free, needed): (Option<u64>, u64)) -> String {
+    let is_full = matches!(error, KeepError::Write(WriteError::Fault(Fault::NoSpace)));
+    let Some(free) = free.filter(|_| is_full) else {
+        return error.to_string();
+    };
+    let mebibytes = |bytes: u64| bytes / (1 << 20);
+    format!(
+        "{error}: {} MiB are free, {} MiB are needed",
+        mebibytes(free),
+        mebibytes(needed)
+    )
 }
 
 /// See the module documentation.
@@ -320,7 +335,8 @@ impl Shell {
                 true
             }
             Err(error) => {
-                follower.not_committed(self.now(), error.to_string());
+                let why = with_space(&error, self.keeper.store.free_space());
+                follower.not_committed(self.now(), why);
                 false
             }
         }
@@ -396,6 +412,17 @@ mod tests {
     use k8s_pb::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
 
     use super::*;
+
+    #[test]
+    fn the_error_of_a_full_disk_says_how_much_is_free_and_how_much_is_needed() {
+        let space = (Some(115 << 20), 128 << 20);
+        let full = KeepError::Write(WriteError::Fault(Fault::NoSpace));
+        let closed = KeepError::Write(WriteError::Fault(Fault::Closed));
+        let expected = "no space left on the store's disk: 115 MiB are free, 128 MiB are needed";
+        assert_eq!(with_space(&full, space), expected);
+        assert_eq!(with_space(&closed, space), closed.to_string());
+        assert_eq!(with_space(&full, (None, 1)), full.to_string());
+    }
 
     #[test]
     fn the_time_of_an_author_counts_only_for_what_was_written_just_now() {

@@ -1,0 +1,245 @@
+//! Watches over the ends that are written by the clock: a clock that is ahead of the followed
+//! clusters is not believed for a day ([`Doubt`]), and ends of a large part of everything are
+//! logged.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tidings_store::{NewRecord, ReadError, Stats, Store, Write};
+
+use super::keeper::Keeper;
+use super::keys;
+use super::own::{json, parse};
+use crate::clocks::{Clocks, Doubt};
+
+/// The interval of looking at the clock: shorter than the time after which the store believes one
+/// that was set.
+pub(crate) const LOOK: Duration = Duration::from_secs(5);
+
+/// The delay is stored for the next process whenever it changed by this much.
+const NOTE: Duration = Duration::from_secs(600);
+
+/// Ends within this time that are a tenth of all records are logged, if they are not few.
+const WINDOW: Duration = Duration::from_secs(600);
+const MASS: u64 = 10;
+const MASS_MIN: u64 = 100;
+
+/// What the store has of the delay.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Delayed {
+    /// In milliseconds.
+    delayed: u64,
+}
+
+/// See the module documentation.
+pub(crate) struct Expiry {
+    cluster: String,
+    clocks: Arc<Clocks>,
+    doubt: Doubt,
+    /// The delay that is stored.
+    noted: Duration,
+    ends: Ends,
+}
+
+impl Expiry {
+    pub(crate) async fn new(
+        keeper: &Keeper,
+        cluster: String,
+        clocks: Arc<Clocks>,
+    ) -> Result<Self, ReadError> {
+        let found = keeper.store.get(Bytes::from_static(keys::DELAYED)).await?;
+        let found = found.map(|found| parse::<Delayed>(&found.value));
+        let noted = Duration::from_millis(found.transpose()?.unwrap_or_default().delayed);
+        Ok(Self {
+            cluster,
+            clocks,
+            doubt: Doubt::resume(noted, keeper.clock.steady()),
+            noted,
+            ends: Ends::default(),
+        })
+    }
+
+    /// Looks at the clock, and at what ended.
+    pub(crate) async fn look(&mut self, keeper: &Keeper) {
+        self.look_at_clock(keeper).await;
+        if let Ok(stats) = keeper.store.stats().await
+            && let Some((ended, all)) = self.ends.look(&stats, keeper.clock.steady())
+        {
+            let clock = Timestamp::from_millisecond(keeper.clock.now().0).unwrap_or_default();
+            tracing::warn!(
+                cluster = self.cluster, ended, all, %clock,
+                "a tenth or more of all records ended within ten minutes, as their time is over by the clock"
+            );
+        }
+    }
+
+    async fn look_at_clock(&mut self, keeper: &Keeper) {
+        let steady = keeper.clock.steady();
+        let said = self.clocks.time(steady);
+        let before = self.doubt;
+        let bound = self.doubt.look(said, (keeper.clock.now(), steady));
+        keeper.store.believe_until(bound);
+        let ahead = u64::try_from(self.doubt.ahead.as_millis()).unwrap_or(u64::MAX);
+        keeper.counters.clock_ahead.store(ahead, Ordering::Relaxed);
+        self.tell(before);
+        let is_over = bound.is_none() && before.is_delayed();
+        if is_over || self.doubt.delayed.abs_diff(self.noted) >= NOTE {
+            let delayed = u64::try_from(self.doubt.delayed.as_millis()).unwrap_or(u64::MAX);
+            let record = NewRecord::new(json(&Delayed { delayed }));
+            let write = vec![Write::put(keys::DELAYED, record)];
+            match keeper.store.write_all(write).await {
+                Ok(_) => self.noted = self.doubt.delayed,
+                Err(error) => tracing::debug!(%error, "the delay of expiry is not noted yet"),
+            }
+        }
+    }
+
+    fn tell(&self, before: Doubt) {
+        let (cluster, ahead) = (&self.cluster, self.doubt.ahead);
+        match (before.ahead.is_zero(), ahead.is_zero()) {
+            (true, false) if self.doubt.is_delayed() => tracing::error!(
+                cluster,
+                ?ahead,
+                "the clock is ahead of what the followed clusters say in their answers: for a day at most, nothing is ended that \
+                 is over by the clock alone"
+            ),
+            (false, true) => tracing::info!(cluster, "the clock agrees with the followed clusters"),
+            _ if before.is_delayed() && !self.doubt.is_delayed() => tracing::error!(
+                cluster,
+                ?ahead,
+                "the clock was ahead of what the followed clusters say for a day, and is believed from now on"
+            ),
+            _ => {}
+        }
+    }
+}
+
+/// Counts what ends within a time.
+#[derive(Debug, Default)]
+struct Ends {
+    /// When the time began, and what had ended by then.
+    began: Option<(Duration, u64)>,
+    is_told: bool,
+}
+
+impl Ends {
+    /// The number of ends in the last while and of all records before, once if it is a large part.
+    fn look(&mut self, stats: &Stats, steady: Duration) -> Option<(u64, u64)> {
+        let (began, before) = *self.began.get_or_insert((steady, stats.expired));
+        let ended = stats.expired.saturating_sub(before);
+        let all = stats.records.saturating_add(ended);
+        let is_mass = ended >= MASS_MIN && ended >= all / MASS;
+        let is_first = is_mass && !self.is_told;
+        self.is_told |= is_mass;
+        if steady.saturating_sub(began) >= WINDOW {
+            *self = Self {
+                began: Some((steady, stats.expired)),
+                is_told: false,
+            };
+        }
+        is_first.then_some((ended, all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use http::HeaderMap;
+    use http::header::DATE;
+    use tidings_store::clock::Clock;
+
+    use super::super::retention;
+    use super::super::retention_tests::{HOUR, Kept, days};
+    use super::*;
+
+    /// A header is of the manual clock's beginning, 2023-11-14T22:13:20Z.
+    fn headers() -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(DATE, "Tue, 14 Nov 2023 22:13:20 GMT".parse().unwrap());
+        headers
+    }
+
+    /// It was believed after a minute at most, and everything ended.
+    #[tokio::test]
+    async fn a_clock_that_is_ahead_of_the_clusters_ends_nothing_for_a_day() {
+        let folder = tempfile::tempdir().unwrap();
+        let ttl = Arc::new(Mutex::new(30));
+        let mut kept = Kept::open(folder.path(), days(Arc::clone(&ttl)));
+        kept.observe(10).await;
+        retention::apply(&kept.keeper, "30d").await.unwrap();
+        let clocks = Arc::new(Clocks::default());
+        let clock: Arc<dyn Clock> = Arc::new(kept.clock.clone());
+        let witness = clocks.witness(clock);
+        witness.hear(&headers());
+        let new = Expiry::new(&kept.keeper, "prod".into(), Arc::clone(&clocks));
+        let mut expiry = new.await.unwrap();
+        expiry.look(&kept.keeper).await;
+        let ahead = 500 * 24 * HOUR;
+        kept.clock.set_by(ahead);
+        let mut restarted = false;
+        for minutes in 0..24 * 60 {
+            expiry.look(&kept.keeper).await;
+            assert!(expiry.doubt.is_delayed(), "{minutes}");
+            let ended = kept.keeper.store.expire().await.unwrap();
+            assert_eq!(ended, 0, "{minutes}");
+            kept.clock.advance(60_000);
+            if minutes % 30 == 0 {
+                // It is heard again.
+                let passed = i64::from(minutes + 1) * 60;
+                let date = Timestamp::from_second(1_700_000_000 + passed).unwrap();
+                let date = jiff::fmt::rfc2822::DateTimePrinter::new()
+                    .timestamp_to_rfc9110_string(&date)
+                    .unwrap();
+                let mut headers = HeaderMap::new();
+                headers.insert(DATE, date.parse().unwrap());
+                witness.hear(&headers);
+            }
+            if minutes == 12 * 60 {
+                // Rules that would end everything wait for a clock that is believed.
+                *ttl.lock().unwrap() = 1;
+                let outcome = retention::apply(&kept.keeper, "1d").await.unwrap();
+                assert!(outcome.waits && outcome.ended == 0, "{outcome:?}");
+                // The next process continues the delay.
+                let new = Expiry::new(&kept.keeper, "prod".into(), Arc::clone(&clocks));
+                expiry = new.await.unwrap();
+                restarted = expiry.doubt.delayed >= Duration::from_secs(11 * 3600);
+            }
+        }
+        assert!(restarted);
+        // For no longer than that, whatever clusters say.
+        kept.clock.advance(11 * 60_000);
+        expiry.look(&kept.keeper).await;
+        assert!(!expiry.doubt.is_delayed() && !expiry.doubt.ahead.is_zero());
+        assert!(kept.keeper.store.expire().await.unwrap() >= 10);
+        kept.keeper.store.close().await;
+    }
+
+    #[test]
+    fn ends_of_a_tenth_of_everything_are_told_once() {
+        let mut ends = Ends::default();
+        let mut look = |minutes: u64, expired: u64, records: u64| {
+            let mut stats = Stats::default();
+            (stats.expired, stats.records) = (expired, records);
+            ends.look(&stats, Duration::from_secs(60 * minutes))
+        };
+        // What ended before is not known.
+        assert_eq!(look(0, 5_000, 10_000), None);
+        assert_eq!(look(1, 5_999, 9_001), None);
+        assert_eq!(look(2, 6_000, 9_000), Some((1_000, 10_000)));
+        assert_eq!(look(3, 8_000, 7_000), None);
+        // As much, but slowly, or of few.
+        for minutes in 10..100 {
+            assert_eq!(
+                look(minutes, 8_000 + 9 * (minutes - 10), 200),
+                None,
+                "{minutes}"
+            );
+        }
+    }
+}

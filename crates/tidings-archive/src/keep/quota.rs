@@ -1,0 +1,462 @@
+//! A quota of bytes: a cluster that takes more gives the events observed first of the namespaces
+//! that take most ([`fair_share`](super::fair_share)).
+//!
+//! The store releases space some time after events are deleted, so a quota is approached in steps,
+//! and what a step deleted counts as released until it is, or until it has taken too long.
+//!
+//! A step reads everything that is kept once, and what is kept of a namespace that has to give up
+//! to four times. It follows a growth of a tenth of the quota.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tidings_api::codec;
+use tidings_store::{
+    Expected, HOUR_MILLIS, NewRecord, NewestRequest, Page, Place, ReadError, Record, Store,
+    UnixMillis, WRITES_MAX, Write,
+};
+
+use super::fair_share::{Cut, Excess, Moments, NAMESPACES_MAX, Usages};
+use super::keeper::{KeepError, Keeper, is_of_others};
+use super::keys;
+use super::own::{json, parse};
+use crate::version::record;
+
+/// Records examined per page.
+const PAGE: usize = 500;
+/// Attempts at a page while others write to it.
+const TRIES: u32 = 16;
+/// The part of its quota that a cluster takes after a step, in percent.
+const TARGET: u64 = 90;
+/// After this time, deleted events whose space is not released count as kept again.
+const PATIENCE_MILLIS: i64 = 6 * HOUR_MILLIS;
+/// The store releases whole segments of its log: a quota has at least this number of them,
+/// unless they were shorter than the minimum.
+const SEGMENTS_MIN: u64 = 32;
+const SEGMENT_BYTES_MIN: u64 = 4 << 20;
+/// Writes of a commit beside deletions: the marks of what was deleted.
+const MARKS: usize = 2;
+
+/// Events deleted to keep the quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trimmed {
+    /// Number of events.
+    pub events: u64,
+    /// All of them had been observed before this time, in milliseconds since 1970. (Programs before
+    /// this one noted the time before which all events were deleted, as it was in the events.)
+    pub before: i64,
+}
+
+impl Trimmed {
+    fn and(self, events: u64, before: i64) -> Self {
+        Self {
+            events: self.events.saturating_add(events),
+            before: self.before.max(before),
+        }
+    }
+}
+
+/// The longest segments of the store of a cluster with a quota. It can release what a step deletes
+/// only if that fills some of them.
+pub(crate) fn segment_bytes_max(quota: u64) -> u64 {
+    (quota / SEGMENTS_MIN).max(SEGMENT_BYTES_MIN)
+}
+
+/// What was deleted to keep a quota and still takes space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Unreleased {
+    /// About how many bytes on disk that is.
+    bytes: u64,
+    /// The fewest bytes of the store since the last of it was deleted.
+    disk_bytes: u64,
+    /// When the first of it was deleted, in milliseconds since 1970.
+    since: i64,
+}
+
+impl Unreleased {
+    /// Notes the bytes on disk: if they are fewer than ever since, as many were released. Growth
+    /// hides that, so that too little is deleted rather than too much.
+    fn look(&mut self, disk_bytes: u64, quota: u64, now: UnixMillis) {
+        let ago = now.0.saturating_sub(self.since);
+        if disk_bytes <= quota || !(0..PATIENCE_MILLIS).contains(&ago) {
+            self.bytes = 0;
+        }
+        let released = self.disk_bytes.saturating_sub(disk_bytes);
+        self.bytes = self.bytes.saturating_sub(released);
+        self.disk_bytes = self.disk_bytes.min(disk_bytes);
+    }
+
+    /// The same after more was deleted, from a store that takes `disk_bytes`.
+    fn and(self, bytes: u64, disk_bytes: u64, now: UnixMillis) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(bytes),
+            disk_bytes,
+            since: if self.bytes == 0 { now.0 } else { self.since },
+        }
+    }
+}
+
+/// What the store has of it.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Mark {
+    #[serde(flatten)]
+    trimmed: Trimmed,
+    /// Another process must not delete in its place once more.
+    #[serde(default)]
+    unreleased: Unreleased,
+}
+
+async fn mark<T: Default + for<'a> Deserialize<'a>>(
+    keeper: &Keeper,
+    key: Bytes,
+) -> Result<T, ReadError> {
+    let found = keeper.store.get(key).await?;
+    let found = found.map(|found| parse(&found.value)).transpose()?;
+    Ok(found.unwrap_or_default())
+}
+
+/// Events deleted so far to keep the quota.
+pub(crate) async fn trimmed(keeper: &Keeper) -> Result<Trimmed, ReadError> {
+    let mark: Mark = mark(keeper, Bytes::from_static(keys::TRIMMED)).await?;
+    Ok(mark.trimmed)
+}
+
+/// Those of a namespace, unless retention would have ended all of them by now.
+pub(crate) async fn trimmed_of(keeper: &Keeper, namespace: &str) -> Result<Trimmed, ReadError> {
+    mark(keeper, keys::trimmed_of(namespace)).await
+}
+
+/// The quota of a cluster.
+pub(crate) struct Quota {
+    bytes: u64,
+    /// `None` until the store was looked at.
+    unreleased: Option<Unreleased>,
+}
+
+impl Quota {
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self {
+            bytes,
+            unreleased: None,
+        }
+    }
+
+    /// If the cluster takes more than its quota, without what is about to be released, deletes the
+    /// events observed first of the namespaces that take most. Returns whether it did.
+    pub(crate) async fn keep(&mut self, keeper: &Keeper) -> Result<bool, KeepError> {
+        let stats = keeper.store.stats().await?;
+        if self.unreleased.is_none() {
+            let mark: Mark = mark(keeper, Bytes::from_static(keys::TRIMMED)).await?;
+            self.unreleased = Some(mark.unreleased);
+        }
+        let unreleased = self.unreleased.get_or_insert_default();
+        unreleased.look(stats.disk_bytes, self.bytes, keeper.clock.now());
+        let taken = stats.disk_bytes.saturating_sub(unreleased.bytes);
+        if taken <= self.bytes {
+            return Ok(false);
+        }
+        let step = Step {
+            disk_bytes: stats.disk_bytes,
+            value_bytes: stats.value_bytes,
+            taken,
+        };
+        step.trim(keeper, self.bytes, unreleased).await
+    }
+}
+
+/// What a cluster takes when it takes too much.
+struct Step {
+    disk_bytes: u64,
+    /// The uncompressed length of the values that are kept, which measures the space of some.
+    value_bytes: u64,
+    /// Bytes on disk without what is about to be released.
+    taken: u64,
+}
+
+impl Step {
+    /// See [`Quota::keep`].
+    async fn trim(
+        &self,
+        keeper: &Keeper,
+        quota: u64,
+        unreleased: &mut Unreleased,
+    ) -> Result<bool, KeepError> {
+        let surplus = self.taken.saturating_sub(quota / 100 * TARGET);
+        let surplus = share(self.value_bytes, surplus, self.taken);
+        let mut is_done = false;
+        for excess in usages(keeper).await?.excesses(surplus) {
+            is_done |= self.trim_namespace(keeper, &excess, unreleased).await?;
+        }
+        Ok(is_done)
+    }
+
+    /// Deletes the excess of a namespace. Returns whether something was deleted.
+    async fn trim_namespace(
+        &self,
+        keeper: &Keeper,
+        excess: &Excess,
+        unreleased: &mut Unreleased,
+    ) -> Result<bool, KeepError> {
+        let mut cut = Cut::of(excess, keeper.clock.now());
+        while cut.is_coarse {
+            let mut moments = Moments::new(cut);
+            let mut pages = Pages::of(&excess.namespace);
+            while let Some(page) = pages.next(keeper).await? {
+                for found in page.records.iter().map(|found| Found::of(keeper, found)) {
+                    moments.add(found.observed_at, found.bytes(excess));
+                }
+            }
+            cut = moments.cut();
+        }
+        let on_disk = |values: u64| share(self.taken, values, self.value_bytes);
+        let (mut tries, mut is_done) = (TRIES, false);
+        let mut pages = Pages::of(&excess.namespace);
+        let mut before = pages.after;
+        while let Some(page) = pages.next(keeper).await? {
+            let mut left = cut.bytes;
+            let goes = page.records.into_iter().filter(|found| {
+                let found = Found::of(keeper, found);
+                let is_between = (cut.from..cut.to).contains(&found.observed_at) && left > 0;
+                if is_between {
+                    left = left.saturating_sub(found.bytes(excess));
+                }
+                found.observed_at < cut.from || is_between
+            });
+            let goes: Vec<_> = goes.collect();
+            let now = keeper.clock.now();
+            let after_these = |values| unreleased.and(on_disk(values), self.disk_bytes, now);
+            let values = goes.iter().map(|record| record.value.len() as u64);
+            let noted = after_these(values.sum());
+            let removed = match goes.as_slice() {
+                // Nothing is noted: a full disk would refuse it.
+                [] => Some(0),
+                goes => delete(keeper, &excess.namespace, goes, noted).await?,
+            };
+            match removed {
+                Some(removed) => {
+                    is_done |= removed > 0;
+                    cut.bytes = left;
+                    *unreleased = after_these(removed);
+                }
+                // Which of them was observed again shows when they are read again.
+                None if tries > 0 => {
+                    tries -= 1;
+                    pages.again(before);
+                    continue;
+                }
+                None => {}
+            }
+            (before, tries) = (pages.after, TRIES);
+        }
+        Ok(is_done)
+    }
+}
+
+/// The records of a namespace, or all records, page by page.
+struct Pages {
+    prefix: Bytes,
+    after: Option<Place>,
+    is_over: bool,
+}
+
+impl Pages {
+    fn all() -> Self {
+        Self {
+            prefix: Bytes::new(),
+            after: None,
+            is_over: false,
+        }
+    }
+
+    fn of(namespace: &str) -> Self {
+        Self {
+            prefix: keys::event(namespace, ""),
+            ..Self::all()
+        }
+    }
+
+    /// Reads the page after a place once more.
+    fn again(&mut self, after: Option<Place>) {
+        (self.after, self.is_over) = (after, false);
+    }
+
+    async fn next(&mut self, keeper: &Keeper) -> Result<Option<Page>, ReadError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let request = NewestRequest {
+            prefix: self.prefix.clone(),
+            limit: PAGE,
+            after: self.after,
+            values_only: true,
+            ..NewestRequest::default()
+        };
+        let page = keeper.store.newest(request).await?;
+        self.is_over = !page.more;
+        self.after = page.place.or(self.after);
+        Ok(Some(page))
+    }
+}
+
+/// What matters of an event.
+struct Found {
+    /// When its newest version was observed. One that cannot be read goes first.
+    observed_at: i64,
+    len: u64,
+    chunks: u64,
+}
+
+impl Found {
+    fn of(keeper: &Keeper, found: &Record) -> Self {
+        let read = record::Record::decode(&found.value);
+        let (observed_at, chunks) =
+            read.map_or((0, 0), |read| (read.version.observed_at, read.chunks));
+        Self {
+            // An imported one may say something else, and the clock may have been ahead.
+            observed_at: observed_at.clamp(0, keeper.clock.now().0.max(0)),
+            len: found.value.len() as u64,
+            chunks,
+        }
+    }
+
+    fn bytes(&self, excess: &Excess) -> u64 {
+        excess.usage.of_event(self.len, self.chunks)
+    }
+}
+
+/// The space of each namespace.
+async fn usages(keeper: &Keeper) -> Result<Usages, ReadError> {
+    let mut usages = Usages::new(NAMESPACES_MAX);
+    let mut pages = Pages::all();
+    while let Some(page) = pages.next(keeper).await? {
+        for found in &page.records {
+            let len = found.value.len() as u64;
+            if found.key.starts_with(keys::CHUNKS) {
+                if let Some(namespace) = namespace_of_chunk(&found.value) {
+                    usages.add_chunk(&namespace, len);
+                }
+            } else if !keys::is_own(&found.key) {
+                let event = Found::of(keeper, found);
+                let namespace = keys::namespace(&found.key);
+                usages.add_event(&namespace, len, event.chunks, event.observed_at);
+            }
+        }
+    }
+    Ok(usages)
+}
+
+/// Its key has only the uid of its event.
+fn namespace_of_chunk(value: &Bytes) -> Option<String> {
+    let event = record::event(value).ok()?;
+    let event = codec::decode_stored(&event, 0).ok()?;
+    Some(event.metadata?.namespace().to_owned())
+}
+
+/// A part of something, as a number has it in a whole.
+fn share(of: u64, part: u64, whole: u64) -> u64 {
+    let share = u128::from(of) * u128::from(part) / u128::from(whole.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+/// Deletes events of a namespace that were read, all or none, with their older versions. Returns
+/// their bytes. If one was observed again meanwhile, none is deleted.
+pub(super) async fn delete(
+    keeper: &Keeper,
+    namespace: &str,
+    records: &[Record],
+    unreleased: Unreleased,
+) -> Result<Option<u64>, KeepError> {
+    let number = records.len() as u64;
+    let before = records
+        .iter()
+        .map(|found| Found::of(keeper, found).observed_at);
+    let before = before.max().unwrap_or(0).saturating_add(1);
+    let total: Mark = mark(keeper, Bytes::from_static(keys::TRIMMED)).await?;
+    let total = Mark {
+        trimmed: total.trimmed.and(number, before),
+        unreleased,
+    };
+    let of_namespace = trimmed_of(keeper, namespace).await?.and(number, before);
+    let mut of_namespace = NewRecord::new(json(&of_namespace));
+    // Then none of them would be kept any more.
+    of_namespace.expires_at = match keeper.store.get(keys::trimmed_of(namespace)).await? {
+        Some(former) => former.expires_at,
+        None => Some(UnixMillis(0)),
+    };
+    for found in records {
+        of_namespace.expires_at = of_namespace
+            .expires_at
+            .zip(found.expires_at)
+            .map(|(a, b)| a.max(b));
+    }
+    let deletes = records
+        .iter()
+        .map(|record| Write::delete(record.key.clone()).expecting(Expected::At(record.revision)));
+    let mut writes: Vec<_> = deletes.collect();
+    writes.push(Write::put(keys::TRIMMED, NewRecord::new(json(&total))));
+    writes.push(Write::put(keys::trimmed_of(namespace), of_namespace));
+    let chunks = records.iter().filter_map(chunks);
+    let room = WRITES_MAX - PAGE - MARKS;
+    let chunks = keeper.deletes_of_chunks(chunks, room).await?;
+    writes.extend(chunks.writes);
+    let revisions = match keeper.store.write_all(writes).await {
+        Ok(revisions) => revisions,
+        Err(error) if is_of_others(&error) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let counter = &keeper.counters.over_quota;
+    counter.fetch_add(number, Ordering::Relaxed);
+    let bytes: u64 = records.iter().map(|record| record.value.len() as u64).sum();
+    let left = keeper.delete_left(&chunks.left, &revisions).await;
+    Ok(Some(
+        bytes.saturating_add(chunks.bytes).saturating_add(left),
+    ))
+}
+
+/// The prefix of the chunks of an event, if it may have some.
+fn chunks(found: &Record) -> Option<Bytes> {
+    let record = record::Record::decode(&found.value).ok()?;
+    let id = keys::id(&String::from_utf8_lossy(&record.uid), &found.key);
+    (record.chunks > 0).then(|| keys::chunks(&id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_deleted_counts_as_released_until_it_is_or_takes_too_long() {
+        let begun = UnixMillis(1_700_000_000_000);
+        let at = |minutes: i64| UnixMillis(begun.0 + minutes * 60_000);
+        // Of 220 bytes 40 are deleted, and 10 more later.
+        let mut unreleased = Unreleased::default().and(40, 220, begun);
+        for (disk_bytes, minutes, expected) in [(220, 1, 40), (230, 2, 40), (200, 3, 20)] {
+            unreleased.look(disk_bytes, 170, at(minutes));
+            assert_eq!(unreleased.bytes, expected, "{minutes}");
+        }
+        // Bytes that come and go are released once.
+        for (disk_bytes, minutes) in [(215, 4), (200, 5), (215, 6)] {
+            unreleased.look(disk_bytes, 170, at(minutes));
+            assert_eq!(unreleased.bytes, 20, "{minutes}");
+        }
+        unreleased = unreleased.and(10, 215, at(7));
+        for (disk_bytes, minutes, expected) in [
+            (215, 8, 30),
+            (214, 359, 29),
+            // Six hours after the first.
+            (214, 360, 0),
+        ] {
+            unreleased.look(disk_bytes, 170, at(minutes));
+            assert_eq!(unreleased.bytes, expected, "{minutes}");
+        }
+        // Within the quota there is nothing to wait for, nor after the clock was set back.
+        for (disk_bytes, minutes, expected) in [(210, 401, 10), (170, 402, 0), (210, 399, 0)] {
+            let mut unreleased = Unreleased::default().and(10, 210, at(400));
+            unreleased.look(disk_bytes, 170, at(minutes));
+            assert_eq!(unreleased.bytes, expected, "{minutes}");
+        }
+    }
+}

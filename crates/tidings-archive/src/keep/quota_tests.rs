@@ -1,0 +1,332 @@
+//! What the quota takes, and from whom.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use k8s_pb::api::core::v1::Event;
+use tidings_store::clock::{Clock, ManualClock};
+use tidings_store::embedded::EmbeddedOptions;
+use tidings_store::{ListRequest, NewestRequest, Store, UnixMillis};
+
+use super::coverage::Coverage;
+use super::keeper::{Observation, With};
+use super::quota::{Quota, Trimmed, Unreleased};
+use super::retention_tests::{DAY, HOUR, Kept, START, days, options};
+use super::{keys, quota};
+
+/// The year 2999.
+const FAR: i64 = 32_472_144_000;
+/// Times in events: whatever their writers like.
+const ODD: [i64; 6] = [
+    0,
+    1,
+    START / 1000 - 86_400 * 365,
+    START / 1000,
+    START / 1000 + 3600,
+    FAR,
+];
+
+fn month() -> super::keeper::KeepFor {
+    days(Arc::new(Mutex::new(30)))
+}
+
+/// Number of events by namespace.
+async fn by_namespace(kept: &Kept) -> BTreeMap<String, u64> {
+    let mut numbers = BTreeMap::new();
+    for event in kept.events().await {
+        let namespace = event.metadata.unwrap().namespace.unwrap();
+        *numbers.entry(namespace).or_default() += 1;
+    }
+    numbers
+}
+
+/// Steps until the cluster takes no more than its quota, by what is deleted if not yet by what is
+/// released.
+async fn keep(kept: &Kept, quota: &mut Quota) {
+    for _ in 0..8 {
+        if !quota.keep(&kept.keeper).await.unwrap() {
+            return;
+        }
+        kept.clock.advance(30_000);
+        kept.keeper.store.expire().await.unwrap();
+    }
+}
+
+/// Events dated 2999 were always the newest, and all others went before them.
+#[tokio::test]
+async fn a_namespace_whose_events_are_of_the_future_takes_no_room_from_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), month());
+    kept.message_len = 200;
+    let now = |kept: &Kept| kept.clock.now().0 / 1000;
+    for namespace in ["shop", "bank"] {
+        let seconds = now(&kept);
+        kept.observe_in(namespace, 200, seconds).await;
+    }
+    let quota_bytes = kept.disk_bytes().await * 3;
+    let mut quota = Quota::new(quota_bytes);
+    let mut honest = 200;
+    for _ in 0..6 {
+        while kept.disk_bytes().await <= quota_bytes / 10 * 11 {
+            kept.observe_in("storm", 500, FAR).await;
+            kept.clock.advance(60_000);
+        }
+        let seconds = now(&kept);
+        kept.observe_in("shop", 5, seconds).await;
+        honest += 5;
+        keep(&kept, &mut quota).await;
+        let numbers = by_namespace(&kept).await;
+        assert_eq!((numbers["shop"], numbers["bank"]), (honest, 200));
+        assert!(numbers["storm"] > 0);
+        // Its space is released.
+        kept.clock.advance(HOUR);
+        kept.keeper.store.expire().await.unwrap();
+    }
+    assert!(Coverage::read(&kept.keeper).await.unwrap().trimmed.events > 0);
+    kept.keeper.store.close().await;
+}
+
+/// The quota took whole hours, and so everything.
+#[tokio::test]
+async fn of_a_storm_within_the_hour_stays_what_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), month());
+    for _ in 0..40 {
+        kept.observe(500).await;
+        kept.clock.advance(1_000);
+    }
+    let mut quota = Quota::new(kept.disk_bytes().await / 10 * 7);
+    keep(&kept, &mut quota).await;
+    let left = kept.events().await;
+    assert!((10_000..15_000).contains(&left.len()), "{}", left.len());
+    let seen = left
+        .iter()
+        .map(|event| event.last_timestamp.unwrap().seconds.unwrap());
+    let first = START / 1000 + 40 * i64::try_from(20_000 - left.len()).unwrap() / 20_000 - 1;
+    assert!(seen.min() >= Some(first), "those observed last");
+    kept.keeper.store.close().await;
+}
+
+/// Within a namespace the order is that of observing, whatever the events say.
+#[tokio::test]
+async fn events_go_in_the_order_in_which_they_were_observed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), month());
+    for hour in 0..100 {
+        kept.observe_in("shop", 20, ODD[hour % ODD.len()]).await;
+        kept.clock.advance(HOUR / 7);
+    }
+    let mut quota = Quota::new(kept.disk_bytes().await / 2);
+    assert!(quota.keep(&kept.keeper).await.unwrap());
+    let numbers = kept.events().await.into_iter().map(|event| {
+        let name = event.metadata.unwrap().name.unwrap();
+        name.strip_prefix("web.").unwrap().parse::<u64>().unwrap()
+    });
+    let mut left: Vec<_> = numbers.collect();
+    left.sort_unstable();
+    assert!((500..1500).contains(&left.len()), "{}", left.len());
+    // A commit has twenty events that were observed at once, of which some may go.
+    let newest = kept.version - left.len() as u64 + 1 - 20;
+    assert!(left[0] >= newest, "{} {newest}", left[0]);
+    kept.keeper.store.close().await;
+}
+
+/// Whatever others write, and whatever times events say, a namespace below its fair share loses
+/// nothing; and the quota is kept.
+#[tokio::test]
+async fn an_honest_namespace_below_its_fair_share_loses_nothing() {
+    for seed in 0..12 {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        storm(folder.unwrap().path(), seed).await;
+    }
+}
+
+async fn storm(folder: &Path, seed: u64) {
+    /// Much more than the store takes beside the values.
+    const VALUES: u64 = 3 << 20;
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut kept = Kept::open(folder, month());
+    kept.message_len = random.usize(500..2_000);
+    let storms = random.u64(1..5);
+    let odd = |random: &mut fastrand::Rng| ODD[random.usize(..ODD.len())];
+    // Of at most five, one that takes a tenth is below its fair share.
+    let mut number = VALUES / 10 / (kept.message_len as u64 + 300);
+    kept.observe_in("shop", number, odd(&mut random)).await;
+    let mut quota = None;
+    for _ in 0..random.u64(2..6) {
+        while kept.keeper.store.stats().await.unwrap().value_bytes < VALUES {
+            for storm in 0..storms {
+                let seconds = odd(&mut random);
+                let events = random.u64(10..200);
+                let namespace = format!("storm-{storm}");
+                kept.observe_in(&namespace, events, seconds).await;
+            }
+            kept.clock.advance(random.i64(0..60_000));
+        }
+        let seconds = odd(&mut random);
+        kept.observe_in("shop", 1, seconds).await;
+        number += 1;
+        let bytes = kept.disk_bytes().await / 100 * random.u64(80..98);
+        if random.bool() {
+            // Another process.
+            quota = None;
+        }
+        let quota = quota.get_or_insert_with(|| Quota::new(bytes));
+        keep(&kept, quota).await;
+        let numbers = by_namespace(&kept).await;
+        let of_shop = numbers.get("shop");
+        assert_eq!(of_shop, Some(&number), "seed {seed}: {numbers:?}");
+    }
+    let trimmed = Coverage::read(&kept.keeper).await.unwrap().trimmed;
+    assert!(trimmed.events > 0, "seed {seed}");
+    let of_shop = quota::trimmed_of(&kept.keeper, "shop").await.unwrap();
+    assert_eq!(of_shop, Trimmed::default());
+    kept.keeper.store.close().await;
+}
+
+#[tokio::test]
+async fn beyond_its_quota_a_cluster_loses_its_oldest_events_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
+    for _ in 0..20 {
+        kept.observe(50).await;
+        kept.clock.advance(HOUR);
+    }
+    let disk_bytes = kept.disk_bytes().await;
+    let mut quota = Quota::new(disk_bytes);
+    assert!(!quota.keep(&kept.keeper).await.unwrap());
+    assert_eq!(kept.events().await.len(), 1000);
+    let mut quota = Quota::new(disk_bytes / 2);
+    assert!(quota.keep(&kept.keeper).await.unwrap());
+    let events = kept.events().await;
+    let trimmed = Coverage::read(&kept.keeper).await.unwrap().trimmed;
+    assert_eq!(trimmed.events, 1000 - events.len() as u64);
+    assert!((400..=700).contains(&trimmed.events), "{trimmed:?}");
+    // The hour that was cut has some of both.
+    let seen = |event: &Event| event.last_timestamp.unwrap().seconds.unwrap() * 1000;
+    assert!(
+        events
+            .iter()
+            .all(|event| seen(event) >= trimmed.before - 1000)
+    );
+    let of = |namespace| quota::trimmed_of(&kept.keeper, namespace);
+    assert_eq!(of("shop").await.unwrap(), trimmed);
+    assert_eq!(of("bank").await.unwrap(), Trimmed::default());
+    kept.keeper.store.close().await;
+}
+
+#[tokio::test]
+async fn the_quota_takes_no_event_that_is_observed_again_just_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
+    kept.observe(3).await;
+    let newest = || NewestRequest {
+        since: Some(keys::EARLIEST),
+        limit: 10,
+        ..NewestRequest::default()
+    };
+    let old = kept.keeper.store.newest(newest()).await.unwrap().records;
+    assert_eq!(old.len(), 3);
+    // One of them gets further versions, some of which are in chunks.
+    let mut event = kept.events().await.remove(0);
+    let name = event.metadata.as_ref().unwrap().name().to_owned();
+    for count in 0..300 {
+        kept.version += 1;
+        event.count = Some(count);
+        let observation = Observation {
+            event: event.clone(),
+            version: kept.version,
+            is_gone: false,
+        };
+        let with = With::default();
+        let kept_it = kept
+            .keeper
+            .keep(&[observation], "", &mut kept.position, with)
+            .await;
+        kept_it.unwrap();
+    }
+    let chunks = || ListRequest::prefix(keys::CHUNKS);
+    let before = kept
+        .keeper
+        .store
+        .list(chunks())
+        .await
+        .unwrap()
+        .records
+        .len();
+    assert!(before > 0);
+    let none = Unreleased::default();
+    let deleted = quota::delete(&kept.keeper, "shop", &old, none).await;
+    let deleted = deleted.unwrap();
+    assert_eq!(deleted, None);
+    assert_eq!(kept.events().await.len(), 3);
+    let after = kept
+        .keeper
+        .store
+        .list(chunks())
+        .await
+        .unwrap()
+        .records
+        .len();
+    assert_eq!(after, before);
+    let trimmed = Coverage::read(&kept.keeper).await.unwrap().trimmed;
+    assert_eq!(trimmed.events, 0);
+    // Read again, they are deleted with all versions.
+    let now = kept.keeper.store.newest(newest()).await.unwrap().records;
+    assert!(
+        now.iter()
+            .any(|record| record.key.ends_with(name.as_bytes()))
+    );
+    let deleted = quota::delete(&kept.keeper, "shop", &now, none).await;
+    assert!(deleted.unwrap().is_some());
+    assert_eq!(kept.events().await.len(), 0);
+    assert_eq!(kept.keeper.store.list(chunks()).await.unwrap().records, []);
+    kept.keeper.store.close().await;
+}
+
+/// Space is released some time after events were deleted, if ever: until then, and in the next
+/// process, too, no more events are deleted for it.
+#[tokio::test]
+async fn a_small_quota_takes_about_what_is_too_much() {
+    const QUOTA: u64 = 20 << 20;
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let folder = folder.unwrap();
+    for segment_bytes in [
+        quota::segment_bytes_max(QUOTA),
+        EmbeddedOptions::default().segment_bytes,
+    ] {
+        let folder = folder.path().join(segment_bytes.to_string());
+        let clock = ManualClock::at(UnixMillis(START));
+        let mut options = options(&clock);
+        options.segment_bytes = segment_bytes;
+        let mut kept = Kept::open_with(&folder, Arc::new(|_: &Event| DAY * 30), clock, options);
+        kept.message_len = 8_000;
+        while kept.disk_bytes().await < QUOTA / 10 * 11 {
+            kept.observe(50).await;
+            kept.clock.advance(HOUR);
+        }
+        let before = kept.events().await.len();
+        let mut quota = Quota::new(QUOTA);
+        for round in 0..12 {
+            if round % 3 == 2 {
+                quota = Quota::new(QUOTA);
+            }
+            let is_over = quota.keep(&kept.keeper).await.unwrap();
+            assert!(is_over || round > 0);
+            kept.clock.advance(HOUR / 3);
+            kept.keeper.store.expire().await.unwrap();
+        }
+        let after = kept.events().await.len();
+        let expected = before / 10 * 7..before;
+        assert!(expected.contains(&after), "{after} of {before}");
+        kept.keeper.store.close().await;
+    }
+}
+
+#[test]
+fn segments_are_a_part_of_the_quota_but_not_too_short() {
+    for (quota, expected) in [(0, 4 << 20), (20 << 20, 4 << 20), (32 << 30, 1 << 30)] {
+        assert_eq!(quota::segment_bytes_max(quota), expected, "{quota}");
+    }
+}
