@@ -95,7 +95,8 @@ pub use admission::{
     LimitType, Namespace, Namespaces, NamespacesError, Oversized, TRUNCATED_ANNOTATION,
 };
 pub use api::followed::{
-    Asked, Ended, Exported, FollowedCluster, Following, ObservedVersion, Past, Versions, Waiting,
+    Asked, Ended, Exported, FollowedCluster, Following, ObservedVersion, Past, Taken, Versions,
+    Waiting,
 };
 pub use api::options::{ApiOptions, ManagedFields, TimelineOptions};
 pub use api::router;

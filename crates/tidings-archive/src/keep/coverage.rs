@@ -76,7 +76,7 @@ impl Coverage {
         let coverage = Self {
             trimmed: trimmed_of(keeper, namespace).await?,
             retention: retention(keeper).await?,
-            ..Self::gaps_and_positions(keeper).await?
+            ..Self::covered(keeper).await?
         };
         Ok(coverage.of_namespace(namespace))
     }
@@ -92,6 +92,7 @@ impl Coverage {
             gaps: gaps.filter(|gap| concerns(&gap.namespace)).collect(),
             trimmed: self.trimmed,
             retention: self.retention,
+            sealed_before: self.sealed_before,
             ..Self::default()
         }
     }
@@ -105,6 +106,16 @@ impl Coverage {
         Ok(Self::counted_as_seen(keeper).await?.kept_since_followed())
     }
 
+    /// The times that are covered here, and what is sealed before.
+    async fn covered(keeper: &Keeper) -> Result<Self, ReadError> {
+        let mut found = Self::gaps_and_positions(keeper).await?;
+        if let Some(before) = keeper.sealed_before() {
+            found.begin_behind_gaps();
+            found.sealed_before = sealed_time(&before.positions);
+        }
+        Ok(found)
+    }
+
     /// Events may say that they were seen before anything was followed.
     fn kept_since_followed(mut self) -> Self {
         let followed = self.followed.iter().map(|(_, position)| position.since);
@@ -115,11 +126,6 @@ impl Coverage {
 
     async fn counted_as_seen(keeper: &Keeper) -> Result<Self, ReadError> {
         let (events, kept_since) = events(keeper).await?;
-        let mut found = Self::gaps_and_positions(keeper).await?;
-        if let Some(before) = keeper.sealed_before() {
-            found.begin_behind_gaps();
-            found.sealed_before = sealed_time(&before.positions);
-        }
         Ok(Self {
             events,
             kept_since,
@@ -127,7 +133,7 @@ impl Coverage {
             trimmed: trimmed(keeper).await?,
             retention: retention(keeper).await?,
             ended_by_rules: ended_by_rules(keeper).await?,
-            ..found
+            ..Self::covered(keeper).await?
         })
     }
 

@@ -137,11 +137,10 @@ pub(super) async fn authorize(
     user: &User,
     info: &RequestInfo,
 ) -> Result<(), Status> {
-    // A user who may list all events needs nothing else to read an archive.
-    let asked = if info.is_about_all_events() {
-        Attributes::list_events("")
-    } else {
-        Attributes::of(info)
+    // A user who may list all events, or those of a namespace, needs nothing else to read an archive.
+    let asked = match info.asked_namespace() {
+        Some(namespace) => Attributes::list_events(namespace),
+        None => Attributes::of(info),
     };
     let began = clock::monotonic();
     let mut decision = decide(server, user, &asked).await;

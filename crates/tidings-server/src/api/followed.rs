@@ -86,6 +86,16 @@ pub trait Past: Send + Sync + 'static {
     /// which is served as it is.
     fn coverage(&self) -> BoxFuture<'_, Result<serde_json::Value, ReadError>>;
 
+    /// The same for who may list the events of one namespace only: nothing in it is about others,
+    /// and no number about the whole cluster. Default: there is none.
+    fn coverage_of(
+        &self,
+        namespace: String,
+    ) -> BoxFuture<'_, Result<Option<serde_json::Value>, ReadError>> {
+        drop(namespace);
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// A page of everything that is kept, as JSON Lines; the first one without a place, and then
     /// from [`Exported::more`] on. `0/NAMESPACE/NAME` is the place where an event begins. `None`:
     /// that is not a place.
@@ -190,6 +200,15 @@ pub struct ObservedVersion {
     pub observed_at: UnixMillis,
 }
 
+/// Events that were kept, and are not any more before their time was over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Those that were deleted to keep the quota.
+    pub by_quota: u64,
+    /// Those whose time was over at once when the rules of retention were changed.
+    pub by_rules: u64,
+}
+
 /// The state of the following of a cluster.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -217,6 +236,14 @@ pub struct Following {
     pub not_kept: Vec<(&'static str, u64)>,
     /// Since when the cluster is followed, if it is known.
     pub covered_since: Option<UnixMillis>,
+    /// About when the oldest event that is kept was last seen, if there is one.
+    pub kept_since: Option<UnixMillis>,
+    /// Events that were deleted to keep the quota, and those that changed rules ended at once, since
+    /// the folder was made; `None` for a sealed archive.
+    pub taken: Option<Taken>,
+    /// By how much the clock is ahead of what the followed clusters say, zero if it is not; `None`
+    /// for a sealed archive.
+    pub clock_ahead: Option<Duration>,
     /// Up to when nothing is missing but for the gaps, if it is known.
     pub complete_until: Option<UnixMillis>,
     /// About how many versions wait to be sealed into an object storage; `None` if the cluster

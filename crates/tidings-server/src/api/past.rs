@@ -152,9 +152,23 @@ fn read_after(token: &str, server: &ApiServer) -> Result<u64, Status> {
         .map_err(|_| Status::bad_request("invalid continue token: it names no version"))
 }
 
-/// GET /coverage
-pub(crate) async fn coverage(State(server): State<Arc<ApiServer>>) -> Result<Response, Status> {
-    let coverage = followed(&server)?.past.coverage().await?;
+/// GET /coverage, of the whole cluster or of the namespace for which it was authorized.
+pub(crate) async fn coverage(
+    State(server): State<Arc<ApiServer>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Result<Response, Status> {
+    let past = &followed(&server)?.past;
+    let coverage = match info
+        .asked_namespace()
+        .filter(|namespace| !namespace.is_empty())
+    {
+        None => past.coverage().await?,
+        Some(namespace) => {
+            let coverage = past.coverage_of(namespace.to_owned()).await?;
+            coverage
+                .ok_or_else(|| Status::bad_request("there is no coverage of a namespace here"))?
+        }
+    };
     let mut json = serde_json::to_vec_pretty(&coverage).map_err(Status::internal)?;
     json.push(b'\n');
     Ok(encoded(StatusCode::OK, Media::Json, json))

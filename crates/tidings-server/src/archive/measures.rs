@@ -61,6 +61,30 @@ pub(super) fn write(clusters: &Clusters, text: &mut Text) {
         &|it| it.covered_since.map(seconds),
     );
     write(
+        "tidings_archive_kept_since_seconds",
+        "gauge",
+        "Unix time about when the oldest event that is kept was last seen, not before the cluster was followed.",
+        &|it| it.kept_since.map(seconds),
+    );
+    write(
+        "tidings_archive_quota_deleted_total",
+        "counter",
+        "Events of the cluster that were deleted to keep its quota, since its folder was made.",
+        &|it| it.taken.map(|taken| boxed(taken.by_quota)),
+    );
+    write(
+        "tidings_archive_rules_ended_total",
+        "counter",
+        "Events of the cluster that ended at once as rules of retention were changed, since its folder was made.",
+        &|it| it.taken.map(|taken| boxed(taken.by_rules)),
+    );
+    write(
+        "tidings_archive_clock_ahead_seconds",
+        "gauge",
+        "By how much the clock is ahead of what the followed clusters say in their answers, if by more than five minutes.",
+        &|it| it.clock_ahead.map(|ahead| boxed(ahead.as_secs_f64())),
+    );
+    write(
         "tidings_archive_complete_until_seconds",
         "gauge",
         "Unix time up to when nothing is missing, except in gaps.",

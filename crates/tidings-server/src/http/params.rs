@@ -95,7 +95,7 @@ parameters! {
     NAME = "name", String, [],
         "The name of an object or event of the timeline.";
     NAMESPACE = "namespace", String, [],
-        "A namespace of the timeline; may be repeated.";
+        "A namespace of the timeline; may be repeated. Of the coverage: the only one that is asked about.";
     OBJECT = "object", String, [],
         "The name of an object of the timeline; may be repeated.";
     ORDER = "order", String, [List],

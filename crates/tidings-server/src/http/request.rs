@@ -74,7 +74,9 @@ const PATHS: [&str; 16] = [
 const VERSIONS: &str = "versions";
 /// Paths of an archive that are about all events of a cluster, of whatever namespace, or of all
 /// clusters.
-const ABOUT_ALL_EVENTS: [&str; 5] = ["/clusters", "/counts", "/coverage", "/export", "/waiting"];
+const ABOUT_ALL_EVENTS: [&str; 4] = ["/clusters", "/counts", "/export", "/waiting"];
+/// The path of an archive that is about all events of a cluster, or those of a namespace.
+const COVERAGE: &str = "/coverage";
 /// The path of the timeline's changes as they happen.
 pub(crate) const TIMELINE_LIVE: &str = "/timeline/api/live";
 /// The path of the timeline's logins.
@@ -226,10 +228,14 @@ impl RequestInfo {
         is_read && self.is_about_events() && self.subresource == VERSIONS
     }
 
-    /// Whether what an archive has is asked about as a whole.
-    pub(crate) fn is_about_all_events(&self) -> bool {
+    /// The namespace that an archive is asked about, beside its events: empty if it is asked about
+    /// the whole cluster, or all clusters.
+    pub(crate) fn asked_namespace(&self) -> Option<&str> {
         let path = self.uri.path().trim_end_matches('/');
-        ABOUT_ALL_EVENTS.contains(&path)
+        match path {
+            COVERAGE => Some(self.query.get(params::NAMESPACE).unwrap_or_default()),
+            path => ABOUT_ALL_EVENTS.contains(&path).then_some(""),
+        }
     }
 
     /// The labels of the served resource that the request is about, if any.

@@ -81,6 +81,10 @@ impl Past for Known {
         async { Ok(json!({"from": "2026-01-01T00:00:00Z", "gaps": []})) }.boxed()
     }
 
+    fn coverage_of(&self, namespace: String) -> BoxFuture<'_, Result<Option<Value>, ReadError>> {
+        async move { Ok(Some(json!({"namespace": namespace, "gaps": []}))) }.boxed()
+    }
+
     /// A line for each of three places.
     fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
         let place = place.unwrap_or_default();
@@ -626,6 +630,20 @@ async fn who_may_read_events_needs_no_other_permission() {
         assert_eq!(prod.get(path).await.code, 200, "{path}");
         assert_eq!(others_prod.get(path).await.code, 403, "{path}");
     }
+    // What concerns a namespace is for who may list its events.
+    for (namespace, expected) in [("shop", 200), ("bank", 403), ("", 403), ("shop/..", 403)] {
+        let path = format!("/coverage?namespace={namespace}");
+        let answer = others_prod.get(&path).await;
+        assert_eq!(answer.code, expected, "{namespace}");
+        if expected == 200 {
+            assert_eq!(answer.body["namespace"], namespace);
+        }
+        // The first one counts, for permission and answer.
+        let path = format!("/coverage?namespace={namespace}&namespace=shop");
+        assert_eq!(others_prod.get(&path).await.code, expected, "{namespace}");
+    }
+    let all = prod.get("/coverage?namespace=bank").await;
+    assert_eq!((all.code, &all.body["namespace"]), (200, &json!("bank")));
     for caller in [&prod, &others_prod] {
         let versions = caller.get(&format!("{EVENTS}/a.1/versions")).await;
         assert_eq!(versions.code, 200);

@@ -132,8 +132,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     retention_file: Option<PathBuf>,
     /// Maximum bytes that each cluster takes on disk, at least 1Mi, with an optional suffix Ki, Mi,
-    /// Gi, Ti, k, M, G or T. Above it, the events with the oldest last-seen time are deleted
-    /// [default: no limit]
+    /// Gi, Ti, k, M, G or T. Above it, the namespaces that take most lose the events that were
+    /// observed first [default: no limit]
     ///
     /// Space is given back some minutes after events were deleted.
     #[arg(long, value_name = "BYTES", value_parser = parse_quota)]
@@ -461,6 +461,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         seal: args.seal.are_given(),
         #[cfg(not(feature = "objects"))]
         seal: false,
+        clocks: Arc::default(),
         #[cfg(feature = "objects")]
         continues: sealing.to_continue(),
     };

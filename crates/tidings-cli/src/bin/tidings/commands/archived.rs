@@ -162,24 +162,44 @@ pub(crate) async fn export(server: &Server, from: &[(&str, &str)]) -> Result<Str
     })
 }
 
-/// Whether a cluster is one of an archive, as far as the server says so.
-pub(crate) async fn is_archive(flags: &ClusterFlags, server: &Server) -> bool {
-    if flags.is_of_all() {
-        return true;
-    }
-    if flags.is_of_capture() {
-        return false;
-    }
+/// The coverage of a namespace, or of the whole cluster if it is empty, where the cluster is one of
+/// an archive, as far as the server says so.
+pub(crate) async fn coverage_if_archive(
+    flags: &ClusterFlags,
+    server: &Server,
+    namespace: &str,
+) -> Option<Value> {
     // No other server is asked for what it does not have.
-    let config = flags.config().await;
-    config.is_ok_and(|config| config.cluster_url.path().contains("/clusters/"))
-        && get(server, "/coverage", "read the coverage").await.is_ok()
+    let is_named = || async {
+        let config = flags.config().await;
+        config.is_ok_and(|config| config.cluster_url.path().contains("/clusters/"))
+    };
+    if !flags.is_of_all() && (flags.is_of_capture() || !is_named().await) {
+        return None;
+    }
+    coverage_of(server, namespace).await.ok()
 }
 
-/// From when to when a cluster of an archive is covered.
-pub(crate) async fn coverage(flags: &ClusterFlags) -> Result<Value, CommandError> {
+/// From when to when a cluster of an archive is covered, or a namespace of it.
+pub(crate) async fn coverage(
+    flags: &ClusterFlags,
+    namespace: Option<&str>,
+) -> Result<Value, CommandError> {
     let server = flags.server().await?;
-    get(&server, "/coverage", "read the coverage of the archive").await
+    coverage_of(&server, namespace.unwrap_or_default()).await
+}
+
+/// The same of a server; of the whole cluster if the namespace is empty.
+async fn coverage_of(server: &Server, namespace: &str) -> Result<Value, CommandError> {
+    let path = match namespace {
+        "" => "/coverage".to_owned(),
+        namespace => {
+            let mut query = form_urlencoded::Serializer::new(String::new());
+            query.append_pair("namespace", namespace);
+            format!("/coverage?{}", query.finish())
+        }
+    };
+    get(server, &path, "read the coverage of the archive").await
 }
 
 /// The clusters of an archive that are not followed as they should be, with what its health check

@@ -104,7 +104,7 @@ pub(crate) struct NamespaceFlags {
 
 /// A namespace becomes a segment of paths, so nothing else may be in it than what namespaces are
 /// made of. Letters of the wrong case are the server's to judge.
-fn namespace(text: String) -> Result<String, &'static str> {
+pub(crate) fn namespace(text: String) -> Result<String, &'static str> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if text.bytes().all(is_good) {
         Ok(text)

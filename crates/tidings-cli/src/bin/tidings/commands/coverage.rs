@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tidings_cli::text::{Cell, Layout, Look, Screen};
 
 use super::archived;
-use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, finish, one_line, tell};
+use super::cluster::{
+    ClusterFlags, CommandError, DONE, EXIT_CODES, finish, namespace, one_line, tell,
+};
 use super::terminal::{ColorFlag, shown};
 use crate::clock;
 
@@ -31,12 +34,17 @@ const BEHIND: SignedDuration = SignedDuration::from_mins(5);
 #[command(after_help = format!("Examples:
   tidings coverage --kubeconfig ./archive/kubeconfig
   tidings coverage --kubeconfig ./archive/kubeconfig --cluster prod -o json
+  tidings coverage --kubeconfig ./archive/kubeconfig --cluster prod -n shop
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {
     /// Form of the output
     #[arg(long, short, value_name = "FORM", default_value = "table")]
     output: Form,
+    /// Only what concerns this namespace: its gaps and those of the whole cluster. For this, who may
+    /// list the events of the namespace needs no other permission
+    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new().try_map(namespace))]
+    namespace: Option<String>,
     #[command(flatten)]
     color: ColorFlag,
     #[command(flatten)]
@@ -59,7 +67,10 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 async fn show(args: Args) -> Result<u8, CommandError> {
     let mut all = Vec::new();
     for (name, cluster) in clusters(&args.cluster).await? {
-        all.push((name, archived::coverage(&cluster).await));
+        all.push((
+            name,
+            archived::coverage(&cluster, args.namespace.as_deref()).await,
+        ));
     }
     let (found, notes) = readable(all)?;
     for note in notes {
@@ -75,11 +86,12 @@ async fn show(args: Args) -> Result<u8, CommandError> {
         }
         Form::Table => {
             let screen = args.color.screen();
-            print(&found, clock::now(), screen, &mut out)?;
             let mut troubles = archived::troubles(&args.cluster).await;
             // One that could not be started is not among them.
             let is_one = args.cluster.names_cluster() && !args.cluster.is_of_all();
             troubles.retain(|(cluster, _)| !is_one || found.iter().any(|one| name(one) == cluster));
+            let is_well = troubles.is_empty();
+            print(&found, (clock::now(), is_well), screen, &mut out)?;
             print_troubles(&troubles, &mut out)?;
         }
     }
@@ -136,10 +148,36 @@ fn readable(
     Ok((found, notes.collect()))
 }
 
-fn print(found: &[Value], now: Timestamp, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+/// The headings of clusters.
+const HEADINGS: [&str; 8] = [
+    "CLUSTER",
+    "NAMESPACE",
+    "SINCE",
+    "COMPLETE UNTIL",
+    "KEPT SINCE",
+    "EVENTS",
+    "VERSIONS",
+    "DISK",
+];
+/// How many of them hold for a namespace.
+const OF_NAMESPACE: usize = 4;
+
+fn print(
+    found: &[Value],
+    (now, is_well): (Timestamp, bool),
+    screen: Screen,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    // Of a namespace there are no numbers.
+    let is_of_namespace = |coverage: &Value| !coverage["namespace"].is_null();
+    let columns = if found.iter().all(is_of_namespace) {
+        OF_NAMESPACE
+    } else {
+        HEADINGS.len()
+    };
     let clusters = found.iter().flat_map(|coverage| {
         followed(coverage).map(move |followed| {
-            vec![
+            let mut row = vec![
                 text(&coverage["cluster"]),
                 or(&followed["namespace"], "<all>"),
                 text(&followed["since"]),
@@ -148,24 +186,13 @@ fn print(found: &[Value], now: Timestamp, screen: Screen, out: &mut dyn Write) -
                 number(&coverage["events"]),
                 number(&followed["versions"]),
                 bytes(coverage["diskBytes"].as_u64().unwrap_or(0)),
-            ]
+            ];
+            row.truncate(columns);
+            row
         })
     });
-    table(
-        &[
-            "CLUSTER",
-            "NAMESPACE",
-            "SINCE",
-            "COMPLETE UNTIL",
-            "KEPT SINCE",
-            "EVENTS",
-            "VERSIONS",
-            "DISK",
-        ],
-        &clusters.collect::<Vec<_>>(),
-        screen,
-        out,
-    )?;
+    let clusters: Vec<_> = clusters.collect();
+    table(&HEADINGS[..columns], &clusters, screen, out)?;
     let gaps = found.iter().flat_map(|coverage| {
         let gaps = coverage["gaps"].as_array().into_iter().flatten();
         gaps.map(move |gap| {
@@ -189,6 +216,8 @@ fn print(found: &[Value], now: Timestamp, screen: Screen, out: &mut dyn Write) -
             "No gaps yet: some clusters are not read to the end, or did not answer so far."
         } else if !behind.is_empty() {
             "No gaps up to COMPLETE UNTIL."
+        } else if !is_well {
+            "No gaps so far."
         } else {
             "No gaps: nothing was missed since then."
         };
@@ -343,20 +372,32 @@ fn taken_of(coverage: &Value) -> Vec<String> {
     let is_sealed = !coverage["gone"].is_null();
     let what = if is_sealed { "version" } else { "event" };
     let trimmed = trimmed.map(|number| {
-        let up_to = quota["lastSeenBefore"].as_str();
-        let up_to = up_to.map(|before| format!(", up to {before}"));
-        format!(
-            "{} deleted, the oldest first{}",
-            were(number, what),
-            up_to.unwrap_or_default()
-        )
+        // Older archives say until when they were last seen.
+        let before = ["observedBefore", "lastSeenBefore"].into_iter();
+        let before = before.filter_map(|name| quota[name].as_str()).next();
+        let (which, until) = if is_sealed {
+            ("the oldest first", "up to")
+        } else {
+            (
+                "the oldest of the namespaces that took most",
+                "observed before",
+            )
+        };
+        let before = before.map(|before| format!(", {until} {before}"));
+        let before = before.unwrap_or_default();
+        format!("{} deleted, {which}{before}", were(number, what))
     });
     let gone = coverage["gone"].as_u64().filter(|gone| *gone > 0);
     let gone = gone.map(|gone| {
         let versions = were(gone, "version");
         format!("{versions} not sealed, as they ended or were deleted before, or cannot be read")
     });
-    let said = [("Quota", trimmed), ("Sealing", gone)];
+    let ended = coverage["endedByRules"].as_u64().filter(|ended| *ended > 0);
+    let ended = ended.map(|ended| {
+        let events = were(ended, "event");
+        format!("{events} ended at once by rules of retention that were new then")
+    });
+    let said = [("Rules", ended), ("Quota", trimmed), ("Sealing", gone)];
     let said = said.into_iter().filter_map(|(what, said)| {
         let said = said?;
         Some(format!("{what} of {cluster}: {said}."))
@@ -490,7 +531,8 @@ mod tests {
 
     fn printed(found: &[Value], now: &str) -> String {
         let mut out = Vec::new();
-        print(found, now.parse().unwrap(), Screen::default(), &mut out).unwrap();
+        let now = (now.parse().unwrap(), true);
+        print(found, now, Screen::default(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -640,6 +682,18 @@ mod tests {
         );
         let without = printed(coverage(json!([])));
         assert!(without.ends_with("\nNo gaps: nothing was missed since then.\n"));
+        // Beside a failing archive it is not said that nothing is missed.
+        let mut out = Vec::new();
+        let now = ("2026-03-04T05:11:00Z".parse().unwrap(), false);
+        print(&[coverage(json!([]))], now, Screen::default(), &mut out).unwrap();
+        assert!(out.ends_with(b"\nNo gaps so far.\n"));
+        // A namespace has no numbers of the whole cluster.
+        let mut of_namespace = coverage(json!([gap]));
+        of_namespace["namespace"] = "shop".into();
+        let with = printed(of_namespace);
+        let first = with.lines().next().unwrap().split_whitespace();
+        let expected = ["CLUSTER", "NAMESPACE", "SINCE", "COMPLETE", "UNTIL"];
+        assert_eq!(first.collect::<Vec<_>>(), expected);
         // One is stated when the list that ends it is complete.
         let mut listing = coverage(json!([]));
         listing["followed"][0]["listing"] = true.into();
@@ -685,16 +739,20 @@ mod tests {
                  not yet applied to all that is kept.",
             ),
             (
-                json!({"retention": mirrored, "overQuota": {"events": 1, "lastSeenBefore": since}}),
+                json!({"retention": mirrored, "overQuota": {"events": 1, "observedBefore": since}}),
                 "Retention of prod: 7d30m to 90d after an event was last observed, by 1 rule, \
                  or until it ends at its source.\n\
-                 Quota of prod: 1 event was deleted, the oldest first, \
+                 Quota of prod: 1 event was deleted, the oldest of the namespaces that took most, \
+                 observed before 2026-01-01T00:00:00Z.",
+            ),
+            (
+                json!({"gone": 0, "overQuota": {"events": 80, "observedBefore": since}}),
+                "Quota of prod: 80 versions were deleted, the oldest first, \
                  up to 2026-01-01T00:00:00Z.",
             ),
             (
-                json!({"gone": 0, "overQuota": {"events": 80, "lastSeenBefore": since}}),
-                "Quota of prod: 80 versions were deleted, the oldest first, \
-                 up to 2026-01-01T00:00:00Z.",
+                json!({"endedByRules": 1000}),
+                "Rules of prod: 1000 events were ended at once by rules of retention that were new then.",
             ),
             (
                 json!({"gone": 3}),

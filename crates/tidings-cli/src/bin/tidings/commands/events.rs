@@ -9,14 +9,16 @@ use std::time::Duration;
 use clap::ArgGroup;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
 use tidings_cli::event::{self, Event};
-use tidings_cli::format::{FORMATS, Format};
+use tidings_cli::format::{FORMATS, Format, Rows};
 use tidings_cli::printer::Printer;
 use tidings_cli::{times, values};
 
 use super::archived;
 use super::capture::CaptureFlags;
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
+use super::gaps;
 use super::reader::{EVENTS_MAX, Listed, Notice, Reader, Watched};
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
@@ -236,18 +238,62 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
             "" => "No events found.".to_owned(),
             namespace => format!("No events found in {namespace} namespace."),
         });
-        if let Some(source) = sources.first()
-            && archived::is_archive(&args.cluster, &source.reader.server).await
-        {
+        if tell_gaps(args, &sources).await {
             tell(
                 "hint: tidings coverage says from when to when the archive has events, and what is sealed before",
             );
         }
         return Ok(DONE);
     }
+    let is_for_people = matches!(args.output, Format::Rows(Rows::Table | Rows::Wide));
+    let is_of_one = args.history.is_some() && is_for_people;
+    let end = is_of_one.then(|| end(&events)).flatten();
     printer.list(events, clock::now(), &mut out)?;
+    if let Some(end) = end {
+        writeln!(out, "{end}")?;
+    }
     out.flush()?;
+    tell_gaps(args, &sources).await;
     Ok(DONE)
+}
+
+/// Tells gaps in the time that is read. Returns whether a source is an archive.
+async fn tell_gaps(args: &Args, sources: &[Source]) -> bool {
+    let mut is_archive = false;
+    for Source { name, reader } in sources {
+        let namespace = &reader.namespace;
+        let coverage = archived::coverage_if_archive(&args.cluster, &reader.server, namespace);
+        let Some(coverage) = coverage.await else {
+            continue;
+        };
+        is_archive = true;
+        let time = (reader.filter.since, reader.filter.until);
+        if let Some(line) = gaps::line(&coverage, time) {
+            match name {
+                Some(name) => tell(&format!("{name}: {line}")),
+                None => tell(&line),
+            }
+        }
+    }
+    is_archive
+}
+
+/// The last line of the versions of an event that has ended at its source.
+fn end(versions: &[Event]) -> Option<String> {
+    let annotation = |name: &str| {
+        let found = versions.iter();
+        let found = found.map(|version| &version.value()["metadata"]["annotations"][name]);
+        let found = found.filter_map(|time| time.as_str()?.parse::<Timestamp>().ok());
+        found.max()
+    };
+    let ended = annotation("tidings/ended-at")?;
+    Some(match annotation("tidings/ended-after") {
+        Some(after) => format!(
+            "ended between {}",
+            gaps::period(after, ended).replace(" to ", " and ")
+        ),
+        None => format!("ended {}", gaps::moment(ended)),
+    })
 }
 
 /// Watches all sources until as many events were shown as are wanted.
@@ -420,6 +466,32 @@ mod tests {
         });
         let reader = reader(service);
         Source { name: None, reader }
+    }
+
+    /// The annotations are in no column.
+    #[test]
+    fn the_history_of_an_event_that_ended_ends_with_its_end() {
+        let version =
+            |annotations: Value| Event::new(json!({"metadata": {"annotations": annotations}}));
+        let (at, after) = ("2026-11-28T14:37:40.123Z", "2026-11-28T14:27:35Z");
+        for (newest, expected) in [
+            (json!({}), None),
+            (json!({"tidings/ended-at": "then"}), None),
+            (
+                json!({"tidings/ended-at": at}),
+                Some("ended 2026-11-28 14:37:40 UTC"),
+            ),
+            (
+                json!({"tidings/ended-at": at, "tidings/ended-after": after}),
+                Some("ended between 2026-11-28 14:27:35 and 14:37:40 UTC"),
+            ),
+        ] {
+            let versions = [
+                version(json!({"tidings/observed-at": after})),
+                version(newest),
+            ];
+            assert_eq!(end(&versions).as_deref(), expected);
+        }
     }
 
     /// However many silent ones there are before it.

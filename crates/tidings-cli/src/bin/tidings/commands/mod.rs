@@ -11,6 +11,7 @@ mod demo;
 mod describe;
 mod events;
 mod export;
+mod gaps;
 mod import;
 mod kubeconfig;
 mod man;

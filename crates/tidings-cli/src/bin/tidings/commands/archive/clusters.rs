@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::config::Kubeconfig;
-use tidings_archive::{ClusterOptions, Lives, Selection};
+use tidings_archive::{Clocks, ClusterOptions, Lives, Selection};
 use tidings_cli::clusters::{ClusterSetting, NAME_LEN_MAX, check_name};
 use tidings_server::{PassThroughError, RetentionRules};
 use tidings_store::embedded::EmbeddedOptions;
@@ -66,6 +66,8 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) no_follow: bool,
     /// What was observed waits to be sealed.
     pub(in crate::commands) seal: bool,
+    /// What all clusters say what time it is.
+    pub(in crate::commands) clocks: Arc<Clocks>,
     /// Where archives are that new data folders continue.
     #[cfg(feature = "objects")]
     pub(in crate::commands) continues: Option<tidings_objects::Place>,
@@ -356,6 +358,7 @@ impl Defaults {
         options.mirror_deletions = setting.mirror_deletions.unwrap_or(self.mirror_deletions);
         options.from_now = setting.from_now.unwrap_or(self.from_now);
         options.seal = self.seal;
+        options.clocks = Arc::clone(&self.clocks);
         options.store = store(self.memory / clusters.max(1));
         options
     }

@@ -11,7 +11,9 @@ use tidings_archive::{Cause, Cluster, Past, Unsealed};
 use tidings_objects::WaitingError;
 #[cfg(feature = "objects")]
 use tidings_server::Waiting;
-use tidings_server::{Ended, Exported, FollowedCluster, Following, ObservedVersion, Versions};
+use tidings_server::{
+    Ended, Exported, FollowedCluster, Following, ObservedVersion, Taken, Versions,
+};
 #[cfg(feature = "objects")]
 use tidings_store::Fault;
 use tidings_store::{BoxFuture, ReadError, UnixMillis};
@@ -41,6 +43,8 @@ struct Measured {
     stored_bytes: u64,
     gaps: u64,
     covered_since: Option<UnixMillis>,
+    kept_since: Option<UnixMillis>,
+    taken: Taken,
     complete_until: Option<UnixMillis>,
 }
 
@@ -113,6 +117,11 @@ async fn measure(past: &Past, measured: &Mutex<Measured>) {
                 stored_bytes: coverage.disk_bytes,
                 gaps: coverage.gaps.iter().map(|gap| gap.gaps).sum(),
                 covered_since: since.map(UnixMillis),
+                kept_since: coverage.kept_since.map(UnixMillis),
+                taken: Taken {
+                    by_quota: coverage.trimmed.events,
+                    by_rules: coverage.ended_by_rules,
+                },
                 complete_until: until.min().map(UnixMillis),
             };
         }
@@ -157,6 +166,16 @@ impl tidings_server::Past for Served {
         })
     }
 
+    fn coverage_of(
+        &self,
+        namespace: String,
+    ) -> BoxFuture<'_, Result<Option<serde_json::Value>, ReadError>> {
+        Box::pin(async move {
+            let coverage = self.past.coverage_of(&namespace).await?;
+            Ok(Some(coverage.to_json_of(&self.name, &namespace)))
+        })
+    }
+
     fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
         Box::pin(async move {
             let page = self.past.export(place.as_deref()).await?;
@@ -197,6 +216,9 @@ impl tidings_server::Past for Served {
             (Cause::Unreadable.name(), now.unreadable),
         ];
         following.covered_since = measured.covered_since;
+        following.kept_since = measured.kept_since;
+        following.taken = Some(measured.taken);
+        following.clock_ahead = Some(now.clock_ahead);
         following.complete_until = measured.complete_until;
         following.received = now.versions + now.seen_before + now.ends + now.forgotten;
         following.unsealed = self.unsealed.waiting();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
+use tidings_archive::Trimmed;
 use tidings_cli::values::{bytes, duration_of_seconds};
 use tidings_objects::{
     LookError, Place, PlaceError, ReadOptions, Reader, SealedCluster, WaitingSource,
@@ -250,6 +251,18 @@ impl tidings_server::Past for Past {
         Box::pin(async { Ok(self.0.coverage().to_json(self.0.name())) })
     }
 
+    fn coverage_of(
+        &self,
+        namespace: String,
+    ) -> BoxFuture<'_, Result<Option<serde_json::Value>, ReadError>> {
+        Box::pin(async move {
+            // What the quota of the files took is of all namespaces.
+            let mut coverage = self.0.coverage().of_namespace(&namespace);
+            coverage.trimmed = Trimmed::default();
+            Ok(Some(coverage.to_json_of(self.0.name(), &namespace)))
+        })
+    }
+
     fn export(&self, _: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
         Box::pin(async { Ok(None) })
     }
@@ -281,6 +294,7 @@ impl tidings_server::Past for Past {
         following.stored_bytes = coverage.disk_bytes;
         following.gaps = coverage.gaps.iter().map(|gap| gap.gaps).sum();
         following.covered_since = since.map(UnixMillis);
+        following.kept_since = coverage.kept_since.map(UnixMillis);
         following.complete_until = until.map(UnixMillis);
         following
     }

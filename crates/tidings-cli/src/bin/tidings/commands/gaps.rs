@@ -1,0 +1,130 @@
+//! One line about gaps in the time of the events that are shown.
+
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use serde_json::Value;
+
+/// A gap, as the coverage of an archive says it.
+struct Gap {
+    from: Timestamp,
+    to: Timestamp,
+    cause: String,
+}
+
+/// What to tell a reader of events that were seen in this time, if versions may be missing in it:
+/// `a gap of 10m5s in this time: 2026-11-28 14:27:35 to 14:37:40 UTC (absent)`.
+pub(super) fn line(
+    coverage: &Value,
+    (since, until): (Option<Timestamp>, Option<Timestamp>),
+) -> Option<String> {
+    let gaps = coverage["gaps"].as_array().into_iter().flatten();
+    let gaps = gaps.filter_map(read);
+    let is_within = |gap: &Gap| {
+        since.is_none_or(|since| gap.to >= since) && until.is_none_or(|until| gap.from <= until)
+    };
+    let mut gaps: Vec<Gap> = gaps.filter(is_within).collect();
+    gaps.sort_by_key(|gap| gap.from);
+    let last = gaps.last()?;
+    let period = period(last.from, last.to);
+    let cause = &last.cause;
+    Some(match gaps.len() {
+        1 => {
+            let long = long(last.to.duration_since(last.from));
+            format!("a gap of {long} in this time: {period} ({cause})")
+        }
+        number => format!(
+            "{number} gaps in this time, the last {period} ({cause}); tidings coverage shows all"
+        ),
+    })
+}
+
+fn read(gap: &Value) -> Option<Gap> {
+    let time = |name: &str| gap[name].as_str()?.parse().ok();
+    Some(Gap {
+        from: time("from")?,
+        to: time("to")?,
+        cause: gap["cause"].as_str()?.to_owned(),
+    })
+}
+
+/// A period in UTC, to a second.
+pub(super) fn period(from: Timestamp, to: Timestamp) -> String {
+    let [from, to] = [from, to].map(|time| time.to_zoned(TimeZone::UTC));
+    let form = if from.date() == to.date() {
+        "%H:%M:%S"
+    } else {
+        "%Y-%m-%d %H:%M:%S"
+    };
+    let (from, to) = (from.strftime("%Y-%m-%d %H:%M:%S"), to.strftime(form));
+    format!("{from} to {to} UTC")
+}
+
+/// A moment in UTC, to a second.
+pub(super) fn moment(at: Timestamp) -> String {
+    let at = at.to_zoned(TimeZone::UTC);
+    format!("{} UTC", at.strftime("%Y-%m-%d %H:%M:%S"))
+}
+
+/// A length of time, in its two largest units.
+fn long(time: SignedDuration) -> String {
+    let seconds = time.as_secs().max(0).cast_unsigned();
+    let units = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+    let mut left = seconds;
+    let parts = units.map(|(unit, each)| {
+        let number = left / each;
+        left %= each;
+        (number, unit)
+    });
+    let parts = parts.into_iter().skip_while(|(number, _)| *number == 0);
+    let parts = parts.take(2).filter(|(number, _)| *number > 0);
+    let parts: Vec<_> = parts
+        .map(|(number, unit)| format!("{number}{unit}"))
+        .collect();
+    match parts.concat() {
+        text if text.is_empty() => "0s".to_owned(),
+        text => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_gap_in_the_time_that_is_read_is_told_in_one_line() {
+        let gap = |from: &str, to: &str, cause: &str| json!({"from": format!("2026-11-{from}Z"), "to": format!("2026-11-{to}Z"), "cause": cause});
+        let absent = gap("28T14:27:35.123", "28T14:37:40", "absent");
+        let compacted = gap("20T23:00:00", "21T01:00:00", "compacted");
+        let at = |text: &str| Some(format!("2026-11-{text}Z").parse::<Timestamp>().unwrap());
+        for (gaps, time, expected) in [
+            (vec![], (None, None), None),
+            (
+                vec![&absent],
+                (at("28T14:00:00"), None),
+                Some("a gap of 10m4s in this time: 2026-11-28 14:27:35 to 14:37:40 UTC (absent)"),
+            ),
+            (vec![&absent], (at("28T14:37:41"), None), None),
+            (vec![&absent], (None, at("28T14:27:35")), None),
+            (
+                vec![&compacted],
+                (at("21T00:00:00"), at("22T00:00:00")),
+                Some(
+                    "a gap of 2h in this time: 2026-11-20 23:00:00 to 2026-11-21 01:00:00 UTC (compacted)",
+                ),
+            ),
+            (
+                vec![&absent, &compacted],
+                (None, None),
+                Some(
+                    "2 gaps in this time, the last 2026-11-28 14:27:35 to 14:37:40 UTC (absent); tidings coverage shows all",
+                ),
+            ),
+            (vec![&json!({"from": "then"})], (None, None), None),
+        ] {
+            let told = line(&json!({"gaps": gaps}), time);
+            assert_eq!(told.as_deref(), expected);
+        }
+        assert_eq!(line(&Value::Null, (None, None)), None);
+    }
+}
