@@ -22,10 +22,12 @@ use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use percent_encoding::percent_decode_str;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::trust::ServerVerifier;
 
 /// Maximum time to connect to a cluster.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -389,13 +391,16 @@ fn chain(error: &(dyn Error + 'static)) -> String {
 /// Without a client certificate, and without authorities by the system's roots.
 fn trusting(authority_pem: Option<&[u8]>) -> Result<ClientConfig, PassThroughError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|error| PassThroughError::Authority {
-            why: error.to_string(),
-        })?;
+        .map_err(unusable)?;
     let builder = match authority_pem {
-        Some(pem) => builder.with_root_certificates(authorities(pem)?),
+        Some(pem) => {
+            let verifier = ServerVerifier::new(&authorities(pem)?, provider).map_err(unusable)?;
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(verifier))
+        }
         None => builder
             .with_native_roots()
             .map_err(|error| PassThroughError::Roots {
@@ -405,18 +410,15 @@ fn trusting(authority_pem: Option<&[u8]>) -> Result<ClientConfig, PassThroughErr
     Ok(builder.with_no_client_auth())
 }
 
-fn authorities(pem: &[u8]) -> Result<RootCertStore, PassThroughError> {
-    let unusable = |why: String| PassThroughError::Authority { why };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
-        let added = roots.add(certificate);
-        added.map_err(|error| unusable(error.to_string()))?;
+fn authorities(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PassThroughError> {
+    let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>();
+    certificates.map_err(unusable)
+}
+
+fn unusable(why: impl std::fmt::Display) -> PassThroughError {
+    PassThroughError::Authority {
+        why: why.to_string(),
     }
-    if roots.is_empty() {
-        return Err(unusable("there is none".into()));
-    }
-    Ok(roots)
 }
 
 #[cfg(test)]
