@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use kube::core::Status;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use tidings_core::{StatusFailure, WriteError};
 
 use super::protobuf;
@@ -54,13 +55,20 @@ where
 {
     let (head, body) = response.into_parts();
     if head.status.is_success() {
-        // The write is done, whatever the body is and whether it arrives or not.
+        if let Some(why) = strange(&head.headers) {
+            return Err(WriteError::transport(format!("{} {why}", head.status)));
+        }
+        // The write is done, whether the whole body arrives or not.
         let mut bytes = Vec::new();
         let keep = |chunk: &[u8]| bytes.extend_from_slice(chunk);
         tokio::select! {
             () = read_body(body, EVENT_BODY_BYTES_MAX, keep) => {}
             () = tokio::time::sleep(EVENT_BODY_TIMEOUT) => {}
             () = deadline => {}
+        }
+        if serde_json::from_slice(&bytes).is_ok_and(|body: Value| !is_object(&body)) {
+            let why = "an answer without a kind in place of an API server's";
+            return Err(WriteError::transport(why.to_owned()));
         }
         return Ok(resource_version(&bytes));
     }
@@ -72,6 +80,23 @@ where
         () = deadline => {}
     }
     Err(refusal(head.status, &head.headers, &bytes))
+}
+
+/// What the content of a success is, if it is none of an API server: of a login page, say.
+fn strange(headers: &HeaderMap) -> Option<String> {
+    let content = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let essence = content.split(';').next().unwrap_or_default().trim();
+    let is_object = ["application/json", "application/vnd.kubernetes.protobuf"];
+    let is_object = is_object
+        .iter()
+        .any(|one| essence.eq_ignore_ascii_case(one));
+    (!is_object).then(|| format!("with {content} in place of an API server's answer"))
+}
+
+/// Whether JSON is an object of an API server, as far as it is looked at.
+fn is_object(body: &Value) -> bool {
+    let has = |name: &str| body.get(name).is_some();
+    has("kind") || has("metadata") || body.as_object().is_some_and(Map::is_empty)
 }
 
 /// A request that got no answer, or one that says no.
@@ -133,6 +158,9 @@ pub(super) fn refusal(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Wri
             .iter()
             .any(|reason| reason == "NamespaceTerminating");
         said.message
+    } else if body.trim_ascii_start().starts_with(b"<") {
+        // Of a page only the code is told.
+        String::new()
     } else {
         let text = String::from_utf8_lossy(body);
         text.trim().chars().take(EXCERPT_CHARS_MAX).collect()
@@ -263,7 +291,7 @@ mod tests {
 
         for (body, said) in [
             (&b""[..], ""),
-            (b"<html>gateway</html>\n", ": <html>gateway</html>"),
+            (b"\n<html>gateway</html>\n", ""),
             (b"\xff\xfe", ": \u{fffd}\u{fffd}"),
             (b"{\"kind\":", ": {\"kind\":"),
         ] {
@@ -290,6 +318,29 @@ mod tests {
             br#"{"metadata":{"resourceVersion":7}}"#,
         ] {
             assert_eq!(resource_version(body), None);
+        }
+    }
+
+    /// A login page answers 200, too.
+    #[tokio::test]
+    async fn only_an_object_is_a_success() {
+        let json = "application/json";
+        for (content, body, is_written) in [
+            (json, r#"{"kind": "Event", "metadata": {}}"#, true),
+            ("application/vnd.kubernetes.protobuf", "k8s\0", true),
+            // It was cut.
+            (json, r#"{"kind": "Ev"#, true),
+            (json, r#"{"login": "https://login.example"}"#, false),
+            ("text/html; charset=utf-8", "<html></html>", false),
+            ("text/plain", "ok", false),
+        ] {
+            let answer = Response::builder().status(201);
+            let answer = answer.header(header::CONTENT_TYPE, content);
+            let answer = answer.body(Full::new(body.as_bytes())).unwrap();
+            let read = read(answer, std::future::pending()).await;
+            assert_eq!(read.is_ok(), is_written, "{content} {body}: {read:?}");
+            let is_retried = |error: WriteError| matches!(error.kind, WriteErrorKind::Transport);
+            assert!(read.err().is_none_or(is_retried), "{content} {body}");
         }
     }
 
