@@ -28,6 +28,8 @@ const NAMESPACE_BYTES_MAX: usize = 2 << 20;
 const UID_LEN_MAX: usize = 128;
 /// Maximum bytes of an error answer.
 const ERROR_BYTES_MAX: usize = 64 << 10;
+/// Maximum characters of a header that are told.
+const HEADER_CHARS_MAX: usize = 100;
 /// Maximum frames, and about the maximum bytes, that are returned at once.
 const BATCH_FRAMES_MAX: usize = 512;
 /// Bytes of frames that are worth a commit: about a hundred events.
@@ -162,11 +164,9 @@ impl ApiServer {
             witness.hear(response.headers());
         }
         let status = response.status();
-        if status.is_success() && is_page(&response) {
-            let why = "a web page was sent in place of an answer, as by a proxy or a login in \
-                       front of the source";
+        if let Some(why) = strange(&response) {
             return Err(Failure::Other {
-                why: why.to_owned(),
+                why,
                 retry_after: None,
             });
         }
@@ -175,9 +175,14 @@ impl ApiServer {
         }
         let seconds = response.headers().get(header::RETRY_AFTER);
         let seconds = seconds.and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
-        let body = read(response.into_body(), ERROR_BYTES_MAX).await;
         let retry_after = seconds.map(|seconds| i64::from(seconds) * 1000);
-        let body = body.unwrap_or_default();
+        // Of a page only the code is told.
+        let body = if is_page(&response) {
+            Bytes::new()
+        } else {
+            let body = read(response.into_body(), ERROR_BYTES_MAX).await;
+            body.unwrap_or_default()
+        };
         Err(wire::read_failure(status.as_u16(), retry_after, &body))
     }
 
@@ -259,9 +264,19 @@ impl ApiServer {
         let limit = limit.to_string();
         let mut parameters = vec![("limit", limit.as_str())];
         parameters.extend(token.map(|token| ("continue", token)));
-        let api = self.api();
+        let mut api = self.api();
         let response = match self.get(&self.path(&parameters), PROTOBUF).await {
             Ok(response) => response,
+            // A role may allow events of the core group only.
+            Err(Failure::Forbidden(why)) if api == Api::Events && why.ends_with("(403)") => {
+                self.is_core.store(true, Ordering::Relaxed);
+                api = Api::Core;
+                let answer = self.get(&self.path(&parameters), PROTOBUF).await;
+                answer.map_err(|_| {
+                    self.is_core.store(false, Ordering::Relaxed);
+                    Failure::Forbidden(why)
+                })?
+            }
             Err(failure) => return Err(self.turned(api, token, failure)),
         };
         if response.headers().contains_key(ORDER) {
@@ -335,10 +350,45 @@ fn terms(selector: &str) -> Vec<&str> {
     terms
 }
 
+/// Why an answer is none of an API server, if it is none: a redirect, or a success with anything
+/// but objects.
+fn strange(response: &Response<Body>) -> Option<String> {
+    let status = response.status();
+    let instead = "in place of an answer, as by a proxy or a login in front of the source";
+    if status.is_redirection() {
+        // There may be secrets behind the path.
+        let location = text(response, &header::LOCATION);
+        let location = location.split(['?', '#']).next().unwrap_or_default();
+        return Some(format!(
+            "{status}, a redirect to {location:?}, was sent {instead}"
+        ));
+    }
+    let content = text(response, &header::CONTENT_TYPE);
+    let is_object = ["", "application/json", PROTOBUF].contains(&essence(&content).as_str());
+    (status.is_success() && !is_object)
+        .then(|| format!("{status} with {content:?} was sent {instead}"))
+}
+
 /// Whether an answer is for people.
 fn is_page(response: &Response<Body>) -> bool {
-    let kind = response.headers().get(header::CONTENT_TYPE);
-    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"))
+    let content = essence(&text(response, &header::CONTENT_TYPE));
+    matches!(content.as_str(), "text/html" | "application/xhtml+xml")
+}
+
+/// The type of a content, without parameters.
+fn essence(content: &str) -> String {
+    let essence = content.split(';').next().unwrap_or_default();
+    essence.trim().to_ascii_lowercase()
+}
+
+/// The beginning of a header's text.
+fn text(response: &Response<Body>, name: &header::HeaderName) -> String {
+    let value = response
+        .headers()
+        .get(name)
+        .map(header::HeaderValue::as_bytes);
+    let text = String::from_utf8_lossy(value.unwrap_or_default());
+    text.chars().take(HEADER_CHARS_MAX).collect()
 }
 
 fn other(error: &(dyn std::error::Error + 'static)) -> Failure {
@@ -621,16 +671,93 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_web_page_in_place_of_an_answer_is_told() {
-        let page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\
-                     Content-Length: 13\r\n\r\n<html></html>";
-        let (client, server) = answered_with(page.to_vec());
-        let source = ApiServer::new(client, Selection::default());
-        let Err(Failure::Other { why, .. }) = source.list(None, 1).await else {
-            panic!("it is read");
-        };
-        assert!(why.starts_with("a web page was sent"), "{why}");
-        drop(server.join().unwrap());
+    async fn what_is_no_answer_of_an_api_server_is_told_without_a_page() {
+        for (head, said) in [
+            (
+                "200 OK\r\nContent-Type: text/html; charset=utf-8",
+                "200 OK with \"text/html; charset=utf-8\" was sent",
+            ),
+            (
+                "200 OK\r\nContent-Type: text/plain",
+                "200 OK with \"text/plain\" was sent",
+            ),
+            (
+                "302 Found\r\nContent-Type: text/html\r\nLocation: https://login.example/start?code=secret",
+                "302 Found, a redirect to \"https://login.example/start\", was sent",
+            ),
+            (
+                "502 Bad Gateway\r\nContent-Type: text/html",
+                "Bad Gateway (502)",
+            ),
+        ] {
+            let page = format!("HTTP/1.1 {head}\r\nContent-Length: 13\r\n\r\n<html></html>");
+            let (client, server) = answered_with(page.into_bytes());
+            let source = ApiServer::new(client, Selection::default());
+            let Err(Failure::Other { why, .. }) = source.list(None, 1).await else {
+                panic!("it is read");
+            };
+            assert!(why.starts_with(said), "{why}");
+            assert!(!why.contains("<html>") && !why.contains("secret"), "{why}");
+            drop(server.join().unwrap());
+        }
+    }
+
+    /// Requests to a server are answered with this, each on a connection of its own.
+    fn answering(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, mut request) = (stream.unwrap(), [0; 4096]);
+                let read = stream.read(&mut request).unwrap();
+                let answer = answer(&String::from_utf8_lossy(&request[..read]));
+                stream.write_all(&answer).unwrap();
+            }
+        });
+        Client::try_from(kube::Config::new(address.parse().unwrap())).unwrap()
+    }
+
+    /// A role may name one of the two groups only.
+    #[tokio::test]
+    async fn the_group_that_may_be_read_is_followed() {
+        for (allowed, expected) in [
+            (
+                &["/api/v1/", "/apis/events.k8s.io/"] as &[&str],
+                Some("/apis/events.k8s.io/"),
+            ),
+            (&["/apis/events.k8s.io/"], Some("/apis/events.k8s.io/")),
+            (&["/api/v1/"], Some("/api/v1/")),
+            (&[], None),
+        ] {
+            let client = answering(move |request| {
+                let is_allowed = |path: &&str| request.contains(&format!("GET {path}"));
+                let (code, kind, body) = if allowed.iter().any(is_allowed) {
+                    (
+                        "200 OK",
+                        PROTOBUF,
+                        envelop("v1", "EventList", &wire::AnyObject::default()),
+                    )
+                } else {
+                    (
+                        "403 Forbidden",
+                        "application/json",
+                        br#"{"kind": "Status", "message": "no"}"#.to_vec(),
+                    )
+                };
+                let head = format!(
+                    "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                );
+                [head.into_bytes(), body].concat()
+            });
+            let source = ApiServer::new(client, Selection::default());
+            let listed = source.list(None, 1).await;
+            let is_forbidden = matches!(&listed, Err(Failure::Forbidden(why)) if why == "no (403)");
+            assert_eq!(is_forbidden, expected.is_none(), "{allowed:?}");
+            if let Some(expected) = expected {
+                assert!(source.path(&[]).starts_with(expected), "{allowed:?}");
+            }
+        }
     }
 
     #[tokio::test]
