@@ -129,14 +129,14 @@ impl Noise {
 
     /// Counts an event under a name, if it was seen within the span. A uid, if there is one, tells
     /// things of the same name apart.
-    pub fn add(&mut self, event: &Event, name: String, uid: &str) {
+    pub fn add(&mut self, event: &Event, name: &str, uid: &str) {
         let parts = spread(event, self.span);
         if parts.iter().all(|part| *part <= 0.) {
             return;
         }
         self.events += 1;
         self.total.add(event, &parts);
-        self.group(&name, uid).add(event, &parts);
+        self.group(name, uid).add(event, &parts);
     }
 
     /// Counts events that were last seen within an hour, each once, under a name.
@@ -277,7 +277,7 @@ mod tests {
         ];
         let mut noise = Noise::new(span());
         for event in &events {
-            noise.add(event, event.reason().to_owned(), "");
+            noise.add(event, event.reason(), "");
         }
         let groups = noise.groups();
         let found: Vec<_> = groups
@@ -333,7 +333,7 @@ mod tests {
             let mut noise = Noise::new(span());
             for uid in uids {
                 let event = event("Failed", "Error", "05:30", "05:30", 1);
-                noise.add(&event, "Pod/redis-0".to_owned(), uid);
+                noise.add(&event, "Pod/redis-0", uid);
             }
             assert!(noise.total.warnings < 1e-9, "an Error is no warning");
             let mut found: Vec<_> = noise.groups();

@@ -65,6 +65,7 @@ const ONLY_IN: [(&str, &[&str]); 10] = [
         "hyper",
         &[
             "tidings-server",
+            "tidings-cli",
             "tidings-conformance",
             "tidings-bench",
             "tidings-testing",

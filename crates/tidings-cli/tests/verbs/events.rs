@@ -268,9 +268,9 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
             "failed to reach the server",
         ),
         (
-            vec!["events", "--server", "127.0.0.1:1"],
+            vec!["events", "--server", "127.0.0.1:1/x"],
             2,
-            "expected an address such as https://127.0.0.1:1",
+            "it has a path and no scheme; expected one such as https://host:6443",
         ),
         (
             on(&["--token", "wrong"]),

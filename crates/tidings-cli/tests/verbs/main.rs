@@ -3,6 +3,7 @@
 
 #[cfg(unix)]
 mod archive;
+mod connection;
 mod deploy;
 mod documents;
 mod events;

@@ -2,18 +2,15 @@
 //! it.
 
 mod attempts;
-pub(super) mod client;
 pub(super) mod clusters;
 mod connected;
 mod import;
 mod kubeconfigs;
 pub(super) mod opened;
 pub(super) mod past;
-mod program;
 #[cfg(feature = "objects")]
 mod sealing;
 mod source;
-mod tokens;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::error::Error;
@@ -28,7 +25,6 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use tidings_archive::{Cluster, ImportError};
 use tidings_server::{ClusterError as ServedError, FollowedCluster, RunningClusters, StartOptions};
-use tidings_store::clock::{Clock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use tidings_store::{Fault, WriteError};
 
@@ -573,16 +569,7 @@ fn connected(setting: ClusterSetting, source: Option<&Source>) -> Connected {
     Connected {
         setting,
         said: source.and_then(|source| source.said),
-        valid_until: source.and_then(|source| source.valid_until),
-        has_program: source.is_some_and(|source| source.has_program),
     }
-}
-
-/// Whether a cluster does not know credentials any more that a program gave out: there may be
-/// others.
-fn is_refused(connected: &Connected, cluster: &Cluster) -> bool {
-    let why = || cluster.past().following().why.unwrap_or_default();
-    connected.has_program && why().ends_with("(401)")
 }
 
 /// Tells why a cluster is not followed, or not as it should be, unless that was told before.
@@ -684,7 +671,6 @@ impl Archive {
         let wanted = self.wanted.iter().map(|setting| setting.name.clone());
         let wanted: HashSet<String> = wanted.collect();
         self.attempts.keep(|name| wanted.contains(name));
-        let now = SystemClock.now().0;
         let many = self.wanted.len();
         let mut said_by_files = HashMap::new();
         for setting in self.wanted.clone() {
@@ -699,14 +685,11 @@ impl Archive {
                 None if self.refused.is_due(&setting, said) => {
                     self.attempts.open(setting, said, None, many);
                 }
-                Some((former, cluster))
-                    if !former.is_outdated(&setting, said, now) && !is_refused(former, cluster) =>
-                {
+                Some((former, _)) if !former.is_outdated(&setting, said) => {
                     self.refused.forget(&setting.name);
                 }
-                Some((former, cluster)) if self.refused.is_due(&setting, said) => {
-                    let is_refused = is_refused(former, cluster);
-                    self.attempts.connect(setting, said, is_refused);
+                Some(_) if self.refused.is_due(&setting, said) => {
+                    self.attempts.connect(setting, said);
                 }
                 _ => {}
             }
@@ -737,9 +720,7 @@ impl Archive {
             Came::Opened(opened) if is_wanted => self.serve(setting, said, opened).await,
             Came::Opened(Ok((_, cluster))) => cluster.close().await,
             Came::Connected(connected) if is_wanted => match connected {
-                Ok((source, is_known)) => {
-                    self.follow_anew(setting, said, source, is_known).await;
-                }
+                Ok(source) => self.follow_anew(setting, said, source).await,
                 Err(error) => complain(&mut self.refused, &setting, said, &error.to_string()),
             },
             Came::Opened(Err(_)) | Came::Connected(_) => {}
@@ -747,24 +728,9 @@ impl Archive {
         self.tell_missing();
     }
 
-    /// Follows a cluster with another setting or other credentials, by which it was reached. The
-    /// former ones are given up only if these can be used: they may be half written.
-    async fn follow_anew(
-        &mut self,
-        setting: ClusterSetting,
-        said: Option<u64>,
-        source: Source,
-        is_known: bool,
-    ) {
-        let new = connected(setting.clone(), Some(&source));
-        let former = self.followed.get(&setting.name);
-        let is_renewed = former.is_none_or(|(former, _)| former.is_renewed_by(&new));
-        let is_refused = former.is_some_and(|(former, cluster)| is_refused(former, cluster));
-        if !is_renewed || is_refused && !is_known {
-            let why = "its credentials end or have ended, and there are no others yet";
-            complain(&mut self.refused, &setting, said, why);
-            return;
-        }
+    /// Follows a cluster with another setting or other credentials, which can be used: they may have
+    /// been half written.
+    async fn follow_anew(&mut self, setting: ClusterSetting, said: Option<u64>, source: Source) {
         tracing::info!(cluster = setting.name, "followed anew");
         self.remove(&setting.name).await;
         let many = self.wanted.len();

@@ -53,12 +53,11 @@ pub(crate) async fn clusters(
             why: error.to_string(),
         })?;
     let names = answer.clusters.into_iter().map(|cluster| cluster.name);
-    names
-        .map(|name| {
-            let below = root.below(&name)?;
-            Ok((name, below))
-        })
-        .collect()
+    let clusters = names.map(|name| {
+        let below = root.below(&name);
+        (name, below)
+    });
+    Ok(clusters.collect())
 }
 
 /// Where to read: from one cluster, or, by their names, from all of an archive.
@@ -170,11 +169,11 @@ pub(crate) async fn coverage_if_archive(
     namespace: &str,
 ) -> Option<Value> {
     // No other server is asked for what it does not have.
-    let is_named = || async {
-        let config = flags.config().await;
+    let is_named = || {
+        let config = flags.config();
         config.is_ok_and(|config| config.cluster_url.path().contains("/clusters/"))
     };
-    if !flags.is_of_all() && (flags.is_of_capture() || !is_named().await) {
+    if !flags.is_of_all() && (flags.is_of_capture() || !is_named()) {
         return None;
     }
     coverage_of(server, namespace).await.ok()
@@ -191,6 +190,7 @@ pub(crate) async fn coverage(
 
 /// The same of a server; of the whole cluster if the namespace is empty.
 async fn coverage_of(server: &Server, namespace: &str) -> Result<Value, CommandError> {
+    const WHAT: &str = "read the coverage of the archive";
     let path = match namespace {
         "" => "/coverage".to_owned(),
         namespace => {
@@ -199,7 +199,14 @@ async fn coverage_of(server: &Server, namespace: &str) -> Result<Value, CommandE
             format!("/coverage?{}", query.finish())
         }
     };
-    get(server, &path, "read the coverage of the archive").await
+    let coverage = get(server, &path, WHAT).await?;
+    if coverage["cluster"].is_string() {
+        return Ok(coverage);
+    }
+    Err(CommandError::Unreadable {
+        what: WHAT.to_owned(),
+        why: "it names no cluster".to_owned(),
+    })
 }
 
 /// The clusters of an archive that are not followed as they should be, with what its health check

@@ -1,21 +1,22 @@
 //! The selected cluster and a client for it: kubectl's flags, its kubeconfig and its rules of which
 //! comes first.
 
-use std::error::Error;
 use std::fmt;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Once;
 use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster};
+use kube::config::Kubeconfig;
 use kube::{Client, Config};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 
 use super::capture::Capture;
+use super::connection;
+use super::connection::answer::Stranger;
 use super::kubeconfig;
+use super::kubeconfig::chosen::{Chosen, Names, authorities_in, without_credentials};
+pub(crate) use super::text::{one_line, tell, with_sources};
 
 /// Success.
 pub(crate) const DONE: u8 = 0;
@@ -28,9 +29,6 @@ pub(crate) const UNREACHABLE: u8 = 3;
 
 /// Stands for every cluster of an archive.
 const ALL: &str = "all";
-
-/// The kubeconfig of an archive has each cluster NAME as archive-NAME, too.
-const ARCHIVE_PREFIX: &str = "archive-";
 
 /// Pauses before retries of a request; each is twice the previous one.
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(250);
@@ -63,7 +61,7 @@ pub(crate) struct ClusterFlags {
     user: Option<String>,
     /// Address of the API server [default: the kubeconfig's]
     #[arg(long, short, value_name = "URL")]
-    server: Option<http::Uri>,
+    server: Option<String>,
     /// Bearer token [default: the kubeconfig's credentials]
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
@@ -88,6 +86,9 @@ pub(crate) struct ClusterFlags {
     /// Captures that are read instead.
     #[arg(skip)]
     capture: Option<Capture>,
+    /// Another path of the same server: that of an archive, or of one of its clusters.
+    #[arg(skip)]
+    address: Option<String>,
 }
 
 /// The namespaces to search.
@@ -146,6 +147,15 @@ impl Server {
         }
     }
 
+    /// Whether it is a server or an archive of ours.
+    async fn is_ours(&self) -> Result<bool, CommandError> {
+        match self.ask(|| self.client.apiserver_version()).await {
+            Ok(version) => Ok(version.git_version.contains("+tidings-")),
+            Err(kube::Error::Api(status)) if status.code != 401 => Ok(false),
+            Err(error) => Err(CommandError::request("find the archive", "events", error)),
+        }
+    }
+
     /// Sends a request, and retries it while the server is busy or starting: five times in four
     /// seconds.
     ///
@@ -159,7 +169,7 @@ impl Server {
         loop {
             match self.in_time(ask()).await {
                 Err(kube::Error::Api(status))
-                    if matches!(status.code, 429 | 503 | 504) && wait <= ASK_AGAIN_LAST =>
+                    if matches!(status.code, 429 | 502..=504) && wait <= ASK_AGAIN_LAST =>
                 {
                     tokio::time::sleep(wait).await;
                     wait *= 2;
@@ -273,6 +283,7 @@ impl CommandError {
                 "name one with --kubeconfig, or a server with --server and --token; kubectl config view shows the current one"
                     .to_owned(),
             ),
+            Self::Unreachable(error) if Stranger::is_in(error) => Some(STRANGER_HINT.to_owned()),
             Self::Unreachable(error) => Some(unreachable_hint(&with_sources(error)).to_owned()),
             Self::Away(error) => error.hint().or_else(|| Some(UNREACHABLE_HINT.to_owned())),
             Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT.to_owned()),
@@ -297,6 +308,9 @@ impl CommandError {
 /// Advice if the server does not answer.
 pub(crate) const UNREACHABLE_HINT: &str =
     "is it running, and is the address right? kubectl version asks it, too";
+
+/// Advice if something else than an API server answered.
+pub(crate) const STRANGER_HINT: &str = "what stands in front of the server answered, such as a login or a proxy: sign in there, or check the address and the proxy";
 
 /// Advice if a server was reached that speaks otherwise or has another certificate, or if none was.
 fn unreachable_hint(why: &str) -> &'static str {
@@ -357,7 +371,7 @@ impl ClusterFlags {
         self.capture.is_some()
     }
 
-    /// The cluster's server.
+    /// The cluster's server. A program that gives out credentials is waited for.
     pub(crate) async fn server(&self) -> Result<Server, CommandError> {
         if let Some(capture) = &self.capture {
             return Ok(Server {
@@ -365,12 +379,17 @@ impl ClusterFlags {
                 timeout: None,
             });
         }
-        let client = Client::try_from(self.config().await?)
-            .map_err(|error| CommandError::Config(with_sources(&error)))?;
         Ok(Server {
-            client,
+            client: self.client(self.config()?).await?,
             timeout: self.request_timeout(),
         })
+    }
+
+    /// A client with the configuration of these flags, or one made of it.
+    pub(crate) async fn client(&self, config: Config) -> Result<Client, CommandError> {
+        let name = self.cluster.as_deref().or(self.context.as_deref());
+        let client = connection::client(name.unwrap_or_default(), config).await;
+        client.map_err(|error| CommandError::Config(with_sources(&error)))
     }
 
     /// Whether every cluster of an archive is selected.
@@ -383,107 +402,61 @@ impl ClusterFlags {
         self.cluster.is_some()
     }
 
-    /// The same flags for the root of the selected archive.
+    /// The same flags for the root of the selected archive: its address without the
+    /// `/clusters/NAME` at its end, if an archive is there. What stands in front of another server
+    /// may have such paths, too, and is asked for nothing outside of the given one.
     pub(crate) async fn root(&self) -> Result<Self, CommandError> {
         let mut root = self.clone();
         root.cluster = root.cluster.filter(|name| name != ALL);
-        let address = root.config().await?.cluster_url.to_string();
-        let address = address.split("/clusters/").next().unwrap_or_default();
-        let address = address.trim_end_matches('/').parse();
-        root.server = Some(address.map_err(|error: http::uri::InvalidUri| {
-            CommandError::Config(format!("the server's address: {error}"))
-        })?);
+        let address = root.config()?.cluster_url.to_string();
+        if let Some(above) = root_of(&address)
+            && root.server().await?.is_ours().await?
+        {
+            root.address = Some(above.to_owned());
+        } else {
+            root.address = Some(address);
+        }
         Ok(root)
     }
 
     /// The same flags for a cluster of the selected archive.
-    pub(crate) fn below(&self, name: &str) -> Result<Self, CommandError> {
+    pub(crate) fn below(&self, name: &str) -> Self {
         let mut below = self.clone();
-        let root = self
-            .server
-            .as_ref()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        let address = format!("{}/clusters/{name}", root.trim_end_matches('/'));
-        below.server = Some(address.parse().map_err(|error: http::uri::InvalidUri| {
-            CommandError::Config(format!("the address of the cluster {name:?}: {error}"))
-        })?);
-        Ok(below)
+        let root = self.address.as_deref().unwrap_or_default();
+        below.address = Some(format!("{}/clusters/{name}", root.trim_end_matches('/')));
+        below
     }
 
-    /// Flags that select and reach the cluster.
-    pub(crate) async fn config(&self) -> Result<Config, CommandError> {
+    /// How the selected cluster is reached.
+    pub(crate) fn config(&self) -> Result<Config, CommandError> {
         if self.is_of_all() {
             let why = "use --cluster all, which is for tidings events, top and coverage: name one cluster";
             return Err(CommandError::Usage(why.to_owned()));
         }
-        // Another dependency may add a second provider, and then rustls needs a default. Setting it
-        // twice does no harm.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let paths = kubeconfig::of_environment();
-        let named = self.named(&paths, || Config::incluster().ok());
-        let (mut config, proxy) = named.await.map_err(CommandError::Config)?;
-        // As in kubectl, a namespace that is set to nothing is not set.
-        if config.default_namespace.is_empty() {
-            "default".clone_into(&mut config.default_namespace);
+        let mut config = self.config_of(&paths, || Config::incluster().ok())?;
+        if let Some(address) = &self.address {
+            let address = address.parse();
+            config.cluster_url = address.map_err(|error: http::uri::InvalidUri| {
+                CommandError::Config(format!("the address of the archive: {error}"))
+            })?;
         }
-        if let Some(server) = &self.server {
-            config.cluster_url = with_scheme(server).map_err(CommandError::Usage)?;
-        }
-        if let Some(token) = &self.token {
-            config.auth_info = kube::config::AuthInfo {
-                token: Some(token.clone().into()),
-                ..kube::config::AuthInfo::default()
-            };
-        }
-        if let Some(path) = &self.certificate_authority {
-            let read = certificates(path);
-            config.root_cert = Some(read.map_err(|why| {
-                CommandError::Usage(format!("use --certificate-authority: {why}"))
-            })?);
-            config.root_cert_file = None;
-            // A user who names authorities relies on them, whatever the kubeconfig says.
-            config.accept_invalid_certs = false;
-        }
-        config.accept_invalid_certs |= self.insecure_skip_tls_verify;
-        if let Some(name) = &self.tls_server_name {
-            config.tls_server_name = Some(name.clone());
-        }
-        if let Some(user) = &self.impersonate {
-            config.auth_info.impersonate = Some(user.clone());
-            config.auth_info.impersonate_groups = Some(self.impersonate_groups.clone());
-        }
-        config.proxy_url = match proxy {
-            Some(proxy) => super::proxy::address(&proxy).map(Some),
-            None => {
-                super::proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())
-            }
-        }
-        .map_err(CommandError::Config)?;
-        // Each request decides about its own retries: a watch, for example, reports that it was cut
-        // off.
-        config.default_retry = false;
         Ok(config)
     }
 
-    /// The selected configuration, and the proxy that it names. Without --kubeconfig the files of
-    /// `paths` are read. Only where these say nothing is it the cluster that this runs in: a broken
-    /// file must not lead to another cluster.
-    async fn named(
+    /// The selected configuration. Without --kubeconfig the files of `paths` are read. Only where
+    /// these say nothing is it the cluster that this runs in: a broken file must not lead to another
+    /// cluster.
+    fn config_of(
         &self,
         paths: &[PathBuf],
         incluster: impl FnOnce() -> Option<Config>,
-    ) -> Result<(Config, Option<String>), String> {
-        let options = KubeConfigOptions {
-            context: self.context.clone(),
-            cluster: self.cluster.clone(),
-            user: self.user.clone(),
-        };
+    ) -> Result<Config, CommandError> {
         let read = match &self.kubeconfig {
-            Some(path) => Kubeconfig::read_from(path).map(Some),
+            Some(path) => kubeconfig::read(path).map(Some),
             None => kubeconfig::merged(paths),
         };
-        let found = read.map_err(|error| not_read(&error))?;
+        let found = read.map_err(|error| CommandError::Config(with_sources(&error)))?;
         let is_chosen = self.kubeconfig.is_some()
             || self.context.is_some()
             || self.cluster.is_some()
@@ -492,33 +465,127 @@ impl ClusterFlags {
         let is_enough = |found: &Kubeconfig| {
             !is_chosen && self.server.is_some() && kubeconfig::current_context(found).is_none()
         };
-        match (found, &self.server) {
-            (Some(found), Some(server)) if is_enough(&found) => {
-                Ok((Config::new(with_scheme(server)?), None))
+        let chosen = match &found {
+            Some(found) if is_enough(found) => Chosen::default(),
+            Some(found) => {
+                let names = Names {
+                    context: self.context.as_deref(),
+                    cluster: self.cluster.as_deref(),
+                    user: self.user.as_deref(),
+                };
+                let given = (self.server.is_some(), self.token.is_some());
+                Chosen::of(found, names, given).map_err(CommandError::Config)?
             }
-            (Some(found), _) => selected(found, &options).await,
-            (None, _) if is_chosen => Err(none_at(paths)),
-            (None, server) => match (incluster(), server) {
-                (Some(config), _) => Ok((config, None)),
-                (None, Some(server)) => Ok((Config::new(with_scheme(server)?), None)),
-                (None, None) => Err(none_at(paths)),
+            None if is_chosen => return Err(CommandError::Config(none_at(paths))),
+            None => match (incluster(), &self.server) {
+                (Some(config), _) => return self.in_cluster(config),
+                (None, Some(_)) => Chosen::default(),
+                (None, None) => return Err(CommandError::Config(none_at(paths))),
             },
+        };
+        self.configured(chosen)
+    }
+
+    /// What is selected, with what the flags say, which comes before it.
+    fn configured(&self, mut chosen: Chosen) -> Result<Config, CommandError> {
+        let cluster = &mut chosen.cluster;
+        if let Some(server) = &self.server {
+            cluster.server = Some(server.clone());
+            // It is that of another server.
+            cluster.tls_server_name = None;
         }
+        if let Some(name) = &self.tls_server_name {
+            cluster.tls_server_name = Some(name.clone());
+        }
+        if let Some(path) = &self.certificate_authority {
+            // A user who names authorities relies on them, whatever the kubeconfig says.
+            let read = authorities_in(path);
+            read.map_err(|why| CommandError::Usage(format!("use --certificate-authority: {why}")))?;
+            cluster.certificate_authority = Some(path.to_string_lossy().into_owned());
+            cluster.certificate_authority_data = None;
+            cluster.insecure_skip_tls_verify = None;
+        }
+        if self.insecure_skip_tls_verify {
+            cluster.certificate_authority = None;
+            cluster.certificate_authority_data = None;
+            cluster.insecure_skip_tls_verify = Some(true);
+        }
+        if let Some(token) = &self.token {
+            chosen.set_token(token);
+        }
+        if let Some(user) = &self.impersonate {
+            chosen.user.impersonate = Some(user.clone());
+            chosen.user.impersonate_groups = Some(self.impersonate_groups.clone());
+            chosen.user.impersonate_uid = None;
+            chosen.user.impersonate_user_extra = None;
+        }
+        if let Some(outside) = namespace(chosen.namespace.clone()).err() {
+            let why = format!("the namespace of its context: {outside}");
+            return Err(CommandError::Config(why));
+        }
+        let configured = chosen.config(|name| std::env::var(name).ok());
+        let configured = configured.map_err(|why| match &self.server {
+            Some(server) if why.starts_with("its server is no address") => {
+                CommandError::Usage(format!("use --server {server}: {why}"))
+            }
+            _ => CommandError::Config(why),
+        })?;
+        if configured.is_without_credentials {
+            tell_left_out(&configured.config);
+        }
+        Ok(configured.config)
+    }
+
+    /// The cluster that this runs in, with what the flags say.
+    fn in_cluster(&self, mut config: Config) -> Result<Config, CommandError> {
+        let given = Chosen {
+            namespace: config.default_namespace.clone(),
+            ..Chosen::default()
+        };
+        let address = config.cluster_url.to_string();
+        let server = self.server.clone().unwrap_or(address);
+        let flags = Self {
+            server: Some(server),
+            ..self.clone()
+        };
+        let by_flags = flags.configured(given)?;
+        config.cluster_url = by_flags.cluster_url;
+        config.proxy_url = by_flags.proxy_url;
+        config.tls_server_name = by_flags.tls_server_name;
+        config.accept_invalid_certs = by_flags.accept_invalid_certs;
+        if by_flags.root_cert.is_some() {
+            config.root_cert = by_flags.root_cert;
+            config.root_cert_file = None;
+        }
+        let is_plain = config.cluster_url.scheme_str() != Some("https");
+        if self.token.is_some() || is_plain {
+            config.auth_info = without_credentials(config.auth_info);
+            config.auth_info.token = by_flags.auth_info.token;
+        }
+        if self.impersonate.is_some() {
+            config.auth_info.impersonate = by_flags.auth_info.impersonate;
+            config.auth_info.impersonate_groups = by_flags.auth_info.impersonate_groups;
+        }
+        config.default_retry = false;
+        Ok(config)
     }
 }
 
-/// What a kubeconfig selects, and the proxy that it names for it.
-async fn selected(
-    kubeconfig: Kubeconfig,
-    options: &KubeConfigOptions,
-) -> Result<(Config, Option<String>), String> {
-    if let Some(missing) = missing(&kubeconfig, options) {
-        return Err(missing);
-    }
-    let proxy = proxy(&kubeconfig, options);
-    let config = Config::from_custom_kubeconfig(kubeconfig, options).await;
-    let config = config.map_err(|error| with_sources(&error))?;
-    Ok((config, proxy))
+/// The address of the archive of which this is the address of a cluster, if it looks like one.
+fn root_of(address: &str) -> Option<&str> {
+    let (rest, _) = address.trim_end_matches('/').rsplit_once('/')?;
+    rest.strip_suffix("/clusters")
+}
+
+/// Tells once that credentials are not sent.
+fn tell_left_out(config: &Config) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        let server = &config.cluster_url;
+        tell(&format!(
+            "no credentials are sent to {server}, which is not reached over TLS"
+        ));
+    });
 }
 
 /// Where a kubeconfig was looked for in vain.
@@ -528,106 +595,6 @@ fn none_at(paths: &[PathBuf]) -> String {
     format!("there is none, or an empty one, at {:?}", paths.join(", "))
 }
 
-/// Maximum of names that a message lists.
-const NAMES_MAX: usize = 20;
-
-/// What is wrong if a flag names something that the kubeconfig does not have.
-fn missing(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
-    let contexts: Vec<_> = kubeconfig.contexts.iter().map(|it| &*it.name).collect();
-    if options.context.is_none() && kubeconfig::current_context(kubeconfig).is_none() {
-        return Some(match listed(&contexts) {
-            Some(known) => {
-                format!("it has no current context, but {known}: name one with --context")
-            }
-            None => "it has no context".to_owned(),
-        });
-    }
-    let clusters: Vec<_> = kubeconfig.clusters.iter().map(|it| &*it.name).collect();
-    let users: Vec<_> = kubeconfig.auth_infos.iter().map(|it| &*it.name).collect();
-    let is_unknown = |name: &&str| !clusters.contains(name);
-    let cluster = options.cluster.as_deref().filter(is_unknown);
-    named_among("context", options.context.as_deref(), &contexts)
-        .or_else(|| named_among("cluster", cluster, &without_second_names(kubeconfig)))
-        .or_else(|| named_among("user", options.user.as_deref(), &users))
-}
-
-/// The names of clusters, without those by which the kubeconfig of an archive has each a second
-/// time.
-fn without_second_names(kubeconfig: &Kubeconfig) -> Vec<&str> {
-    let server = |it: &NamedCluster| it.cluster.as_ref().and_then(|it| it.server.clone());
-    let is_second = |it: &NamedCluster| {
-        let first = it.name.strip_prefix(ARCHIVE_PREFIX);
-        let mut others = kubeconfig.clusters.iter();
-        first.is_some_and(|first| {
-            others.any(|other| other.name == first && server(other) == server(it))
-        })
-    };
-    let clusters = kubeconfig.clusters.iter();
-    let clusters = clusters.filter(|it| !is_second(it));
-    clusters.map(|it| &*it.name).collect()
-}
-
-fn named_among(what: &str, name: Option<&str>, known: &[&str]) -> Option<String> {
-    let name = name.filter(|name| !known.contains(name))?;
-    Some(match listed(known) {
-        Some(known) => format!("it has no {what} {name:?}, but {known}"),
-        None => format!("it has no {what} {name:?}, and no other"),
-    })
-}
-
-/// Names, as a message lists them; `None` if there are no names.
-fn listed(known: &[&str]) -> Option<String> {
-    if known.is_empty() {
-        return None;
-    }
-    let more = match known.len().saturating_sub(NAMES_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let known: Vec<_> = known.iter().take(NAMES_MAX).copied().collect();
-    Some(format!("{}{more}", known.join(", ")))
-}
-
-/// The proxy in the kubeconfig for the selected cluster.
-fn proxy(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
-    let current = options
-        .context
-        .as_ref()
-        .or(kubeconfig.current_context.as_ref());
-    let mut contexts = kubeconfig.contexts.iter();
-    let context = contexts.find(|context| Some(&context.name) == current);
-    let context = context.and_then(|context| context.context.as_ref());
-    let name = options
-        .cluster
-        .as_ref()
-        .or(context.map(|context| &context.cluster))?;
-    let mut clusters = kubeconfig.clusters.iter();
-    let cluster = clusters.find(|cluster| cluster.name == *name)?;
-    let proxy = cluster.cluster.as_ref()?.proxy_url.clone();
-    proxy.filter(|proxy| !proxy.is_empty())
-}
-
-/// kubectl uses plain HTTP for an address without a scheme, which would send a token unencrypted.
-fn with_scheme(server: &http::Uri) -> Result<http::Uri, String> {
-    if server.scheme().is_some() {
-        return Ok(server.clone());
-    }
-    Err(format!(
-        "understand --server {server}: expected an address such as https://{server}"
-    ))
-}
-
-fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, String> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
-        Ok(certificates) if certificates.is_empty() => {
-            Err(format!("there is no certificate in {}", path.display()))
-        }
-        Ok(certificates) => Ok(certificates.iter().map(|one| one.to_vec()).collect()),
-        Err(error) => Err(format!("{}: {error}", path.display())),
-    }
-}
-
 /// Prints an error, and advice.
 pub(crate) fn complain(error: &dyn fmt::Display, hint: Option<&str>) {
     tell(&format!("error: failed to {error}"));
@@ -635,47 +602,6 @@ pub(crate) fn complain(error: &dyn fmt::Display, hint: Option<&str>) {
         tell(&format!("hint: {hint}"));
     }
 }
-
-/// An error of a client says little without its causes.
-pub(crate) fn with_sources(error: &dyn Error) -> String {
-    let text = error.to_string();
-    // The client's word for every failure that is not an answer.
-    let mut text = text
-        .strip_prefix("ServiceError: ")
-        .unwrap_or(&text)
-        .to_owned();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = error.source();
-    }
-    one_line(&text)
-}
-
-/// Why a kubeconfig cannot be read, without a part of it: there are secrets in it.
-pub(crate) fn not_read(error: &KubeconfigError) -> String {
-    match error {
-        KubeconfigError::Parse(error) => {
-            one_line(&format!("parse the YAML: {}", error.without_snippet()))
-        }
-        KubeconfigError::ReadConfig(error, path) => {
-            one_line(&format!("read {}: {error}", path.display()))
-        }
-        error => with_sources(error),
-    }
-}
-
-/// Prints a note on standard error.
-pub(crate) fn tell(text: &str) {
-    // A closed pipe is no reason to stop, and the exit code has the same information.
-    let _ = writeln!(std::io::stderr(), "{}", one_line(text));
-}
-
-/// Text from outside on one line, of which a terminal only prints what is there.
-pub(crate) use tidings_cli::text::message as one_line;
 
 #[cfg(test)]
 mod tests;

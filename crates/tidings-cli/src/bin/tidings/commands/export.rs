@@ -96,7 +96,7 @@ async fn export(args: Args) -> Result<u8, CommandError> {
     reader.rbac = args.selection.rbac("export");
     let words = format!(
         "{} {}",
-        args.cluster.config().await?.cluster_url,
+        args.cluster.config()?.cluster_url,
         args.selection.words(&reader.namespace)
     );
     let what = What {
@@ -130,7 +130,7 @@ struct Written {
 
 /// Exports everything that an archive has of a cluster.
 async fn export_versions(args: &Args) -> Result<u8, CommandError> {
-    let config = args.cluster.config().await?;
+    let config = args.cluster.config()?;
     let what = What {
         words: format!("{} with all versions", config.cluster_url),
         as_of: clock::now(),

@@ -21,7 +21,8 @@ use tidings_cli::capture::{self, Found};
 use tokio::sync::mpsc;
 
 use self::create::{Creator, Stop};
-use super::cluster::{ClusterFlags, CommandError, complain, permissions_hint, tell, with_sources};
+use super::cluster::{ClusterFlags, CommandError, complain, permissions_hint, tell};
+use super::connection::program;
 
 /// Everything was created or exists already.
 const ALL_IN: u8 = 0;
@@ -147,7 +148,7 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
     let _ = writeln!(io::stdout(), "{report}");
     Ok(match stopped {
         Some(Stop::Interrupted) => INTERRUPTED,
-        Some(Stop::NoAnswer(_) | Stop::Unauthorized(_)) => UNREACHABLE,
+        Some(Stop::NoAnswer(_) | Stop::Stranger(_) | Stop::Unauthorized(_)) => UNREACHABLE,
         None if report.is_complete() => ALL_IN,
         None => SOME_REFUSED,
     })
@@ -215,6 +216,7 @@ fn check(files: &[PathBuf]) -> Result<Option<u64>, StartError> {
     let mut length = Some(0);
     for path in files {
         let metadata = if is_stdin(path) {
+            program::take_input();
             length = None;
             continue;
         } else {
@@ -238,9 +240,9 @@ fn check(files: &[PathBuf]) -> Result<Option<u64>, StartError> {
 }
 
 async fn client(args: &Args) -> Result<Client, StartError> {
-    let config = args.cluster.config().await?;
-    create::client(config, args.cluster.request_timeout())
-        .map_err(|error| CommandError::Config(with_sources(&error)).into())
+    let config = args.cluster.config()?;
+    let config = create::with_timeouts(config, args.cluster.request_timeout());
+    Ok(args.cluster.client(config).await?)
 }
 
 /// Drawn only on a terminal; of bytes, if their number is known.

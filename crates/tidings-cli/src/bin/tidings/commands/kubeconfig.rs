@@ -1,22 +1,46 @@
-//! The kubeconfigs that are read where none is named, by kubectl's rules (clientcmd's
-//! `ClientConfigLoadingRules`).
+//! Kubeconfigs as client-go reads them (clientcmd's `ClientConfigLoadingRules`): the files, and
+//! what they say together.
 //!
-//! Invariant: a file that is not there says nothing, and one that cannot be read is an error. It
-//! might have named another cluster than the next best.
+//! Invariants: a missing file says nothing, and a file that cannot be read is an error: it might
+//! have named another cluster than the next best. No part of a file's values is in an error: there
+//! are secrets among them.
 
-use std::io::ErrorKind;
-use std::path::PathBuf;
+pub(crate) mod chosen;
+mod fields;
+pub(crate) mod proxy;
 
-use kube::config::{Kubeconfig, KubeconfigError};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use kube::config::Kubeconfig;
+use serde_json::Value;
+use serde_saphyr::DuplicateKeyPolicy;
+
+use super::text::one_line;
+
+/// Why a kubeconfig cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KubeconfigError {
+    #[error("read {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("understand {}: {why}", path.display())]
+    Form { path: PathBuf, why: String },
+    /// The files cannot be merged.
+    #[error("{0}")]
+    Merge(String),
+}
 
 /// The kubeconfigs that are read where none is named, the first one first.
 pub(crate) fn of_environment() -> Vec<PathBuf> {
     let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
-    let listed: Vec<PathBuf> = std::env::split_paths(&listed)
-        .filter(|path| !path.as_os_str().is_empty())
-        .collect();
-    if !listed.is_empty() {
-        return listed;
+    let mut files: Vec<PathBuf> = Vec::new();
+    for path in std::env::split_paths(&listed) {
+        if !path.as_os_str().is_empty() && !files.contains(&path) {
+            files.push(path);
+        }
+    }
+    if !files.is_empty() {
+        return files;
     }
     let home = std::env::home_dir();
     home.into_iter()
@@ -24,24 +48,74 @@ pub(crate) fn of_environment() -> Vec<PathBuf> {
         .collect()
 }
 
-/// What those that are there say together; `None` if that is nothing.
+/// What a file says. Its relative paths begin at its folder.
 ///
 /// # Errors
-/// One cannot be read, or is no kubeconfig.
+/// It cannot be read, or client-go would not understand it.
+pub(crate) fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    let failed = |source| KubeconfigError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let bytes = std::fs::read(path).map_err(failed)?;
+    let folder = std::path::absolute(path).map_err(failed)?;
+    let folder = folder.parent().unwrap_or(Path::new("/"));
+    parse(&bytes, folder).map_err(|why| KubeconfigError::Form {
+        path: path.to_owned(),
+        why,
+    })
+}
+
+/// What the existing files say together: the first one that has a name or a current context
+/// decides. `None` if that is nothing.
+///
+/// # Errors
+/// Those of [`read`].
 pub(crate) fn merged(paths: &[PathBuf]) -> Result<Option<Kubeconfig>, KubeconfigError> {
     let mut merged = Kubeconfig::default();
     for path in paths {
-        match Kubeconfig::read_from(path) {
-            Ok(mut next) => {
-                // kubectl leaves an empty one behind, which does not count.
-                next.current_context.take_if(|name| name.is_empty());
-                merged = merged.merge(next)?;
+        match read(path) {
+            Ok(next) => {
+                let both = merged.merge(next);
+                merged = both.map_err(|error| KubeconfigError::Merge(error.to_string()))?;
             }
-            Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == ErrorKind::NotFound => {}
+            Err(KubeconfigError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
     Ok(Some(merged).filter(|merged| !is_empty(merged)))
+}
+
+/// A kubeconfig whose relative paths begin at a folder.
+fn parse(bytes: &[u8], folder: &Path) -> Result<Kubeconfig, String> {
+    let text = decoded(bytes)?;
+    let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
+    // client-go reads the first document.
+    let documents = serde_saphyr::from_multiple_with_options::<Value>(&text, options);
+    let documents =
+        documents.map_err(|error| one_line(&format!("its YAML: {}", error.without_snippet())))?;
+    let mut found = documents.into_iter().next().unwrap_or(Value::Null);
+    if found.is_null() {
+        return Ok(Kubeconfig::default());
+    }
+    fields::normalize(&mut found, folder)?;
+    // The error might have a value in it.
+    serde_json::from_value(found).map_err(|_| "it is no kubeconfig".to_owned())
+}
+
+/// Text in UTF-8, or in UTF-16 with a byte order mark.
+fn decoded(bytes: &[u8]) -> Result<String, String> {
+    let units = |bytes: &[u8], unit: fn([u8; 2]) -> u16| {
+        let (pairs, rest) = bytes.as_chunks::<2>();
+        let text = String::from_utf16(&pairs.iter().copied().map(unit).collect::<Vec<_>>());
+        text.ok().filter(|_| rest.is_empty())
+    };
+    let text = match bytes {
+        [0xFF, 0xFE, rest @ ..] => units(rest, u16::from_le_bytes),
+        [0xFE, 0xFF, rest @ ..] => units(rest, u16::from_be_bytes),
+        [0xEF, 0xBB, 0xBF, rest @ ..] | rest => String::from_utf8(rest.to_vec()).ok(),
+    };
+    text.ok_or_else(|| "it is no text in UTF-8 or UTF-16".to_owned())
 }
 
 /// Whether it names nothing.
@@ -105,5 +179,41 @@ mod tests {
         }
         // A folder is there, and cannot be read.
         assert!(merged(&[folder.path().to_owned()]).is_err());
+    }
+
+    #[test]
+    fn a_text_is_read_whatever_it_is_encoded_in() {
+        let text = "current-context: é\n";
+        let marked = |mark: [u8; 2], unit: fn(u16) -> [u8; 2]| {
+            let units = text.encode_utf16().flat_map(unit);
+            mark.into_iter().chain(units).collect::<Vec<u8>>()
+        };
+        for bytes in [
+            text.as_bytes().to_vec(),
+            [b"\xEF\xBB\xBF", text.as_bytes()].concat(),
+            marked([0xFF, 0xFE], u16::to_le_bytes),
+            marked([0xFE, 0xFF], u16::to_be_bytes),
+        ] {
+            let found = parse(&bytes, Path::new("/")).unwrap();
+            assert_eq!(current_context(&found), Some("é"));
+        }
+        for bytes in [&b"\xFF\xFEa"[..], b"\xFF\xFE\x00\xD8", b"a: \xFF"] {
+            assert!(parse(bytes, Path::new("/")).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_kubeconfig_is_in_an_error() {
+        for text in [
+            "users:\n- name: a\n  user: {token: secret, [\n",
+            "users:\n- name: a\n  user:\n    token: secret\n    exec: 7\n",
+            "users:\n- name: a\n  user:\n    token: 470123470123\n",
+            "users:\n- name: a\n  user:\n    client-key-data: secret!\n",
+            "users:\n- name: a\n  user: secret\n",
+        ] {
+            let why = parse(text.as_bytes(), Path::new("/")).unwrap_err();
+            assert!(!why.contains("secret") && !why.contains("470123"), "{why}");
+            assert!(!why.contains('\n'), "{why}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use tidings_cli::times;
 
 use super::cluster::{ClusterFlags, CommandError, NamespaceFlags};
 use super::objects;
-use super::reader::{EVENTS_MAX, Reader};
+use super::reader::{EVENTS_MAX, Group, Reader};
 use crate::clock;
 
 /// The events to show.
@@ -104,6 +104,7 @@ impl SelectionFlags {
         filter.targets = objects::targets(&server, found, tree).await?;
         Ok(Reader {
             server,
+            group: Group::default(),
             namespace,
             filter,
             seen_before: None,

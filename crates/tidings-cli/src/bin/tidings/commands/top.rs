@@ -263,7 +263,7 @@ impl Top {
                 By::Object => event.told_apart_by(),
                 _ => "",
             };
-            noise.add(event, named(*by, cluster, name), uid);
+            noise.add(event, &named(*by, cluster, name), uid);
         }
     }
 
@@ -414,7 +414,7 @@ mod tests {
     use tidings_cli::filter::Filter;
 
     use super::super::cluster::Server;
-    use super::super::reader::EVENTS_MAX;
+    use super::super::reader::{EVENTS_MAX, Group};
     use super::*;
 
     fn at(text: &str) -> Timestamp {
@@ -465,7 +465,7 @@ mod tests {
         } else {
             String::new()
         };
-        json!({"metadata": {"resourceVersion": "9", "continue": more}, "items": items})
+        json!({"kind": "EventList", "metadata": {"resourceVersion": "9", "continue": more}, "items": items})
     }
 
     /// All namespaces of a server, until a time.
@@ -475,6 +475,7 @@ mod tests {
                 client,
                 timeout: None,
             },
+            group: Group::default(),
             namespace: String::new(),
             filter: Filter {
                 until: Some(until),

@@ -20,9 +20,8 @@ use super::source::Source;
 pub(super) enum Came {
     /// What is kept of a cluster was opened, and it is followed, if it is to be.
     Opened(Opened),
-    /// A cluster that is followed already was connected to anew; and whether it knows these
-    /// credentials, if that is asked.
-    Connected(Result<(Source, bool), ClusterError>),
+    /// A cluster that is followed already was connected to anew.
+    Connected(Result<Source, ClusterError>),
 }
 
 /// An attempt that is done.
@@ -97,17 +96,9 @@ impl Attempts {
     }
 
     /// Connects to a cluster that is followed already.
-    pub(super) fn connect(&mut self, setting: ClusterSetting, said: Option<u64>, is_asked: bool) {
+    pub(super) fn connect(&mut self, setting: ClusterSetting, said: Option<u64>) {
         let (defaults, connected) = (Arc::clone(&self.defaults), setting.clone());
-        let work = async move {
-            Came::Connected(match defaults.connect(&connected).await {
-                Ok(source) => {
-                    let is_known = !is_asked || source.is_known().await;
-                    Ok((source, is_known))
-                }
-                Err(error) => Err(error),
-            })
-        };
+        let work = async move { Came::Connected(defaults.connect(&connected).await) };
         self.begin(setting, said, work);
     }
 

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::config::Kubeconfig;
 use tidings_archive::{Clocks, ClusterOptions, Lives, Selection};
 use tidings_cli::clusters::{ClusterSetting, NAME_LEN_MAX, check_name};
 use tidings_server::{PassThroughError, RetentionRules};
@@ -14,6 +13,7 @@ use super::kubeconfigs;
 use super::source::{self, Source};
 use crate::commands::cluster::{ClusterFlags, with_sources};
 use crate::commands::kubeconfig;
+use crate::commands::kubeconfig::chosen::has_token;
 
 /// Least memory of one cluster's index, in bytes.
 const INDEX_BYTES_MIN: usize = 256 << 10;
@@ -205,7 +205,7 @@ impl Defaults {
         if contexts.is_empty() {
             // One that cannot be read is told when the cluster is connected to.
             let read = match &self.kubeconfig {
-                Some(path) => Kubeconfig::read_from(path).ok(),
+                Some(path) => kubeconfig::read(path).ok(),
                 None => kubeconfig::merged(&kubeconfig::of_environment())
                     .ok()
                     .flatten(),
@@ -276,10 +276,7 @@ impl Defaults {
         let said = self.said(setting);
         let kubeconfig = setting.kubeconfig.clone().or(self.kubeconfig.clone());
         let flags = ClusterFlags::of_context(kubeconfig, setting.context.clone());
-        let config = flags
-            .config()
-            .await
-            .map_err(|error| wrong(error.to_string()))?;
+        let config = flags.config().map_err(|error| wrong(error.to_string()))?;
         let passes = setting.pass_through.unwrap_or(self.pass_through);
         let pass_through = passes.then(|| source::pass_through(&config)).transpose();
         let pass_through =
@@ -300,7 +297,7 @@ impl Defaults {
         let mut passed_user = None;
         if pass_through.is_some() && is_asked {
             let user = self.user(setting);
-            passed_user = user.filter(|_| source::has_token(&config.auth_info));
+            passed_user = user.filter(|_| has_token(&config.auth_info));
             if passed_user.is_none() {
                 tracing::info!(
                     cluster = setting.name,

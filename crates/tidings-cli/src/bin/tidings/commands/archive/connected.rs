@@ -7,9 +7,6 @@ use std::collections::BTreeMap;
 
 use tidings_cli::clusters::ClusterSetting;
 
-/// Credentials are asked for again this long before they end.
-const BEFORE_THE_END_MILLIS: i64 = 60_000;
-
 /// How often the files are looked at until the same is tried again that could not be used: it may
 /// start a program that gives out credentials.
 const LOOKS_BETWEEN: u32 = 6;
@@ -20,35 +17,13 @@ pub(super) struct Connected {
     pub(super) setting: ClusterSetting,
     /// What its kubeconfigs said: a hash.
     pub(super) said: Option<u64>,
-    /// When its credentials end, in milliseconds since 1970, if the client does not replace them by
-    /// itself: certificates that a program gives out.
-    pub(super) valid_until: Option<i64>,
-    /// Whether a program gives out its credentials. The client asks it again only before the time
-    /// that it named, and not when the cluster does not know them any more.
-    pub(super) has_program: bool,
 }
 
 impl Connected {
     /// Whether it is to be connected to anew, as something is not as it was. Where kubeconfigs say
     /// nothing any more, the cluster that this runs in might be taken for it.
-    pub(super) fn is_outdated(
-        &self,
-        setting: &ClusterSetting,
-        said: Option<u64>,
-        now: i64,
-    ) -> bool {
-        let is_ending = |end: i64| end.saturating_sub(BEFORE_THE_END_MILLIS) <= now;
-        self.setting != *setting
-            || said.is_some() && self.said != said
-            || self.valid_until.is_some_and(is_ending)
-    }
-
-    /// Whether something is gained by that.
-    pub(super) fn is_renewed_by(&self, new: &Self) -> bool {
-        self.setting != new.setting
-            || self.said != new.said
-            || new.valid_until.is_none()
-            || new.valid_until > self.valid_until
+    pub(super) fn is_outdated(&self, setting: &ClusterSetting, said: Option<u64>) -> bool {
+        self.setting != *setting || said.is_some() && self.said != said
     }
 }
 
@@ -104,7 +79,6 @@ impl Refused {
 mod tests {
     use super::*;
 
-    const NOW: i64 = 1_700_000_000_000;
     const ONE: Option<u64> = Some(1);
     const TWO: Option<u64> = Some(2);
 
@@ -115,40 +89,22 @@ mod tests {
         }
     }
 
-    fn connected(valid_until: Option<i64>) -> Connected {
-        Connected {
-            setting: named("a"),
-            said: ONE,
-            valid_until,
-            has_program: false,
-        }
-    }
-
     #[test]
     fn a_cluster_is_connected_to_anew_when_something_is_not_as_it_was() {
-        let end = Some(NOW + 600_000);
-        for (valid_until, context, said, now, expected) in [
-            (None, "a", ONE, i64::MAX, false),
-            (None, "b", ONE, NOW, true),
-            (None, "a", TWO, NOW, true),
-            // The files are about to be written.
-            (None, "a", None, NOW, false),
-            (end, "a", ONE, NOW, false),
-            (end, "a", ONE, NOW + 540_000, true),
-            (end, "a", ONE, NOW + 900_000, true),
-        ] {
-            let found = connected(valid_until).is_outdated(&named(context), said, now);
-            assert_eq!(found, expected, "{valid_until:?} {context} {said:?} {now}");
-        }
-        // A program may give out the same again until it ends.
-        assert!(!connected(end).is_renewed_by(&connected(end)));
-        assert!(connected(end).is_renewed_by(&connected(Some(NOW + 700_000))));
-        assert!(connected(end).is_renewed_by(&connected(None)));
-        let other = Connected {
-            said: TWO,
-            ..connected(end)
+        let connected = Connected {
+            setting: named("a"),
+            said: ONE,
         };
-        assert!(connected(end).is_renewed_by(&other));
+        for (context, said, expected) in [
+            ("a", ONE, false),
+            ("b", ONE, true),
+            ("a", TWO, true),
+            // The files are about to be written.
+            ("a", None, false),
+        ] {
+            let found = connected.is_outdated(&named(context), said);
+            assert_eq!(found, expected, "{context} {said:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use kube::config::Kubeconfig;
+use crate::commands::kubeconfig;
 
 /// A hash of what kubeconfigs say, and of the files they name: there are keys in them. `None` if
 /// no file is there: it may be about to be written.
@@ -21,7 +21,7 @@ pub(super) fn said(files: &[PathBuf]) -> Option<u64> {
 fn hash(file: &Path, hasher: &mut DefaultHasher) -> bool {
     let text = std::fs::read(file).ok();
     text.hash(hasher);
-    let Ok(kubeconfig) = Kubeconfig::read_from(file) else {
+    let Ok(kubeconfig) = kubeconfig::read(file) else {
         return text.is_some();
     };
     let users = kubeconfig.auth_infos.into_iter();

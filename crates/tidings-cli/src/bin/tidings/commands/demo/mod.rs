@@ -10,9 +10,9 @@ use std::process::ExitCode;
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 
+use super::cluster::{ClusterFlags, CommandError};
 use super::serve::Signals;
 use crate::clock;
 use crate::table::Table;
@@ -52,8 +52,8 @@ enum DemoError {
     Folder(#[from] std::io::Error),
     #[error("cannot start the server: {0}")]
     Server(#[from] tidings_server::StartError),
-    #[error("cannot read the server's kubeconfig: {0}")]
-    Kubeconfig(#[from] Box<kube::config::KubeconfigError>),
+    #[error("failed to {0}")]
+    Connect(#[from] Box<CommandError>),
     #[error("cannot talk to the server: {0}")]
     Client(#[from] Box<kube::Error>),
 }
@@ -104,7 +104,8 @@ async fn demo(args: &Args) -> Result<(), DemoError> {
 
 /// Writes the story's events, and prints them as kubectl would.
 async fn tell(args: &Args, kubeconfig: &Path) -> Result<(), DemoError> {
-    let client = client(kubeconfig).await?;
+    let flags = ClusterFlags::of_context(Some(kubeconfig.to_owned()), None);
+    let client = flags.server().await.map_err(Box::new)?.client;
     let events = story::events(clock::now());
     for event in &events {
         create(&client, event).await?;
@@ -169,14 +170,6 @@ fn advise(keep: bool, kubeconfig: &Path) {
              \x20 tidings import --help",
         ));
     }
-}
-
-async fn client(kubeconfig: &Path) -> Result<Client, DemoError> {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig).map_err(Box::new)?;
-    let options = KubeConfigOptions::default();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    let config = config.map_err(Box::new)?;
-    Ok(Client::try_from(config).map_err(Box::new)?)
 }
 
 /// The table that kubectl would print.

@@ -7,7 +7,10 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use super::super::cluster::{UNAUTHORIZED_HINT, UNREACHABLE_HINT, one_line, with_sources};
+use super::super::cluster::{
+    STRANGER_HINT, UNAUTHORIZED_HINT, UNREACHABLE_HINT, one_line, with_sources,
+};
+use super::super::connection::answer::{Stranger, check_object};
 use kube::Client;
 use kube::core::Status;
 use kube::core::params::PostParams;
@@ -33,6 +36,9 @@ pub(crate) enum Stop {
     /// The server did not answer.
     #[error("reach the server: {0}")]
     NoAnswer(String),
+    /// Something else than an API server answered.
+    #[error("reach the server: {0}")]
+    Stranger(String),
     /// An answer that every other request would get, too.
     #[error("authenticate to the server: {0}")]
     Unauthorized(String),
@@ -46,21 +52,21 @@ impl Stop {
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NoAnswer(_) => Some(UNREACHABLE_HINT),
+            Self::Stranger(_) => Some(STRANGER_HINT),
             Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT),
             Self::Interrupted => None,
         }
     }
 }
 
-/// A client with the timeouts of this file and without retries of its own.
-pub(crate) fn client(
+/// The timeouts of a client that sends events.
+pub(crate) fn with_timeouts(
     mut config: kube::Config,
     request_timeout: Option<Duration>,
-) -> kube::Result<Client> {
-    config.default_retry = false;
+) -> kube::Config {
     config.read_timeout = request_timeout;
     config.reset_reader_on_write = true;
-    Client::try_from(config)
+    config
 }
 
 /// Creates events until it stops.
@@ -81,8 +87,16 @@ impl Creator {
                 Err(kube::Error::Api(status)) if status.code == 401 => {
                     return Err(Stop::Unauthorized(one_line(&status.message)));
                 }
-                // Any other answer shows that there is a server; events get their own answers.
-                Ok(_) | Err(kube::Error::Api(_) | kube::Error::SerdeError(_)) => break,
+                Ok(version) if version.git_version.is_empty() => {
+                    let why = Stranger::Form("a gitVersion").to_string();
+                    return Err(Stop::Stranger(why));
+                }
+                // A refusal shows that there is a server; events get their own answers.
+                Ok(_) => break,
+                Err(kube::Error::Api(status)) if !matches!(status.code, 502..=504) => break,
+                Err(error) if Stranger::is_in(&error) => {
+                    return Err(Stop::Stranger(with_sources(&error)));
+                }
                 Err(error) => error,
             };
             if tries == FIRST_TRIES {
@@ -150,7 +164,12 @@ impl Creator {
                         return refused(400, "BadRequest", &format!("it cannot be sent: {error}"));
                     }
                 };
-            let Err(failure) = self.client.request_text(request).await else {
+            let answer = self
+                .client
+                .request_text(request)
+                .await
+                .and_then(|text| check_object(text.as_bytes()).map_err(Stranger::into_error));
+            let Err(failure) = answer else {
                 return Outcome::Created;
             };
             let error = write_error(&failure);
@@ -173,6 +192,9 @@ impl Creator {
                             self.stop(Stop::Unauthorized(one_line(&status.message)));
                         }
                         kube::Error::Api(status) => return answered(&status),
+                        error if Stranger::is_in(&error) => {
+                            self.stop(Stop::Stranger(with_sources(&error)));
+                        }
                         _ => self.stop(Stop::NoAnswer(error.message)),
                     }
                     return Outcome::NotSent;

@@ -1,5 +1,8 @@
 //! Where events are read from, and a page of them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use jiff::Timestamp;
 use kube::core::Status;
 use serde::Deserialize;
@@ -7,8 +10,10 @@ use serde_json::Value;
 use tidings_archive::REVISION_BITS;
 use tidings_cli::event::Event;
 use tidings_cli::filter::Filter;
+use tidings_core::convert;
 
 use super::super::cluster::Server;
+use super::super::connection::answer::Stranger;
 
 /// Events in a page, as many as kubectl asks for.
 pub(super) const PAGE: usize = 500;
@@ -20,10 +25,37 @@ const NEWEST_FIRST: &str = "tidings-newest-first";
 /// Says that a list is in the order of objects and not of names: it is one of a sealed archive.
 const ORDER: &str = "tidings-order";
 
+/// The API group that is asked for events: the core group, or events.k8s.io if the user may read
+/// only there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Group(Arc<AtomicBool>);
+
+impl Group {
+    fn is_events(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set_events(&self, is_events: bool) {
+        self.0.store(is_events, Ordering::Relaxed);
+    }
+
+    /// An event of what a server sent.
+    pub(super) fn event(&self, mut value: Value) -> Event {
+        if self.is_events()
+            && let Some(event) = value.as_object_mut()
+        {
+            // One that has fields by both names is shown as it is.
+            let _ = convert::to_core_v1(event);
+        }
+        Event::new(value)
+    }
+}
+
 /// Where events are read from, and which.
 #[derive(Clone)]
 pub(crate) struct Reader {
     pub(crate) server: Server,
+    pub(crate) group: Group,
     /// Empty for all.
     pub(crate) namespace: String,
     pub(crate) filter: Filter,
@@ -80,6 +112,8 @@ pub(super) fn is_reached(revision: u64, latest: Option<u64>) -> bool {
 #[derive(Deserialize)]
 struct List {
     #[serde(default)]
+    kind: String,
+    #[serde(default)]
     metadata: ListMetadata,
     #[serde(default)]
     items: Option<Vec<Value>>,
@@ -95,9 +129,14 @@ struct ListMetadata {
 
 impl Reader {
     fn path(&self) -> String {
+        let root = if self.group.is_events() {
+            "/apis/events.k8s.io/v1"
+        } else {
+            "/api/v1"
+        };
         match self.namespace.as_str() {
-            "" => "/api/v1/events".to_owned(),
-            namespace => format!("/api/v1/namespaces/{namespace}/events"),
+            "" => format!("{root}/events"),
+            namespace => format!("{root}/namespaces/{namespace}/events"),
         }
     }
 
@@ -106,7 +145,10 @@ impl Reader {
         parameters: &[(&str, &str)],
     ) -> kube::Result<http::Request<Vec<u8>>> {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(parameters.iter().filter(|(_, value)| !value.is_empty()));
+        // Fields have other names in the other group. What is read is selected once more here.
+        let is_sent = |name: &str| name != "fieldSelector" || !self.group.is_events();
+        let parameters = parameters.iter().filter(|(name, _)| is_sent(name));
+        query.extend_pairs(parameters.filter(|(_, value)| !value.is_empty()));
         let uri = format!("{}?{}", self.path(), query.finish());
         http::Request::get(uri)
             .header(http::header::ACCEPT, "application/json")
@@ -114,9 +156,21 @@ impl Reader {
             .map_err(kube::Error::HttpError)
     }
 
-    /// The page of a list that is asked for.
+    /// The page of a list that is asked for. A user who may not read events of the core group may
+    /// be allowed to read those of events.k8s.io, which are the same.
     pub(super) async fn answered(&self, parameters: &[(&str, &str)]) -> kube::Result<Page> {
-        self.server.ask(|| self.answered_once(parameters)).await
+        let answer = self.server.ask(|| self.answered_once(parameters)).await;
+        match answer {
+            Err(kube::Error::Api(status)) if status.code == 403 && !self.group.is_events() => {
+                self.group.set_events(true);
+                let page = self.server.in_time(self.answered_once(parameters)).await;
+                page.map_err(|_| {
+                    self.group.set_events(false);
+                    kube::Error::Api(status)
+                })
+            }
+            answer => answer,
+        }
     }
 
     async fn answered_once(&self, parameters: &[(&str, &str)]) -> kube::Result<Page> {
@@ -134,12 +188,15 @@ impl Reader {
             return Err(kube::Error::Api(Box::new(refusal(status, &body))));
         }
         let list: List = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+        if !list.kind.ends_with("List") {
+            return Err(Stranger::Form("a list").into_error());
+        }
         Ok(Page {
             events: list
                 .items
                 .unwrap_or_default()
                 .into_iter()
-                .map(Event::new)
+                .map(|item| self.group.event(item))
                 .collect(),
             next: Some(list.metadata.r#continue).filter(|next| !next.is_empty()),
             revision: list.metadata.resource_version,

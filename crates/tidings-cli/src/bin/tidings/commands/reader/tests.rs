@@ -9,7 +9,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::super::cluster::{CommandError, Server};
-use super::page::{EVENTS_MAX, PAGE, Reader};
+use super::page::{EVENTS_MAX, Group, PAGE, Reader};
 use super::watch::{FORBIDDEN_MAX, Notice, Watched};
 use tidings_cli::event::Event;
 use tidings_cli::filter::Filter;
@@ -23,7 +23,7 @@ fn event(name: &str, revision: u64) -> Value {
 
 #[expect(clippy::unnecessary_wraps, reason = "an answer may also be none")]
 fn list(revision: u64, events: &[Value]) -> Answer {
-    let list = json!({"metadata": {"resourceVersion": revision.to_string()}, "items": events});
+    let list = json!({"kind": "EventList", "metadata": {"resourceVersion": revision.to_string()}, "items": events});
     Some((200, list.to_string()))
 }
 
@@ -51,6 +51,7 @@ where
             client: Client::new(service, "default"),
             timeout: None,
         },
+        group: Group::default(),
         namespace: String::new(),
         filter: Filter::default(),
         seen_before: None,
@@ -180,7 +181,7 @@ async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
         } else {
             String::new()
         };
-        let list = json!({"metadata": {"resourceVersion": "9", "continue": next}, "items": items});
+        let list = json!({"kind": "EventList", "metadata": {"resourceVersion": "9", "continue": next}, "items": items});
         std::future::ready(Ok::<_, std::io::Error>(http::Response::new(Body::from(
             list.to_string().into_bytes(),
         ))))
@@ -207,7 +208,7 @@ async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
 fn scanned_page(names: &[&str], next: &str) -> (u16, String) {
     let events: Vec<Value> = names.iter().map(|name| event(name, 5)).collect();
     let metadata = json!({"resourceVersion": "9", "continue": next, "remainingItemCount": 2});
-    let list = json!({"metadata": metadata, "items": events});
+    let list = json!({"kind": "EventList", "metadata": metadata, "items": events});
     (200, list.to_string())
 }
 
@@ -481,6 +482,7 @@ fn seen_last(revision: u64, events: &[(&str, u64, u32)], next: &str) -> Value {
     });
     json!({
         "metadata": {"resourceVersion": revision.to_string(), "continue": next},
+        "kind": "EventList",
         "items": events.collect::<Vec<_>>(),
     })
 }

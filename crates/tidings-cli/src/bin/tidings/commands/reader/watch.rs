@@ -140,7 +140,7 @@ impl Reader {
             match next? {
                 None => return Ok(()),
                 Some(WatchEvent::Added(value) | WatchEvent::Modified(value)) => {
-                    let event = Event::new(value);
+                    let event = self.group.event(value);
                     position.reach(event.revision());
                     if self.filter.selects(&event) {
                         take(Some(event))?;

@@ -5,13 +5,13 @@ use std::path::Path;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, header};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
 use tidings_server::{ReviewError, Reviewer};
 
-use crate::commands::archive::client::client_of;
-use crate::commands::cluster::not_read;
+use crate::commands::cluster::{ClusterFlags, with_sources};
+use crate::commands::connection;
+use crate::commands::connection::answer::check_object;
 
 /// Why no caller's token is sent to a cluster, and no answer of it about callers is believed: anyone
 /// on the way could read the one and make the other.
@@ -66,17 +66,12 @@ impl Cluster {
 
     /// Reads a kubeconfig. Whether the cluster is there is found out with the first question.
     pub(crate) async fn connect(path: &Path) -> Result<Self, String> {
-        let kubeconfig = Kubeconfig::read_from(path).map_err(|error| not_read(&error))?;
-        let options = KubeConfigOptions::default();
-        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .map_err(|error| error.to_string())?;
-        // The caller retries itself, and knows until when.
-        config.default_retry = false;
+        let flags = ClusterFlags::of_context(Some(path.to_owned()), None);
+        let config = flags.config().map_err(|error| error.to_string())?;
         let address = config.cluster_url.to_string();
         let verified = verified(&config);
-        let made = client_of(&address, config).await;
-        let client = made.map_err(|error| error.to_string())?.client;
+        let client = connection::client(&address, config).await;
+        let client = client.map_err(|error| with_sources(&error))?;
         Ok(Self::of(client, address, verified))
     }
 }
@@ -106,9 +101,10 @@ impl Reviewer for Cluster {
                     message: status.message,
                 },
                 error => ReviewError::Unreachable {
-                    why: error.to_string(),
+                    why: with_sources(&error),
                 },
             })?;
+            check_object(answer.as_bytes()).map_err(|error| unreadable(error.to_string()))?;
             serde_json::from_str(&answer).map_err(|error| unreadable(error.to_string()))
         }
         .boxed()

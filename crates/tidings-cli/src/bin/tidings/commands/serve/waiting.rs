@@ -13,8 +13,8 @@ use kube::Client;
 use tidings_objects::{SealedCluster, WaitingSource};
 use tidings_store::BoxFuture;
 
-use crate::commands::archive::client::client_of;
 use crate::commands::cluster::{ClusterFlags, with_sources};
+use crate::commands::connection;
 
 /// Longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -64,10 +64,10 @@ impl Source {
         }
         let context = Some(self.cluster.clone());
         let flags = ClusterFlags::of_context(Some(self.kubeconfig.clone()), context);
-        let config = flags.config().await.map_err(|error| error.to_string())?;
+        let config = flags.config().map_err(|error| error.to_string())?;
         *lock(&self.address) = Some(config.cluster_url.to_string());
-        let made = client_of(&self.cluster, config).await;
-        let client = made.map_err(|error| with_sources(&error))?.client;
+        let client = connection::client(&self.cluster, config).await;
+        let client = client.map_err(|error| with_sources(&error))?;
         *lock(&self.client) = Some(client.clone());
         Ok(client)
     }

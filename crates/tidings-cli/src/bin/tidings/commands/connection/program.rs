@@ -1,22 +1,23 @@
 //! The program of a kubeconfig that gives out credentials (`exec`, a credential plugin of
-//! client-go).
+//! client-go), run as `plugin/pkg/client/auth/exec` does.
 //!
-//! It is run here and not by the client, which would wait for it without an end, and would tell
-//! what it printed if it failed.
+//! It is run here and not by kube, which would wait for it without an end, would give it the
+//! command's own input, and would tell what it printed if it failed.
 //!
-//! Invariants: no thread waits for it. It is killed, with what it started, once its time is over
-//! or it is not waited for any more. What it prints, and with what it is called, is in no error:
-//! there are secrets in both.
+//! Invariants: no thread waits for a program. It is killed, with what it started, once its time is
+//! over or it is not waited for any more. What it prints, and with what it is called, is in no
+//! error: there are secrets in both.
 
 use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::InvalidHeaderValue;
 use jiff::Timestamp;
-use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
+use kube::config::{ExecConfig, ExecInteractiveMode};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
@@ -24,7 +25,7 @@ use tokio::process::Command;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::commands::cluster::one_line;
+use super::super::text::one_line;
 use group::Group;
 
 /// Timeout of a program. There is time for a person to answer it.
@@ -42,13 +43,19 @@ const BEGINNING: Duration = Duration::from_secs(5);
 
 static BEGINNERS: Semaphore = Semaphore::const_new(BEGUN_AT_ONCE);
 
+/// Whether standard input is read for something else.
+static IS_INPUT_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Keeps standard input from all programs: it is read for something else.
+pub(crate) fn take_input() {
+    IS_INPUT_TAKEN.store(true, Ordering::Relaxed);
+}
+
 /// Why a program gave out no credentials.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::commands) enum ProgramError {
-    #[error("the kubeconfig names no program that gives out credentials (exec.command)")]
-    Unnamed,
-    #[error("the kubeconfig has no cluster that its program could be told (provideClusterInfo)")]
-    NoCluster,
+pub(crate) enum ProgramError {
+    #[error("the program {name:?} that gives out credentials must be answered, and {why}")]
+    NobodyThere { name: String, why: &'static str },
     #[error("the program {name:?} that gives out credentials cannot be run: {source}{hint}")]
     Run {
         name: String,
@@ -67,46 +74,53 @@ pub(in crate::commands) enum ProgramError {
     Failed { name: String, status: ExitStatus },
     #[error("the program {name:?} printed something else than credentials (ExecCredential)")]
     Unreadable { name: String },
+    #[error(
+        "the program {name:?} printed credentials of {printed:?}, and the kubeconfig says {expected}"
+    )]
+    Version {
+        name: String,
+        printed: String,
+        expected: String,
+    },
     #[error("the program {name:?} gave out neither a token nor a certificate with its key")]
     Nothing { name: String },
-    #[error("a program gave out a token that cannot be sent: {0}")]
-    Token(#[source] InvalidHeaderValue),
-    #[error("a program gave out a certificate where it gave out a token before")]
-    NoToken,
+    #[error("the program {name:?} gave out a token that cannot be sent: {source}")]
+    Token {
+        name: String,
+        source: InvalidHeaderValue,
+    },
 }
 
 /// What a program gave out.
 pub(super) struct Given {
-    pub(super) credential: Credential,
-    /// When it ends, in milliseconds since 1970, if it does.
+    /// The token, as it is sent.
+    pub(super) header: Option<HeaderValue>,
+    pub(super) certificate: Option<Certificate>,
+    /// When both end, in milliseconds since 1970, if they do.
     pub(super) ends: Option<i64>,
 }
 
-pub(super) enum Credential {
-    Token(String),
-    /// In PEM.
-    Certificate {
-        certificate: String,
-        key: String,
-    },
+/// A certificate and its key, in PEM.
+pub(super) struct Certificate {
+    pub(super) certificate: String,
+    pub(super) key: String,
 }
 
-impl Credential {
-    /// How a token is sent.
-    pub(super) fn header(&self) -> Result<HeaderValue, ProgramError> {
-        let Self::Token(token) = self else {
-            return Err(ProgramError::NoToken);
-        };
-        let header = HeaderValue::try_from(format!("Bearer {token}"));
-        let mut header = header.map_err(ProgramError::Token)?;
-        header.set_sensitive(true);
-        Ok(header)
-    }
+/// How a token is sent.
+pub(super) fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
+    let mut header = HeaderValue::try_from(format!("Bearer {token}"))?;
+    header.set_sensitive(true);
+    Ok(header)
 }
 
 /// What a program prints, as far as it matters.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Printed {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
     status: Option<Status>,
 }
 
@@ -127,20 +141,20 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Takes the program of a user, so that no client runs it. `None`: there is no program, or
-    /// other credentials come before it.
-    pub(super) fn take(user: &mut AuthInfo) -> Option<Self> {
-        let exec = user.exec.take()?;
-        let has_others = user.auth_provider.is_some()
-            || user.token.is_some()
-            || user.token_file.is_some()
-            || user.username.is_some() && user.password.is_some();
-        (!has_others).then_some(Self { exec, time: TIME })
+    /// The program that a checked kubeconfig names.
+    pub(super) fn new(exec: ExecConfig) -> Self {
+        Self { exec, time: TIME }
+    }
+
+    /// What it is called with: programs that are called alike are one.
+    pub(super) fn call(&self) -> String {
+        json!([self.exec, self.exec.cluster]).to_string()
     }
 
     #[cfg(test)]
     pub(super) fn of_shell(script: &str, time: Duration) -> Self {
         let exec = ExecConfig {
+            api_version: Some("v".to_owned()),
             command: Some("sh".to_owned()),
             args: Some(vec!["-c".to_owned(), script.to_owned()]),
             interactive_mode: Some(ExecInteractiveMode::Never),
@@ -152,13 +166,8 @@ impl Program {
     /// Runs it, and waits for what it gives out.
     pub(super) async fn run(&self) -> Result<Given, ProgramError> {
         let name = self.exec.command.as_deref().unwrap_or_default();
-        if name.is_empty() {
-            return Err(ProgramError::Unnamed);
-        }
-        // As for client-go, only a terminal has a person who could answer.
-        let is_answered = self.exec.interactive_mode != Some(ExecInteractiveMode::Never)
-            && io::stdin().is_terminal();
-        let command = self.command(name, is_answered)?;
+        let is_answered = self.is_answered(name)?;
+        let command = self.command(name, is_answered);
         let mut printing = pin!(printed(command, !is_answered));
         let beginner = BEGINNERS.acquire().await;
         let begun = timeout(self.time.min(BEGINNING), &mut printing).await;
@@ -185,7 +194,26 @@ impl Program {
             let name = name_of();
             return Err(ProgramError::Failed { name, status });
         }
-        given(name, &text)
+        self.given(name, &text)
+    }
+
+    /// Whether a person answers it: as for client-go, there is one at a terminal only.
+    fn is_answered(&self, name: &str) -> Result<bool, ProgramError> {
+        let nobody = if !io::stdin().is_terminal() {
+            Some("standard input is no terminal")
+        } else if IS_INPUT_TAKEN.load(Ordering::Relaxed) {
+            Some("standard input is read for something else")
+        } else {
+            None
+        };
+        match (self.exec.interactive_mode.as_ref(), nobody) {
+            (Some(ExecInteractiveMode::Never), _) => Ok(false),
+            (Some(ExecInteractiveMode::Always), Some(why)) => Err(ProgramError::NobodyThere {
+                name: name.to_owned(),
+                why,
+            }),
+            _ => Ok(nobody.is_none()),
+        }
     }
 
     /// How it is installed, as the kubeconfig says it, if it was not found.
@@ -201,10 +229,9 @@ impl Program {
 
     /// How it is called. Unless a person answers it, it is in a group of its own: all of it can be
     /// killed, and it cannot read from a terminal.
-    fn command(&self, name: &str, is_answered: bool) -> Result<Command, ProgramError> {
+    fn command(&self, name: &str, is_answered: bool) -> Command {
         let mut spec = json!({"interactive": is_answered});
-        if self.exec.provide_cluster_info {
-            let cluster = self.exec.cluster.as_ref().ok_or(ProgramError::NoCluster)?;
+        if let Some(cluster) = &self.exec.cluster {
             spec["cluster"] = serde_json::to_value(cluster).unwrap_or_default();
         }
         let told = json!({
@@ -215,8 +242,8 @@ impl Program {
         let mut command = Command::new(name);
         command.args(self.exec.args.iter().flatten());
         for variable in self.exec.env.iter().flatten() {
-            if let (Some(name), Some(value)) = (variable.get("name"), variable.get("value")) {
-                command.env(name, value);
+            if let Some(name) = variable.get("name") {
+                command.env(name, variable.get("value").map_or("", String::as_str));
             }
         }
         command
@@ -233,7 +260,49 @@ impl Program {
         if !is_answered {
             command.process_group(0);
         }
-        Ok(command)
+        command
+    }
+
+    /// What it gives out by printing this.
+    fn given(&self, name: &str, text: &[u8]) -> Result<Given, ProgramError> {
+        let name = || name.to_owned();
+        let unreadable = || ProgramError::Unreadable { name: name() };
+        // Some print YAML, which client-go accepts.
+        let text = std::str::from_utf8(text).map_err(|_| unreadable())?;
+        let printed: Printed = serde_saphyr::from_str(text).map_err(|_| unreadable())?;
+        if printed.kind != "ExecCredential" {
+            return Err(unreadable());
+        }
+        let expected = self.exec.api_version.clone().unwrap_or_default();
+        if printed.api_version != expected {
+            return Err(ProgramError::Version {
+                name: name(),
+                printed: one_line(&printed.api_version).chars().take(60).collect(),
+                expected,
+            });
+        }
+        let status = printed.status.unwrap_or_default();
+        let ends = status.expiration_timestamp;
+        let ends = ends.map(|text| text.parse::<Timestamp>()).transpose();
+        let ends = ends.map_err(|_| unreadable())?;
+        // Some print all fields, of which the others are empty.
+        let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let token = filled(status.token);
+        let certificate = filled(status.client_certificate_data);
+        let certificate = match (certificate, filled(status.client_key_data)) {
+            (Some(certificate), Some(key)) => Some(Certificate { certificate, key }),
+            (None, None) if token.is_some() => None,
+            _ => return Err(ProgramError::Nothing { name: name() }),
+        };
+        let header = token.map(|token| bearer(&token)).transpose();
+        Ok(Given {
+            header: header.map_err(|source| ProgramError::Token {
+                name: name(),
+                source,
+            })?,
+            certificate,
+            ends: ends.map(Timestamp::as_millisecond),
+        })
     }
 }
 
@@ -251,36 +320,6 @@ async fn printed(mut command: Command, has_group: bool) -> io::Result<(ExitStatu
     // What it left behind may serve the next one.
     group.leave();
     Ok((status, text))
-}
-
-/// What a program gives out by printing this.
-fn given(name: &str, text: &[u8]) -> Result<Given, ProgramError> {
-    let unreadable = || ProgramError::Unreadable {
-        name: name.to_owned(),
-    };
-    // Some print YAML, which client-go accepts.
-    let text = std::str::from_utf8(text).map_err(|_| unreadable())?;
-    let printed: Printed = serde_saphyr::from_str(text).map_err(|_| unreadable())?;
-    let status = printed.status.unwrap_or_default();
-    let ends = status.expiration_timestamp;
-    let ends = ends.map(|text| text.parse::<Timestamp>()).transpose();
-    let ends = ends.map_err(|_| unreadable())?;
-    // Some print all fields, of which the others are empty.
-    let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
-    let certificate = filled(status.client_certificate_data);
-    let certificate = certificate.zip(filled(status.client_key_data));
-    let credential = match (certificate, filled(status.token)) {
-        (Some((certificate, key)), _) => Credential::Certificate { certificate, key },
-        (None, Some(token)) => Credential::Token(token),
-        (None, None) => {
-            let name = name.to_owned();
-            return Err(ProgramError::Nothing { name });
-        }
-    };
-    Ok(Given {
-        credential,
-        ends: ends.map(Timestamp::as_millisecond),
-    })
 }
 
 #[cfg(unix)]
@@ -339,27 +378,56 @@ mod tests {
         Program::of_shell(script, PATIENCE).run().await
     }
 
+    /// What is printed for this status.
+    fn printed_of(status: &str) -> String {
+        format!(r#"echo '{{"apiVersion": "v", "kind": "ExecCredential", "status": {status}}}'"#)
+    }
+
     #[tokio::test]
     async fn a_program_gives_out_a_token_or_a_certificate_with_its_key() {
-        let printed = r#"{"status":{"token":"t","expirationTimestamp":"2026-01-01T00:00:00Z"}}"#;
-        let given = run(&format!("echo '{printed}'")).await.unwrap();
-        assert_eq!(given.ends, Some(1_767_225_600_000));
-        let header = given.credential.header().unwrap();
-        assert!(header.is_sensitive());
-        assert_eq!(header.to_str().unwrap(), "Bearer t");
-        // In YAML, and with a token that does not count.
-        let printed = "{status: {token: t, clientCertificateData: c, clientKeyData: k}}";
-        let given = run(&format!("echo '{printed}'")).await.unwrap();
-        assert_eq!(given.ends, None);
-        let Credential::Certificate { certificate, key } = given.credential else {
-            panic!("a certificate comes before a token");
+        let header = |given: &Given| {
+            let header = given.header.as_ref()?;
+            assert!(header.is_sensitive());
+            Some(header.to_str().unwrap().to_owned())
         };
-        assert_eq!((certificate.as_str(), key.as_str()), ("c", "k"));
-        // Empty texts are not there.
-        let printed = r#"{"status":{"token":"t","clientCertificateData":"","clientKeyData":""}}"#;
-        let given = run(&format!("echo '{printed}'")).await.unwrap();
-        let header = given.credential.header().unwrap();
-        assert_eq!(header.to_str().unwrap(), "Bearer t");
+        let certificate = |given: &Given| {
+            let given = given.certificate.as_ref()?;
+            Some(format!("{} {}", given.certificate, given.key))
+        };
+        for (status, token, pair, ends) in [
+            (
+                r#"{"token": "t", "expirationTimestamp": "2026-01-01T00:00:00Z"}"#,
+                Some("Bearer t"),
+                None,
+                Some(1_767_225_600_000),
+            ),
+            // In YAML.
+            ("{token: t}", Some("Bearer t"), None, None),
+            (
+                "{token: t, clientCertificateData: c, clientKeyData: k}",
+                Some("Bearer t"),
+                Some("c k"),
+                None,
+            ),
+            (
+                r#"{"clientCertificateData": "c", "clientKeyData": "k"}"#,
+                None,
+                Some("c k"),
+                None,
+            ),
+            // Empty texts are not there.
+            (
+                r#"{"token": "t", "clientCertificateData": "", "clientKeyData": ""}"#,
+                Some("Bearer t"),
+                None,
+                None,
+            ),
+        ] {
+            let given = run(&printed_of(status)).await.unwrap();
+            assert_eq!(header(&given).as_deref(), token, "{status}");
+            assert_eq!(certificate(&given).as_deref(), pair, "{status}");
+            assert_eq!(given.ends, ends, "{status}");
+        }
     }
 
     #[tokio::test]
@@ -378,24 +446,31 @@ mod tests {
 
     #[tokio::test]
     async fn what_went_wrong_is_told_without_what_was_printed() {
+        let unknown = "something else than credentials";
         for (script, why) in [
-            ("echo secret; exit 3", "exit status: 3"),
-            ("echo secret", "something else than credentials"),
+            ("echo secret; exit 3".to_owned(), "exit status: 3"),
+            ("echo secret".to_owned(), unknown),
             (
-                r#"echo '{"status": {"token": "secret", "expirationTimestamp": "soon"}}'"#,
-                "something else than credentials",
+                printed_of(r#"{"token": "secret", "expirationTimestamp": "soon"}"#),
+                unknown,
             ),
-            ("echo '{\"status\": {}}' # secret", "neither a token nor"),
             (
-                "echo 'status: {token: \"\"}' # secret",
+                "echo '{\"apiVersion\": \"v\", \"status\": {\"token\": \"secret\"}}'".to_owned(),
+                unknown,
+            ),
+            (
+                printed_of(r#"{"token": "secret"}"#).replace("\"v\"", "\"w\""),
+                "credentials of \"w\", and the kubeconfig says v",
+            ),
+            (printed_of("{}"), "neither a token nor"),
+            (printed_of(r#"{"token": ""}"#), "neither a token nor"),
+            (
+                printed_of(r#"{"token": "secret", "clientKeyData": "k"}"#),
                 "neither a token nor",
             ),
-            (
-                "head -c 2000000 /dev/zero # secret",
-                "something else than credentials",
-            ),
+            ("head -c 2000000 /dev/zero # secret".to_owned(), unknown),
         ] {
-            let error = run(script).await.err().unwrap();
+            let error = run(&script).await.err().unwrap();
             for text in [error.to_string(), format!("{error:?}")] {
                 assert!(!text.contains("secret"), "{text}");
             }
@@ -441,27 +516,10 @@ mod tests {
         while BEGINNERS.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        let given = run("echo '{\"status\": {\"token\": \"t\"}}'");
+        let script = printed_of(r#"{"token": "t"}"#);
+        let given = run(&script);
         let given = timeout(PATIENCE / 2, given).await;
         assert!(given.unwrap().is_ok());
         tasks.shutdown().await;
-    }
-
-    #[test]
-    fn a_program_is_taken_unless_other_credentials_come_before_it() {
-        let user = || AuthInfo {
-            exec: Some(ExecConfig::default()),
-            ..AuthInfo::default()
-        };
-        assert!(Program::take(&mut AuthInfo::default()).is_none());
-        let mut own = user();
-        assert!(Program::take(&mut own).is_some());
-        assert!(own.exec.is_none());
-        let mut other = AuthInfo {
-            token_file: Some("/token".to_owned()),
-            ..user()
-        };
-        assert!(Program::take(&mut other).is_none());
-        assert!(other.exec.is_none());
     }
 }

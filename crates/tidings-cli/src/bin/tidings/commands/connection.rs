@@ -1,0 +1,169 @@
+//! The connection to a cluster's API server: one for every verb, the archive, and the clients of
+//! the server.
+//!
+//! A request gets the credentials that are valid now (`credentials`), goes the way that the
+//! kubeconfig or the environment says (`transport`), and its answer is judged (`answer`). kube has
+//! the types of kubeconfigs, TLS with client certificates, and the API of the client.
+
+pub(crate) mod answer;
+pub(crate) mod credentials;
+pub(crate) mod program;
+mod tokens;
+mod transport;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::AUTHORIZATION;
+use http::{Request, Response, StatusCode};
+use kube::client::Body;
+use kube::{Client, Config};
+use tower::BoxError;
+
+use self::answer::judged;
+use self::credentials::{Credentials, CredentialsError, Sent};
+use super::kubeconfig::proxy;
+
+/// Why there is no client of a cluster.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotConnected {
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error(transparent)]
+    Client(#[from] kube::Error),
+}
+
+/// A request that did not come through a proxy.
+#[derive(Debug, thiserror::Error)]
+#[error("through the proxy {proxy}")]
+struct ByProxy {
+    proxy: String,
+    source: BoxError,
+}
+
+/// See the module documentation.
+struct Connection {
+    config: Config,
+    credentials: Credentials,
+    /// The client of the last request, and the credentials of which it has the certificate.
+    last: Mutex<(Client, Sent)>,
+}
+
+/// A client of a cluster with this configuration, which is whole. If a program gives out the
+/// credentials, it is waited for. The name of the cluster is for the log.
+///
+/// # Errors
+/// There are no credentials, or TLS cannot be set up.
+pub(crate) async fn client(cluster: &str, mut config: Config) -> Result<Client, NotConnected> {
+    // Another dependency may add a second provider, and then rustls needs a default. Setting it
+    // twice does no harm.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let credentials = Credentials::take(cluster, &mut config.auth_info).await?;
+    let sent = Sent::Header(None);
+    let last = Mutex::new((transport::client(&config)?, sent));
+    let namespace = config.default_namespace.clone();
+    let connection = Arc::new(Connection {
+        config,
+        credentials,
+        last,
+    });
+    // A certificate of a program that cannot be used is told now.
+    if let Ok(sent) = connection.credentials.current().await {
+        connection.client_with(sent)?;
+    }
+    let service = tower::service_fn(move |request| {
+        let connection = Arc::clone(&connection);
+        async move { connection.send(request).await }
+    });
+    Ok(Client::new(service, namespace))
+}
+
+impl Connection {
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let path = request.uri().path().to_owned();
+        let sent = self.credentials.current().await?;
+        if let Some(header) = sent.header() {
+            let headers = request.headers_mut();
+            headers
+                .entry(AUTHORIZATION)
+                .or_insert_with(|| header.clone());
+        }
+        let client = self.client_with(sent.clone())?;
+        let answer = client.send(request).await;
+        let answer = answer.map_err(|error| self.by_proxy(error))?;
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            self.credentials.refused(&sent).await;
+        }
+        Ok(judged(&path, answer).await?)
+    }
+
+    /// A client with the certificate of these credentials. Connections with another one are given
+    /// up.
+    fn client_with(&self, sent: Sent) -> kube::Result<Client> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let (client, before) = &mut *last;
+        if !sent.has_certificate_of(before) {
+            let mut config = self.config.clone();
+            if let Some(own) = sent.certificate() {
+                let user = &mut config.auth_info;
+                user.client_certificate_data = Some(STANDARD.encode(&own.certificate));
+                user.client_key_data = Some(STANDARD.encode(&own.key).into());
+            }
+            *client = transport::client(&config)?;
+            *before = sent;
+        }
+        Ok(client.clone())
+    }
+
+    fn by_proxy(&self, error: kube::Error) -> BoxError {
+        let source: BoxError = match error {
+            kube::Error::Service(error) => error,
+            error => Box::new(error),
+        };
+        match &self.config.proxy_url {
+            Some(address) => Box::new(ByProxy {
+                proxy: proxy::shown(address),
+                source,
+            }),
+            None => source,
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use kube::config::{ExecConfig, ExecInteractiveMode};
+
+    use super::*;
+
+    /// The client needs the certificate and its key: it would not be made with another one.
+    #[tokio::test]
+    async fn a_certificate_of_a_program_is_used() {
+        let own = rcgen::generate_simple_self_signed(["user".to_owned()]).unwrap();
+        for (key, is_good) in [
+            (own.signing_key.serialize_pem(), true),
+            ("no key".to_owned(), false),
+        ] {
+            let printed = serde_json::json!({
+                "apiVersion": "v",
+                "kind": "ExecCredential",
+                "status": {"clientCertificateData": own.cert.pem(), "clientKeyData": key},
+            });
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("printed");
+            std::fs::write(&file, printed.to_string()).unwrap();
+            let mut config = Config::new("https://10.0.0.1:6443".parse().unwrap());
+            config.root_cert = Some(vec![own.cert.der().to_vec()]);
+            config.auth_info.exec = Some(ExecConfig {
+                api_version: Some("v".to_owned()),
+                command: Some("cat".to_owned()),
+                args: Some(vec![file.display().to_string()]),
+                interactive_mode: Some(ExecInteractiveMode::Never),
+                ..ExecConfig::default()
+            });
+            assert_eq!(client("prod", config).await.is_ok(), is_good);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! HTTP to an API server: the way through a proxy, TLS, timeouts, and impersonation.
+//!
+//! kube's own stack is the same but for two things: a server's certificate is verified as Go does
+//! it, and a proxy may ask for a name and a password.
+
+use std::error::Error as StdError;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderValue, Uri};
+use hyper::rt::{Read, Write};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ConfigExt, RustlsTlsError};
+use kube::{Client, Config};
+use rustls::ClientConfig;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tidings_server::ServerVerifier;
+use tower::{Service, ServiceBuilder};
+
+use super::super::kubeconfig::proxy;
+
+/// A client without credentials but for the client certificate that the configuration has.
+pub(super) fn client(config: &Config) -> kube::Result<Client> {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    let Some(address) = &config.proxy_url else {
+        return over(config, connector);
+    };
+    match address.scheme_str() {
+        Some("http") => over(config, tunnel(address, connector)),
+        Some("https") => over(config, tunnel(address, secured(config, connector)?)),
+        // The proxy finds out the address of a name.
+        Some("socks5" | "socks5h") => {
+            let way = SocksV5::new(address.clone(), connector);
+            match proxy::login(address) {
+                Some((name, password)) => over(config, way.with_auth(name, password)),
+                None => over(config, way),
+            }
+        }
+        _ => Err(kube::Error::ProxyProtocolUnsupported {
+            proxy_url: Box::new(address.clone()),
+        }),
+    }
+}
+
+fn tunnel<C>(proxy: &Uri, connector: C) -> Tunnel<C> {
+    let tunnel = Tunnel::new(proxy.clone(), connector);
+    let login = proxy::login(proxy).and_then(|(name, password)| {
+        let login = STANDARD.encode(format!("{name}:{password}"));
+        HeaderValue::try_from(format!("Basic {login}")).ok()
+    });
+    match login {
+        Some(login) => tunnel.with_auth(login),
+        None => tunnel,
+    }
+}
+
+fn over<C>(config: &Config, connector: C) -> kube::Result<Client>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: StdError + Send + Sync + 'static,
+{
+    let mut connector = TimeoutConnector::new(secured(config, connector)?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let client: legacy::Client<_, Body> =
+        legacy::Builder::new(TokioExecutor::new()).build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .layer(config.extra_headers_layer()?)
+        .service(client);
+    Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+fn secured<C>(config: &Config, connector: C) -> kube::Result<HttpsConnector<C>> {
+    let builder = HttpsConnectorBuilder::new()
+        .with_tls_config(tls(config)?)
+        .https_or_http();
+    let builder = match config.tls_server_name.clone() {
+        Some(name) => {
+            let name = ServerName::try_from(name).map_err(RustlsTlsError::InvalidServerName);
+            let name = name.map_err(kube::Error::RustlsTls)?;
+            builder.with_server_name_resolver(FixedServerNameResolver::new(name))
+        }
+        None => builder,
+    };
+    Ok(builder.enable_http1().wrap_connector(connector))
+}
+
+/// Of a pod, kube reads the authorities again and again, and no serving certificate is among them.
+fn tls(config: &Config) -> kube::Result<ClientConfig> {
+    let mut tls = config.rustls_client_config()?;
+    if let Some(authorities) = &config.root_cert
+        && !config.accept_invalid_certs
+        && config.root_cert_file.is_none()
+    {
+        let authorities = authorities.iter().cloned().map(CertificateDer::from);
+        let authorities: Vec<_> = authorities.collect();
+        let provider = Arc::clone(tls.crypto_provider());
+        let verifier = ServerVerifier::new(&authorities, provider).map_err(|error| {
+            kube::Error::RustlsTls(RustlsTlsError::AddRootCertificate(Box::new(error)))
+        })?;
+        let mut dangerous = tls.dangerous();
+        dangerous.set_certificate_verifier(Arc::new(verifier));
+    }
+    Ok(tls)
+}

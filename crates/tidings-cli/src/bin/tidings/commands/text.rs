@@ -1,0 +1,37 @@
+//! Errors and what others say, on one line.
+
+use std::error::Error;
+use std::io::Write;
+
+/// An error of a client says little without its causes, and of a refusal what the server said is
+/// enough.
+pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
+    if let Some(kube::Error::Api(status)) = error.downcast_ref() {
+        return one_line(&status.message);
+    }
+    let text = error.to_string();
+    // The client's word for every failure that is not an answer.
+    let mut text = text
+        .strip_prefix("ServiceError: ")
+        .unwrap_or(&text)
+        .to_owned();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        let more = more.strip_prefix("ServiceError: ").unwrap_or(&more);
+        if !text.contains(more) {
+            text = format!("{text}: {more}");
+        }
+        source = error.source();
+    }
+    one_line(&text)
+}
+
+/// Prints a note on standard error.
+pub(crate) fn tell(text: &str) {
+    // A closed pipe is no reason to stop, and the exit code has the same information.
+    let _ = writeln!(std::io::stderr(), "{}", one_line(text));
+}
+
+/// Text from outside on one line, of which a terminal only prints what is there.
+pub(crate) use tidings_cli::text::message as one_line;
