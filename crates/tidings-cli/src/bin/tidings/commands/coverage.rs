@@ -373,8 +373,8 @@ fn taken_of(coverage: &Value) -> Vec<String> {
     let what = if is_sealed { "version" } else { "event" };
     let trimmed = trimmed.map(|number| {
         // Older archives say until when they were last seen.
-        let before = ["observedBefore", "lastSeenBefore"].into_iter();
-        let before = before.filter_map(|name| quota[name].as_str()).next();
+        let mut before = ["observedBefore", "lastSeenBefore"].into_iter();
+        let before = before.find_map(|name| quota[name].as_str());
         let (which, until) = if is_sealed {
             ("the oldest first", "up to")
         } else {
