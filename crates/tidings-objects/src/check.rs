@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::file::read::{FileError, Reader};
 use crate::file::rollup::{self, Rollup};
 use crate::folder::{Folder, FolderError};
-use crate::manifest::{File, Manifest};
+use crate::manifest::{File, Manifest, not_before, not_behind};
 use crate::place::Place;
 use crate::row::Row;
 use crate::seal::Described;
@@ -137,6 +137,16 @@ fn check_file(cluster: &Arc<str>, file: &File, bytes: &Bytes) -> Result<(u64, By
     let mut found = found.file(file.level, bytes);
     found.path.clone_from(&file.path);
     found.rollup.clone_from(&file.rollup);
+    // Those of the first days say them however long they are.
+    let as_now = |place: &[String; 3], bounded: fn([&str; 3]) -> [String; 3]| {
+        bounded(place.each_ref().map(String::as_str))
+    };
+    if found.first == as_now(&file.first, not_behind)
+        && found.last == as_now(&file.last, not_before)
+    {
+        found.first.clone_from(&file.first);
+        found.last.clone_from(&file.last);
+    }
     // Those of the first days do not say it.
     found.seen = found.seen.filter(|_| file.seen.is_some());
     if found != *file {

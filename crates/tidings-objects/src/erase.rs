@@ -15,6 +15,7 @@ use parquet::errors::ParquetError;
 use tidings_archive::Unerased;
 
 use crate::background;
+use crate::file::bounds::END_BYTES_MAX;
 use crate::file::read::FileError;
 use crate::file::uids::{Uids, may_have};
 use crate::folder::{Folder, FolderError};
@@ -29,8 +30,6 @@ pub(crate) const EVENTS_AT_ONCE: usize = 20_000;
 const LOOKED_AT_ONCE: usize = 500;
 /// Bytes of the end of a file that are read at first.
 const END: u64 = 64 << 10;
-/// Maximum bytes of the end of a file.
-const END_MAX: u64 = 32 << 20;
 /// Maximum bytes of parts of a file that are read together, with what is between them.
 const TOGETHER_MAX: u64 = 4 << 20;
 
@@ -259,7 +258,7 @@ async fn end(folder: &Folder, file: &File) -> Result<Arc<Uids>, LookError> {
         match parsed.map_err(|_| LookError::NotRead)? {
             Ok(uids) => return Ok(Arc::new(uids)),
             Err(ParquetError::NeedMoreData(needed))
-                if from > 0 && (needed as u64) <= END_MAX && needed as u64 > wanted =>
+                if from > 0 && needed <= END_BYTES_MAX && needed as u64 > wanted =>
             {
                 wanted = needed as u64;
             }

@@ -1,9 +1,13 @@
 //! Archives of made-up versions, for benchmarks: files as a sealer leaves them, and one manifest.
 //! Built with the feature `filling` only.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use jiff::Timestamp;
-use std::sync::Arc;
+use k8s_pb::api::core::v1::{Event, ObjectReference};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use tidings_api::codec;
 
 use crate::file::read::FileError;
 use crate::folder::Folder;
@@ -22,6 +26,44 @@ pub struct FilledVersion {
     pub observed_at: i64,
     /// The event in Kubernetes' protobuf, as an API server stores it.
     pub event: Bytes,
+}
+
+impl FilledVersion {
+    /// The first version of an event about one of seven pods in three namespaces.
+    pub fn sample(number: u64) -> Self {
+        let (namespace, pod) = (
+            format!("shop-{}", number % 3),
+            format!("web-{}", number % 7),
+        );
+        let mut event = Event {
+            metadata: Some(ObjectMeta {
+                namespace: Some(namespace.clone()),
+                name: Some(format!("web.{number:x}")),
+                uid: Some(format!("uid-{number}")),
+                labels: [("app".to_owned(), "web".to_owned())].into(),
+                ..ObjectMeta::default()
+            }),
+            involved_object: Some(ObjectReference {
+                kind: Some("Pod".into()),
+                namespace: Some(namespace),
+                name: Some(pod),
+                ..ObjectReference::default()
+            }),
+            reason: Some(format!("BackOff{}", number % 5)),
+            message: Some(format!("back-off restarting container {number}")),
+            last_timestamp: Some(Time {
+                seconds: Some(1_700_000_000),
+                nanos: None,
+            }),
+            count: Some(3),
+            ..Event::default()
+        };
+        Self {
+            version: number,
+            observed_at: 1_700_000_000_000_i64.saturating_add_unsigned(number),
+            event: codec::encode_stored(&mut event),
+        }
+    }
 }
 
 /// Fills the archive of a cluster that is not there yet.

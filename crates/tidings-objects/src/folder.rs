@@ -17,15 +17,18 @@ use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::manifest::{FORM, File, Manifest, PLACEHOLDER_BYTES_MAX, Placeholder};
+use crate::foreign::{self, Foreign};
+use crate::manifest::{
+    BYTES_MAX, FORM, File, Manifest, NUMBER_MAX, PLACEHOLDER_BYTES_MAX, Placeholder,
+};
 use crate::place::Place;
 use crate::private;
 use crate::unfinished::{self, LocalError, Unfinished};
 
 /// How long an operation may take, with all that is tried again within it.
 const OPERATION_MAX: Duration = Duration::from_secs(300);
-/// Largest manifest that is read.
-const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+/// Manifests that cannot be read, after which a reader goes no further back.
+const UNREAD_MAX: usize = 8;
 /// What the object has by which the storage is probed.
 const PROBE: &[u8] = b"written where there was none, so that the storage is known to support that";
 /// Manifests that are read before it is believed that the newest one cannot be.
@@ -65,6 +68,16 @@ pub enum FolderError {
         "the storage replaces an object that may only be created where there is none: two archives could replace each other's manifests; it has to support If-None-Match"
     )]
     Replaces,
+    /// A manifest is not written, as it could not be read again.
+    #[error(
+        "manifest {number} {why}: nothing more is sealed until there are fewer files (--objects-ttl, --objects-quota)"
+    )]
+    Full {
+        /// Its number.
+        number: u64,
+        /// What it has too much of.
+        why: String,
+    },
     /// Another manifest of this number was written meanwhile.
     #[error("manifest {number} was written by another request or archive meanwhile")]
     Taken {
@@ -74,6 +87,11 @@ pub enum FolderError {
 }
 
 impl FolderError {
+    /// Whether an object is there and is not what it should be.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Manifest { .. } | Self::Long { .. })
+    }
+
     /// Whether there was no answer in time, be it that the client gave up before the operation.
     pub(crate) fn is_slow(&self) -> bool {
         match self {
@@ -95,6 +113,16 @@ pub(crate) struct Folder {
     known: AtomicU64,
     /// Whether the storage is known to create objects only where there are none.
     is_probed: AtomicBool,
+    /// Bytes of the manifest that was read or written last.
+    manifest_bytes: AtomicU64,
+    foreign: Arc<Foreign>,
+}
+
+/// The newest manifest that can be read, for readers.
+pub(crate) struct Readable {
+    pub(crate) manifest: Manifest,
+    /// Why a newer one cannot be, if there is one. It takes no deleted events out of files.
+    pub(crate) newer: Option<FolderError>,
 }
 
 impl Folder {
@@ -105,7 +133,14 @@ impl Folder {
             local: place.folder.as_ref().map(|folder| folder.join(cluster)),
             known: AtomicU64::new(0),
             is_probed: AtomicBool::new(false),
+            manifest_bytes: AtomicU64::new(0),
+            foreign: Arc::clone(&place.foreign),
         }
+    }
+
+    /// How many bytes the newest manifest has that is known.
+    pub(crate) fn manifest_bytes(&self) -> u64 {
+        self.manifest_bytes.load(Ordering::Relaxed)
     }
 
     fn manifests(&self) -> Path {
@@ -141,6 +176,42 @@ impl Folder {
         }
     }
 
+    /// The newest manifest that can be read, for readers, who change nothing. If a newer one cannot
+    /// be, the one before it stands in for it, unless that newer one may have taken deleted events
+    /// out of files.
+    pub(crate) async fn newest_readable(&self) -> Result<Option<Readable>, FolderError> {
+        let error = match self.newest().await {
+            Err(error) if error.is_unreadable() => error,
+            newest => {
+                return Ok(newest?.map(|manifest| Readable {
+                    manifest,
+                    newer: None,
+                }));
+            }
+        };
+        let mut numbers: Vec<u64> = self
+            .list("manifests")
+            .await?
+            .iter()
+            .filter_map(number)
+            .collect();
+        numbers.sort_unstable();
+        for number in numbers.iter().rev().take(UNREAD_MAX) {
+            let manifest = match self.read(*number).await {
+                Err(error) if error.is_unreadable() => continue,
+                manifest => manifest?,
+            };
+            // The one behind it purges only if this one says so; those behind that may.
+            let is_safe = manifest.purging == Some(false) && !numbers.contains(&(number + 2));
+            if is_safe || Some(number) == numbers.last() {
+                let newer = (Some(number) != numbers.last()).then_some(error);
+                return Ok(Some(Readable { manifest, newer }));
+            }
+            break;
+        }
+        Err(error)
+    }
+
     /// Only manifests from the last known one on are listed, which is not removed while it is
     /// among the newest; all of them, if there is none.
     async fn newest_number(&self) -> Result<Option<u64>, FolderError> {
@@ -151,7 +222,8 @@ impl Folder {
             let later = self
                 .store
                 .list_with_offset(Some(&self.manifests()), &before);
-            if let Some(number) = newest(&within(later.try_collect::<Vec<_>>()).await?) {
+            let later = within(later.try_collect::<Vec<_>>()).await?;
+            if let Some(number) = newest(&self.own("manifests", later)) {
                 return Ok(Some(number));
             }
         }
@@ -165,7 +237,7 @@ impl Folder {
             path: path.to_string(),
             why,
         };
-        let bytes = self.get(&path, MANIFEST_BYTES_MAX).await?;
+        let bytes = self.get(&path, BYTES_MAX).await?;
         if is_emptied(&bytes) {
             let source = "it was emptied, as it named deleted events".into();
             let path = path.to_string();
@@ -179,16 +251,37 @@ impl Folder {
                 manifest.form, manifest.number
             )));
         }
+        if let Some(why) = manifest.fault() {
+            return Err(wrong(why));
+        }
+        let len = bytes.len() as u64;
+        self.manifest_bytes.store(len, Ordering::Relaxed);
         Ok(manifest)
     }
 
-    /// Writes a manifest, unless there is one of its number.
+    /// Writes a manifest that can be read again, unless there is one of its number.
     pub(crate) async fn commit(&self, manifest: &Manifest) -> Result<(), FolderError> {
         let number = manifest.number;
+        let full = |why| Err(FolderError::Full { number, why });
+        if number > NUMBER_MAX {
+            return full("has no successor".to_owned());
+        }
         // Texts, numbers and times can always be written.
         let bytes = serde_json::to_vec_pretty(manifest).unwrap_or_default();
+        let len = bytes.len() as u64;
+        if len > BYTES_MAX {
+            return full(format!(
+                "would have {len} bytes, of {BYTES_MAX} that are read"
+            ));
+        }
+        if let Some(why) = manifest.fault() {
+            return full(format!("could not be read again: {why}"));
+        }
         match self.create(&self.manifest(number), bytes.into()).await {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.manifest_bytes.store(len, Ordering::Relaxed);
+                Ok(())
+            }
             // The answer may have been lost, or be of a request that was repeated.
             Err(error) => match self.read(number).await {
                 Ok(found) if found.id == manifest.id => Ok(()),
@@ -337,10 +430,29 @@ impl Folder {
         Ok(files)
     }
 
-    /// All objects in one of its folders.
+    /// All objects in one of its folders whose names an archive gives.
     pub(crate) async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, FolderError> {
-        let folder = self.root.clone().join(folder);
-        within(self.store.list(Some(&folder)).try_collect()).await
+        let path = self.root.clone().join(folder);
+        let found = within(self.store.list(Some(&path)).try_collect()).await?;
+        Ok(self.own(folder, found))
+    }
+
+    fn own(&self, folder: &str, mut found: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
+        let path = self.root.clone().join(folder);
+        found.retain(|found| {
+            let parts = found.location.prefix_match(&path);
+            let mut parts = parts.into_iter().flatten();
+            let name = parts.next().filter(|_| parts.next().is_none());
+            let is_own = name.is_some_and(|name| match folder {
+                "manifests" => foreign::number(name.as_ref()).is_some(),
+                _ => foreign::is_file(name.as_ref()),
+            });
+            if !is_own {
+                self.foreign.say(&found.location);
+            }
+            is_own
+        });
+        found
     }
 }
 
@@ -352,8 +464,7 @@ fn is_emptied(bytes: &[u8]) -> bool {
 
 /// The number of a manifest, by its path.
 pub(crate) fn number(found: &ObjectMeta) -> Option<u64> {
-    let name = found.location.filename()?.strip_suffix(".json")?;
-    name.parse().ok()
+    foreign::number(found.location.filename()?)
 }
 
 /// Whether the client waited for it in vain.
@@ -379,7 +490,9 @@ async fn within<T>(operation: impl Future<Output = Result<T, Error>>) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use object_store::local::LocalFileSystem;
+    use object_store::memory::InMemory;
 
     use super::*;
 
@@ -395,6 +508,49 @@ mod tests {
         assert!(!failed(HttpErrorKind::Connect).is_slow());
     }
 
+    #[tokio::test]
+    async fn a_manifest_that_could_not_be_read_again_is_not_written() {
+        let store = Arc::new(InMemory::new());
+        let place = Place::of(Arc::clone(&store) as Arc<dyn ObjectStore>, "memory:");
+        let folder = Folder::new(&place, "prod");
+        let empty = || {
+            Manifest::empty("prod", "one", "archive".to_owned())
+                .next("a".into(), Timestamp::UNIX_EPOCH)
+        };
+        let long = "w".repeat(BYTES_MAX as usize);
+        let foreign = File::at("events/notes.txt");
+        for manifest in [
+            Manifest {
+                writer: long,
+                ..empty()
+            },
+            Manifest {
+                files: vec![foreign],
+                ..empty()
+            },
+            Manifest {
+                number: NUMBER_MAX + 1,
+                ..empty()
+            },
+        ] {
+            let number = manifest.number;
+            let written = folder.commit(&manifest).await;
+            assert!(
+                matches!(written, Err(FolderError::Full { .. })),
+                "{written:?}"
+            );
+            assert!(store.head(&folder.manifest(number)).await.is_err());
+        }
+        let last = Manifest {
+            number: NUMBER_MAX,
+            ..empty()
+        };
+        folder.commit(&last).await.unwrap();
+        assert_eq!(folder.newest().await.unwrap(), Some(last));
+        let bytes = store.head(&folder.manifest(NUMBER_MAX)).await.unwrap().size;
+        assert_eq!(folder.manifest_bytes(), bytes);
+    }
+
     #[test]
     fn files_are_below_the_prefix_as_it_is() {
         for prefix in ["a", "a~b", "my%20archive/x"] {
@@ -404,6 +560,8 @@ mod tests {
                 local: None,
                 known: AtomicU64::new(0),
                 is_probed: AtomicBool::new(false),
+                manifest_bytes: AtomicU64::new(0),
+                foreign: Arc::default(),
             };
             let path = folder.path("events/1.parquet");
             assert_eq!(path.as_ref(), format!("{prefix}/prod/events/1.parquet"));

@@ -27,6 +27,12 @@ mod file;
 #[cfg(feature = "filling")]
 mod filling;
 mod folder;
+mod foreign;
+#[cfg(feature = "filling")]
+mod forged;
+#[cfg(fuzzing)]
+#[allow(missing_docs)]
+pub mod fuzzing;
 mod manifest;
 mod merge;
 mod place;
@@ -43,6 +49,8 @@ pub use file::read::FileError;
 #[cfg(feature = "filling")]
 pub use filling::{FilledVersion, Filler};
 pub use folder::FolderError;
+#[cfg(feature = "filling")]
+pub use forged::Forged;
 pub use manifest::{File, Manifest, OverQuota, Removed, Rollup};
 pub use place::{Place, PlaceError};
 pub use reader::{

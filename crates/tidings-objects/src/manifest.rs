@@ -9,8 +9,22 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tidings_archive::{Commit, Gap, Position};
 
+use crate::file::bounds::{FILE_BYTES_MAX, GROUP_ROWS_MAX, GROUPS_MAX};
+use crate::foreign;
+
 /// The form of manifests.
 pub(crate) const FORM: u64 = 1;
+/// The greatest number that a manifest has: a reader's revisions have as many bits for it. With one
+/// a second it is reached after 8,700 years.
+pub(crate) const NUMBER_MAX: u64 = (1 << 38) - 1;
+/// Maximum bytes of a manifest: about 100,000 files.
+pub(crate) const BYTES_MAX: u64 = 64 << 20;
+/// Maximum files in a manifest.
+const FILES_MAX: usize = 200_000;
+/// Maximum rows of a file.
+const ROWS_MAX: u64 = (GROUPS_MAX * GROUP_ROWS_MAX) as u64;
+/// Maximum bytes of a part of an object's place in a manifest. Kubernetes' own names are shorter.
+const PLACE_BYTES_MAX: usize = 256;
 
 /// What the archive of a cluster consists of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +68,11 @@ pub struct Manifest {
     /// What was taken out to keep a quota. Manifests from before there was one do not have it.
     #[serde(default, skip_serializing_if = "OverQuota::is_nothing")]
     pub over_quota: OverQuota,
+    /// Whether the next manifest may take deleted events out of files: a reader that cannot read
+    /// that one does not go back to this one. Manifests from before there was such a sign do not
+    /// say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purging: Option<bool>,
     /// All files, in the order of the first time in them.
     pub files: Vec<File>,
     /// Files that are no longer part of the archive, and are yet to be deleted.
@@ -157,6 +176,50 @@ impl File {
     }
 }
 
+/// Whether a path, from the folder of the cluster, is that of a file or a rollup.
+fn is_of_archive(path: &str) -> bool {
+    let file = path.strip_prefix("events/");
+    let file = file.or_else(|| path.strip_prefix("rollups/"));
+    file.is_some_and(foreign::is_file)
+}
+
+/// A place that is not behind another one, each of whose parts has a bounded length.
+pub(crate) fn not_behind(place: [&str; 3]) -> [String; 3] {
+    let mut bounded = <[String; 3]>::default();
+    for (bounded, part) in bounded.iter_mut().zip(place) {
+        let short = beginning(part);
+        short.clone_into(bounded);
+        // What is cut off is before everything that begins with it.
+        if short.len() < part.len() {
+            break;
+        }
+    }
+    bounded
+}
+
+/// A place that is not before another one, whose kind and name have a bounded length; namespaces
+/// have one anyway.
+pub(crate) fn not_before(place: [&str; 3]) -> [String; 3] {
+    let [namespace, kind, name] = place;
+    // The least text that is behind another one.
+    let behind = |text: &str| format!("{text}\0");
+    if kind.len() > PLACE_BYTES_MAX {
+        return [behind(namespace), String::new(), String::new()];
+    }
+    if name.len() > PLACE_BYTES_MAX {
+        return [namespace.to_owned(), behind(kind), String::new()];
+    }
+    place.map(str::to_owned)
+}
+
+fn beginning(part: &str) -> &str {
+    let mut end = part.len().min(PLACE_BYTES_MAX);
+    while !part.is_char_boundary(end) {
+        end -= 1;
+    }
+    part.get(..end).unwrap_or_default()
+}
+
 /// A file that is yet to be deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -186,6 +249,7 @@ impl Manifest {
             forgotten: 0,
             purged: 0,
             over_quota: OverQuota::default(),
+            purging: Some(false),
             files: Vec::new(),
             removed: Vec::new(),
         }
@@ -198,6 +262,7 @@ impl Manifest {
             id,
             archive: self.archive.clone().or_else(|| Some(self.id.clone())),
             written_at: now,
+            purging: self.purging.or(Some(false)),
             ..self.clone()
         }
     }
@@ -209,6 +274,26 @@ impl Manifest {
             id: self.id.clone(),
             sealed_through: self.sealed_through,
         }
+    }
+
+    /// What no writer writes: a reader would take memory for it, or a writer delete what is not of
+    /// the archive.
+    pub(crate) fn fault(&self) -> Option<String> {
+        if self.files.len() > FILES_MAX {
+            return Some(format!("it has more than {FILES_MAX} files"));
+        }
+        let too_long = self.files.iter().find(|file| {
+            let rollup = file.rollup.as_ref().map_or(0, |rollup| rollup.bytes);
+            file.bytes.max(rollup) > FILE_BYTES_MAX || file.rows > ROWS_MAX
+        });
+        if let Some(file) = too_long {
+            return Some(format!("{:?} is longer than it can be", file.path));
+        }
+        let mut paths = self.files.iter().flat_map(File::paths);
+        let removed = self.removed.iter().map(|removed| removed.path.as_str());
+        let of_another = paths.find(|path| !is_of_archive(path));
+        let of_another = of_another.or_else(|| removed.into_iter().find(|it| !is_of_archive(it)));
+        of_another.map(|path| format!("{path:?} is no file of an archive"))
     }
 
     /// Adds files, in their order.
@@ -292,6 +377,63 @@ mod tests {
                 last: <[String; 3]>::default(),
                 rollup: None,
             }
+        }
+    }
+
+    #[test]
+    fn places_in_a_manifest_have_a_bounded_length() {
+        let long = |letter: &str| letter.repeat(300);
+        let (a, last) = (long("ä"), long("\u{10ffff}"));
+        for place in [
+            ["", "", ""],
+            ["shop", "Pod", "web-1"],
+            ["shop", &a, "web"],
+            ["shop", "Pod", &a],
+            ["shop", "Pod", &last],
+        ] {
+            let (first, behind) = (not_behind(place), not_before(place));
+            let bounded = [&first, &behind].map(|it| it.each_ref().map(String::as_str));
+            assert!(bounded[0] <= place && place <= bounded[1], "{bounded:?}");
+            let mut parts = bounded.as_flattened().iter();
+            assert!(parts.all(|part| part.len() <= PLACE_BYTES_MAX));
+            let is_exact = place.iter().all(|part| part.len() < 300);
+            assert_eq!(bounded == [place; 2], is_exact);
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_no_writer_writes_has_a_fault() {
+        let file = "events/20261128T154000Z-20261128T160000Z-00112233445566ff.parquet";
+        let with = |file: File| {
+            let mut manifest = Manifest::empty("prod", "one", "archive".to_owned());
+            manifest.add(vec![file]);
+            manifest
+        };
+        assert_eq!(with(File::at(file)).fault(), None);
+        let mut faults = Vec::new();
+        for path in [
+            "events/../x",
+            "manifests/00000000000000000001.json",
+            "events/a.parquet",
+            "",
+        ] {
+            faults.push(with(File::at(path)));
+            let mut manifest = with(File::at(file));
+            manifest.remove(&BTreeSet::from([file.to_owned()]), second(1));
+            path.clone_into(&mut manifest.removed[0].path);
+            faults.push(manifest);
+        }
+        let (bytes, rows) = (FILE_BYTES_MAX + 1, ROWS_MAX + 1);
+        faults.push(with(File {
+            bytes,
+            ..File::at(file)
+        }));
+        faults.push(with(File {
+            rows,
+            ..File::at(file)
+        }));
+        for manifest in faults {
+            assert!(manifest.fault().is_some(), "{manifest:?}");
         }
     }
 

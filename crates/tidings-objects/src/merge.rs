@@ -2,8 +2,8 @@
 //!
 //! Invariants: eight files that follow each other in time, among those that were merged equally
 //! often, become one if they are small, so that few small ones remain; nothing is merged more than
-//! three times, so that a version is written four times at most. Memory: some rows of each, and the
-//! bytes that these and those behind them are made of.
+//! three times, so that a version is written four times at most; and once more where there are many
+//! files. Memory: some rows of each, and the bytes that these and those behind them are made of.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
@@ -18,23 +18,59 @@ pub(crate) const FILE_BYTES_MAX: usize = 32 << 20;
 const FILES: usize = 8;
 /// Rows of a file that are read at once.
 const ROWS_AT_ONCE: usize = 256;
-/// What was merged so often is not merged again.
+/// What was merged so often is not merged again, unless there are many files.
 const LEVEL_MAX: u32 = 3;
+/// Files from which on those of equal levels that follow each other become one of at least half the
+/// size that a file can have, however many they are.
+const FILES_MANY: usize = 10_000;
+/// Files that are merged into one where there are many.
+const FILES_TOGETHER: usize = 64;
 
 /// The oldest files of a level that are to be merged, if there are any; without those that cannot
 /// be.
 pub(crate) fn group(files: &[File], damaged: &HashSet<String>) -> Option<Vec<File>> {
-    (0..LEVEL_MAX).find_map(|level| {
-        let of_level = files.iter().filter(|file| file.level == level);
-        let of_level: Vec<_> = of_level
-            .filter(|file| !damaged.contains(&file.path))
-            .collect();
+    let small = (0..LEVEL_MAX).find_map(|level| {
+        let of_level = of_level(files, level, damaged);
         let group = of_level.windows(FILES).find(|group| {
             let bytes: u64 = group.iter().map(|file| file.bytes).sum();
             bytes <= FILE_BYTES_MAX as u64
         })?;
         Some(group.iter().map(|file| (*file).clone()).collect())
-    })
+    });
+    if small.is_some() || files.len() < FILES_MANY {
+        return small;
+    }
+    let highest = files.iter().map(|file| file.level).max().unwrap_or(0);
+    (0..=highest).find_map(|level| growing(&of_level(files, level, damaged)))
+}
+
+fn of_level<'a>(files: &'a [File], level: u32, damaged: &HashSet<String>) -> Vec<&'a File> {
+    let of_level = files.iter().filter(|file| file.level == level);
+    of_level
+        .filter(|file| !damaged.contains(&file.path))
+        .collect()
+}
+
+/// The first files that follow each other and have as many bytes together as a file can have, or
+/// half of that at least: so a version is written once more.
+fn growing(files: &[&File]) -> Option<Vec<File>> {
+    let (mut from, mut bytes) = (0, 0_u64);
+    for (to, file) in files.iter().enumerate() {
+        bytes = bytes.saturating_add(file.bytes);
+        while bytes > FILE_BYTES_MAX as u64 || to - from >= FILES_TOGETHER {
+            bytes -= files[from].bytes;
+            from += 1;
+        }
+        if to > from && bytes >= FILE_BYTES_MAX as u64 / 2 {
+            return Some(
+                files[from..=to]
+                    .iter()
+                    .map(|file| (*file).clone())
+                    .collect(),
+            );
+        }
+    }
+    None
 }
 
 /// Whether a file of a level and about these bytes is not merged again, if those that follow it are
@@ -190,6 +226,43 @@ mod tests {
         let merged = Merged::new(vec![rest]).unwrap();
         let numbers: Vec<u64> = merged.map(|row| row.unwrap().version).collect();
         assert_eq!(numbers, [2, 1, 0]);
+    }
+
+    /// Otherwise an archive of many years would have more files than a manifest can name.
+    #[test]
+    fn files_grow_where_there_are_many() {
+        let mebibytes = |sizes: &[u64]| -> Vec<File> {
+            let many = std::iter::repeat_n(&32, FILES_MANY);
+            let sizes = many.chain(sizes).enumerate();
+            let file = sizes.map(|(number, size)| File {
+                bytes: size << 20,
+                level: 3,
+                ..File::at(&number.to_string())
+            });
+            file.collect()
+        };
+        for (sizes, found) in [
+            (&[][..], None),
+            (&[15], None),
+            (&[7, 8], None),
+            (&[8, 8], Some(vec![0, 1])),
+            (&[8, 8, 8], Some(vec![0, 1])),
+            (&[1, 20, 1], Some(vec![0, 1])),
+            (&[31, 1], Some(vec![0, 1])),
+            (&[31, 2, 31], None),
+            (&[5, 28, 4], Some(vec![1, 2])),
+            (&[1; 15], None),
+            (&[1; 16], Some((0..16).collect())),
+        ] {
+            let files = mebibytes(sizes);
+            let group = group(&files, &HashSet::new()).map(|group| {
+                let numbers = group.iter().map(|file| file.path.parse::<usize>().unwrap());
+                numbers
+                    .map(|number| number - FILES_MANY)
+                    .collect::<Vec<_>>()
+            });
+            assert_eq!(group, found, "{sizes:?}");
+        }
     }
 
     #[test]

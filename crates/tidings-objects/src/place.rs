@@ -15,6 +15,7 @@ use object_store::{ClientConfigKey, ObjectStore};
 use tokio::sync::Semaphore;
 
 use crate::client::Clients;
+use crate::foreign::{self, Foreign};
 use crate::private;
 
 /// Maximum clusters of an archive that are listed.
@@ -60,6 +61,8 @@ pub struct Place {
     url: String,
     /// One at a time makes files there, of all clusters: making one takes memory.
     pub(crate) turn: Arc<Semaphore>,
+    /// Names there that no archive gives.
+    pub(crate) foreign: Arc<Foreign>,
 }
 
 impl Place {
@@ -142,6 +145,7 @@ impl Place {
             folder: None,
             url: url.trim_end_matches('/').to_owned(),
             turn: Arc::new(Semaphore::new(1)),
+            foreign: Arc::default(),
         })
     }
 
@@ -175,6 +179,7 @@ impl Place {
             folder: None,
             url: url.trim_end_matches('/').to_owned(),
             turn: Arc::new(Semaphore::new(1)),
+            foreign: Arc::default(),
         }
     }
 
@@ -191,7 +196,8 @@ impl Place {
         &self.url
     }
 
-    /// The clusters that are archived there, in the order of their names.
+    /// The clusters that are archived there, in the order of their names. Folders whose names no
+    /// cluster can have are left out.
     ///
     /// # Errors
     /// The storage does not answer.
@@ -204,7 +210,15 @@ impl Place {
         let listed = self.store.list_with_delimiter(prefix).await;
         let listed = listed.map_err(failed)?;
         let mut names = Vec::new();
-        for folder in listed.common_prefixes.iter().take(CLUSTERS_MAX) {
+        let folders = listed.common_prefixes.iter();
+        let folders = folders.filter(|folder| {
+            let is_cluster = folder.filename().is_some_and(foreign::is_cluster);
+            if !is_cluster {
+                self.foreign.say(folder);
+            }
+            is_cluster
+        });
+        for folder in folders.take(CLUSTERS_MAX) {
             let manifests = folder.clone().join("manifests");
             let mut found = self.store.list(Some(&manifests));
             let found = found.try_next().await.map_err(failed)?;

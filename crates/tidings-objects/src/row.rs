@@ -13,6 +13,8 @@ use tidings_api::codec;
 use tidings_store::HOUR_MILLIS;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::file::bounds::EVENT_BYTES_MAX;
+
 /// A version of an event, as an archive keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
@@ -62,7 +64,11 @@ pub(crate) struct Row {
 
 impl Row {
     pub(crate) fn new(cluster: &Arc<str>, version: Version) -> Result<Self, Unreadable> {
-        let event = codec::decode_stored(&version.object, 0);
+        let event = if version.object.len() > EVENT_BYTES_MAX {
+            Err(format!("it has more than {EVENT_BYTES_MAX} bytes"))
+        } else {
+            codec::decode_stored(&version.object, 0)
+        };
         let event = event.map_err(|why| Unreadable { why })?;
         let first_seen = first_seen(&event);
         let last_seen = codec::last_seen(&event).map(Timestamp::as_microsecond);

@@ -199,6 +199,8 @@ pub struct Sealer {
     erasing: tokio::sync::Mutex<Erasing>,
     /// Whether more files may have some of them.
     is_erasing: AtomicBool,
+    /// Whether it was said that the manifest is large.
+    is_large: AtomicBool,
 }
 
 impl Sealer {
@@ -222,6 +224,7 @@ impl Sealer {
             damaged: Mutex::default(),
             erasing: tokio::sync::Mutex::default(),
             is_erasing: AtomicBool::new(false),
+            is_large: AtomicBool::new(false),
         }
     }
 
@@ -304,12 +307,35 @@ impl Sealer {
     /// until the next time.
     pub async fn seal(&self) -> Result<Sealed, SealError> {
         let sealed = self.seal_all().await;
+        if let Err(SealError::Folder(FolderError::Full { .. })) = &sealed {
+            // What is over goes nevertheless: then there is room again.
+            let cleaned = match self.newest().await {
+                Ok(manifest) => self.clean(&manifest).await.map(drop),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = cleaned {
+                tracing::warn!(cluster = &*self.cluster, %error, "not deleted yet");
+            }
+        }
+        self.tell_manifest_bytes();
         let failure = sealed.as_ref().err().map(|error| NotSealed {
             why: error.to_string(),
             is_older: matches!(error, SealError::Older { .. }),
         });
         self.unsealed.set_failure(failure);
         sealed
+    }
+
+    /// Says how large the manifest has become, long before it is as large as it can be.
+    fn tell_manifest_bytes(&self) {
+        let bytes = self.folder.manifest_bytes();
+        self.unsealed.set_manifest_bytes(bytes);
+        let is_large = bytes > manifest::BYTES_MAX / 2;
+        if is_large && !self.is_large.swap(is_large, Ordering::Relaxed) {
+            let (cluster, bytes_max) = (&*self.cluster, manifest::BYTES_MAX);
+            let what = "the manifest is half as large as it can be: shorten --objects-ttl or --objects-quota";
+            tracing::warn!(cluster, bytes, bytes_max, "{what}");
+        }
     }
 
     async fn seal_all(&self) -> Result<Sealed, SealError> {
@@ -495,11 +521,8 @@ impl Sealer {
                     return Ok(true);
                 }
                 match self.erase_from(manifest, &file, deleted).await {
-                    Ok(Some(next)) => {
-                        *manifest = next;
-                        sealed.erased += 1;
-                    }
-                    Ok(None) => erasing.has_none(&file),
+                    Ok(true) => sealed.erased += 1,
+                    Ok(false) => erasing.has_none(&file),
                     Err(MergeError::Damaged { paths, why }) => {
                         let files = paths.join(" ");
                         tracing::error!(cluster, files, why, "may still have deleted events");
@@ -512,6 +535,7 @@ impl Sealer {
             // held up, has the number of this one or an earlier one, and is not written any more.
             let mut next = manifest.next(random_id(), self.now());
             next.purged = next.number;
+            next.purging = Some(false);
             self.commit(manifest, &next).await?;
             *manifest = next;
             let erased = erasing.end(&manifest.files);
@@ -519,21 +543,28 @@ impl Sealer {
         }
     }
 
-    /// Puts the rows of a file into a new one, without those of deleted events, if it has any.
+    /// Puts the rows of a file into a new one, without those of deleted events, if it has any. A
+    /// manifest announces it: a reader that cannot read those that follow is not to show these.
     async fn erase_from(
         &self,
-        manifest: &Manifest,
+        manifest: &mut Manifest,
         file: &File,
         deleted: Arc<Deleted>,
-    ) -> Result<Option<Manifest>, MergeError> {
+    ) -> Result<bool, MergeError> {
         let group = std::slice::from_ref(file);
         let (files, taken) = self.rewrite(group, file.level, deleted).await?;
         if taken == 0 {
             // Nothing names the new one.
-            return Ok(None);
+            return Ok(false);
         }
-        let next = self.replace(manifest, group, files, taken).await?;
-        Ok(Some(next))
+        if manifest.purging != Some(true) {
+            let mut next = manifest.next(random_id(), self.now());
+            next.purging = Some(true);
+            self.commit(manifest, &next).await?;
+            *manifest = next;
+        }
+        *manifest = self.replace(manifest, group, files, taken).await?;
+        Ok(true)
     }
 
     /// New files of a level with the rows of some, without those of deleted events; and how many
@@ -772,7 +803,7 @@ pub(crate) fn encode_rows(
     mut show: impl FnMut(&Row) -> Result<(), ParquetError>,
 ) -> Result<(File, Bytes), FileError> {
     let mut file = Described::default();
-    while writer.len() < bytes_max
+    while !writer.is_full(bytes_max)
         && let Some(row) = rows.next()
     {
         let row = row?;
@@ -835,10 +866,10 @@ impl Described {
         self.sum = self.sum.wrapping_add(row.hash());
         let place = row.place();
         if self.rows == 0 {
-            self.first = place.map(str::to_owned);
+            self.first = manifest::not_behind(place);
         }
         if self.last.each_ref().map(String::as_str) != place {
-            self.last = place.map(str::to_owned);
+            self.last = manifest::not_before(place);
         }
         self.rows += 1;
     }

@@ -19,7 +19,12 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ),
     (
         "tidings-objects",
-        &["tidings-api", "tidings-archive", "tidings-store"],
+        &[
+            "tidings-api",
+            "tidings-archive",
+            "tidings-core",
+            "tidings-store",
+        ],
     ),
     (
         "tidings-cli",
@@ -37,6 +42,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
         &[
             "tidings",
             "tidings-core",
+            "tidings-objects",
             "tidings-server",
             "tidings-store",
             "tidings-testing",
@@ -86,7 +92,8 @@ const ONLY_IN: [(&str, &[&str]); 10] = [
     ("parquet", &["tidings-objects"]),
     ("lsm-tree", &["tidings-store"]),
     ("etcd-client", &["tidings-store"]),
-    ("zstd", &["tidings-store"]),
+    // What makes files for tests has no other way to compress.
+    ("zstd", &["tidings-store", "tidings-objects"]),
     (
         "kube",
         &[

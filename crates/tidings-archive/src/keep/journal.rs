@@ -57,6 +57,8 @@ pub(crate) struct Journal {
     kept: Mutex<Kept>,
     /// Why the last attempt to seal failed.
     failure: Mutex<Option<NotSealed>>,
+    /// Bytes of the newest manifest that names what is sealed; 0 if that is not known.
+    pub(super) manifest_bytes: AtomicU64,
 }
 
 /// Why the last attempt to seal failed.
@@ -77,6 +79,7 @@ impl Journal {
             waiting: AtomicU64::new(0),
             kept: Mutex::new(Kept::new(taken_out)),
             failure: Mutex::default(),
+            manifest_bytes: AtomicU64::new(0),
         }
     }
 

@@ -213,6 +213,19 @@ impl Unsealed {
         }
     }
 
+    /// Bytes of the newest manifest, which grows with the number of files; 0 if that is not known.
+    pub fn manifest_bytes(&self) -> u64 {
+        let journal = self.keeper.journal.as_ref();
+        journal.map_or(0, |journal| journal.manifest_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Says how many bytes the newest manifest has.
+    pub fn set_manifest_bytes(&self, bytes: u64) {
+        if let Some(journal) = &self.keeper.journal {
+            journal.manifest_bytes.store(bytes, Ordering::Relaxed);
+        }
+    }
+
     /// The longest time that an event lived at the source after it was last seen, of those whose
     /// end was observed since the start; `None` while they are fewer than a hundred.
     pub fn longest_life(&self) -> Option<Duration> {

@@ -13,16 +13,13 @@ use parquet::file::properties::{
 };
 use parquet::schema::types::{ColumnPath, SchemaDescriptor, Type as Schema, TypePtr};
 
+use super::bounds::GROUP_ROWS_MAX;
 use crate::row::Row;
 
 /// The form of the files.
 pub(crate) const FORM: u64 = 1;
 /// What a file says its form by.
 pub(crate) const FORM_KEY: &str = "tidings.form";
-/// Maximum rows of a row group.
-pub(crate) const GROUP_ROWS_MAX: usize = 8192;
-/// Bytes of events from which on a row group ends.
-pub(crate) const GROUP_BYTES_MAX: usize = 4 << 20;
 /// Maximum rows of a page.
 const PAGE_ROWS_MAX: usize = 4096;
 /// Bytes from which on a page ends: with a quarter of it, events take 4 % more.

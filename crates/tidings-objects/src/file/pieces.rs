@@ -18,6 +18,12 @@ impl Pieces {
         Self { pieces, len }
     }
 
+    /// Of a file that is there as a whole.
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        let len = bytes.len() as u64;
+        Self::new(vec![(0, bytes)], len)
+    }
+
     fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
         let behind = self.pieces.partition_point(|(from, _)| *from <= start);
         let piece = behind.checked_sub(1).and_then(|at| self.pieces.get(at));

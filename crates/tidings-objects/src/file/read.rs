@@ -8,14 +8,15 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, FileMetaData, RowGroupMetaData};
-use parquet::file::reader::{FileReader, RowGroupReader};
-use parquet::file::serialized_reader::{SerializedFileReader, SerializedPageReader};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, FileMetaData, ParquetMetaData, RowGroupMetaData,
+};
 
 use super::columns::{COLUMNS, EPOCH, FORM, FORM_KEY, OBJECT, OBSERVED, VERSION, Value};
+use super::end::{self, Kind};
+use super::pages::{ChunkValues, Read};
 use super::pieces::Pieces;
 use crate::row::{Row, Unreadable, Version};
 
@@ -47,83 +48,107 @@ pub enum FileError {
     /// The rows are not in their order, or one is there twice.
     #[error("the rows are not in their order")]
     Order,
+    /// It has more bytes than it may have.
+    #[error("it has more bytes than it may have")]
+    Long,
+    /// It has other rows than it says.
+    #[error("rows are missing")]
+    Rows,
     /// The columns of a rollup are not those that were promised.
     #[error("the columns are not those of a rollup")]
     Rollup,
 }
 
+impl From<FileError> for ParquetError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Parquet(error) => error,
+            error => Self::General(error.to_string()),
+        }
+    }
+}
+
 /// A file whose end was read.
 pub(crate) struct Reader {
-    file: SerializedFileReader<Bytes>,
+    meta: ParquetMetaData,
     bytes: Bytes,
+    pieces: Arc<Pieces>,
     cluster: Arc<str>,
 }
 
 impl Reader {
     pub(crate) fn new(cluster: &Arc<str>, bytes: Bytes) -> Result<Self, FileError> {
-        let file = SerializedFileReader::new(bytes.clone())?;
-        check_form(file.metadata().file_metadata())?;
-        let cluster = Arc::clone(cluster);
+        let meta = end::read(&bytes, bytes.len() as u64, Kind::Events)?;
         Ok(Self {
-            file,
+            meta,
+            pieces: Arc::new(Pieces::whole(bytes.clone())),
             bytes,
-            cluster,
+            cluster: Arc::clone(cluster),
         })
     }
 
     /// What it says under a key.
     pub(crate) fn said(&self, key: &str) -> Option<&str> {
-        let said = self.file.metadata().file_metadata().key_value_metadata();
+        let said = self.meta.file_metadata().key_value_metadata();
         let said = said?.iter().find(|pair| pair.key == key)?;
         said.value.as_deref()
     }
 
     pub(crate) fn groups(&self) -> usize {
-        self.file.num_row_groups()
+        self.meta.num_row_groups()
+    }
+
+    fn meta_of(&self, group: usize) -> Result<&RowGroupMetaData, ParquetError> {
+        let group = self.meta.row_groups().get(group);
+        group.ok_or_else(|| ParquetError::General("it has no such row group".into()))
     }
 
     /// The rows of a row group.
     pub(crate) fn group(&self, group: usize) -> Result<Vec<Row>, FileError> {
-        let group = self.file.get_row_group(group)?;
-        self.rows(&*group)
+        let meta = self.meta_of(group)?;
+        let rows = usize::try_from(meta.num_rows()).map_err(ParquetError::from)?;
+        let read = GroupRows::new(&self.cluster, meta, &self.pieces)?.some(rows)?;
+        if read.len() != rows {
+            return Err(FileError::Rows);
+        }
+        Ok(read)
     }
 
     /// The rows of a row group, all of whose columns were compared with what the events say.
     pub(crate) fn checked_group(&self, group: usize) -> Result<Vec<Row>, FileError> {
-        let group = self.file.get_row_group(group)?;
-        let rows = self.rows(&*group)?;
+        let rows = self.group(group)?;
+        let group = &Chunks {
+            pieces: &self.pieces,
+            group: self.meta_of(group)?,
+        };
         let mut leaf = 0;
         for column in &COLUMNS {
             let same = match column.value {
                 Value::Text(of) => {
-                    is_same(&*group, leaf, rows.iter().map(|row| Some(of(row).into())))?
+                    is_same(group, leaf, rows.iter().map(|row| Some(of(row).into())))?
                 }
                 Value::Bytes(of) => is_same(
-                    &*group,
+                    group,
                     leaf,
                     rows.iter().map(|row| Some(of(row).clone().into())),
                 )?,
                 Value::Number(of) => {
                     let said = rows.iter().map(|row| Some(of(row).cast_signed()));
-                    is_same_number::<Int64Type>(&*group, leaf, said)?
+                    is_same_number::<Int64Type>(group, leaf, said)?
                 }
-                Value::Time(of) => is_same_number::<Int64Type>(
-                    &*group,
-                    leaf,
-                    rows.iter().map(|row| Some(of(row))),
-                )?,
+                Value::Time(of) => {
+                    is_same_number::<Int64Type>(group, leaf, rows.iter().map(|row| Some(of(row))))?
+                }
                 Value::MaybeTime(of) => {
-                    is_same_number::<Int64Type>(&*group, leaf, rows.iter().map(of))?
+                    is_same_number::<Int64Type>(group, leaf, rows.iter().map(of))?
                 }
-                Value::Count(of) => {
-                    is_same_number::<Int32Type>(&*group, leaf, rows.iter().map(of))?
-                }
+                Value::Count(of) => is_same_number::<Int32Type>(group, leaf, rows.iter().map(of))?,
                 Value::Map(of) => {
                     let pairs = || rows.iter().flat_map(of);
                     let keys = pairs().map(|(key, _)| Some(key.as_str().into()));
                     let values = pairs().map(|(_, value)| Some(value.as_str().into()));
                     leaf += 1;
-                    is_same(&*group, leaf - 1, keys)? && is_same(&*group, leaf, values)?
+                    is_same(group, leaf - 1, keys)? && is_same(group, leaf, values)?
                 }
             };
             if !same {
@@ -137,18 +162,13 @@ impl Reader {
 
     /// What versions are made of, to be read some rows at a time. The file's own bytes are let go.
     pub(crate) fn rest(self) -> Result<Rest, FileError> {
-        let groups = self.file.metadata().row_groups().iter();
+        let groups = self.meta.row_groups().iter();
         let groups = groups.map(|group| Group::of(group, &self.bytes));
         let groups: Vec<_> = groups.collect::<Result<_, ParquetError>>()?;
         Ok(Rest {
             cluster: self.cluster,
             groups: groups.into_iter(),
         })
-    }
-
-    fn rows(&self, group: &dyn RowGroupReader) -> Result<Vec<Row>, FileError> {
-        let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-        GroupRows::new(&self.cluster, group)?.some(rows)
     }
 }
 
@@ -205,30 +225,32 @@ impl Group {
     fn values<T: DataType>(
         &self,
         column: &ColumnChunkMetaData,
-    ) -> Result<ColumnReaderImpl<T>, ParquetError> {
-        let pages = SerializedPageReader::new(Arc::clone(&self.pieces), column, self.rows, None)?;
-        let reader = get_column_reader(column.column_descr_ptr(), Box::new(pages));
-        Ok(get_typed_column_reader(reader))
+    ) -> Result<ChunkValues<T>, ParquetError> {
+        ChunkValues::of(&self.pieces, column, self.rows, None)
     }
 }
 
 /// The rows of a row group that were not read yet.
 pub(crate) struct GroupRows {
     cluster: Arc<str>,
-    observed: ColumnReaderImpl<Int64Type>,
-    epochs: ColumnReaderImpl<Int64Type>,
-    versions: ColumnReaderImpl<Int64Type>,
-    objects: ColumnReaderImpl<ByteArrayType>,
+    observed: ChunkValues<Int64Type>,
+    epochs: ChunkValues<Int64Type>,
+    versions: ChunkValues<Int64Type>,
+    objects: ChunkValues<ByteArrayType>,
 }
 
 impl GroupRows {
-    fn new(cluster: &Arc<str>, group: &dyn RowGroupReader) -> Result<Self, FileError> {
+    fn new(
+        cluster: &Arc<str>,
+        group: &RowGroupMetaData,
+        pieces: &Arc<Pieces>,
+    ) -> Result<Self, ParquetError> {
         Ok(Self {
             cluster: Arc::clone(cluster),
-            observed: get_typed_column_reader(group.get_column_reader(OBSERVED)?),
-            epochs: get_typed_column_reader(group.get_column_reader(EPOCH)?),
-            versions: get_typed_column_reader(group.get_column_reader(VERSION)?),
-            objects: get_typed_column_reader(group.get_column_reader(OBJECT)?),
+            observed: ChunkValues::new(pieces, group, OBSERVED, None)?,
+            epochs: ChunkValues::new(pieces, group, EPOCH, None)?,
+            versions: ChunkValues::new(pieces, group, VERSION, None)?,
+            objects: ChunkValues::new(pieces, group, OBJECT, None)?,
         })
     }
 
@@ -245,10 +267,14 @@ impl GroupRows {
 
     /// The next ones, as many or fewer; none behind the last.
     pub(crate) fn some(&mut self, max: usize) -> Result<Vec<Row>, FileError> {
-        let observed = next_values(&mut self.observed, max)?.0;
-        let epochs = next_values(&mut self.epochs, max)?.0;
-        let versions = next_values(&mut self.versions, max)?.0;
-        let objects = next_values(&mut self.objects, max)?.0;
+        let observed = next_values(&mut self.observed, max)?;
+        let epochs = next_values(&mut self.epochs, max)?;
+        let versions = next_values(&mut self.versions, max)?;
+        let objects = next_values(&mut self.objects, max)?;
+        let lens = [epochs.len(), versions.len(), objects.len()];
+        if lens.iter().any(|len| *len != observed.len()) {
+            return Err(FileError::Rows);
+        }
         let numbers = observed.into_iter().zip(epochs.into_iter().zip(versions));
         numbers
             .zip(objects)
@@ -277,45 +303,32 @@ pub(crate) fn check_form(file: &FileMetaData) -> Result<(), FileError> {
     Ok(())
 }
 
-/// The values of a column that there are.
-pub(super) fn values<T: DataType>(
-    group: &dyn RowGroupReader,
-    leaf: usize,
-) -> Result<Vec<T::T>, ParquetError> {
-    Ok(maybe_values::<T>(group, leaf)?.0)
+/// The columns of a row group.
+pub(super) struct Chunks<'a> {
+    pub(super) pieces: &'a Arc<Pieces>,
+    pub(super) group: &'a RowGroupMetaData,
 }
 
-/// The same, and for each row whether there is one, if not every row has.
-pub(super) fn maybe_values<T: DataType>(
-    group: &dyn RowGroupReader,
-    leaf: usize,
-) -> Result<(Vec<T::T>, Vec<i16>), ParquetError> {
-    let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-    let mut reader = get_typed_column_reader::<T>(group.get_column_reader(leaf)?);
-    next_values(&mut reader, rows)
-}
-
-/// The values of the next rows that there are, and for each row whether there is one, if not every
-/// row has.
-pub(super) fn next_values<T: DataType>(
-    reader: &mut ColumnReaderImpl<T>,
-    rows: usize,
-) -> Result<(Vec<T::T>, Vec<i16>), ParquetError> {
-    let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
-    let mut left = rows;
-    while left > 0 {
-        let read =
-            reader.read_records(left, Some(&mut defined), Some(&mut repeated), &mut values)?;
-        if read.0 == 0 {
-            break;
-        }
-        left -= read.0;
+impl Chunks<'_> {
+    /// What all rows have of a column.
+    pub(super) fn values<T: DataType>(&self, leaf: usize) -> Result<Read<T>, ParquetError> {
+        let rows = usize::try_from(self.group.num_rows())?;
+        ChunkValues::<T>::new(self.pieces, self.group, leaf, None)?.all(rows)
     }
-    Ok((values, defined))
+}
+
+/// What the next rows have of a column that every row has.
+fn next_values<T: DataType>(
+    column: &mut ChunkValues<T>,
+    rows: usize,
+) -> Result<Vec<T::T>, ParquetError> {
+    let mut read = Read::<T>::default();
+    column.read(rows, &mut read)?;
+    Ok(read.0)
 }
 
 fn is_same(
-    group: &dyn RowGroupReader,
+    group: &Chunks<'_>,
     leaf: usize,
     said: impl Iterator<Item = Option<ByteArray>>,
 ) -> Result<bool, ParquetError> {
@@ -323,10 +336,9 @@ fn is_same(
 }
 
 fn is_same_number<T: DataType>(
-    group: &dyn RowGroupReader,
+    group: &Chunks<'_>,
     leaf: usize,
     said: impl Iterator<Item = Option<T::T>>,
 ) -> Result<bool, ParquetError> {
-    let values = values::<T>(group, leaf)?;
-    Ok(said.flatten().eq(values))
+    Ok(said.flatten().eq(group.values::<T>(leaf)?.0))
 }

@@ -12,18 +12,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::properties::EnabledStatistics;
-use parquet::file::reader::{FileReader, RowGroupReader};
-use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::TypePtr;
 
+use super::bounds::{GROUP_BYTES_MAX, ROLLUP_ROWS_MAX as GROUP_ROWS_MAX};
 use super::columns::{self, Column, Value};
-use super::read::{FileError, check_form, maybe_values, values};
+use super::end::{self, Kind};
+use super::pieces::Pieces;
+use super::read::{Chunks, FileError};
 use super::write::write_group;
 use crate::row::Row;
 
-/// Maximum rows of a row group.
-const GROUP_ROWS_MAX: usize = 16_384;
 const HOUR_MICROS: i64 = 3_600_000_000;
 
 /// A row of a rollup.
@@ -71,11 +72,18 @@ pub(crate) struct Rollup {
     /// By hour, reason and type.
     counts: BTreeMap<(Option<i64>, String, String), u64>,
     rows: Vec<Counted>,
+    /// How many bytes the texts of these have.
+    bytes: usize,
+}
+
+/// The schema of a rollup.
+pub(super) fn schema() -> Result<TypePtr, ParquetError> {
+    columns::schema_of("rollup", &COLUMNS)
 }
 
 impl Rollup {
     pub(crate) fn new() -> Result<Self, ParquetError> {
-        let schema = columns::schema_of("rollup", &COLUMNS)?;
+        let schema = schema()?;
         let builder = columns::builder()?
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true);
@@ -85,6 +93,7 @@ impl Rollup {
             of: Default::default(),
             counts: BTreeMap::new(),
             rows: Vec::new(),
+            bytes: 0,
         })
     }
 
@@ -113,6 +122,8 @@ impl Rollup {
     fn end_kind(&mut self) -> Result<(), ParquetError> {
         for ((hour, reason, kind_of_event), versions) in mem::take(&mut self.counts) {
             let [cluster, namespace, kind] = self.of.clone();
+            let texts = [&*namespace, &kind, &reason, &kind_of_event];
+            self.bytes += texts.iter().map(|text| text.len()).sum::<usize>();
             self.rows.push(Counted {
                 cluster,
                 namespace,
@@ -122,7 +133,7 @@ impl Rollup {
                 kind_of_event,
                 versions,
             });
-            if self.rows.len() >= GROUP_ROWS_MAX {
+            if self.rows.len() >= GROUP_ROWS_MAX || self.bytes >= GROUP_BYTES_MAX {
                 self.end_group()?;
             }
         }
@@ -134,12 +145,16 @@ impl Rollup {
             write_group(&mut self.file, &COLUMNS, &self.rows)?;
         }
         self.rows.clear();
+        self.bytes = 0;
         Ok(())
     }
 }
 
 /// A rollup whose end was read.
-pub(crate) struct Reader(SerializedFileReader<Bytes>);
+pub(crate) struct Reader {
+    meta: ParquetMetaData,
+    pieces: Arc<Pieces>,
+}
 
 /// The columns of a row group that counts by hour and reason are made of.
 pub(crate) struct ByHour {
@@ -151,33 +166,40 @@ pub(crate) struct ByHour {
 
 impl Reader {
     pub(crate) fn new(bytes: Bytes) -> Result<Self, FileError> {
-        let file = SerializedFileReader::new(bytes)?;
-        let about = file.metadata().file_metadata();
-        check_form(about)?;
-        let promised = columns::schema_of("rollup", &COLUMNS)?;
-        if !columns::are_promised(about.schema_descr(), promised) {
-            return Err(FileError::Rollup);
-        }
-        Ok(Self(file))
+        let meta = end::read(&bytes, bytes.len() as u64, Kind::Rollup)?;
+        let pieces = Arc::new(Pieces::whole(bytes));
+        Ok(Self { meta, pieces })
     }
 
     pub(crate) fn groups(&self) -> usize {
-        self.0.num_row_groups()
+        self.meta.num_row_groups()
+    }
+
+    /// How many rows it has: each counts a version at least.
+    pub(crate) fn count_of_rows(&self) -> u64 {
+        let groups = self.meta.row_groups().iter();
+        groups.map(|group| group.num_rows().unsigned_abs()).sum()
+    }
+
+    fn chunks(&self, group: usize) -> Result<Chunks<'_>, ParquetError> {
+        let group = self.meta.row_groups().get(group).ok_or_else(missing)?;
+        let pieces = &self.pieces;
+        Ok(Chunks { pieces, group })
     }
 
     /// What a row group counts by hour and reason.
     pub(crate) fn hours(&self, group: usize) -> Result<ByHour, ParquetError> {
-        hours(&*self.0.get_row_group(group)?)
+        hours(&self.chunks(group)?)
     }
 
     fn rows(&self, group: usize) -> Result<Vec<Counted>, ParquetError> {
-        let group = &*self.0.get_row_group(group)?;
+        let group = &self.chunks(group)?;
         let ByHour {
             hours,
             reasons,
             versions,
         } = hours(group)?;
-        let texts = |leaf| texts(group, leaf, versions.len());
+        let texts = |leaf| texts(group, leaf);
         let (clusters, namespaces) = (texts(CLUSTER)?, texts(NAMESPACE)?);
         let (kinds, types) = (texts(KIND)?, texts(TYPE)?);
         let rows = (0..versions.len()).map(|row| {
@@ -202,34 +224,23 @@ impl Reader {
     }
 }
 
-fn hours(group: &dyn RowGroupReader) -> Result<ByHour, ParquetError> {
-    let versions = values::<Int64Type>(group, VERSIONS)?;
-    let versions: Vec<_> = versions.into_iter().map(i64::cast_unsigned).collect();
-    let (hours, defined) = maybe_values::<Int64Type>(group, HOUR)?;
+fn hours(group: &Chunks<'_>) -> Result<ByHour, ParquetError> {
+    let (versions, _) = group.values::<Int64Type>(VERSIONS)?;
+    let (hours, defined) = group.values::<Int64Type>(HOUR)?;
     let mut hours = hours.into_iter();
     let hours = defined.into_iter().map(|defined| match defined {
         0 => None,
         _ => hours.next(),
     });
-    let hours: Vec<_> = hours.collect();
-    let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-    if hours.len() != rows || versions.len() != rows {
-        return Err(missing());
-    }
     Ok(ByHour {
-        reasons: texts(group, REASON, rows)?,
-        hours,
-        versions,
+        hours: hours.collect(),
+        reasons: texts(group, REASON)?,
+        versions: versions.into_iter().map(i64::cast_unsigned).collect(),
     })
 }
 
-fn texts(
-    group: &dyn RowGroupReader,
-    leaf: usize,
-    rows: usize,
-) -> Result<Vec<ByteArray>, ParquetError> {
-    let texts = values::<ByteArrayType>(group, leaf)?;
-    (texts.len() == rows).then_some(texts).ok_or_else(missing)
+fn texts(group: &Chunks<'_>, leaf: usize) -> Result<Vec<ByteArray>, ParquetError> {
+    Ok(group.values::<ByteArrayType>(leaf)?.0)
 }
 
 fn missing() -> ParquetError {

@@ -8,18 +8,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::bloom_filter::Sbbf;
-use parquet::column::reader::{get_column_reader, get_typed_column_reader};
 use parquet::data_type::ByteArrayType;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{
-    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
-};
-use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 
-use super::columns::{are_promised, schema};
+use super::caught;
+use super::end::{self, Kind};
+use super::pages::ChunkValues;
 use super::pieces::Pieces;
-use super::read::{check_form, next_values};
 
 /// Columns by their places.
 const NAMESPACE: usize = 1;
@@ -37,16 +34,7 @@ impl Uids {
     /// # Errors
     /// [`ParquetError::NeedMoreData`] says how long the end has to be; others, what is wrong.
     pub(crate) fn of(end: &Bytes, len: u64) -> Result<Self, ParquetError> {
-        let mut reader = ParquetMetaDataReader::new()
-            .with_column_index_policy(PageIndexPolicy::Skip)
-            .with_offset_index_policy(PageIndexPolicy::Skip);
-        reader.try_parse_sized(end, len)?;
-        let meta = reader.finish()?;
-        let about = meta.file_metadata();
-        check_form(about).map_err(|error| general(&error.to_string()))?;
-        if !are_promised(about.schema_descr(), schema()?) {
-            return Err(general("its columns are not those of this form"));
-        }
+        let meta = end::read(end, len, Kind::Events).map_err(ParquetError::from)?;
         Ok(Self { meta, len })
     }
 
@@ -63,21 +51,13 @@ impl Uids {
 
     /// Where the filter of a row group's uids is, if it has one.
     pub(crate) fn filter(&self, group: usize) -> Option<Range<u64>> {
-        let column = self.chunk(group).ok()?.1;
-        let from = u64::try_from(column.bloom_filter_offset()?).ok()?;
-        let len = u64::try_from(column.bloom_filter_length()?).ok()?;
-        Some(from..from.checked_add(len)?)
+        end::filter(self.chunk(group).ok()?.1)
     }
 
     /// Where the uids of a row group are.
     pub(crate) fn column(&self, group: usize) -> Result<Range<u64>, ParquetError> {
-        let column = self.chunk(group)?.1;
-        let from = column.dictionary_page_offset();
-        let from = from.unwrap_or_else(|| column.data_page_offset());
-        let number = |number: i64| u64::try_from(number).ok();
-        let range = number(from).zip(number(column.compressed_size()));
-        let range = range.and_then(|(from, len)| Some(from..from.checked_add(len)?));
-        range.ok_or_else(|| general("a column is nowhere"))
+        let (from, len) = self.chunk(group)?.1.byte_range();
+        Ok(from..from + len)
     }
 
     /// Whether one of the uids of a row group is asked for; `bytes` are what is at
@@ -89,16 +69,11 @@ impl Uids {
         is_asked: impl Fn(&[u8]) -> bool,
     ) -> Result<bool, ParquetError> {
         let range = self.column(group)?;
-        let (of_group, column) = self.chunk(group)?;
+        let (of_group, _) = self.chunk(group)?;
         let rows = usize::try_from(of_group.num_rows())?;
         let pieces = Arc::new(Pieces::new(vec![(range.start, bytes)], self.len));
-        let pages = SerializedPageReader::new(pieces, column, rows, None)?;
-        let reader = get_column_reader(column.column_descr_ptr(), Box::new(pages));
-        let mut reader = get_typed_column_reader::<ByteArrayType>(reader);
-        let (uids, _) = next_values(&mut reader, rows)?;
-        if uids.len() != rows {
-            return Err(general("rows are missing"));
-        }
+        let (uids, _) =
+            ChunkValues::<ByteArrayType>::new(&pieces, of_group, UID, None)?.all(rows)?;
         Ok(uids.iter().any(|uid| is_asked(uid.data())))
     }
 
@@ -117,7 +92,7 @@ pub(crate) fn may_have<'a>(
     filter: &[u8],
     mut uids: impl Iterator<Item = &'a str>,
 ) -> Result<bool, ParquetError> {
-    let filter = Sbbf::from_bytes(filter)?;
+    let filter = caught(|| Sbbf::from_bytes(filter))?;
     Ok(uids.any(|uid| filter.check(uid)))
 }
 
@@ -144,7 +119,7 @@ mod tests {
     use tidings_api::codec;
 
     use super::*;
-    use crate::file::columns::GROUP_ROWS_MAX;
+    use crate::file::bounds::GROUP_ROWS_MAX;
     use crate::file::write::Writer;
     use crate::row::{Row, Version};
 

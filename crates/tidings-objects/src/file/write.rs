@@ -9,13 +9,15 @@ use parquet::file::writer::{
     SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter,
 };
 
-use super::columns::{COLUMNS, Column, GROUP_BYTES_MAX, GROUP_ROWS_MAX, Value};
+use super::bounds::{GROUP_BYTES_MAX, GROUP_ROWS_MAX, GROUPS_MAX};
+use super::columns::{COLUMNS, Column, Value};
 use super::columns::{properties, schema};
 use crate::row::Row;
 
 /// A file in the making.
 pub(crate) struct Writer {
     file: SerializedFileWriter<Vec<u8>>,
+    groups: usize,
     rows: Vec<Row>,
     bytes: usize,
 }
@@ -33,6 +35,7 @@ impl Writer {
         let file = SerializedFileWriter::new(room, schema()?, properties(is_last)?)?;
         Ok(Self {
             file,
+            groups: 0,
             rows: Vec::new(),
             bytes: 0,
         })
@@ -48,9 +51,10 @@ impl Writer {
         Ok(())
     }
 
-    /// How many bytes the file has already.
-    pub(crate) fn len(&self) -> usize {
-        self.file.bytes_written()
+    /// Whether the file ends here: with the row group that reaches a number of bytes, or the last
+    /// one that a file may have.
+    pub(crate) fn is_full(&self, bytes_max: usize) -> bool {
+        self.groups >= GROUPS_MAX || self.file.bytes_written() >= bytes_max
     }
 
     /// Says something of the whole file, beside its rows.
@@ -68,6 +72,7 @@ impl Writer {
     fn end_group(&mut self) -> Result<()> {
         if !self.rows.is_empty() {
             write_group(&mut self.file, &COLUMNS, &self.rows)?;
+            self.groups += 1;
         }
         self.rows.clear();
         self.bytes = 0;

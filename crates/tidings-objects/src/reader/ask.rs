@@ -184,6 +184,13 @@ impl Listening {
         if head.through < from {
             return Ok(Answer::Short);
         }
+        if to.is_some_and(|to| head.through > to) {
+            let up_to = |entry: u64| format!("entries before {entry}");
+            return Err(AskError::Other {
+                found: up_to(head.through),
+                wanted: up_to(to.unwrap_or(from)),
+            });
+        }
         Ok(Answer::Heard(heard))
     }
 }

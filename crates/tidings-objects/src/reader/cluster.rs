@@ -24,7 +24,7 @@ use super::fetch::{Counters, Fetch, Shared};
 use super::news::{New, News, Steps, Told};
 use super::tail::{self, Tail};
 use super::view::{Named, View};
-use crate::folder::{Folder, FolderError};
+use crate::folder::{Folder, FolderError, Readable};
 use crate::manifest::Manifest;
 use crate::place::Place;
 
@@ -45,6 +45,9 @@ pub enum LookError {
     /// It did not answer in time.
     #[error("no answer within {} s", LOOK_MAX.as_secs())]
     Slow,
+    /// The newest manifest cannot be read, and the one before it cannot stand in for it.
+    #[error("the newest manifest cannot be read: {0}")]
+    Unreadable(Arc<FolderError>),
     /// There is none any more.
     #[error("there is no archive of {cluster:?}")]
     None {
@@ -80,6 +83,9 @@ pub(super) struct Sealed {
     former_bytes_max: u64,
     /// Why the last look failed, if it did.
     failure: Mutex<Option<String>>,
+    /// Why nothing is read: events that are shown may have been deleted by a manifest that cannot
+    /// be read.
+    withheld: Mutex<Option<Arc<FolderError>>>,
     /// Where it is asked for what waits, if anywhere.
     pub(super) listening: Option<Listening>,
     /// The revision of the newest view.
@@ -92,15 +98,29 @@ pub(super) struct Sealed {
     pub(super) resuming: Semaphore,
 }
 
-async fn newest(folder: &Folder, counters: &Counters) -> Result<Option<Manifest>, LookError> {
+async fn newest(
+    folder: &Folder,
+    counters: &Counters,
+    cluster: &str,
+) -> Result<Readable, LookError> {
     // The list of manifests, and the newest of them.
     counters.requests.fetch_add(2, Ordering::Relaxed);
-    let found = timeout(LOOK_MAX, folder.newest()).await;
+    let found = timeout(LOOK_MAX, folder.newest_readable()).await;
     let found = found.map_err(|_| LookError::Slow).and_then(|it| Ok(it?));
     if found.is_err() {
         counters.failed.fetch_add(1, Ordering::Relaxed);
     }
-    found
+    found?.ok_or_else(|| LookError::None {
+        cluster: cluster.to_owned(),
+    })
+}
+
+/// That a newer manifest cannot be read, and which one is shown.
+fn stands_in(manifest: &Manifest, newer: &FolderError) -> String {
+    format!(
+        "manifest {} is shown, as a newer one cannot be read: {newer}",
+        manifest.number
+    )
 }
 
 /// Whether nothing was deleted from one manifest to a newer one of the same store. Who is shown an
@@ -123,10 +143,11 @@ impl Sealed {
             shared,
             counters: Arc::new(Counters::default()),
         };
-        let manifest = newest(&folder, &fetch.counters).await?;
-        let manifest = manifest.ok_or_else(|| LookError::None {
-            cluster: name.to_string(),
-        })?;
+        let Readable { manifest, newer } = newest(&folder, &fetch.counters, &name).await?;
+        let failure = newer.map(|newer| stands_in(&manifest, &newer));
+        if let Some(why) = &failure {
+            tracing::error!(cluster = &*name, why, "the newest manifest cannot be read");
+        }
         let tail = Tail::behind(&manifest);
         let named = Arc::new(Named::new(&folder, manifest));
         let view = View::new(named, tail, fetch.clone());
@@ -143,7 +164,8 @@ impl Sealed {
             newest: RwLock::new(Arc::new(view)),
             former: Mutex::default(),
             former_bytes_max: waiting_bytes,
-            failure: Mutex::default(),
+            failure: Mutex::new(failure),
+            withheld: Mutex::default(),
             steps: Mutex::default(),
             told: tokio::sync::Mutex::default(),
             resuming: Semaphore::new(RESUMING_MAX),
@@ -192,14 +214,31 @@ impl Sealed {
 
     /// The same; if it has to be shown, then without what is not known to wait behind it.
     async fn look_for(&self, has_to: bool) -> Result<(), LookError> {
-        let found = newest(&self.folder, &self.fetch.counters).await;
-        let found = found.and_then(|found| {
-            found.ok_or_else(|| LookError::None {
-                cluster: self.name.to_string(),
-            })
-        });
-        *self.failure.lock() = found.as_ref().err().map(ToString::to_string);
-        let named = Arc::new(Named::new(&self.folder, found?));
+        let found = newest(&self.folder, &self.fetch.counters, &self.name).await;
+        let failure = match &found {
+            Ok(Readable { manifest, newer }) => {
+                *self.withheld.lock() = None;
+                newer.as_ref().map(|newer| stands_in(manifest, newer))
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        let before = std::mem::replace(&mut *self.failure.lock(), failure.clone());
+        let found = match found {
+            Err(LookError::Folder(error)) if error.is_unreadable() => {
+                let error = Arc::new(error);
+                // What is shown may be from before deleted events were taken out.
+                if self.newest().manifest().purging == Some(true) {
+                    *self.withheld.lock() = Some(Arc::clone(&error));
+                }
+                return Err(LookError::Unreadable(error));
+            }
+            found => found?,
+        };
+        if let Some(why) = failure.filter(|why| before.as_ref() != Some(why)) {
+            let cluster = &*self.name;
+            tracing::error!(cluster, why, "the newest manifest cannot be read");
+        }
+        let named = Arc::new(Named::new(&self.folder, found.manifest));
         loop {
             let now = self.newest();
             if named.manifest().number <= now.manifest().number {
@@ -303,6 +342,9 @@ impl Sealed {
     ) -> Result<T, ReadError> {
         // It is not closed.
         let _place = self.fetch.shared.reads.acquire().await.ok();
+        if let Some(error) = self.withheld.lock().clone() {
+            return Err(tidings_store::Fault::Storage(error).into());
+        }
         let view = self.view(at).await?;
         let done = read(Arc::clone(&view)).await;
         let number = view.manifest().number;

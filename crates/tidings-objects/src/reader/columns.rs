@@ -9,17 +9,17 @@ use futures::future::try_join_all;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use parquet::bloom_filter::Sbbf;
-use parquet::column::reader::{get_column_reader, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::page_index::offset_index::PageLocation;
-use parquet::file::serialized_reader::SerializedPageReader;
 use tokio::task::spawn_blocking;
 
-use super::fault::{Fault, caught};
+use super::fault::Fault;
 use super::fetch::{Fetch, REQUEST_BYTES_MAX, Remote};
 use super::footer::Footer;
 use super::leaf::{self, Leaf};
+use crate::file::caught;
+use crate::file::pages::{ChunkValues, Read};
 use crate::file::pieces::Pieces;
 
 /// Values of at most this number of rows next to each other are copied out of their page, which is
@@ -198,7 +198,7 @@ async fn read_chunk(
         let decoded = read.iter().map(|(want, pieces)| {
             let path = &want.file.path;
             let values = leaves.iter().map(|leaf| {
-                let decoded = caught(path, || decode(want, pieces, *leaf));
+                let decoded = decode(want, pieces, *leaf);
                 decoded.map_err(|error| Fault::parquet(path, &error))
             });
             values.collect::<Result<Vec<_>, Fault>>()
@@ -244,7 +244,7 @@ pub(super) struct Filter(Option<Sbbf>);
 
 impl Filter {
     pub(super) fn new(path: &Path, bytes: Option<&Bytes>) -> Result<Self, Fault> {
-        let filter = bytes.map(|bytes| caught(path, || Sbbf::from_bytes(bytes)));
+        let filter = bytes.map(|bytes| caught(|| Sbbf::from_bytes(bytes)));
         let filter = filter.transpose();
         filter
             .map(Self)
@@ -316,34 +316,26 @@ fn values<T: DataType>(
     pieces: &Arc<Pieces>,
     leaf: Leaf,
     own: fn(&mut T::T),
-) -> Result<(Vec<T::T>, Vec<i16>), ParquetError> {
-    let group = want.footer.meta.row_group(want.group);
-    let column = group.column(leaf.0);
-    let pages = want.footer.pages(want.group, leaf).to_vec();
-    let rows = want.footer.groups[want.group].rows;
-    let pages = SerializedPageReader::new(Arc::clone(pieces), column, rows, Some(pages))?;
-    let reader = get_column_reader(column.column_descr_ptr(), Box::new(pages));
-    let mut reader = get_typed_column_reader::<T>(reader);
-    let (mut values, mut defined) = (Vec::new(), Vec::new());
+) -> Result<Read<T>, ParquetError> {
+    let group = want.footer.meta.row_groups().get(want.group);
+    let missing = || ParquetError::General("it has fewer rows than it says".into());
+    let group = group.ok_or_else(missing)?;
+    let pages = want.footer.pages(want.group, leaf);
+    let mut column = ChunkValues::<T>::new(pieces, group, leaf.0, Some(pages))?;
+    let mut read = Read::<T>::default();
     let mut at = 0;
     for rows in &want.rows {
-        reader.skip_records(rows.start - at)?;
-        let (mut left, before) = (rows.len(), values.len());
-        while left > 0 {
-            let read = reader.read_records(left, Some(&mut defined), None, &mut values)?;
-            if read.0 == 0 {
-                return Err(ParquetError::General(
-                    "it has fewer rows than it says".into(),
-                ));
-            }
-            left -= read.0;
+        column.skip(rows.start - at)?;
+        let before = read.0.len();
+        if column.read(rows.len(), &mut read)? != rows.len() {
+            return Err(missing());
         }
         if rows.len() <= FEW {
-            values.iter_mut().skip(before).for_each(own);
+            read.0.iter_mut().skip(before).for_each(own);
         }
         at = rows.end;
     }
-    Ok((values, defined))
+    Ok(read)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tidings_store::{CountsRequest, HOUR_MILLIS, UnixMillis, hour_of};
 use tokio::task::spawn_blocking;
 
 use super::columns;
-use super::fault::{Fault, caught};
+use super::fault::Fault;
 use super::fetch::{Held, Key, REQUEST_BYTES_MAX, Remote};
 use super::leaf;
 use super::rolled::Rolled;
@@ -100,7 +100,7 @@ impl View {
         let place = decodes.acquire_owned().await.ok();
         let path = remote.path.clone();
         let decoded = spawn_blocking(move || {
-            let decoded = caught(&path, || Rolled::of(bytes, rows));
+            let decoded = Rolled::of(bytes, rows);
             // Held until here, even if the read was given up meanwhile.
             drop(place);
             decoded.map_err(|error| Fault::parquet(&path, &error))

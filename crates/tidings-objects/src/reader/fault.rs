@@ -1,6 +1,5 @@
 //! Why something that is sealed cannot be read, in the words of a store.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,19 +65,6 @@ impl Fault {
     pub(super) fn is_damaged(&self) -> bool {
         matches!(self, Self::Damaged { .. })
     }
-}
-
-/// Reads of bytes of a file which may be damaged in a way that its reader did not expect, and
-/// panics.
-pub(super) fn caught<T>(
-    path: &Path,
-    read: impl FnOnce() -> Result<T, ParquetError>,
-) -> Result<T, ParquetError> {
-    let read = std::panic::catch_unwind(AssertUnwindSafe(read));
-    read.unwrap_or_else(|_| {
-        tracing::error!(file = path.as_ref(), "reading a file panicked");
-        Err(ParquetError::General("it cannot be read".into()))
-    })
 }
 
 impl From<Fault> for tidings_store::Fault {

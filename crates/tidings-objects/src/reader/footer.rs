@@ -4,18 +4,14 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{
-    ColumnChunkMask, ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader,
-    RowGroupMetaData,
-};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::statistics::Statistics;
 use tidings_store::HOUR_MILLIS;
 
 use super::leaf::{self, Leaf};
 use super::runs::Place;
-use crate::file::columns;
-use crate::file::read::check_form;
+use crate::file::end;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -61,7 +57,11 @@ impl Footer {
     /// # Errors
     /// [`ParquetError::NeedMoreData`] says how long the end has to be; others, what is wrong.
     pub(super) fn of(end: &Bytes, len: u64, rows: u64) -> Result<Self, ParquetError> {
-        let footer = parse(end, len)?;
+        let meta = end::read_pages(end, len, leaf::ALL.map(|leaf| leaf.0))?;
+        let groups = meta.row_groups().iter().map(group);
+        let groups = groups.collect::<Result<_, ParquetError>>()?;
+        let footer = Self { meta, groups };
+        // Of a bounded number of row groups, which have a bounded number of rows.
         if footer.groups.iter().map(|it| it.rows as u64).sum::<u64>() != rows {
             return Err(general("it has other rows than its manifest says"));
         }
@@ -70,17 +70,13 @@ impl Footer {
 
     /// Where the pages of a column are in the file, and which of its rows each has.
     pub(super) fn pages(&self, group: usize, leaf: Leaf) -> &[PageLocation] {
-        let index = self.meta.page_index();
-        let pages = index.and_then(|index| index.offset_index(group, leaf.0));
-        pages.map_or(&[], |pages| pages.page_locations().as_slice())
+        end::pages(&self.meta, group, leaf.0)
     }
 
     /// The bytes of a column's filter, if it has one.
     pub(super) fn filter(&self, group: usize, leaf: Leaf) -> Option<Range<u64>> {
         let column = self.meta.row_groups().get(group)?.columns().get(leaf.0)?;
-        let from = u64::try_from(column.bloom_filter_offset()?).ok()?;
-        let len = u64::try_from(column.bloom_filter_length()?).ok()?;
-        Some(from..from.checked_add(len)?)
+        end::filter(column)
     }
 
     /// About the bytes that a row has in a column, before they are compressed.
@@ -108,67 +104,8 @@ impl Footer {
     }
 }
 
-/// Of the end of a file.
-fn parse(end: &Bytes, len: u64) -> Result<Footer, ParquetError> {
-    let mut reader = ParquetMetaDataReader::new()
-        .with_column_index_policy(PageIndexPolicy::Skip)
-        .with_offset_index_policy(PageIndexPolicy::Required)
-        .with_offset_index_mask(ColumnChunkMask::columns(leaf::ALL.map(|leaf| leaf.0)));
-    reader.try_parse_sized(end, len)?;
-    let meta = reader.finish()?;
-    check_form(meta.file_metadata()).map_err(|error| general(&error.to_string()))?;
-    if !columns::are_promised(meta.file_metadata().schema_descr(), columns::schema()?) {
-        return Err(general("its columns are not those of this form"));
-    }
-    let groups = meta
-        .row_groups()
-        .iter()
-        .map(group)
-        .collect::<Result<_, _>>()?;
-    let footer = Footer { meta, groups };
-    check_pages(&footer, len)?;
-    Ok(footer)
-}
-
 fn general(why: &str) -> ParquetError {
     ParquetError::General(why.to_owned())
-}
-
-/// Every page that may be read has rows, in order, and is in the file.
-fn check_pages(footer: &Footer, len: u64) -> Result<(), ParquetError> {
-    let groups = footer.meta.row_groups().iter();
-    for column in groups.flat_map(RowGroupMetaData::columns) {
-        let places = [
-            Some(column.data_page_offset()),
-            column.dictionary_page_offset(),
-        ];
-        let mut numbers = places
-            .into_iter()
-            .flatten()
-            .chain([column.compressed_size()]);
-        if numbers.any(i64::is_negative) {
-            return Err(general("a column is nowhere"));
-        }
-    }
-    for (number, group) in footer.groups.iter().enumerate() {
-        for leaf in leaf::ALL {
-            let mut from = -1;
-            let pages = footer.pages(number, leaf);
-            let is_first = pages.first().is_some_and(|page| page.first_row_index == 0);
-            let are_rows = pages.iter().all(|page| {
-                let is_next = page.first_row_index > from;
-                from = page.first_row_index;
-                let end = page.offset.checked_add(page.compressed_page_size.into());
-                let is_there = end.is_some_and(|end| end.cast_unsigned() <= len);
-                is_next && page.offset > 0 && page.compressed_page_size > 0 && is_there
-            });
-            let are_within = usize::try_from(from).is_ok_and(|from| from < group.rows);
-            if !(is_first && are_rows && are_within) {
-                return Err(general("its page index is not that of its rows"));
-            }
-        }
-    }
-    Ok(())
 }
 
 fn group(group: &RowGroupMetaData) -> Result<Group, ParquetError> {
@@ -221,7 +158,6 @@ mod tests {
 
     use super::*;
     use crate::file::write::Writer;
-    use crate::reader::fault::caught;
     use crate::row::{Row, Version};
 
     /// The crate for the format takes negative numbers, and ends the program where they are used.
@@ -251,8 +187,7 @@ mod tests {
             // The sign of a number.
             damaged[at] ^= 1;
             let damaged = Bytes::from(damaged);
-            let path = object_store::path::Path::from("damaged");
-            match caught(&path, || Footer::of(&damaged, len, 3)) {
+            match Footer::of(&damaged, len, 3) {
                 Ok(footer) => {
                     let groups = footer.meta.row_groups().iter();
                     for column in groups.flat_map(RowGroupMetaData::columns) {

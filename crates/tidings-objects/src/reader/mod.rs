@@ -18,6 +18,8 @@ mod fault;
 mod fetch;
 mod find;
 mod footer;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod hear;
 mod leaf;
 mod list;

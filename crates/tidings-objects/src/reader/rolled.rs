@@ -21,7 +21,10 @@ impl Rolled {
     /// Of the bytes of the rollup of a file that has a number of rows.
     pub(super) fn of(bytes: Bytes, rows: u64) -> Result<Self, ParquetError> {
         let wrong = |why: String| ParquetError::General(why);
-        let reader = Reader::new(bytes).map_err(|error| wrong(error.to_string()))?;
+        let reader = Reader::new(bytes)?;
+        if reader.count_of_rows() > rows {
+            return Err(wrong("it has more rows than its file".into()));
+        }
         let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
         let mut counts: BTreeMap<(UnixMillis, u32), u64> = BTreeMap::new();
         let mut sum = 0_u64;

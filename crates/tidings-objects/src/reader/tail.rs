@@ -13,10 +13,11 @@ use tidings_store::Revision;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::fetch::Remote;
+use crate::file::bounds::{EVENT_BYTES_MAX, GROUP_BYTES_MAX, WAITING_BYTES_MAX};
 use crate::file::read::{FileError, Reader};
 use crate::file::write::Writer;
 use crate::folder::Folder;
-use crate::manifest::{File, Manifest};
+use crate::manifest::{File, Manifest, NUMBER_MAX};
 use crate::merge::Merged;
 use crate::row::Row;
 use crate::seal::{Described, encode_rows};
@@ -30,12 +31,15 @@ const PARTS_MAX: usize = 8;
 const ENTRY_BITS: u32 = 24;
 /// Bits of all revisions.
 const NUMBER_BITS: u32 = 62;
+const _: () = assert!(NUMBER_MAX < 1 << (NUMBER_BITS - ENTRY_BITS));
 /// Entries that are shown behind a manifest at most.
 pub(super) const ENTRIES_MAX: u64 = (1 << ENTRY_BITS) - 1;
 
+/// Maximum bytes of the events of an answer: it ends with the event that reaches four mebibytes.
+const EVENTS_MAX: u64 = (GROUP_BYTES_MAX + EVENT_BYTES_MAX) as u64;
+
 /// The revision of a manifest with this number of entries behind it.
 pub(super) fn revision(number: u64, entries: u64) -> Revision {
-    // No archive has as many manifests.
     number << ENTRY_BITS | entries.min(ENTRIES_MAX)
 }
 
@@ -89,6 +93,9 @@ impl Heard {
         cluster: &Arc<str>,
         bytes: Bytes,
     ) -> Result<Self, FileError> {
+        if bytes.len() > WAITING_BYTES_MAX {
+            return Err(FileError::Long);
+        }
         let file = Reader::new(cluster, bytes.clone())?;
         let head = file
             .said(KEY)
@@ -103,6 +110,9 @@ impl Heard {
                     return Err(FileError::Order);
                 }
                 events += row.object.len() as u64;
+                if events > EVENTS_MAX {
+                    return Err(FileError::Long);
+                }
                 described.add(&row);
                 last = Some(row);
             }
@@ -296,29 +306,34 @@ mod tests {
         let folder = Folder::new(&place, &cluster);
         let mut random = fastrand::Rng::with_seed(1);
         let part = |number: u64| {
-            // Nothing makes random bytes shorter.
-            let mut noise = vec![0; FILE_BYTES_MAX / 8];
-            random.fill(&mut noise);
-            let mut event = Event {
-                metadata: Some(ObjectMeta {
-                    managed_fields: vec![ManagedFieldsEntry {
-                        fields_v1: Some(FieldsV1 { raw: Some(noise) }),
-                        ..ManagedFieldsEntry::default()
-                    }],
-                    ..ObjectMeta::default()
-                }),
-                ..Event::default()
-            };
-            let version = Version {
-                epoch: 0,
-                number,
-                observed_at: 1,
-                object: codec::encode_stored(&mut event),
-            };
-            let row = Row::new(&cluster, version).unwrap();
-            let events = row.object.len() as u64;
-            let (writer, mut rows) = (Writer::new(false).unwrap(), std::iter::once(Ok(row)));
-            let encoded = encode_rows(writer, 0, usize::MAX, &mut rows, |_| Ok(()));
+            let mut rows = (0..4).rev().map(|place| {
+                // Nothing makes random bytes shorter.
+                let mut noise = vec![0; FILE_BYTES_MAX / 32];
+                random.fill(&mut noise);
+                let mut event = Event {
+                    metadata: Some(ObjectMeta {
+                        managed_fields: vec![ManagedFieldsEntry {
+                            fields_v1: Some(FieldsV1 { raw: Some(noise) }),
+                            ..ManagedFieldsEntry::default()
+                        }],
+                        ..ObjectMeta::default()
+                    }),
+                    ..Event::default()
+                };
+                let version = Version {
+                    epoch: 0,
+                    number: 4 * number + place,
+                    observed_at: 1,
+                    object: codec::encode_stored(&mut event),
+                };
+                Ok(Row::new(&cluster, version)?)
+            });
+            let mut events = 0;
+            let writer = Writer::new(false).unwrap();
+            let encoded = encode_rows(writer, 0, usize::MAX, &mut rows, |row| {
+                events += row.object.len() as u64;
+                Ok(())
+            });
             let (file, bytes) = encoded.unwrap();
             let entries = (number, number + 1, events);
             Arc::new(Part::new(&folder, file, bytes, entries))
@@ -332,7 +347,7 @@ mod tests {
         assert!(tail.is_crowded() && tail.bytes() > FILE_BYTES_MAX as u64);
         let events = tail.events();
         let merged = tail.merged(&folder, &cluster).unwrap();
-        assert_eq!((merged.parts().len(), merged.rows()), (1, PARTS));
+        assert_eq!((merged.parts().len(), merged.rows()), (1, 4 * PARTS));
         assert_eq!((merged.entries(), merged.events()), (PARTS, events));
     }
 }

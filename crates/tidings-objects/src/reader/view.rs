@@ -13,7 +13,7 @@ use tidings_store::{Index, Record, Revision};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::columns::{self, Rows, Want};
-use super::fault::{Fault, caught};
+use super::fault::Fault;
 use super::fetch::{Fetch, Held, Key, Remote};
 use super::footer::Footer;
 use super::leaf::{self, Leaf};
@@ -22,15 +22,13 @@ use super::position::Position;
 use super::runs::Runs;
 use super::selection::Selection;
 use super::tail::{self, Tail};
-use crate::file::columns::GROUP_ROWS_MAX;
+use crate::file::bounds::{END_BYTES_MAX, GROUP_ROWS_MAX};
 use crate::folder::Folder;
 use crate::manifest::{File, Manifest};
 
 /// Bytes of the end of a file that are read at first: of the file, and for each row group.
 const END: u64 = 16 << 10;
 const END_OF_GROUP: u64 = 8 << 10;
-/// Maximum bytes of the end of a file.
-const END_MAX: u64 = 32 << 20;
 /// About the bytes that a file of a manifest takes, with what is known of it.
 const FILE_BYTES: u64 = 1_500;
 /// Rows of a row group, for a first guess of the length of the end.
@@ -191,10 +189,10 @@ impl View {
                 .ranges(remote, std::slice::from_ref(&range))
                 .await?;
             let end = end.into_iter().next().unwrap_or_default();
-            match caught(&remote.path, || Footer::of(&end, remote.len, rows)) {
+            match Footer::of(&end, remote.len, rows) {
                 Ok(footer) => break footer,
                 Err(ParquetError::NeedMoreData(needed))
-                    if from > 0 && (needed as u64) <= END_MAX && needed as u64 > len =>
+                    if from > 0 && needed <= END_BYTES_MAX && needed as u64 > len =>
                 {
                     len = needed as u64;
                 }

@@ -5,6 +5,7 @@ mod emulated;
 mod engines;
 mod erased;
 mod faults;
+mod foreign;
 mod formats;
 mod killed;
 mod reading;

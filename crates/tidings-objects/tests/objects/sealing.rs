@@ -21,6 +21,9 @@ use super::world::{World, long_after};
 /// A century.
 const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
+/// The name of a file that a killed writer left.
+const STRAY: &str = "20260101T000000Z-20260101T000000Z-00112233445566ff.parquet";
+
 #[tokio::test]
 async fn files_are_merged_and_have_what_those_before_had() {
     for storage in Storage::all() {
@@ -310,7 +313,7 @@ async fn one_that_cannot_be_deleted_keeps_no_other() {
     let file = storage.file(&format!("prod/{path}"));
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
-    let stray = storage.file("prod/events/stray.parquet");
+    let stray = storage.file(&format!("prod/events/{STRAY}"));
     std::fs::write(&stray, "x").unwrap();
     options.keep_for = Some(Duration::from_secs(3600));
     options.grace = Duration::ZERO;
@@ -376,8 +379,8 @@ async fn damage_is_found() {
         assert!(problems[0].contains("not there"), "{problems:?}");
         std::fs::write(&file, whole).unwrap();
         world.check(&place).await;
-        std::fs::write(storage.file("prod/events/stray.parquet"), "x").unwrap();
-        std::fs::write(storage.file("prod/rollups/stray.parquet"), "x").unwrap();
+        std::fs::write(storage.file(&format!("prod/events/{STRAY}")), "x").unwrap();
+        std::fs::write(storage.file(&format!("prod/rollups/{STRAY}")), "x").unwrap();
         assert_eq!(check(&place, "prod").await.unwrap().leavings, 2);
         assert_eq!(place.clusters().await.unwrap(), ["prod"]);
     }

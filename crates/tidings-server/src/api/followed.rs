@@ -255,6 +255,9 @@ pub struct Following {
     /// Whether nothing is sealed as the data folder is older than what it sealed: it was restored
     /// from a copy.
     pub is_older_than_sealed: bool,
+    /// Bytes of the newest manifest of the cluster's archive on object storage; 0 if that is not
+    /// known.
+    pub manifest_bytes: u64,
     /// Of a sealed archive that asks for what waits: how long ago that was last answered; `None` if
     /// it does not ask, or was not answered yet.
     pub since_answer: Option<Duration>,

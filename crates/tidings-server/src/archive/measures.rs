@@ -118,6 +118,12 @@ pub(super) fn write(clusters: &Clusters, text: &mut Text) {
                     .map(|_| boxed(u8::from(it.is_older_than_sealed)))
             },
         );
+        write(
+            "tidings_objects_manifest_bytes",
+            "gauge",
+            "Bytes of the newest manifest; none is written that has more than 67108864.",
+            &|it| (it.manifest_bytes > 0).then(|| boxed(it.manifest_bytes)),
+        );
     }
     if all
         .iter()

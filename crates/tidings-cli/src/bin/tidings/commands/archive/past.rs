@@ -225,6 +225,7 @@ impl tidings_server::Past for Served {
         let failure = self.unsealed.failure();
         following.is_older_than_sealed = failure.as_ref().is_some_and(|it| it.is_older);
         following.not_sealed = failure.map(|it| it.why);
+        following.manifest_bytes = self.unsealed.manifest_bytes();
         following
     }
 }

@@ -67,6 +67,8 @@ pub(super) struct Sealed {
     /// The kubeconfig of the archive that follows the clusters, and how often it is asked.
     waiting: Option<(PathBuf, Duration)>,
     clusters: BTreeMap<String, Known>,
+    /// Clusters that cannot be opened, and why.
+    missing: BTreeMap<String, String>,
 }
 
 /// A cluster that is served.
@@ -104,6 +106,7 @@ impl SealedFlags {
                 .clone()
                 .map(|kubeconfig| (kubeconfig, self.archive_waiting_refresh)),
             clusters: BTreeMap::new(),
+            missing: BTreeMap::new(),
         };
         sealed.find().await?;
         if sealed.clusters.is_empty() {
@@ -125,6 +128,7 @@ impl Sealed {
     /// Looks for clusters; those that are new.
     async fn find(&mut self) -> Result<Vec<FollowedCluster>, PlaceError> {
         let mut new = Vec::new();
+        let before = std::mem::take(&mut self.missing);
         for name in self.reader.clusters().await? {
             if self.clusters.contains_key(&name) {
                 continue;
@@ -135,7 +139,11 @@ impl Sealed {
             match self.reader.open_with(&name, asked).await {
                 Ok(cluster) => new.push((name, cluster, source)),
                 Err(error) => {
-                    tracing::warn!(cluster = name, %error, "not served yet; it is tried again");
+                    let why = error.to_string();
+                    if before.get(&name) != Some(&why) {
+                        tracing::warn!(cluster = name, %error, "not served yet; it is tried again");
+                    }
+                    self.missing.insert(name, why);
                 }
             }
         }
@@ -166,6 +174,7 @@ impl Sealed {
     /// Keeps looking for what was sealed, and for new clusters.
     pub(super) async fn follow(&mut self, server: &RunningClusters) {
         let mut looks = 0_u32;
+        server.set_missing(self.missing.clone());
         loop {
             tokio::time::sleep(self.interval).await;
             looks = looks.wrapping_add(1);
@@ -208,6 +217,7 @@ impl Sealed {
                 return;
             }
         };
+        server.set_missing(self.missing.clone());
         for cluster in new {
             let name = cluster.name.clone();
             match server.add(cluster).await {

@@ -1,0 +1,116 @@
+//! Names in a bucket, judged where they are listed: what no archive has given is left out, and said
+//! in the log once.
+
+use std::collections::HashSet;
+
+use object_store::path::Path;
+use parking_lot::Mutex;
+use tidings_core::validate::check_dns1123_label;
+
+use crate::manifest::NUMBER_MAX;
+
+/// Names that are remembered, so that they are said once; others are left out in silence.
+const SAID_MAX: usize = 100;
+/// Digits of a manifest's number in its name.
+const DIGITS: usize = 20;
+/// Digits of the random number at the end of a file's name.
+const RANDOM_DIGITS: usize = 16;
+
+/// What was said to be foreign.
+#[derive(Debug, Default)]
+pub(crate) struct Foreign(Mutex<HashSet<Path>>);
+
+impl Foreign {
+    /// Says that a name is left out, unless it was said before.
+    pub(crate) fn say(&self, path: &Path) {
+        let mut said = self.0.lock();
+        if said.len() < SAID_MAX && said.insert(path.clone()) {
+            let name = path.as_ref();
+            tracing::warn!(name, "left out: no archive gives this name");
+        }
+    }
+}
+
+/// Whether a folder can be that of a cluster: its name is a DNS label.
+pub(crate) fn is_cluster(name: &str) -> bool {
+    check_dns1123_label(name).is_empty()
+}
+
+/// The number of a manifest, by its name. One without a successor is of no archive.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".json")?;
+    let is_number = digits.len() == DIGITS && digits.bytes().all(|it| it.is_ascii_digit());
+    let number = digits.parse().ok().filter(|_| is_number)?;
+    (1..=NUMBER_MAX).contains(&number).then_some(number)
+}
+
+/// Whether a name can be that of a file or a rollup: two times and a random number.
+pub(crate) fn is_file(name: &str) -> bool {
+    let Some((times, random)) = name
+        .strip_suffix(".parquet")
+        .and_then(|name| name.split_at_checked(name.len().checked_sub(RANDOM_DIGITS)?))
+    else {
+        return false;
+    };
+    let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
+    let is_time = |it: u8| it.is_ascii_digit() || matches!(it, b'-' | b'T' | b'Z');
+    random.bytes().all(is_digit) && times.ends_with("Z-") && times.bytes().all(is_time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_an_archive_gives_are_taken() {
+        for (name, expected) in [
+            ("00000000000000000007.json", Some(7)),
+            ("00000000274877906943.json", Some(NUMBER_MAX)),
+            ("00000000274877906944.json", None),
+            ("18446744073709551615.json", None),
+            ("00000000000000000000.json", None),
+            ("999.json", None),
+            ("+0000000000000000007.json", None),
+            ("00000000000000000007.json.bak", None),
+            ("00000000000000000007", None),
+            ("readme.txt", None),
+        ] {
+            assert_eq!(number(name), expected, "{name}");
+        }
+        for (name, expected) in [
+            (
+                "20261128T154000Z-20261128T160000Z-00112233445566ff.parquet",
+                true,
+            ),
+            (
+                "-00011231T000000Z-20261128T160000Z-00112233445566ff.parquet",
+                true,
+            ),
+            (
+                "20261128T154000Z-20261128T160000Z-00112233445566ff.parquet.bak",
+                false,
+            ),
+            (
+                "20261128T154000Z-20261128T160000Z-00112233445566FF.parquet",
+                false,
+            ),
+            (
+                "copy of 20261128T154000Z-20261128T160000Z-00112233445566ff.parquet",
+                false,
+            ),
+            ("notes.parquet", false),
+            (".parquet", false),
+            ("äöü.parquet", false),
+        ] {
+            assert_eq!(is_file(name), expected, "{name}");
+        }
+        for (name, expected) in [
+            ("prod", true),
+            ("prod.bak", false),
+            ("Prod", false),
+            ("", false),
+        ] {
+            assert_eq!(is_cluster(name), expected, "{name}");
+        }
+    }
+}
