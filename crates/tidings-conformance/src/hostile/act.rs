@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::script::{Act, Ask, Script};
+use super::script::{Act, Ask, AtOnce, Script};
 use crate::http::{Answer, Client, Connection, HttpError};
 use crate::process::Process;
 use crate::servers::ApiServer;
@@ -29,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Timeout for an archive to catch up with its source.
 const LEVEL: Duration = Duration::from_secs(60);
+/// Time in which a live stream has made its first message.
+const COLLECT: Duration = Duration::from_secs(2);
 /// The answer has ended after this time without bytes.
 const SILENCE: Duration = Duration::from_millis(300);
 
@@ -71,6 +73,8 @@ pub(super) struct Outcome {
     pub(super) answer: u64,
     /// Maximum additional memory of the server, in bytes.
     pub(super) memory: u64,
+    /// Maximum resident memory of the server, in bytes.
+    pub(super) resident: u64,
     /// The slowest answer to another client, if there were any.
     pub(super) neighbours: Option<Duration>,
 }
@@ -86,6 +90,7 @@ impl Outcome {
             error: self.error.max(other.error),
             answer: self.answer.max(other.answer),
             memory: self.memory.max(other.memory),
+            resident: self.resident.max(other.resident),
             neighbours: self.neighbours.into_iter().chain(other.neighbours).min(),
         }
     }
@@ -119,7 +124,7 @@ pub(super) async fn carry_out(
     let spent = process.spent()?;
     let mut neighbours = None;
     if !unprepared {
-        if with_neighbours {
+        if with_neighbours || matches!(script.act, Act::AtOnce(_)) {
             let street = Street::open(&server.client).await?;
             act(&server.client, &script.act, &mut seen).await?;
             neighbours = Some(street.close().await?);
@@ -138,6 +143,7 @@ pub(super) async fn carry_out(
         error: seen.error,
         answer: seen.answer,
         memory: peak.saturating_sub(before),
+        resident: peak,
         neighbours,
     })
 }
@@ -210,7 +216,65 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError
             "done".clone_into(&mut seen.said);
             Ok(())
         }
+        Act::AtOnce(asks) => at_once(client, asks, seen).await,
     }
+}
+
+/// Sends requests at once. Each has to be answered, or told to come back, and one at least answered.
+async fn at_once(client: &Client, asks: &AtOnce, seen: &mut Seen) -> Result<(), ActError> {
+    let mut unread = JoinSet::new();
+    for ask in &asks.unread {
+        let (client, ask) = (client.clone(), ask.clone());
+        unread.spawn(async move {
+            let mut connection = client.connect().await?;
+            let answer = connection.send(ask.request(TOKEN)?).await?;
+            Ok::<_, HttpError>((connection, answer))
+        });
+    }
+    let unread = unread.join_all().await;
+    exchange(client, &asks.then, &mut Seen::default()).await?;
+    let mut read = JoinSet::new();
+    for ask in &asks.read {
+        let (client, ask) = (client.clone(), ask.clone());
+        read.spawn(async move {
+            let mut connection = client.connect().await?;
+            send_over(&mut connection, &ask).await
+        });
+    }
+    // Messages of streams are collected for a while.
+    sleep(COLLECT).await;
+    let mut answers = Vec::new();
+    for answer in &unread {
+        answers.push(
+            answer
+                .as_ref()
+                .map(|(_, answer)| (answer.status, 0))
+                .map_err(|error| chain(error)),
+        );
+    }
+    for answer in read.join_all().await {
+        let answer = answer.map(|(answer, length)| (answer.status, length));
+        answers.push(answer.map_err(|error| chain(&error)));
+    }
+    let mut served = 0;
+    for answer in answers {
+        match answer {
+            Ok((StatusCode::OK, length)) => {
+                served += 1;
+                seen.answer = seen.answer.max(length);
+            }
+            Ok((StatusCode::TOO_MANY_REQUESTS, length)) => seen.error = seen.error.max(length),
+            Ok((other, _)) => seen.no_answer(format!("an answer is {other}")),
+            Err(why) => seen.no_answer(why),
+        }
+    }
+    if served == 0 {
+        seen.no_answer("all are told to come back".to_owned());
+    }
+    if seen.unanswered.is_none() {
+        seen.said = format!("{served} 200");
+    }
+    Ok(())
 }
 
 async fn exchange(client: &Client, asks: &[Ask], seen: &mut Seen) -> Result<(), ActError> {
@@ -318,7 +382,7 @@ async fn rest(process: &Process) -> Result<(), ActError> {
     Ok(())
 }
 
-/// Other clients: one asks for `/livez`, one for events.
+/// Other clients: one asks for `/livez`, one for events, one for the timeline's page.
 struct Street {
     neighbours: JoinSet<Result<Duration, ActError>>,
     over: Arc<AtomicBool>,
@@ -332,10 +396,16 @@ impl Street {
         for ask in [
             Ask::get("/livez").without_token(),
             Ask::list("neighbours", "limit=1"),
+            Ask::get("/timeline/").without_token(),
         ] {
             let mut connection = client.connect().await.map_err(ActError::Connect)?;
             ask_once(&mut connection, &ask).await?;
-            neighbours.spawn(neighbour(connection, ask, Arc::clone(&over)));
+            neighbours.spawn(neighbour(
+                client.clone(),
+                connection,
+                ask,
+                Arc::clone(&over),
+            ));
         }
         Ok(Self { neighbours, over })
     }
@@ -352,13 +422,22 @@ impl Street {
 }
 
 async fn neighbour(
+    client: Client,
     mut connection: Connection,
     ask: Ask,
     over: Arc<AtomicBool>,
 ) -> Result<Duration, ActError> {
     let mut slowest = Duration::ZERO;
     while !over.load(Ordering::Relaxed) {
-        slowest = slowest.max(ask_once(&mut connection, &ask).await?);
+        let waited = match ask_once(&mut connection, &ask).await {
+            // One without credentials is ended after a while, as between two requests.
+            Err(ActError::Neighbour(HttpError::Answer(_))) => {
+                connection = client.connect().await.map_err(ActError::Connect)?;
+                ask_once(&mut connection, &ask).await?
+            }
+            waited => waited?,
+        };
+        slowest = slowest.max(waited);
         sleep(PAUSE).await;
     }
     Ok(slowest)

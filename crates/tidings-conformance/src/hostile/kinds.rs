@@ -7,6 +7,7 @@ use std::fmt::Write;
 use http::Method;
 
 use super::archived::ARCHIVED;
+use super::at_once::AT_ONCE;
 use super::frames;
 use super::kind::{Kind, few, kind, large};
 use super::script::{
@@ -26,6 +27,7 @@ pub(super) const KINDS: &[&[Kind]] = &[
     STORED,
     TIMELINE,
     ARCHIVED,
+    AT_ONCE,
     CONNECTIONS,
 ];
 

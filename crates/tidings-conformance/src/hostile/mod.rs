@@ -4,12 +4,14 @@
 //! Each kind of input is sent in sizes that grow four-fold up to the server's limits. The server is
 //! a separate process, new for each kind, or for each round if events of earlier rounds would
 //! count. Some kinds are for an archive: their preparation is written to a server that it follows.
+//! Some kinds are requests at once; their bound is the server's resident memory.
 //! Processor time and memory are read from the system, so other work on the machine has little
 //! effect. Bytes that are not requests are sent at once, without pauses. The minimum time of
 //! several rounds counts, and the maximum memory.
 
 mod act;
 mod archived;
+mod at_once;
 mod bucket;
 mod frames;
 mod kind;
@@ -279,6 +281,14 @@ fn faults(
     if let Some(why) = outcome.unanswered.as_ref().filter(|_| !outcome.unprepared) {
         wrong(why.clone());
     }
+    let over = |what: &str, is: u64, bound: u64| {
+        (is > bound).then(|| format!("{what} of {}, bound {}", bytes(is), bytes(bound)))
+    };
+    if let Some(bound) = kind.resident_max {
+        let over = over("resident memory", outcome.resident, bound);
+        over.into_iter().for_each(&mut wrong);
+        return faults;
+    }
     let spent_ms = millis(outcome.spent);
     if let Some((smaller, before)) = smaller {
         let times = size as f64 / *smaller as f64;
@@ -290,9 +300,6 @@ fn faults(
             ));
         }
     }
-    let over = |what: &str, is: u64, bound: u64| {
-        (is > bound).then(|| format!("{what} of {}, bound {}", bytes(is), bytes(bound)))
-    };
     let over = [
         over("an error", outcome.error, ERROR_MAX),
         over("an answer", outcome.answer, kind.answer_max),
@@ -320,6 +327,7 @@ fn heading() -> String {
         "error",
         "answer",
         "memory",
+        "resident",
         "neighbour",
     ];
     columns("kind", row.map(str::to_owned))
@@ -339,12 +347,13 @@ fn row(kind: &Kind, size: usize, outcome: &Outcome) -> String {
         bytes(outcome.error),
         bytes(outcome.answer),
         bytes(outcome.memory),
+        bytes(outcome.resident),
         waited.map_or_else(String::new, |waited| format!("{} ms", millis(waited))),
     ];
     columns(kind.name, row)
 }
 
-fn columns(kind: &str, columns: [String; 7]) -> String {
+fn columns(kind: &str, columns: [String; 8]) -> String {
     let columns = columns.map(|column| format!("{column:>11}")).concat();
     format!("{kind:<58}{columns}")
 }
@@ -373,6 +382,7 @@ mod tests {
         make: |_, _| act_of_none(),
         answer_max: 100,
         alone: false,
+        resident_max: None,
         archive: false,
     };
 
@@ -389,6 +399,7 @@ mod tests {
             error: 0,
             answer: 100,
             memory: 0,
+            resident: 0,
             neighbours: Some(Duration::from_millis(100)),
         }
     }
@@ -399,6 +410,19 @@ mod tests {
             let spent = Duration::from_millis(spent);
             (1, Outcome { spent, ..good() })
         };
+        let at_once = Kind {
+            resident_max: Some(1000),
+            ..KIND
+        };
+        for (resident, expected) in [(1000, 0), (1001, 1)] {
+            let outcome = Outcome {
+                resident,
+                spent: Duration::from_secs(9),
+                memory: MEMORY_MAX + 1,
+                ..good()
+            };
+            assert_eq!(faults(&at_once, 4, None, &outcome, &LONG).len(), expected);
+        }
         let cases = [
             (good(), smaller(40), 0),
             (good(), smaller(7), 0),

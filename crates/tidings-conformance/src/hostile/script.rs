@@ -34,6 +34,19 @@ pub(super) enum Act {
     Handshakes(usize),
     /// Open connections without requests.
     Idle(usize),
+    /// Requests at once.
+    AtOnce(AtOnce),
+}
+
+/// Requests at once, each over a connection of its own.
+#[derive(Default)]
+pub(super) struct AtOnce {
+    /// Those whose answers are not read.
+    pub(super) unread: Vec<Ask>,
+    /// Those that follow when these have an answer, one after the other.
+    pub(super) then: Vec<Ask>,
+    /// Those whose answers are read, at the same time.
+    pub(super) read: Vec<Ask>,
 }
 
 /// A request.
