@@ -173,8 +173,8 @@ pub fn object_uid<'a>(name: &str, uid: &'a str) -> &'a str {
 mod tests {
     use super::*;
 
-    fn time(text: &str) -> Option<Timestamp> {
-        Some(format!("2026-11-28T13:42:{text}Z").parse().unwrap())
+    fn time(text: &str) -> Timestamp {
+        format!("2026-11-28T13:42:{text}Z").parse().unwrap()
     }
 
     /// Each row is in its order: name, seconds, resourceVersion.
@@ -207,7 +207,7 @@ mod tests {
         ];
         for table in tables {
             let order = |(name, at, version): &(&'static str, &str, u64)| {
-                Order::new(time(at), Some(*version), ("shop", name))
+                Order::new(Some(time(at)), Some(*version), ("shop", name))
             };
             let mut sorted = table.to_vec();
             sorted.reverse();
@@ -215,7 +215,7 @@ mod tests {
             assert_eq!(sorted, *table);
         }
         let none = Order::new(None, Some(9), ("", "x"));
-        assert!(none < Order::new(time("00"), None, ("", "x")));
+        assert!(none < Order::new(Some(time("00")), None, ("", "x")));
     }
 
     #[test]

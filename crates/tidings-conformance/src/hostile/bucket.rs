@@ -3,7 +3,6 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
 
 use bytes::Bytes;
 use futures::future::join_all;
@@ -85,7 +84,6 @@ pub(super) async fn judge(
     let server = ApiServer::start_tidings(tidings, &["--archive", place.url()]).await?;
     let process = Process::new(server.process().ok_or(HostileError::Ended)?);
     let before = process.spent()?;
-    let began = Instant::now();
     let mut wrong = Vec::new();
     let clusters: Vec<String> = Forged::ALL.map(name).to_vec();
     let all = clusters
@@ -124,8 +122,9 @@ pub(super) async fn judge(
         format!("{} ms", millis(spent)),
         String::new(),
         String::new(),
+        String::new(),
         bytes(peak),
-        format!("{} ms", millis(began.elapsed())),
+        String::new(),
     ];
     writeln!(out, "{}", columns(NAME, row))?;
     Ok(wrong)
