@@ -249,7 +249,7 @@ async fn at_once(client: &Client, asks: &AtOnce, seen: &mut Seen) -> Result<(), 
             answer
                 .as_ref()
                 .map(|(_, answer)| (answer.status, 0))
-                .map_err(|error| chain(error)),
+                .map_err(chain),
         );
     }
     for answer in read.join_all().await {

@@ -121,7 +121,7 @@ fn list(namespace: &str, number: usize) -> Ask {
 }
 
 fn watch(number: usize) -> &'static str {
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         "watch=1"
     } else {
         "watch=1&resourceVersion=1"
