@@ -36,7 +36,7 @@ use clap::{CommandFactory, Parser};
 enum Task {
     /// Every test, from nothing
     Test(test::Args),
-    /// The rules of the repository: layers, rooms, files, wording, links
+    /// The rules of the repository: layers, rooms, files, columns, links
     Tidy,
     /// The store's contract suite, counted for each backend
     Contract(contract::Args),

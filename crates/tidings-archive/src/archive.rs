@@ -53,8 +53,8 @@ pub struct ClusterOptions {
     pub rules: String,
     /// What coverage says of the times that `keep_for` gives. Default: nothing.
     pub lives: Option<Lives>,
-    /// Maximum bytes of the cluster on disk. Beyond it, the namespaces that take most lose the events
-    /// that were observed first. Default: no limit.
+    /// Maximum bytes of the cluster on disk. Beyond it, the namespaces that take most lose the
+    /// events that were observed first. Default: no limit.
     ///
     /// So that their space is released, segments of the store have at most a 32nd of it, or 4 MiB
     /// if that is more, also if [`store`](Self::store) says otherwise.

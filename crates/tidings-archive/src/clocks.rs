@@ -29,8 +29,8 @@ const TOLERANCE_MILLIS: i64 = 5 * 60_000;
 /// clock gives back as much.
 const DELAY_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The clocks of the clusters that an archive follows. All [`Cluster`](crate::Cluster)s of a process
-/// should share them.
+/// The clocks of the clusters that an archive follows. All [`Cluster`](crate::Cluster)s of a
+/// process should share them.
 #[derive(Debug, Default)]
 pub struct Clocks {
     said: Mutex<HashMap<u64, Said>>,

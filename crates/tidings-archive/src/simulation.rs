@@ -364,7 +364,8 @@ fn open(folder: &Path, clock: &ManualClock) -> Keeper {
     Keeper::new(store, Arc::new(clock.clone()), keep_for, false)
 }
 
-/// Another namespace, whose events say that they are of the year 2999, and take more than the quota.
+/// Another namespace, whose events say that they are of the year 2999, and take more than the
+/// quota.
 struct Storm {
     random: fastrand::Rng,
     version: u64,

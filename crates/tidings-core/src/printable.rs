@@ -7,8 +7,8 @@ use std::fmt::Write;
 /// Whether a character shows itself: not a control character, none that changes the direction of
 /// text around it, none without a width of its own, and no tag.
 ///
-/// The joiners of emoji and of some scripts (U+200C, U+200D) are among the unseen ones, as they also
-/// make two names look like one.
+/// The joiners of emoji and of some scripts (U+200C, U+200D) are among the unseen ones, as they
+/// also make two names look like one.
 #[must_use]
 pub fn is_printable(character: char) -> bool {
     !matches!(character,

@@ -241,14 +241,15 @@ pub enum StatusErrors {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// How many failures that might pass an event may meet before it is given up; at least 1.
-    /// Default 30, which is two to four minutes. Refusals under a shared limit on the rate of events
-    /// are no tries (see [`RetryPolicy::rate_limited_tries_max`]).
+    /// Default 30, which is two to four minutes. Refusals under a shared limit on the rate of
+    /// events are no tries (see [`RetryPolicy::rate_limited_tries_max`]).
     pub tries_max: u32,
     /// Whether an event is given up although every other may fare no better. Default true. If
     /// false, only such failures count as tries as are the event's own: those since the last of
     /// which another event was written. A server that is away, or answers 500 or 401 to everything,
     /// for an hour then costs no event, and neither does a shared limit on the rate of events; one
-    /// on the events about a few objects does, and so does a namespace whose writes hang. While events that failed take more than half of
+    /// on the events about a few objects does, and so does a namespace whose writes hang. While
+    /// events that failed take more than half of
     /// [`pending_events_max`](crate::DeliveryOptions::pending_events_max) or
     /// [`pending_bytes_max`](crate::DeliveryOptions::pending_bytes_max), two failures of its own
     /// are enough for each. Where events that wait lie on disk ([`SinkOptions::spill`] of the

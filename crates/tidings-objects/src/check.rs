@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::described::Described;
 use crate::file::read::{FileError, Reader};
 use crate::file::rollup::{self, Rollup};
 use crate::folder::{Folder, FolderError};
 use crate::manifest::{File, Manifest, not_before, not_behind};
 use crate::place::Place;
 use crate::row::Row;
-use crate::seal::Described;
 
 /// What was found in the archive of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

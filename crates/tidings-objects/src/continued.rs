@@ -16,11 +16,12 @@ use tidings_archive::{
 use tidings_store::clock::Clock;
 use tokio::task::spawn_blocking;
 
+use crate::described::random_id;
 use crate::file::read::{FileError, Reader};
 use crate::folder::{Folder, FolderError};
 use crate::manifest::Manifest;
 use crate::place::Place;
-use crate::seal::{note, random_id};
+use crate::seal::note;
 
 /// Clocks differ by less than this: files that end so long before the position have nothing that is
 /// behind it.

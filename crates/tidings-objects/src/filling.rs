@@ -9,13 +9,14 @@ use k8s_pb::api::core::v1::{Event, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tidings_api::codec;
 
+use crate::described::random_id;
 use crate::file::read::FileError;
 use crate::folder::Folder;
 use crate::manifest::Manifest;
 use crate::merge;
 use crate::place::Place;
 use crate::row::{Row, Version};
-use crate::seal::{self, SealError, random_id};
+use crate::seal::{self, SealError};
 
 /// A version that no source had.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,10 +17,8 @@ use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::foreign::{self, Foreign};
-use crate::manifest::{
-    BYTES_MAX, FORM, File, Manifest, NUMBER_MAX, PLACEHOLDER_BYTES_MAX, Placeholder,
-};
+use crate::foreign::{self, Foreign, NUMBER_MAX};
+use crate::manifest::{BYTES_MAX, FORM, File, Manifest, PLACEHOLDER_BYTES_MAX, Placeholder};
 use crate::place::Place;
 use crate::private;
 use crate::unfinished::{self, LocalError, Unfinished};

@@ -7,8 +7,9 @@ use object_store::path::Path;
 use parking_lot::Mutex;
 use tidings_core::validate::check_dns1123_label;
 
-use crate::manifest::NUMBER_MAX;
-
+/// The greatest number that a manifest has: a reader's revisions have as many bits for it. With one
+/// a second it is reached after 8,700 years.
+pub(crate) const NUMBER_MAX: u64 = (1 << 38) - 1;
 /// Names that are remembered, so that they are said once; others are left out in silence.
 const SAID_MAX: usize = 100;
 /// Digits of a manifest's number in its name.

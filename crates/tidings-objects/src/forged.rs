@@ -7,12 +7,13 @@ use parquet::basic::{Repetition, Type};
 use parquet::errors::ParquetError;
 use parquet::schema::types::{SchemaDescriptor, Type as Schema};
 
+use crate::described::Described;
 use crate::file::columns::{FORM, FORM_KEY, schema};
 use crate::file::read::FileError;
 use crate::folder::Folder;
 use crate::manifest::Manifest;
 use crate::place::Place;
-use crate::seal::{Described, SealError};
+use crate::seal::SealError;
 
 /// What is wrong with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

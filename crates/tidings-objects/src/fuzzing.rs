@@ -62,7 +62,7 @@ pub async fn file(bytes: &[u8]) {
             }
         }
     }
-    if let Ok(meta) = end::read(&bytes, len, end::Kind::Events) {
+    if let Ok(meta) = end::read(&bytes, len, end::EVENTS) {
         let rows = meta.row_groups().iter().map(|group| group.num_rows());
         reader::fuzzing::file(bytes, rows.sum::<i64>().unsigned_abs()).await;
     }

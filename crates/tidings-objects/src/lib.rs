@@ -22,6 +22,7 @@ mod check;
 mod clean;
 mod client;
 mod continued;
+mod described;
 mod erase;
 mod file;
 #[cfg(feature = "filling")]
@@ -31,7 +32,7 @@ mod foreign;
 #[cfg(feature = "filling")]
 mod forged;
 #[cfg(fuzzing)]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "for fuzz targets only")]
 pub mod fuzzing;
 mod manifest;
 mod merge;

@@ -14,9 +14,6 @@ use crate::foreign;
 
 /// The form of manifests.
 pub(crate) const FORM: u64 = 1;
-/// The greatest number that a manifest has: a reader's revisions have as many bits for it. With one
-/// a second it is reached after 8,700 years.
-pub(crate) const NUMBER_MAX: u64 = (1 << 38) - 1;
 /// Maximum bytes of a manifest: about 100,000 files.
 pub(crate) const BYTES_MAX: u64 = 64 << 20;
 /// Maximum files in a manifest.

@@ -21,10 +21,10 @@ use parquet::errors::ParquetError;
 use tidings_archive::{Cluster, JournalError, NotSealed, Part, SealedVersion, Unsealed};
 use tidings_store::clock::Clock;
 use tokio::sync::Semaphore;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::background;
 use crate::clean;
+use crate::described::{Described, checksum, random_id};
 use crate::erase::{self, Deleted, EVENTS_AT_ONCE, Erasing};
 use crate::file::read::{FileError, Reader};
 use crate::file::rollup::Rollup;
@@ -815,10 +815,6 @@ pub(crate) fn encode_rows(
     Ok((file.file(level, &bytes), bytes.into()))
 }
 
-fn checksum(bytes: &[u8]) -> String {
-    format!("{:016x}", xxh3_64(bytes))
-}
-
 fn of(version: SealedVersion) -> Version {
     Version {
         epoch: version.epoch,
@@ -837,66 +833,6 @@ fn signed(time: Duration) -> SignedDuration {
     // So long that no file is older.
     const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 365 * 100);
     SignedDuration::try_from(time).map_or(LONGEST, |time| time.min(LONGEST))
-}
-
-pub(crate) fn random_id() -> String {
-    format!("{:016x}", fastrand::u64(..))
-}
-
-/// What a manifest says of rows.
-#[derive(Default)]
-pub(crate) struct Described {
-    pub(crate) rows: u64,
-    pub(crate) sum: u64,
-    pub(crate) times: Option<(i64, i64)>,
-    /// When they were last seen, in milliseconds.
-    pub(crate) seen: Option<(i64, i64)>,
-    pub(crate) first: [String; 3],
-    pub(crate) last: [String; 3],
-}
-
-impl Described {
-    pub(crate) fn add(&mut self, row: &Row) {
-        let at = row.observed;
-        let (from, to) = self.times.unwrap_or((at, at));
-        self.times = Some((from.min(at), to.max(at)));
-        let seen = row.seen();
-        let (from, to) = self.seen.unwrap_or((seen, seen));
-        self.seen = Some((from.min(seen), to.max(seen)));
-        self.sum = self.sum.wrapping_add(row.hash());
-        let place = row.place();
-        if self.rows == 0 {
-            self.first = manifest::not_behind(place);
-        }
-        if self.last.each_ref().map(String::as_str) != place {
-            self.last = manifest::not_before(place);
-        }
-        self.rows += 1;
-    }
-
-    pub(crate) fn file(self, level: u32, bytes: &[u8]) -> File {
-        let time = |micros| Timestamp::from_microsecond(micros).unwrap_or_default();
-        let (from, to) = self.times.unwrap_or_default();
-        let (from, to) = (time(from), time(to));
-        let name = |at: Timestamp| at.strftime("%Y%m%dT%H%M%SZ").to_string();
-        File {
-            path: format!("events/{}-{}-{}.parquet", name(from), name(to), random_id()),
-            bytes: bytes.len() as u64,
-            checksum: checksum(bytes),
-            rows: self.rows,
-            sum: format!("{:016x}", self.sum),
-            level,
-            from,
-            to,
-            seen: self.seen.and_then(|(from, to)| {
-                let time = |millis| Timestamp::from_millisecond(millis).ok();
-                Some((time(from)?, time(to)?))
-            }),
-            first: self.first,
-            last: self.last,
-            rollup: None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@
 //!   then the confirmed time advances as if the clock had not been set;
 //! - a clock that is set back is believed at once, since then fewer records are expired.
 //!
-//! Who knows other clocks may bound the belief: then the confirmed time is not later than the bound,
-//! which passes with the steady time.
+//! Who knows other clocks may bound the belief: then the confirmed time is not later than the
+//! bound, which passes with the steady time.
 //!
 //! Time in which the machine was suspended counts as set ahead. So does the time between two
 //! processes. A process stores the confirmed time and its candidate ([`Belief`]) for the next one,

@@ -20,8 +20,8 @@ use crate::error::RecordError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Acknowledgement {
-    /// The event was written: as an event of its own, as a repeat of an earlier one, or combined with
-    /// similar ones.
+    /// The event was written: as an event of its own, as a repeat of an earlier one, or combined
+    /// with similar ones.
     Delivered {
         /// The namespace of the stored event.
         namespace: String,

@@ -124,10 +124,10 @@ impl Broadcaster {
     /// Calls `handler` for every event recorded from now on, one at a time, in order. client-go's
     /// `StartEventWatcher`.
     ///
-    /// The handler runs on a thread of its own and may block: no other watcher and no shutdown waits
-    /// for it, but events beyond its queue are missed, and counted. It may spawn tasks on the tokio
-    /// runtime in whose context it is started; [`Broadcaster::watch`] is for asynchronous handlers.
-    /// A handler that panics ends its own watcher; this is logged and counted.
+    /// The handler runs on a thread of its own and may block: no other watcher and no shutdown
+    /// waits for it, but events beyond its queue are missed, and counted. It may spawn tasks on the
+    /// tokio runtime in whose context it is started; [`Broadcaster::watch`] is for asynchronous
+    /// handlers. A handler that panics ends its own watcher; this is logged and counted.
     ///
     /// ```
     /// # use tidings::{Broadcaster, EventSource};

@@ -591,8 +591,8 @@ async fn more_events(
     (more, more)
 }
 
-/// Logs the loss of the events of one write; of frequent causes ever fewer. `before` is the number of
-/// earlier losses for this cause.
+/// Logs the loss of the events of one write; of frequent causes ever fewer. `before` is the number
+/// of earlier losses for this cause.
 #[cold]
 fn log_drop(cause: DropCause, before: u64, settled: &Settled<Occurrence>) {
     // The stored event: that of a repeat has the name of the first.
@@ -684,7 +684,8 @@ async fn request<S: Sink>(
     }
 }
 
-/// A write as logs and reports name it: `create event baz/web-0.17a6101701650000 about Pod baz/web-0`.
+/// A write as logs and reports name it: `create event baz/web-0.17a6101701650000 about Pod
+/// baz/web-0`.
 #[derive(Clone, Copy)]
 struct Named<'a>(OccurrenceKind, &'a Occurrence);
 
@@ -714,8 +715,8 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-/// Whether writing fails, for the log: the first failure after a success is logged at once, and so is
-/// the success that follows. If both alternate, at most once a minute.
+/// Whether writing fails, for the log: the first failure after a success is logged at once, and so
+/// is the success that follows. If both alternate, at most once a minute.
 #[derive(Default)]
 struct Outage {
     /// Since when writes have failed, if that was logged.

@@ -141,8 +141,8 @@ impl Intake {
         result
     }
 
-    /// Counts an event that no sink writes, because none was started. Warns about the first, unless a
-    /// watcher saw it.
+    /// Counts an event that no sink writes, because none was started. Warns about the first, unless
+    /// a watcher saw it.
     #[cold]
     fn unwritten(&self, is_unseen: bool) {
         let before = self.unwritten.fetch_add(1, Ordering::Relaxed);

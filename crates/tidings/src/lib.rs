@@ -126,14 +126,14 @@
 //!
 //! The calls are the same; the API group is an option of the sink. In core/v1, the default, repeats
 //! have a count and similar events are combined. In events.k8s.io/v1 ([`SinkOptions::events_v1`])
-//! repeats form a series, which keeps the note of its first event ([`SeriesOptions::last_note`] shows
-//! the last one). Its second event is written at once, later ones as counts. Give such events an
-//! action ([`EventBuilder::action`]).
+//! repeats form a series, which keeps the note of its first event ([`SeriesOptions::last_note`]
+//! shows the last one). Its second event is written at once, later ones as counts. Give such events
+//! an action ([`EventBuilder::action`]).
 //!
-//! In both, a count that has not changed for five seconds, or has doubled since it was last written,
-//! is written within half a minute. For this a sink has a budget of 100 writes at once and one each
-//! second. [`SeriesOptions::heartbeat`] replaces these refreshes; with half an hour there are never
-//! more writes than client-go makes.
+//! In both, a count that has not changed for five seconds, or has doubled since it was last
+//! written, is written within half a minute. For this a sink has a budget of 100 writes at once and
+//! one each second. [`SeriesOptions::heartbeat`] replaces these refreshes; with half an hour there
+//! are never more writes than client-go makes.
 //!
 //! Programs for unknown clusters leave the choice to the sink: [`SinkOptions::events_v1_if_served`]
 //! asks the server once, before the first write, and falls back to core/v1 with all fields of an

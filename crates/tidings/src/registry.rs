@@ -1,8 +1,9 @@
 //! The registry of one broadcaster's tasks, with the counts of running and ended ones.
 //!
 //! Invariant: an event offered to a task is pending until it is counted as delivered, aggregated,
-//! filtered or dropped, each exactly once. A task that ended with its runtime has dropped its events in memory;
-//! events offered to it after that, until its watcher is stopped, are counted by the mux.
+//! filtered or dropped, each exactly once. A task that ended with its runtime has dropped its
+//! events in memory; events offered to it after that, until its watcher is stopped, are counted by
+//! the mux.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -129,8 +129,8 @@ impl FlushReport {
     }
 }
 
-/// One readable line, one more for each cause of loss, and the last error if something was lost or is
-/// pending.
+/// One readable line, one more for each cause of loss, and the last error if something was lost or
+/// is pending.
 impl fmt::Display for FlushReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

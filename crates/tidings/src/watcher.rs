@@ -46,8 +46,8 @@ impl Watch {
     /// Detaches the watcher: it handles events recorded before, gets none recorded after, and ends.
     /// Idempotent; other watchers are not affected.
     ///
-    /// Until it is called, events are offered even to a sink that ended with its runtime, and dropped
-    /// as [`RuntimeGone`](crate::DropCause::RuntimeGone).
+    /// Until it is called, events are offered even to a sink that ended with its runtime, and
+    /// dropped as [`RuntimeGone`](crate::DropCause::RuntimeGone).
     pub fn stop(&self) {
         if let Some(running) = &self.0 {
             running.mux.stop(running.id);

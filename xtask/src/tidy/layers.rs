@@ -93,7 +93,7 @@ const ONLY_IN: [(&str, &[&str]); 10] = [
     ("lsm-tree", &["tidings-store"]),
     ("etcd-client", &["tidings-store"]),
     // What makes files for tests has no other way to compress.
-    ("zstd", &["tidings-store", "tidings-objects"]),
+    ("zstd", &["tidings-store", "tidings-objects", "tidings-cli"]),
     (
         "kube",
         &[

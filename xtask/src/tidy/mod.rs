@@ -1,8 +1,9 @@
 //! `cargo xtask tidy`: rules that the compiler does not check: dependencies of crates ([`layers`]),
-//! rooms ([`rooms`]) and files ([`circles`]), rules for files ([`files`]), plain wording
-//! ([`wording`]), and existing targets of documents ([`documents`], [`named_tests`]).
+//! rooms ([`rooms`]) and files ([`circles`]), rules for files ([`files`]), the width of
+//! prose ([`columns`]), and existing targets of documents ([`documents`], [`named_tests`]).
 
 mod circles;
+mod columns;
 mod documents;
 mod files;
 mod layers;
@@ -10,7 +11,6 @@ mod named_tests;
 mod rooms;
 mod source;
 mod uses;
-mod wording;
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ pub(crate) fn run(root: &Path, tasks: &clap::Command) -> Result {
     problems.extend(circles::check(&files));
     problems.extend(rooms::check(&files));
     problems.extend(files::check(&files));
-    problems.extend(wording::check(&files));
+    problems.extend(columns::check(&files));
     problems.extend(named_tests::check(&files));
     problems.extend(documents::check(root, &files, &metadata, tasks));
     for problem in &problems {

@@ -61,18 +61,19 @@ const ROOMS: [(&str, &[Rank]); 11] = [
             &[("source", &["source/"])],
             &[("follow", &["follow/"])],
             &[("keep", &["keep/"])],
-            &[("versions", &["version/"])],
+            &[("versions", &["version/", "clocks.rs"])],
         ],
     ),
     (
         "crates/tidings-objects/src",
         &[
-            &[("reading", &["reader/"])],
+            &[("reading", &["reader/", "fuzzing.rs"])],
             &[(
                 "sealing",
                 &[
                     "continued.rs",
                     "filling.rs",
+                    "forged.rs",
                     "background.rs",
                     "seal.rs",
                     "merge.rs",
@@ -82,8 +83,14 @@ const ROOMS: [(&str, &[Rank]); 11] = [
                     "waiting.rs",
                 ],
             )],
-            &[("folder", &["folder.rs", "manifest.rs", "unfinished.rs"])],
-            &[("place", &["place.rs", "client.rs", "private.rs"])],
+            &[(
+                "folder",
+                &["described.rs", "folder.rs", "manifest.rs", "unfinished.rs"],
+            )],
+            &[(
+                "place",
+                &["place.rs", "client.rs", "foreign.rs", "private.rs"],
+            )],
             &[("files", &["file/", "row.rs"])],
         ],
     ),
@@ -104,7 +111,7 @@ const ROOMS: [(&str, &[Rank]); 11] = [
     (
         "crates/tidings-cli/src",
         &[
-            &[("import", &["import/"])],
+            &[("captures", &["capture/"])],
             &[(
                 "printing",
                 &["columns.rs", "format.rs", "jsonpath/", "printer.rs"],
@@ -136,13 +143,14 @@ const ROOMS: [(&str, &[Rank]); 11] = [
                 ("describe", &["commands/describe.rs"]),
                 ("events", &["commands/events.rs"]),
                 ("export", &["commands/export.rs", "commands/export/"]),
-                ("import", &["commands/import.rs", "commands/import/"]),
                 ("man", &["commands/man.rs"]),
                 ("rbac", &["commands/rbac.rs"]),
                 ("record", &["commands/record.rs", "commands/record/"]),
                 ("sealed", &["commands/sealed.rs"]),
                 ("top", &["commands/top.rs"]),
             ],
+            &[("captures", &["commands/capture.rs"])],
+            &[("import", &["commands/import.rs", "commands/import/"])],
             &[("common parts", &["*"])],
         ],
     ),

@@ -122,8 +122,9 @@ fn is_by_events(cause: Cause) -> bool {
 }
 
 /// Joins gaps until there are not too many: the oldest two of the group that has most, of gaps of
-/// events that cannot be kept if these are more than half of all that may be, or else of the others.
-/// If no such group has two, gaps of events that cannot be kept become ones of the whole cluster.
+/// events that cannot be kept if these are more than half of all that may be, or else of the
+/// others. If no such group has two, gaps of events that cannot be kept become ones of the whole
+/// cluster.
 fn bound(gaps: &mut [Slot], max: usize) {
     loop {
         let mut groups = groups(gaps);
@@ -171,8 +172,8 @@ fn groups(gaps: &[Slot]) -> BTreeMap<Group, VecDeque<usize>> {
     groups
 }
 
-/// Makes all gaps of events that cannot be kept ones of the whole cluster. `false`: there is none of
-/// a namespace.
+/// Makes all gaps of events that cannot be kept ones of the whole cluster. `false`: there is none
+/// of a namespace.
 fn widen(gaps: &mut [Slot]) -> bool {
     let of_cluster = gaps.iter().filter_map(|slot| slot.gap.as_ref());
     let of_cluster = of_cluster.filter(|gap| gap.namespace.is_empty());

@@ -17,8 +17,8 @@ use tidings_api::codec;
 use tidings_store::clock::Clock;
 use tidings_store::embedded::EmbeddedStore;
 use tidings_store::{
-    COMMIT_LEN_MAX, Expected, Index, NewRecord, ReadError, Revision, Store, UnixMillis,
-    VALUE_LEN_MAX, WRITES_MAX, Write, WriteError,
+    COMMIT_LEN_MAX, Expected, NewRecord, ReadError, Revision, Store, UnixMillis, VALUE_LEN_MAX,
+    WRITES_MAX, Write, WriteError,
 };
 use tokio::sync::Notify;
 
@@ -31,6 +31,7 @@ use super::lives::InForce;
 use super::own::{json, parse};
 use super::position::{Cause, Gap, Position, Unswept};
 use super::sealed_before::SealedBefore;
+use super::slot::Slot;
 use crate::version::record::{Gone, Record, Version};
 
 /// Maximum attempts to commit a batch while others write.
@@ -143,20 +144,6 @@ impl Default for Tries {
     fn default() -> Self {
         Self(TRIES)
     }
-}
-
-/// A record that a batch changes.
-#[derive(Default)]
-pub(super) struct Slot {
-    /// The stored revision.
-    found: Option<Revision>,
-    /// The new record.
-    pub(super) record: Option<Record>,
-    index: Index,
-    pub(super) expires_at: Option<UnixMillis>,
-    pub(super) is_changed: bool,
-    /// Of an event that is deleted here, too: the version of its end.
-    ended_by: u64,
 }
 
 /// A batch in the making.
@@ -704,115 +691,11 @@ fn later(moment: UnixMillis, time: Duration) -> UnixMillis {
     UnixMillis(moment.0.saturating_add(millis.max(1)))
 }
 
-impl Slot {
-    pub(super) fn change(&mut self, record: Record, index: Index, expires_at: UnixMillis) {
-        self.record = Some(record);
-        self.index = index;
-        self.expires_at = Some(expires_at);
-        self.is_changed = true;
-    }
-
-    /// Notes that a list has the event. Returns whether it is this one.
-    fn note_listed(&mut self, uid: &[u8], listed_at: i64) -> bool {
-        let Some(record) = &mut self.record else {
-            return false;
-        };
-        if record.uid != uid {
-            return false;
-        }
-        if !self.is_changed {
-            let Ok(event) = codec::decode_stored(&record.event, 0) else {
-                return false;
-            };
-            self.index = index(&event);
-        }
-        record.gone = None;
-        record.listed_at = listed_at;
-        self.is_changed = true;
-        true
-    }
-
-    /// Notes an end at the source. Returns whether there is such an event, and its end was not
-    /// noted before.
-    pub(super) fn end(&mut self, uid: &[u8], gone: Gone) -> bool {
-        let Some(record) = &mut self.record else {
-            return false;
-        };
-        if record.uid != uid || record.gone.is_some() || gone.number < record.version.number {
-            return false;
-        }
-        if !self.is_changed {
-            let Ok(event) = codec::decode_stored(&record.event, 0) else {
-                return false;
-            };
-            self.index = index(&event);
-        }
-        record.gone = Some(gone);
-        self.is_changed = true;
-        true
-    }
-
-    /// Notes the end of an event that is no longer in a list, or deletes it if deletions are
-    /// mirrored.
-    pub(super) fn sweep(&mut self, key: &Bytes, unswept: &Unswept, mirrors: bool) -> Option<Bytes> {
-        let record = self
-            .record
-            .as_ref()
-            .filter(|it| it.may_have_ended(unswept))?;
-        let (uid, number) = (record.uid.clone(), record.version.number);
-        let gone = Gone {
-            number: number.max(unswept.version),
-            observed_at: unswept.listed_at,
-            not_before: Some(unswept.not_before.max(record.version.observed_at)),
-        };
-        if mirrors {
-            self.record = None;
-            self.is_changed = true;
-        } else if !self.end(&uid, gone) {
-            return None;
-        }
-        Some(keys::chunks(&keys::id(&String::from_utf8_lossy(&uid), key)))
-    }
-
-    /// The version at the source that its change is from.
-    fn number(&self) -> u64 {
-        self.record.as_ref().map_or(self.ended_by, |record| {
-            let gone = record.gone.map_or(0, |gone| gone.number);
-            record.version.number.max(gone)
-        })
-    }
-
-    /// The writes for the store.
-    fn write(&self, key: &Bytes) -> Option<Write> {
-        let record = self.record.as_ref().map(|record| NewRecord {
-            value: record.encode(),
-            index: self.index.clone(),
-            expires_at: self.expires_at,
-        });
-        if record.is_none() && self.found.is_none() {
-            return None;
-        }
-        Some(Write {
-            key: key.clone(),
-            record,
-            expected: self.found.map_or(Expected::Absent, Expected::At),
-        })
-    }
-}
-
 fn gone(version: Version) -> Gone {
     Gone {
         number: version.number,
         observed_at: version.observed_at,
         not_before: None,
-    }
-}
-
-impl Record {
-    /// Whether it is not known to have existed when a list was requested.
-    pub(super) fn may_have_ended(&self, unswept: &Unswept) -> bool {
-        let lived_at = self.version.observed_at.max(self.listed_at);
-        self.gone.is_none() && lived_at < unswept.listed_at
     }
 }
 

@@ -191,8 +191,8 @@ impl Clock for Meanwhile {
     }
 }
 
-/// A deletion reads the event, its clock, and its older versions. An observation in between wins, or
-/// is deleted with all the others.
+/// A deletion reads the event, its clock, and its older versions. An observation in between wins,
+/// or is deleted with all the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_that_an_observation_overtakes_takes_all_versions_or_none() {
     let folder = tempfile::tempdir().unwrap();

@@ -38,6 +38,7 @@ pub(crate) mod sealed_before;
 pub(crate) mod served;
 #[cfg(test)]
 mod served_tests;
+mod slot;
 pub(crate) mod sweep;
 pub(crate) mod unerased;
 pub(crate) mod unsealed;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use flate2::read::MultiGzDecoder;
 
 use super::record::{Found, Place};
-use super::scan::Scanner;
+use super::scan::{Scanner, read_nested};
 use super::sink::Sink;
 use super::text::Text;
 
@@ -331,7 +331,7 @@ impl Reading<'_> {
     }
 
     fn text(&mut self, input: impl Read, member: Option<&Arc<str>>) -> io::Result<()> {
-        let mut sink = Sink::new(member.cloned(), self.take);
+        let mut sink = Sink::new(member.cloned(), self.take, read_nested);
         let mut scanner = Scanner::new(Text::new(input), &mut sink);
         let result = scanner.run();
         let line = scanner.at.line;

@@ -10,6 +10,13 @@ use super::yaml::{self, Block, Line, Place};
 /// Bytes of a line that say what it is.
 const LINE_LOOK: usize = 512;
 
+/// Finds the events of a text that was found within another one.
+pub(super) fn read_nested(text: &[u8], sink: &mut Sink<'_>) -> io::Result<()> {
+    let mut scanner = Scanner::new(text, sink);
+    scanner.is_nested = true;
+    scanner.run()
+}
+
 /// Reads a text to its end, or until the sink wants no more.
 pub(super) struct Scanner<'s, 't, R> {
     pub(super) window: Window<R>,

@@ -12,14 +12,17 @@ use super::event::{self, Judged};
 use super::mend;
 use super::note::Note;
 use super::record::{Found, Place, Record};
-use super::scan::Scanner;
 use super::seen::Seen;
 use super::unreadable::{Unreadable, shortened};
 
 /// Damaged objects that are remembered until there is an event beside them.
 const PERHAPS_MAX: usize = 1000;
 
+/// Finds the events of a text that was found within another one.
+pub(super) type ReadNested = fn(&[u8], &mut Sink<'_>) -> io::Result<()>;
+
 pub(super) struct Sink<'t> {
+    read_nested: ReadNested,
     take: &'t mut dyn FnMut(Found) -> ControlFlow<()>,
     member: Option<Arc<str>>,
     pub(super) seen: Seen,
@@ -36,8 +39,10 @@ impl<'t> Sink<'t> {
     pub(super) fn new(
         member: Option<Arc<str>>,
         take: &'t mut dyn FnMut(Found) -> ControlFlow<()>,
+        read_nested: ReadNested,
     ) -> Self {
         Self {
+            read_nested,
             take,
             member,
             seen: Seen::default(),
@@ -185,9 +190,7 @@ impl<'t> Sink<'t> {
     fn text(&mut self, line: u64, text: &[u8], is_mended: bool) -> io::Result<()> {
         self.outer_line = Some(line);
         self.is_mended = is_mended;
-        let mut scanner = Scanner::new(text, self);
-        scanner.is_nested = true;
-        let result = scanner.run();
+        let result = (self.read_nested)(text, self);
         self.outer_line = None;
         self.is_mended = false;
         result

@@ -220,7 +220,8 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError
     }
 }
 
-/// Sends requests at once. Each has to be answered, or told to come back, and one at least answered.
+/// Sends requests at once. Each has to be answered, or told to come back, and one at least
+/// answered.
 async fn at_once(client: &Client, asks: &AtOnce, seen: &mut Seen) -> Result<(), ActError> {
     let mut unread = JoinSet::new();
     for ask in &asks.unread {

@@ -1,6 +1,6 @@
 //! Requests at once, of a store with more events than the server may hold, and clients that do not
-//! read their answers: the server's memory stays below a bound that does not depend on their number,
-//! and small requests are answered meanwhile.
+//! read their answers: the server's memory stays below a bound that does not depend on their
+//! number, and small requests are answered meanwhile.
 
 use super::kind::{Kind, kind};
 use super::script::{Act, Ask, AtOnce, JSON, MERGE, Script, event, one};

@@ -11,7 +11,8 @@ use http_body_util::Full;
 use jiff::Timestamp;
 use tidings_objects::{FilledVersion, Filler, Forged, Place};
 
-use super::{HostileError, bytes, columns, millis};
+use super::error::HostileError;
+use super::table::{bytes, columns, millis};
 use crate::http::{Client, HttpError};
 use crate::process::Process;
 use crate::servers::ApiServer;

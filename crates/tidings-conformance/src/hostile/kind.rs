@@ -17,8 +17,8 @@ pub(super) struct Kind {
     pub(super) answer_max: u64,
     /// Whether each round has its own server, since events of other rounds would count.
     pub(super) alone: bool,
-    /// Maximum resident memory, for kinds that are judged by it alone: requests at once, of which some
-    /// may be told to come back.
+    /// Maximum resident memory, for kinds that are judged by it alone: requests at once, of which
+    /// some may be told to come back.
     pub(super) resident_max: Option<u64>,
     /// Whether it is sent to an archive; the preparation goes to the server that it follows.
     pub(super) archive: bool,

@@ -13,23 +13,27 @@ mod act;
 mod archived;
 mod at_once;
 mod bucket;
+mod error;
 mod frames;
 mod kind;
 mod kinds;
 mod script;
+mod table;
 mod timeline;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use act::{ActError, Outcome, carry_out};
+use act::{Outcome, carry_out};
+pub(crate) use error::HostileError;
 use kind::Kind;
 use kinds::KINDS;
 use script::Script;
+use table::{bytes, columns, millis};
 
 use crate::process::Process;
-use crate::servers::{ApiServer, StartError};
+use crate::servers::ApiServer;
 
 /// The factor from one size to the next.
 const STEP: usize = 4;
@@ -38,25 +42,6 @@ const ERROR_MAX: u64 = 64 * 1024;
 /// Maximum additional memory: a little more than fifty times the longest body. A list of empty
 /// objects takes that much.
 const MEMORY_MAX: u64 = 160 << 20;
-
-/// Why nothing could be judged.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum HostileError {
-    #[error(transparent)]
-    Start(#[from] StartError),
-    #[error("{kind}: {source}")]
-    Act {
-        kind: &'static str,
-        source: ActError,
-    },
-    #[error("the server ended")]
-    Ended,
-    #[error("there is no such kind")]
-    NoKind,
-    #[error("what was found cannot be written: {0}")]
-    Write(#[from] std::io::Error),
-}
 
 /// What to judge.
 #[derive(Debug, clap::Args)]
@@ -351,23 +336,6 @@ fn row(kind: &Kind, size: usize, outcome: &Outcome) -> String {
         waited.map_or_else(String::new, |waited| format!("{} ms", millis(waited))),
     ];
     columns(kind.name, row)
-}
-
-fn columns(kind: &str, columns: [String; 8]) -> String {
-    let columns = columns.map(|column| format!("{column:>11}")).concat();
-    format!("{kind:<58}{columns}")
-}
-
-fn millis(time: Duration) -> String {
-    format!("{:.1}", time.as_secs_f64() * 1e3)
-}
-
-fn bytes(count: u64) -> String {
-    match count {
-        0..1_024 => format!("{count} B"),
-        1_024..1_048_576 => format!("{} KiB", count >> 10),
-        _ => format!("{} MiB", count >> 20),
-    }
 }
 
 #[cfg(test)]

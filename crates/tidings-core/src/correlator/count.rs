@@ -11,9 +11,8 @@
 
 use jiff::Timestamp;
 
-use super::occurrence::PatchForm;
+use super::occurrence::{Correlated, Occurrence, OccurrenceKind, PatchForm};
 use super::refresh::{Refreshes, Staleness};
-use super::{Correlated, Occurrence, OccurrenceKind};
 use crate::cache::{Cache, CacheStats};
 use crate::key::{CountKey, Key};
 use crate::{Event, Monotonic};

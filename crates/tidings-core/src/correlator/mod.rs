@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Decisions depend only on the arguments, not on a clock or randomness, so the same calls give the
-//! same results. A filtered event is counted, too, and the counts of events that were held back are written
-//! later (`refresh.rs`).
+//! same results. A filtered event is counted, too, and the counts of events that were held back are
+//! written later (`refresh.rs`).
 
 mod aggregate;
 mod count;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use aggregate::Aggregator;
 use count::Counter;
 pub(crate) use occurrence::PatchForm;
-pub use occurrence::{Occurrence, OccurrenceKind};
+pub use occurrence::{Correlated, Occurrence, OccurrenceKind};
 use options::SpamKey;
 pub use options::{
     AggregateKey, COMBINED_MESSAGE_PREFIX, CorrelatorOptions, InvalidCorrelatorOptions,
@@ -39,23 +39,6 @@ use crate::cache::CacheStats;
 use crate::key::{Key, Keys, Projection};
 use crate::name::client_go_combined_name;
 use crate::{Event, Monotonic, NameStamps, Now};
-
-/// The result of correlation.
-#[derive(Clone, Debug)]
-pub enum Correlated {
-    /// Its budget is used up, and nothing of it was written: it is not to be written.
-    Filtered,
-    /// Its budget is used up: it was counted, and the count is written later, to the stored event
-    /// of the first of its kind.
-    HeldBack {
-        /// The first of its kind.
-        first: Event,
-        /// The number of times it was seen, this time included.
-        count: i32,
-    },
-    /// It is to be written.
-    Write(Occurrence),
-}
 
 /// Combines similar events, counts repeats and filters floods.
 ///

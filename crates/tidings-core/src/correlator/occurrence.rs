@@ -18,6 +18,23 @@ use crate::key::CountKey;
 use crate::validate::MESSAGE_BYTES_MAX;
 use crate::{Event, EventApi, EventContext, recorded};
 
+/// The result of correlation.
+#[derive(Clone, Debug)]
+pub enum Correlated {
+    /// Its budget is used up, and nothing of it was written: it is not to be written.
+    Filtered,
+    /// Its budget is used up: it was counted, and the count is written later, to the stored event
+    /// of the first of its kind.
+    HeldBack {
+        /// The first of its kind.
+        first: Event,
+        /// The number of times it was seen, this time included.
+        count: i32,
+    },
+    /// It is to be written.
+    Write(Occurrence),
+}
+
 /// How an [`Occurrence`] is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OccurrenceKind {

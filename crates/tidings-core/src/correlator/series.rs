@@ -17,12 +17,12 @@
 //! By default counts are refreshed between heartbeats (`refresh.rs`). With a heartbeat that is set,
 //! they are not. One of half an hour, client-go's, then never writes more than client-go does,
 //! whatever is recorded. What begins a series here (its create, and the patch of its second event)
-//! makes client-go write at the same moments, as it forgets a series no later than this does, on one
-//! of its passes every six minutes that finds it quiet for more than six. In the half hour between
-//! two heartbeats of a series that continues, client-go refreshes it, or ends it, or begins it anew;
-//! and in the twelve minutes before a last count, it ends it, or has begun it anew. Only the
-//! shutdown, where client-go forgets all counts that are behind, and a full cache, where it knows no
-//! bound, cost writes that client-go does not make.
+//! makes client-go write at the same moments, as it forgets a series no later than this does, on
+//! one of its passes every six minutes that finds it quiet for more than six. In the half hour
+//! between two heartbeats of a series that continues, client-go refreshes it, or ends it, or begins
+//! it anew; and in the twelve minutes before a last count, it ends it, or has begun it anew. Only
+//! the shutdown, where client-go forgets all counts that are behind, and a full cache, where it
+//! knows no bound, cost writes that client-go does not make.
 //!
 //! Due writes are handed out only as far as the caller has room; the rest is not lost, and
 //! continues to count.

@@ -33,10 +33,10 @@ pub struct SeriesOptions {
 impl Default for SeriesOptions {
     /// The first event of a series is created and the second patched in at once. From then on, a
     /// count that has not changed for five seconds, or has doubled since it was last written, is
-    /// written within half a minute, and any other within half an hour. Such refreshes have a budget:
-    /// 100 at once and one each second for the whole sink. When the budget is used up, the count that
-    /// waits for longest is written first. Twelve minutes after its last event a series ends. Up to
-    /// 131,072 series and 96 MiB are kept.
+    /// written within half a minute, and any other within half an hour. Such refreshes have a
+    /// budget: 100 at once and one each second for the whole sink. When the budget is used up, the
+    /// count that waits for longest is written first. Twelve minutes after its last event a series
+    /// ends. Up to 131,072 series and 96 MiB are kept.
     ///
     /// A series keeps the note of its first event: other notes are gone, unless
     /// [`SeriesOptions::last_note`] shows the last one.
@@ -68,11 +68,11 @@ impl SeriesOptions {
         }
     }
 
-    /// Writes the count of a series that continues at this interval, and no earlier, in place of the
-    /// refreshes; at least a second. Nothing is written while there is nothing new. With half an
-    /// hour, client-go's `refreshTime`, there are never more writes than client-go's `tools/events`
-    /// makes for the same events: two an hour for each series that continues, and one for its end. A
-    /// minute costs up to 60.
+    /// Writes the count of a series that continues at this interval, and no earlier, in place of
+    /// the refreshes; at least a second. Nothing is written while there is nothing new. With half
+    /// an hour, client-go's `refreshTime`, there are never more writes than client-go's
+    /// `tools/events` makes for the same events: two an hour for each series that continues, and
+    /// one for its end. A minute costs up to 60.
     pub const fn heartbeat(mut self, heartbeat: Duration) -> Self {
         self.heartbeat = Some(heartbeat);
         self
@@ -90,8 +90,8 @@ impl SeriesOptions {
     /// Whether a series shows its last note, too: as the annotation [`LAST_NOTE_ANNOTATION`],
     /// whenever its count is written and its note is not that of its first event, which the API
     /// server does not allow to change. Default false. Each series with such a note then keeps one
-    /// event more in memory. All notes between the first and the last are gone in either case: events
-    /// whose notes differ in what matters need another action, or core/v1.
+    /// event more in memory. All notes between the first and the last are gone in either case:
+    /// events whose notes differ in what matters need another action, or core/v1.
     pub const fn last_note(mut self, last_note: bool) -> Self {
         self.last_note = last_note;
         self

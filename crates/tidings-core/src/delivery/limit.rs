@@ -2,11 +2,12 @@
 //! namespace (EventRateLimit of type Server, User, Namespace). Writes under such a limit are paced:
 //! the sink learns the interval at which the server admits them.
 //!
-//! A refusal (429) does not name its limit, so it is inferred. [`DeliveryOptions::pause_after_keys`]
-//! different objects refused in a row, with nothing of their namespace admitted in between, show a
-//! limit of the namespace; as many of several namespaces, with nothing at all admitted, show a limit
-//! of everything. A limit of one namespace delays no other namespace. A limit of one object is
-//! not paced: its events are tried a few times, each at its own pace
+//! A refusal (429) does not name its limit, so it is inferred.
+//! [`DeliveryOptions::pause_after_keys`] different objects refused in a row, with nothing of their
+//! namespace admitted in between, show a limit of the namespace; as many of several namespaces,
+//! with nothing at all admitted, show a limit of everything. A limit of one namespace delays no
+//! other namespace. A limit of one object is not paced: its events are tried a few times, each at
+//! its own pace
 //! ([`RetryPolicy::rate_limited_tries_max`](crate::RetryPolicy::rate_limited_tries_max)).
 //!
 //! ```text
@@ -163,14 +164,16 @@ impl Limits {
         self.all.as_ref().is_none_or(|all| all.allows(now))
     }
 
-    /// When a write may start that could otherwise start at `other`; `None` while an answer decides.
+    /// When a write may start that could otherwise start at `other`; `None` while an answer
+    /// decides.
     pub(super) fn earliest(&self, other: Monotonic) -> Option<Monotonic> {
         self.all
             .as_ref()
             .map_or(Some(other), |all| all.earliest(other))
     }
 
-    /// When the first waiting lane of a paced namespace may be written; `None` if an answer decides.
+    /// When the first waiting lane of a paced namespace may be written; `None` if an answer
+    /// decides.
     pub(super) fn earliest_of_namespaces(&self) -> Option<Monotonic> {
         let waiting = self.namespaces.iter().filter(|namespace| namespace.waits());
         waiting

@@ -10,53 +10,96 @@ use bytes::Bytes;
 use parquet::basic::Compression;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{
-    ColumnChunkMask, ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader,
-    RowGroupMetaData,
+    ColumnChunkMask, ColumnChunkMetaData, FileMetaData, PageIndexPolicy, ParquetMetaData,
+    ParquetMetaDataReader, RowGroupMetaData,
 };
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::schema::types::TypePtr;
 
 use super::bounds::{
     CHUNK_BYTES_MAX, CHUNKS_BYTES_MAX, END_BYTES_MAX, FILE_BYTES_MAX, FILTER_BYTES_MAX,
-    GROUP_ROWS_MAX, GROUPS_MAX, LABELS_MAX, ROLLUP_ROWS_MAX, SCHEMA_MAX,
+    GROUP_ROWS_MAX, GROUPS_MAX, LABELS_MAX, SCHEMA_MAX,
 };
 use super::caught;
-use super::columns::{are_promised, schema};
-use super::read::{FileError, check_form};
-use super::rollup;
+use super::columns::{FORM, FORM_KEY, are_promised, schema};
 use super::thrift::{Fields, Found, judge};
+use crate::row::Unreadable;
 
 /// Bytes behind the metadata: their length, and the format's mark.
 const TAIL: usize = 8;
 const MARK: &[u8] = b"PAR1";
 
-/// The files there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Events,
+/// Why a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// It is no whole Parquet file.
+    #[error("not a whole Parquet file: {0}")]
+    Parquet(#[from] ParquetError),
+    /// It is of a later version of this program, or of another one.
+    #[error("the form is {found:?}, known is {FORM}")]
+    Form {
+        /// What it says.
+        found: Option<String>,
+    },
+    /// An event's bytes are damaged.
+    #[error(transparent)]
+    Event(#[from] Unreadable),
+    /// A column does not say what the event says.
+    #[error("the column {column:?} does not say what the events say")]
+    Column {
+        /// Which.
+        column: &'static str,
+    },
+    /// It does not say of which entries of a journal it is.
+    #[error("it does not say what of what waits it has")]
+    Waiting,
+    /// The rows are not in their order, or one is there twice.
+    #[error("the rows are not in their order")]
+    Order,
+    /// It has more bytes than it may have.
+    #[error("it has more bytes than it may have")]
+    Long,
+    /// It has other rows than it says.
+    #[error("rows are missing")]
+    Rows,
+    /// The columns of a rollup are not those that were promised.
+    #[error("the columns are not those of a rollup")]
     Rollup,
 }
 
-impl Kind {
-    fn rows_max(self) -> usize {
-        match self {
-            Self::Events => GROUP_ROWS_MAX,
-            Self::Rollup => ROLLUP_ROWS_MAX,
-        }
-    }
-
-    fn schema(self) -> Result<TypePtr> {
-        match self {
-            Self::Events => schema(),
-            Self::Rollup => rollup::schema(),
+impl From<FileError> for ParquetError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Parquet(error) => error,
+            error => Self::General(error.to_string()),
         }
     }
 }
+
+/// A kind of files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    /// Maximum rows of a row group.
+    pub(super) rows_max: usize,
+    /// The promised columns.
+    pub(super) schema: fn() -> Result<TypePtr>,
+    /// The error of a file with other columns.
+    pub(super) other_columns: fn() -> FileError,
+}
+
+/// Files of versions.
+pub(crate) const EVENTS: Kind = Kind {
+    rows_max: GROUP_ROWS_MAX,
+    schema,
+    other_columns: || general("its columns are not those of this form").into(),
+};
 
 /// What a file has, by its last bytes and its length.
 ///
 /// # Errors
-/// [`ParquetError::NeedMoreData`] says how many of the last bytes are needed; others, what is wrong.
+/// [`ParquetError::NeedMoreData`] says how many of the last bytes are needed; others, what is
+/// wrong.
 pub(crate) fn read(end: &Bytes, len: u64, kind: Kind) -> Result<ParquetMetaData, FileError> {
     let (rest, tail) = end.split_last_chunk::<TAIL>().ok_or_else(too_short)?;
     let (meta_len, mark) = tail.split_at(4);
@@ -76,11 +119,8 @@ pub(crate) fn read(end: &Bytes, len: u64, kind: Kind) -> Result<ParquetMetaData,
     }
     let meta = caught(|| ParquetMetaDataReader::decode_metadata(bytes))?;
     check_form(meta.file_metadata())?;
-    if !are_promised(meta.file_metadata().schema_descr(), kind.schema()?) {
-        return Err(match kind {
-            Kind::Events => general("its columns are not those of this form").into(),
-            Kind::Rollup => FileError::Rollup,
-        });
+    if !are_promised(meta.file_metadata().schema_descr(), (kind.schema)()?) {
+        return Err((kind.other_columns)());
     }
     for group in meta.row_groups() {
         check_group(group, len, kind)?;
@@ -97,7 +137,7 @@ pub(crate) fn read_pages<const N: usize>(
     len: u64,
     leaves: [usize; N],
 ) -> Result<ParquetMetaData, FileError> {
-    let meta = read(end, len, Kind::Events)?;
+    let meta = read(end, len, EVENTS)?;
     let begins = len.saturating_sub(end.len() as u64);
     for column in meta.row_groups().iter().flat_map(|group| {
         let columns = group.columns();
@@ -169,7 +209,7 @@ fn is_known(fields: Fields<'_>, found: &Found) -> bool {
 
 fn check_group(group: &RowGroupMetaData, len: u64, kind: Kind) -> Result<()> {
     let is_well = |number: i64, max: usize| usize::try_from(number).is_ok_and(|it| it <= max);
-    if group.num_rows() < 1 || !is_well(group.num_rows(), kind.rows_max()) {
+    if group.num_rows() < 1 || !is_well(group.num_rows(), kind.rows_max) {
         return Err(general("a row group has other rows than it can have"));
     }
     let (mut bytes, mut compressed) = (0, 0);
@@ -259,4 +299,15 @@ fn too_short() -> ParquetError {
 
 fn general(why: &str) -> ParquetError {
     ParquetError::General(why.to_owned())
+}
+
+/// Refuses a file of another form than the known one.
+pub(crate) fn check_form(file: &FileMetaData) -> Result<(), FileError> {
+    let pairs = file.key_value_metadata();
+    let form = pairs.and_then(|pairs| pairs.iter().find(|pair| pair.key == FORM_KEY));
+    let found = form.and_then(|form| form.value.clone());
+    if found.as_deref() != Some(&FORM.to_string()) {
+        return Err(FileError::Form { found });
+    }
+    Ok(())
 }

@@ -4,69 +4,19 @@
 //! Memory: these rows and a page of each column, or one row group, beside the bytes of the file; of
 //! one that is merged, only the bytes of these columns, and of row groups that were not read yet.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{
-    ColumnChunkMetaData, FileMetaData, ParquetMetaData, RowGroupMetaData,
-};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
-use super::columns::{COLUMNS, EPOCH, FORM, FORM_KEY, OBJECT, OBSERVED, VERSION, Value};
-use super::end::{self, Kind};
+use super::columns::{COLUMNS, EPOCH, OBJECT, OBSERVED, VERSION, Value};
+pub use super::end::FileError;
+use super::end::{self, EVENTS};
 use super::pages::{ChunkValues, Read};
 use super::pieces::Pieces;
-use crate::row::{Row, Unreadable, Version};
-
-/// Why a file cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FileError {
-    /// It is no whole Parquet file.
-    #[error("not a whole Parquet file: {0}")]
-    Parquet(#[from] ParquetError),
-    /// It is of a later version of this program, or of another one.
-    #[error("the form is {found:?}, known is {FORM}")]
-    Form {
-        /// What it says.
-        found: Option<String>,
-    },
-    /// An event's bytes are damaged.
-    #[error(transparent)]
-    Event(#[from] Unreadable),
-    /// A column does not say what the event says.
-    #[error("the column {column:?} does not say what the events say")]
-    Column {
-        /// Which.
-        column: &'static str,
-    },
-    /// It does not say of which entries of a journal it is.
-    #[error("it does not say what of what waits it has")]
-    Waiting,
-    /// The rows are not in their order, or one is there twice.
-    #[error("the rows are not in their order")]
-    Order,
-    /// It has more bytes than it may have.
-    #[error("it has more bytes than it may have")]
-    Long,
-    /// It has other rows than it says.
-    #[error("rows are missing")]
-    Rows,
-    /// The columns of a rollup are not those that were promised.
-    #[error("the columns are not those of a rollup")]
-    Rollup,
-}
-
-impl From<FileError> for ParquetError {
-    fn from(error: FileError) -> Self {
-        match error {
-            FileError::Parquet(error) => error,
-            error => Self::General(error.to_string()),
-        }
-    }
-}
+use crate::row::{Row, Version};
 
 /// A file whose end was read.
 pub(crate) struct Reader {
@@ -78,7 +28,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(cluster: &Arc<str>, bytes: Bytes) -> Result<Self, FileError> {
-        let meta = end::read(&bytes, bytes.len() as u64, Kind::Events)?;
+        let meta = end::read(&bytes, bytes.len() as u64, EVENTS)?;
         Ok(Self {
             meta,
             pieces: Arc::new(Pieces::whole(bytes.clone())),
@@ -290,17 +240,6 @@ impl GroupRows {
             })
             .collect()
     }
-}
-
-/// Refuses a file of another form than the known one.
-pub(crate) fn check_form(file: &FileMetaData) -> Result<(), FileError> {
-    let pairs = file.key_value_metadata();
-    let form = pairs.and_then(|pairs| pairs.iter().find(|pair| pair.key == FORM_KEY));
-    let found = form.and_then(|form| form.value.clone());
-    if found.as_deref() != Some(&FORM.to_string()) {
-        return Err(FileError::Form { found });
-    }
-    Ok(())
 }
 
 /// The columns of a row group.

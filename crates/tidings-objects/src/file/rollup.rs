@@ -19,9 +19,9 @@ use parquet::schema::types::TypePtr;
 
 use super::bounds::{GROUP_BYTES_MAX, ROLLUP_ROWS_MAX as GROUP_ROWS_MAX};
 use super::columns::{self, Column, Value};
-use super::end::{self, Kind};
+use super::end::{self, FileError, Kind};
 use super::pieces::Pieces;
-use super::read::{Chunks, FileError};
+use super::read::Chunks;
 use super::write::write_group;
 use crate::row::Row;
 
@@ -75,6 +75,13 @@ pub(crate) struct Rollup {
     /// How many bytes the texts of these have.
     bytes: usize,
 }
+
+/// Rollups.
+const ROLLUP: Kind = Kind {
+    rows_max: GROUP_ROWS_MAX,
+    schema,
+    other_columns: || FileError::Rollup,
+};
 
 /// The schema of a rollup.
 pub(super) fn schema() -> Result<TypePtr, ParquetError> {
@@ -166,7 +173,7 @@ pub(crate) struct ByHour {
 
 impl Reader {
     pub(crate) fn new(bytes: Bytes) -> Result<Self, FileError> {
-        let meta = end::read(&bytes, bytes.len() as u64, Kind::Rollup)?;
+        let meta = end::read(&bytes, bytes.len() as u64, ROLLUP)?;
         let pieces = Arc::new(Pieces::whole(bytes));
         Ok(Self { meta, pieces })
     }

@@ -14,7 +14,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMeta
 use parquet::file::statistics::Statistics;
 
 use super::caught;
-use super::end::{self, Kind};
+use super::end::{self, EVENTS};
 use super::pages::ChunkValues;
 use super::pieces::Pieces;
 
@@ -34,7 +34,7 @@ impl Uids {
     /// # Errors
     /// [`ParquetError::NeedMoreData`] says how long the end has to be; others, what is wrong.
     pub(crate) fn of(end: &Bytes, len: u64) -> Result<Self, ParquetError> {
-        let meta = end::read(end, len, Kind::Events).map_err(ParquetError::from)?;
+        let meta = end::read(end, len, EVENTS).map_err(ParquetError::from)?;
         Ok(Self { meta, len })
     }
 

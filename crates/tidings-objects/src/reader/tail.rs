@@ -13,14 +13,16 @@ use tidings_store::Revision;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::fetch::Remote;
+use crate::described::Described;
 use crate::file::bounds::{EVENT_BYTES_MAX, GROUP_BYTES_MAX, WAITING_BYTES_MAX};
 use crate::file::read::{FileError, Reader};
 use crate::file::write::Writer;
 use crate::folder::Folder;
-use crate::manifest::{File, Manifest, NUMBER_MAX};
+use crate::foreign::NUMBER_MAX;
+use crate::manifest::{File, Manifest};
 use crate::merge::Merged;
 use crate::row::Row;
-use crate::seal::{Described, encode_rows};
+use crate::seal::encode_rows;
 use crate::waiting::{Head, KEY};
 
 /// Parts that there are at most: beyond, they are merged, so that a read has few files to look

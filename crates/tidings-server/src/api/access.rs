@@ -137,7 +137,8 @@ pub(super) async fn authorize(
     user: &User,
     info: &RequestInfo,
 ) -> Result<(), Status> {
-    // A user who may list all events, or those of a namespace, needs nothing else to read an archive.
+    // A user who may list all events, or those of a namespace, needs nothing else to read an
+    // archive.
     let asked = match info.asked_namespace() {
         Some(namespace) => Attributes::list_events(namespace),
         None => Attributes::of(info),

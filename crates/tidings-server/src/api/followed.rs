@@ -26,8 +26,8 @@ pub struct FollowedCluster {
     /// Asked about tokens that the archive itself does not know (`TokenReview`), and what the users
     /// whom it then knows may do (`SubjectAccessReview`). Nothing else decides about these: a role
     /// that the archive's own options give to a user or group is not given to a namesake in the
-    /// cluster. Nor is the cluster asked about users of the archive's own options, who are valid for
-    /// every cluster. Default: only these are let in.
+    /// cluster. Nor is the cluster asked about users of the archive's own options, who are valid
+    /// for every cluster. Default: only these are let in.
     pub access: Option<Arc<dyn Reviewer>>,
     /// The connection to the cluster itself, for reads that are not about events. These are passed
     /// on with their caller's own token, if [`access`](Self::access) knew it, and the cluster
@@ -238,8 +238,8 @@ pub struct Following {
     pub covered_since: Option<UnixMillis>,
     /// About when the oldest event that is kept was last seen, if there is one.
     pub kept_since: Option<UnixMillis>,
-    /// Events that were deleted to keep the quota, and those that changed rules ended at once, since
-    /// the folder was made; `None` for a sealed archive.
+    /// Events that were deleted to keep the quota, and those that changed rules ended at once,
+    /// since the folder was made; `None` for a sealed archive.
     pub taken: Option<Taken>,
     /// By how much the clock is ahead of what the followed clusters say, zero if it is not; `None`
     /// for a sealed archive.

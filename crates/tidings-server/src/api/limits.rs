@@ -1,4 +1,5 @@
-//! Limits of requests in flight, of their memory and of their time, all until the answer's last byte.
+//! Limits of requests in flight, of their memory and of their time, all until the answer's last
+//! byte.
 
 use std::convert::Infallible;
 use std::future;
@@ -46,8 +47,8 @@ const LOGINS_MAX: usize = 100;
 /// Maximum logins of one peer, those that wait included: one stranger must not keep others out.
 const PEER_LOGINS_MAX: usize = LOGINS_MAX / 4;
 
-/// Maximum of requests that wait for memory of one pool, and the divisor of the reads in flight that
-/// gives how many of these may: they keep their places meanwhile, which other requests need.
+/// Maximum of requests that wait for memory of one pool, and the divisor of the reads in flight
+/// that gives how many of these may: they keep their places meanwhile, which other requests need.
 const MEMORY_WAITING_MAX: usize = 100;
 const MEMORY_WAITING_DIVISOR: usize = 4;
 
@@ -146,9 +147,9 @@ impl Limits {
     }
 
     /// Takes a place for a request, or waits for one; after the maximum wait, or where the peer has
-    /// its share, the answer is 429. Then the same with the memory for its answer. The request's time
-    /// counts from `began`. `gone` resolves when the client disconnects. `body` is the length of the
-    /// request's body, if it is known.
+    /// its share, the answer is 429. Then the same with the memory for its answer. The request's
+    /// time counts from `began`. `gone` resolves when the client disconnects. `body` is the length
+    /// of the request's body, if it is known.
     pub(crate) async fn admit(
         &self,
         metrics: &Arc<Metrics>,

@@ -1,9 +1,9 @@
 //! Reading of a list: batches of the matching records, all at one revision.
 //!
-//! The store is read page by page, the next page while a short previous one is sent, so a list of any
-//! length takes the memory of little more than a page. If the beginning of an answer contains what is known only
-//! at the end (the continue token of a limited list, the length of a protobuf list), the list is
-//! read twice, the second time up to the key where the first one stopped.
+//! The store is read page by page, the next page while a short previous one is sent, so a list of
+//! any length takes the memory of little more than a page. If the beginning of an answer contains
+//! what is known only at the end (the continue token of a limited list, the length of a protobuf
+//! list), the list is read twice, the second time up to the key where the first one stopped.
 
 use std::pin::Pin;
 use std::sync::Arc;

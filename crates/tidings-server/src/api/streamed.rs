@@ -1,6 +1,6 @@
 //! A list on its way out: read, encoded and sent batch by batch, so that one of any length takes
-//! bounded memory. A list that is not short takes its share of memory when its first batch shows it,
-//! and begins anew if it has to wait for that.
+//! bounded memory. A list that is not short takes its share of memory when its first batch shows
+//! it, and begins anew if it has to wait for that.
 //!
 //! An error before the first byte is answered with a [`Status`]. Once the answer has begun, the
 //! only way to show that it is not complete is to cut it off; its [`Outcome`] tells how it ended.

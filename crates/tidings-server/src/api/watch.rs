@@ -4,8 +4,8 @@
 //! A watch answers 200 at once; any later failure is one `ERROR` in the stream, because not every
 //! client reads the HTTP status of a watch. The selector is applied to the event before and after a
 //! change: an event that begins to match is `ADDED`, one that ceases to match is `DELETED`. A slow
-//! client delays only its own watch: frames are made once those before were read, and there is memory
-//! for them. A watch that finds none in time ends.
+//! client delays only its own watch: frames are made once those before were read, and there is
+//! memory for them. A watch that finds none in time ends.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -94,9 +94,9 @@ impl Authenticator {
         self
     }
 
-    /// An authenticator that shares the known users, now and later, but asks the followed cluster of
-    /// this name, whose users are its own. Its cache is a sixteenth of the size, as there may be many
-    /// of these.
+    /// An authenticator that shares the known users, now and later, but asks the followed cluster
+    /// of this name, whose users are its own. Its cache is a sixteenth of the size, as there may be
+    /// many of these.
     pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>, name: &str) -> Self {
         let asked = Some(cluster).filter(|cluster| cluster.is_verified());
         Self {

@@ -48,8 +48,8 @@ const SHORT_PAGE: usize = 500;
 const LATER: usize = 10;
 /// half of it soon after: within this time, in milliseconds.
 const SOON: i64 = 6 * 3_600_000;
-/// Pages that are read, and held, at once; of a sealed archive, one after the other: all of them look
-/// into the same parts of files, which are in the cache after the first.
+/// Pages that are read, and held, at once; of a sealed archive, one after the other: all of them
+/// look into the same parts of files, which are in the cache after the first.
 const AT_ONCE: usize = 2;
 const AT_ONCE_SEALED: usize = 1;
 /// Maximum bytes of events that are read for one answer, as they are stored.
@@ -139,8 +139,8 @@ pub(super) fn plain(mut record: Record) -> Result<Record, Status> {
     Ok(record)
 }
 
-/// Reads events of a range from clusters, in the order of their numbers: at most about `limit`. Those
-/// that are not asked for are read, and not kept.
+/// Reads events of a range from clusters, in the order of their numbers: at most about `limit`.
+/// Those that are not asked for are read, and not kept.
 pub(super) async fn range(
     clusters: &[Visible],
     filters: &Filters,

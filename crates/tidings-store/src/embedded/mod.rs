@@ -263,8 +263,8 @@ impl EmbeddedStore {
     }
 
     /// Believes the clock up to a time, and to what passes from now on, so that no record ends for
-    /// good that is over by a later time only; `None`: as far as the clock stays. For those who know
-    /// of other clocks. A new process begins without a bound.
+    /// good that is over by a later time only; `None`: as far as the clock stays. For those who
+    /// know of other clocks. A new process begins without a bound.
     pub fn believe_until(&self, time: Option<UnixMillis>) {
         let now = Reading::of(&*self.shared.clock);
         self.shared.confirmed().bound(time, now);

@@ -15,9 +15,10 @@
 //! Events that an earlier process left in a folder that could not be opened at start, or in a file
 //! that could not be read, follow later, out of order.
 //!
-//! A shared limit on the rate of events (EventRateLimit of type Server, User or Namespace) is waited
-//! out like an outage. Events about single objects with limits of their own are given up after a
-//! few tries, and removed, and so are events that fail again and again while others are written.
+//! A shared limit on the rate of events (EventRateLimit of type Server, User or Namespace) is
+//! waited out like an outage. Events about single objects with limits of their own are given up
+//! after a few tries, and removed, and so are events that fail again and again while others are
+//! written.
 //!
 //! Delivery is at least once: an event that was written to the API server, but not marked as done
 //! when the program died, is written again at the next start. A create is recognised by its name; a

@@ -767,7 +767,10 @@ async fn permissions_are_asked_for_at_start_when_that_is_wanted() {
 /// and core/v1 is written.
 #[tokio::test]
 async fn what_keeps_from_events_v1_is_said_with_the_rule_to_add() {
-    let review = |allowed| answer(201, &format!(r#"{{"status":{{"allowed":{allowed}}}}}"#));
+    let review = |allowed| {
+        let review = r#"{"kind":"SelfSubjectAccessReview","metadata":{},"status":"#;
+        answer(201, &format!(r#"{review}{{"allowed":{allowed}}}}}"#))
+    };
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
         .with_writer(log.clone())

@@ -2,9 +2,9 @@
 //! bounded number of events, whatever happens.
 //!
 //! A client that reads slowly delays its own stream and no other: a message is made once the one
-//! before was read, and there is memory for it. A stream that finds none in time ends. The stream ends with the session,
-//! with the time of a watch, when its user may see something else than at its beginning, and with
-//! the server; the browser then begins another one.
+//! before was read, and there is memory for it. A stream that finds none in time ends. The stream
+//! ends with the session, with the time of a watch, when its user may see something else than at
+//! its beginning, and with the server; the browser then begins another one.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -37,7 +37,8 @@ use crate::http::status::Status;
 
 /// Changes are collected for so long before they are sent.
 const COLLECT: Duration = Duration::from_millis(400);
-/// Maximum of events of a message, and of their bytes as they are stored; what is beyond is counted.
+/// Maximum of events of a message, and of their bytes as they are stored; what is beyond is
+/// counted.
 const ITEMS_MAX: usize = 100;
 const BYTES_MAX: usize = 256 << 10;
 /// Memory of a message in addition to its events.

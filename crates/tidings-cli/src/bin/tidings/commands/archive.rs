@@ -728,8 +728,8 @@ impl Archive {
         self.tell_missing();
     }
 
-    /// Follows a cluster with another setting or other credentials, which can be used: they may have
-    /// been half written.
+    /// Follows a cluster with another setting or other credentials, which can be used: they may
+    /// have been half written.
     async fn follow_anew(&mut self, setting: ClusterSetting, said: Option<u64>, source: Source) {
         tracing::info!(cluster = setting.name, "followed anew");
         self.remove(&setting.name).await;

@@ -45,7 +45,7 @@ impl CaptureFlags {
         namespaces: &mut NamespaceFlags,
     ) -> Result<(), CommandError> {
         if self.is_some() {
-            cluster.direct_to(Capture::load(&self.files).await?);
+            cluster.direct_to(Capture::load(&self.files).await?.client);
             namespaces.all_namespaces |= namespaces.namespace.is_none();
         }
         Ok(())

@@ -11,7 +11,6 @@ use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use kube::config::Kubeconfig;
 use kube::{Client, Config};
 
-use super::capture::Capture;
 use super::connection;
 use super::connection::answer::Stranger;
 use super::kubeconfig;
@@ -83,12 +82,22 @@ pub(crate) struct ClusterFlags {
     /// Timeout of a request; 0 means none
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = request_timeout)]
     request_timeout: Duration,
-    /// Captures that are read instead.
+    /// The server of captures that are read instead.
     #[arg(skip)]
-    capture: Option<Capture>,
+    captured: Option<Captured>,
     /// Another path of the same server: that of an archive, or of one of its clusters.
     #[arg(skip)]
     address: Option<String>,
+}
+
+/// A server over captures.
+#[derive(Clone)]
+struct Captured(Client);
+
+impl fmt::Debug for Captured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Captured")
+    }
 }
 
 /// The namespaces to search.
@@ -362,20 +371,20 @@ impl ClusterFlags {
     }
 
     /// Reads captures instead of a cluster.
-    pub(crate) fn direct_to(&mut self, capture: Capture) {
-        self.capture = Some(capture);
+    pub(crate) fn direct_to(&mut self, captured: Client) {
+        self.captured = Some(Captured(captured));
     }
 
     /// Whether captures are read instead of a cluster.
     pub(crate) fn is_of_capture(&self) -> bool {
-        self.capture.is_some()
+        self.captured.is_some()
     }
 
     /// The cluster's server. A program that gives out credentials is waited for.
     pub(crate) async fn server(&self) -> Result<Server, CommandError> {
-        if let Some(capture) = &self.capture {
+        if let Some(Captured(client)) = &self.captured {
             return Ok(Server {
-                client: capture.client.clone(),
+                client: client.clone(),
                 timeout: None,
             });
         }
@@ -445,8 +454,8 @@ impl ClusterFlags {
     }
 
     /// The selected configuration. Without --kubeconfig the files of `paths` are read. Only where
-    /// these say nothing is it the cluster that this runs in: a broken file must not lead to another
-    /// cluster.
+    /// these say nothing is it the cluster that this runs in: a broken file must not lead to
+    /// another cluster.
     fn config_of(
         &self,
         paths: &[PathBuf],

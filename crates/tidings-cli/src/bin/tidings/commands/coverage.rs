@@ -41,8 +41,8 @@ pub(crate) struct Args {
     /// Form of the output
     #[arg(long, short, value_name = "FORM", default_value = "table")]
     output: Form,
-    /// Only what concerns this namespace: its gaps and those of the whole cluster. For this, who may
-    /// list the events of the namespace needs no other permission
+    /// Only what concerns this namespace: its gaps and those of the whole cluster. For this, who
+    /// may list the events of the namespace needs no other permission
     #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new().try_map(namespace))]
     namespace: Option<String>,
     #[command(flatten)]

@@ -21,6 +21,7 @@ use tidings_cli::capture::{self, Found};
 use tokio::sync::mpsc;
 
 use self::create::{Creator, Stop};
+use self::lanes::Finds;
 use super::cluster::{ClusterFlags, CommandError, complain, permissions_hint, tell};
 use super::connection::program;
 
@@ -41,19 +42,20 @@ const READ_AHEAD: usize = 16;
 /// Create the events of captures in a cluster.
 ///
 /// A capture is a file, a folder or an archive (tar, zip, gzip, zstd), such as a must-gather or a
-/// support bundle as it was sent. Events are found wherever they lie in it: in the output of kubectl
-/// get events -o json or -o yaml and of kubectl cluster-info dump, in JSON Lines, in watch events, in
-/// the lines of an event router or a logger, with other text around them, in UTF-8 or UTF-16.
-/// What a file is follows from its content, never from its name, and links are not followed.
+/// support bundle as it was sent. Events are found wherever they lie in it: in the output of
+/// kubectl get events -o json or -o yaml and of kubectl cluster-info dump, in JSON Lines, in watch
+/// events, in the lines of an event router or a logger, with other text around them, in UTF-8 or
+/// UTF-16. What a file is follows from its content, never from its name, and links are not
+/// followed.
 ///
 /// Events keep their namespaces, their order within an object and all fields, except the metadata
 /// that a server sets itself (uid, resourceVersion, creationTimestamp, managedFields, selfLink,
 /// generation) and what is about another cluster's objects (ownerReferences, finalizers, deletion).
 /// An event whose only time is that of its creation gets it as firstTimestamp and lastTimestamp.
 /// Damaged characters become U+FFFD. What was changed is said and counted. After 429, 5xx or no
-/// answer an event is retried for about half a minute. An interrupted import can be repeated: events
-/// that exist already are left unchanged and counted, and events without a name always get the same
-/// one.
+/// answer an event is retried for about half a minute. An interrupted import can be repeated:
+/// events that exist already are left unchanged and counted, and events without a name always get
+/// the same one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   kubectl get events -A -o json | tidings import --kubeconfig ./events/kubeconfig -
@@ -256,9 +258,6 @@ fn progress(length: Option<u64>) -> ProgressBar {
         ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
     )
 }
-
-/// What the reading thread finds, with the name of the capture.
-type Finds = mpsc::Receiver<(Arc<str>, Found)>;
 
 fn read(files: Vec<PathBuf>, progress: &ProgressBar) -> io::Result<Finds> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);

@@ -1,5 +1,5 @@
-//! `tidings demo`: a server in a temporary folder with some eventful minutes of a small cluster, and
-//! a look at them.
+//! `tidings demo`: a server in a temporary folder with some eventful minutes of a small cluster,
+//! and a look at them.
 
 mod story;
 

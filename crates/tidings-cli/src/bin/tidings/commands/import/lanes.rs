@@ -1,8 +1,8 @@
 //! Lanes of events to create: side by side for different objects, one after the other for the same
 //! one.
 //!
-//! Invariants: the events of an object are created in the order in which they were found; what waits
-//! has [`WAITING_BYTES_MAX`] of text at most, except a single event that is larger.
+//! Invariants: the events of an object are created in the order in which they were found; what
+//! waits has [`WAITING_BYTES_MAX`] of text at most, except a single event that is larger.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use tidings_cli::capture::report::Outcome;
 use tidings_cli::capture::{Event, Found, Note, Record};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::Finds;
 use super::create::Creator;
 
 /// Events created at a time.
@@ -34,6 +33,9 @@ struct Waiting {
 }
 
 type Done = (String, Outcome, Vec<Note>);
+
+/// What the reading thread finds, with the name of the capture.
+pub(super) type Finds = mpsc::Receiver<(Arc<str>, Found)>;
 
 /// Creates all that is found, and tells each outcome.
 pub(super) async fn create(

@@ -13,8 +13,8 @@ use crate::commands::cluster::{ClusterFlags, with_sources};
 use crate::commands::connection;
 use crate::commands::connection::answer::check_object;
 
-/// Why no caller's token is sent to a cluster, and no answer of it about callers is believed: anyone
-/// on the way could read the one and make the other.
+/// Why no caller's token is sent to a cluster, and no answer of it about callers is believed:
+/// anyone on the way could read the one and make the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unverified {
     #[error(

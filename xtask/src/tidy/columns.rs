@@ -1,0 +1,111 @@
+//! The width of prose in documents and comments. How it reads is judged by reading it.
+
+use super::source::SourceFile;
+
+/// Maximum columns of prose. Tables and unbreakable words may be longer.
+const COLUMNS: usize = 100;
+
+/// The beginning of a command in a comment of a file of settings. It cannot be broken.
+const COMMAND: &str = "#   ";
+
+pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
+    files.iter().flat_map(check_file).collect()
+}
+
+fn check_file(file: &SourceFile) -> Vec<String> {
+    let mut problems = Vec::new();
+    let path = file.path.display();
+    for (number, line, prose) in prose(file) {
+        let columns = line.chars().count();
+        if columns > COLUMNS && may_break(prose) {
+            problems.push(format!(
+                "{path}:{number}: {columns} columns, more than {COLUMNS}"
+            ));
+        }
+    }
+    problems
+}
+
+/// The lines of prose of a file, each with its number, without comment marks.
+fn prose(file: &SourceFile) -> Vec<(usize, &str, &str)> {
+    let kind = kind(file);
+    let mut lines = Vec::new();
+    let mut is_code = false;
+    for (number, line) in (1..).zip(file.text.lines()) {
+        let Some(text) = comment(kind, line) else {
+            is_code = false;
+            continue;
+        };
+        if kind != "md" && line.trim_start().starts_with(COMMAND) {
+            continue;
+        }
+        if text.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            lines.push((number, line, text.trim()));
+        }
+    }
+    lines
+}
+
+/// The extension of a file's name; empty for scripts, which have none.
+fn kind(file: &SourceFile) -> &str {
+    let kind = file.path.extension().and_then(|kind| kind.to_str());
+    kind.unwrap_or_default()
+}
+
+/// The text of a comment line. Documents are all text.
+fn comment<'a>(kind: &str, line: &'a str) -> Option<&'a str> {
+    let marks: &[&str] = match kind {
+        "md" => return Some(line),
+        "rs" => &["//!", "///", "//"],
+        "js" => &["//", "/**", "/*", "*"],
+        "toml" | "yaml" | "yml" | "sh" | "" => &["#"],
+        _ => return None,
+    };
+    let line = line.trim_start();
+    marks.iter().find_map(|mark| line.strip_prefix(mark))
+}
+
+/// Whether a line could be broken: it is not in a table, and has a space.
+fn may_break(prose: &str) -> bool {
+    let text = prose.trim_start_matches(['-', '*', '#', ' ']);
+    !text.starts_with('|') && text.contains(' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(path: &str, text: &str) -> Vec<String> {
+        check(&[SourceFile {
+            path: path.into(),
+            text: text.to_owned(),
+        }])
+    }
+
+    #[test]
+    fn long_lines_are_found_where_they_can_break() {
+        let word = "x".repeat(COLUMNS);
+        let fits = format!("{} x\n", "x".repeat(COLUMNS - 2));
+        let cases = [
+            ("a.md", fits.clone(), 0),
+            ("a.md", format!("x{fits}"), 1),
+            ("a.md", format!("| a | {word} |\n"), 0),
+            ("a.md", format!("- {word}\n"), 0),
+            ("a.md", format!("```\nx {word}\n```\n"), 0),
+            ("a.rs", format!("/// x {word}\n"), 1),
+            ("a.rs", format!("// {word}\n"), 0),
+            ("a.rs", format!("/// ```text\n/// x {word}\n/// ```\n"), 0),
+            ("a.rs", format!("let x = \"x {word}\";\n"), 0),
+            ("a.toml", format!("# x {word}\n"), 1),
+            ("a.yaml", format!("# x {word}\n"), 1),
+            ("a.yaml", format!("#   x {word}\n"), 0),
+            ("a.yaml", format!("x: x {word}\n"), 0),
+            ("a.html", format!("x {word}\n"), 0),
+        ];
+        for (path, text, expected) in cases {
+            assert_eq!(problems(path, &text).len(), expected, "{path}: {text}");
+        }
+    }
+}
