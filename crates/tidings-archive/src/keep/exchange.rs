@@ -205,6 +205,7 @@ pub(crate) fn read(line: &[u8]) -> Result<Said, String> {
                 observed_at: observed_at.as_millisecond(),
             };
             let uid = metadata.map_or("", |metadata| metadata.uid());
+            let key = key(&namespace, &name, uid)?;
             // Who may read the line's namespace reads the event, and is shown what is beside it.
             let own = metadata.map_or("", |metadata| metadata.namespace());
             if own != namespace {
@@ -213,7 +214,7 @@ pub(crate) fn read(line: &[u8]) -> Result<Said, String> {
                 ));
             }
             Ok(Said::Version {
-                key: key(&namespace, &name, uid)?,
+                key,
                 event: Box::new(event),
                 version,
             })

@@ -134,7 +134,13 @@ mod tests {
             last: 7,
             count: 3,
         };
-        for (max, message) in [(100, "zurück"), (7, "zurück"), (5, "zur"), (0, "")] {
+        for (max, message) in [
+            (100, "zurück"),
+            (7, "zurück"),
+            (5, "zurü"),
+            (4, "zur"),
+            (0, ""),
+        ] {
             let copy = OwnedBrief::new(&brief, max);
             assert_eq!(copy.brief(), Brief { message, ..brief }, "{max}");
         }

@@ -605,7 +605,7 @@ mod tests {
         let what = "not started: \u{1b}[1mno file";
         assert_eq!(
             printed(&[("away".to_owned(), what.to_owned())]),
-            "\nNot followed or sealed as they should be:\naway: not started:  [1mno file\n"
+            "\nNot followed or sealed as they should be:\naway: not started: \\u{1b}[1mno file\n"
         );
     }
 
