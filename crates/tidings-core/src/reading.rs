@@ -49,10 +49,10 @@ impl<T: Copy> EventTimes<T> {
     }
 }
 
-/// Whether a time is set: Go's zero time, which some writers send, is none.
+/// Whether a time is set: Go's zero time, the beginning of the year 1, is not.
 pub fn is_set(time: Timestamp) -> bool {
-    const YEAR_2: i64 = -62_104_060_800;
-    time.as_second() >= YEAR_2
+    const GOS_ZERO: i64 = -62_135_596_800;
+    time.as_second() != GOS_ZERO || time.subsec_nanosecond() != 0
 }
 
 /// Whether an event of this type is a warning: of type `Warning`, and of no other.
@@ -264,7 +264,7 @@ mod tests {
         );
         assert_eq!((times.first_seen(), times.last_seen()), (None, None));
         assert!(!is_set("0001-01-01T00:00:00Z".parse().unwrap()));
-        assert!(is_set("1970-01-01T00:00:42Z".parse().unwrap()));
+        assert!(is_set("0001-01-01T00:00:01Z".parse().unwrap()));
     }
 
     #[test]

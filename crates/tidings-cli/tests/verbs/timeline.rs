@@ -152,5 +152,5 @@ fn what_a_cluster_says_is_a_line_of_text() {
     };
     timeline.kill().unwrap();
     timeline.wait().unwrap();
-    assert_eq!(said, "cluster one:  [31mgone again (403)");
+    assert_eq!(said, "cluster one: \\u{1b}[31mgone again (403)");
 }
