@@ -5,14 +5,16 @@ use std::sync::Arc;
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
+use hyper::body::Body as _;
 
 use crate::api::limits::InitialPlace;
 use crate::api::server::ApiServer;
+use crate::api::shares;
 use crate::audit::Notes;
 use crate::auth::decision::Decision;
 use crate::auth::{ReviewError, User};
 use crate::flow::budget::Held;
-use crate::http::body::read_body;
+use crate::http::body::read_body_as;
 use crate::http::negotiate::{Answer, Form, negotiate};
 use crate::http::query::WriteOptions;
 use crate::http::request::RequestInfo;
@@ -84,10 +86,21 @@ impl FromRequest<Arc<ApiServer>> for Call {
             .get::<User>()
             .cloned()
             .ok_or_else(Status::unauthorized)?;
+        let held: Held = parts.extensions.remove().unwrap_or(Held::NOTHING);
         let body = if parts.method == Method::GET {
             Bytes::new()
         } else {
-            read_body(body, server.options.request_bytes_max).await?
+            let bytes_max = server.options.request_bytes_max;
+            let short = match body.size_hint().upper() {
+                Some(_) => usize::MAX,
+                None => shares::SMALL,
+            };
+            let grow = async || {
+                let (pool, bytes) = shares::long_body(bytes_max);
+                let share = held.exchange(pool, bytes).await;
+                share.map_err(|_| Status::out_of_memory())
+            };
+            read_body_as(body, bytes_max, short, grow).await?
         };
         let notes: Notes = parts.extensions.remove().unwrap_or_default();
         notes.body(&body);
@@ -97,7 +110,7 @@ impl FromRequest<Arc<ApiServer>> for Call {
             user,
             preauthorized: parts.extensions.remove(),
             initial_place: parts.extensions.remove(),
-            held: parts.extensions.remove().unwrap_or(Held::NOTHING),
+            held,
             notes,
             headers: parts.headers,
             body,

@@ -12,7 +12,7 @@ pub(crate) const EVENT_MAX: usize = 3 << 19;
 pub(crate) const PAGE: usize = PAGE_BYTES_MAX + EVENT_MAX;
 
 /// A small answer, and what is held of a request while it is made.
-const SMALL: usize = 64 << 10;
+pub(crate) const SMALL: usize = 64 << 10;
 /// Longest stored event whose answer is a small one.
 pub(crate) const SMALL_EVENT: usize = SMALL / 4;
 /// Longest list, as it is stored, that is held whole; longer ones are streamed.
@@ -29,13 +29,12 @@ const SMALL_ANSWER: u64 = 128 << 10;
 /// Memory of a compressor.
 const COMPRESSOR: usize = 512 << 10;
 
-/// The pool and the bytes of a request's share. `body` is the length of its body, if it is known.
+/// The pool and the bytes of a request's share. `body` is the length of its body; one that is not
+/// known counts as small until it is [not](long_body).
 pub(crate) fn share_of(info: &RequestInfo, body: Option<u64>, body_max: usize) -> (Pool, usize) {
-    let body = body.and_then(|body| usize::try_from(body).ok());
-    let body = body.unwrap_or(body_max).min(body_max);
+    let body = body.map_or(0, |body| usize::try_from(body).unwrap_or(usize::MAX));
     if body > SMALL {
-        // As it is sent, and as it is read.
-        return (Pool::Large, body * 2);
+        return long_body(body.min(body_max));
     }
     if let Some(answer) = info.uri.path().strip_prefix(TIMELINE_API) {
         return of_timeline(answer, info.query.get(crate::http::params::FORMAT));
@@ -53,6 +52,11 @@ pub(crate) fn share_of(info: &RequestInfo, body: Option<u64>, body_max: usize) -
         "/waiting" => (Pool::Large, 32 << 20),
         _ => (Pool::Small, SMALL),
     }
+}
+
+/// The share of a long body: as it is sent, and as it is read.
+pub(crate) fn long_body(len: usize) -> (Pool, usize) {
+    (Pool::Large, len * 2)
 }
 
 fn of_timeline(answer: &str, format: Option<&str>) -> (Pool, usize) {

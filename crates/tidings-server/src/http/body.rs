@@ -11,12 +11,28 @@ pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Reads a body of at most `bytes_max` bytes.
 ///
+/// # Errors
+/// Those of [`read_body_as`].
+pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Status> {
+    read_body_as(body, bytes_max, usize::MAX, async || Ok(())).await
+}
+
+/// Reads a body of at most `bytes_max` bytes. Beyond `short` bytes, `grow` is awaited once before
+/// more is read.
+///
 /// A body in one piece is not copied. Several pieces are copied together at once, because a client
 /// chooses their number, and each piece takes far more memory than a byte.
 ///
 /// # Errors
-/// 413 for a longer body, 400 if the client disconnects before its end.
-pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Status> {
+/// 413 for a longer body, 400 if the client disconnects before its end, and those of `grow`.
+pub(crate) async fn read_body_as(
+    body: Body,
+    bytes_max: usize,
+    short: usize,
+    grow: impl AsyncFnOnce() -> Result<(), Status>,
+) -> Result<Bytes, Status> {
+    let mut grow = Some(grow);
+    let mut len = 0_usize;
     let mut body = Limited::new(body, bytes_max);
     let mut first = Bytes::new();
     let mut gathered = Vec::new();
@@ -32,6 +48,12 @@ pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Sta
         let Ok(piece) = frame.into_data() else {
             continue;
         };
+        len = len.saturating_add(piece.len());
+        if len > short
+            && let Some(grow) = grow.take()
+        {
+            grow().await?;
+        }
         if gathered.is_empty() {
             if first.is_empty() {
                 first = piece;
