@@ -203,7 +203,7 @@ async fn large_values_are_left_behind_by_index_and_by_a_read_of_everything() {
     let store = open(options(&cluster), &clock).await;
     // Last seen in another order than that of names and writes.
     for number in 0..9 {
-        let value = format!("{}@{}", "x".repeat(1_400_000), number * 5 % 9);
+        let value = format!("{}@{}", "x".repeat(350_000), number * 5 % 9);
         let created = store.create(format!("a/{number}").into(), NewRecord::new(value));
         created.await.unwrap();
     }

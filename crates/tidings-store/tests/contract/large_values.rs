@@ -6,7 +6,7 @@ use tidings_store::{ListRequest, NewRecord, NewestRequest, ObjectSelector};
 use crate::support::{Fixture, about};
 
 pub(crate) async fn limited_pages_end_at_a_size(fixture: Fixture) {
-    let large = vec![b'x'; 1_400_000];
+    let large = vec![b'x'; 350_000];
     for number in 0..8 {
         let record = NewRecord::new(large.clone()).index(about("p", 0));
         let key = format!("a/{number}");
