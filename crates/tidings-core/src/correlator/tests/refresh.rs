@@ -1,5 +1,5 @@
 //! Counts that would stay behind are refreshed, within a budget: the writes of an hour, beside
-//! those by client-go's rules. docs/benchmarks.md has the figures.
+//! those by client-go's rules. docs/compatibility/recording.md has the figures.
 
 use std::collections::HashMap;
 use std::sync::Arc;
