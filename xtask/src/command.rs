@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// An error message for a terminal.
 pub(crate) type Result<T = ()> = std::result::Result<T, String>;
@@ -67,6 +68,66 @@ pub(crate) fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Re
         }
     }
     let status = child.wait().map_err(|error| not_started(command, &error))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{}` failed: {status}", describe(command)))
+    }
+}
+
+/// As [`run_lines`], of what the command and what it started print to standard error, too, in the
+/// order in which it was written. A program that outlives the command keeps nobody waiting.
+pub(crate) fn run_all_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result {
+    /// How long after the end of a command its last lines are waited for.
+    const LAST_LINES: Duration = Duration::from_secs(2);
+    announce(command);
+    let (output, input) = std::io::pipe().map_err(|error| not_started(command, &error))?;
+    let copy = input
+        .try_clone()
+        .map_err(|error| not_started(command, &error))?;
+    let spawned = command
+        .stdin(Stdio::null())
+        .stdout(input)
+        .stderr(copy)
+        .spawn();
+    // The command holds ends of the pipe, which would never close.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = spawned.map_err(|error| not_started(command, &error))?;
+    let (sender, lines) = std::sync::mpsc::channel();
+    let ended = sender.clone();
+    std::thread::spawn(move || {
+        for bytes in BufReader::new(output)
+            .split(b'\n')
+            .map_while(std::io::Result::ok)
+        {
+            if sender.send(Some(bytes)).is_err() {
+                break;
+            }
+        }
+    });
+    let waiter = std::thread::spawn(move || {
+        let status = child.wait();
+        // Nobody may be there to hear it.
+        let _ = ended.send(None);
+        status
+    });
+    let mut has_ended = false;
+    loop {
+        let next = if has_ended {
+            lines.recv_timeout(LAST_LINES).ok()
+        } else {
+            lines.recv().ok()
+        };
+        match next {
+            Some(Some(bytes)) => line(String::from_utf8_lossy(&bytes).trim_end_matches('\r')),
+            Some(None) => has_ended = true,
+            None => break,
+        }
+    }
+    let status = waiter
+        .join()
+        .map_err(|_| format!("`{}` could not be waited for", describe(command)))?
+        .map_err(|error| not_started(command, &error))?;
     if status.success() {
         Ok(())
     } else {

@@ -1,10 +1,10 @@
 //! `cargo xtask test`: every test, from a fresh clone. After a failed step the others still run.
 
-use std::ops::AddAssign;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
-use crate::command::{self, Result, cargo, run_lines};
+use crate::command::{self, Result, cargo, run_all_lines};
 use crate::tidy;
 use crate::tools::Tools;
 
@@ -15,17 +15,47 @@ pub(crate) struct Args {
     offline: bool,
 }
 
-/// The counts of the test programs.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Counts {
+/// What a test program said at its end.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Summary {
     passed: u64,
     failed: u64,
+    seconds: f64,
 }
 
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
+/// The test programs that ran, in their order.
+#[derive(Debug, Default)]
+struct Suites {
+    /// The program that runs.
+    current: String,
+    ended: Vec<(String, Summary)>,
+}
+
+impl Suites {
+    fn note(&mut self, line: &str) {
+        if let Some(name) = parse_start(line) {
+            self.current = name;
+        } else if let Some(summary) = parse_summary(line) {
+            self.ended.push((self.current.clone(), summary));
+        }
+    }
+
+    fn sum(&self, number: impl Fn(&Summary) -> u64) -> u64 {
+        self.ended.iter().map(|(_, summary)| number(summary)).sum()
+    }
+
+    /// Prints those that took longest, so that whoever waits knows for what.
+    fn print(&self) {
+        const SHOWN_SECONDS: f64 = 2.0;
+        let mut slow: Vec<_> = self.ended.iter().collect();
+        slow.retain(|(_, summary)| summary.seconds >= SHOWN_SECONDS || summary.failed > 0);
+        slow.sort_by(|(_, a), (_, b)| b.seconds.total_cmp(&a.seconds));
+        for (name, summary) in slow {
+            println!(
+                "{:7.1} s  {name}: {} passed, {} failed",
+                summary.seconds, summary.passed, summary.failed
+            );
+        }
     }
 }
 
@@ -34,14 +64,15 @@ pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
         .and_kube_apiserver(root)
         .and_browser(root, !args.offline)
         .and_engines(root, !args.offline);
-    let mut counts = Counts::default();
+    let mut suites = Suites::default();
     let mut failures = Vec::new();
+    let started = Instant::now();
 
     let mut step = |result: Result| failures.extend(result.err());
     step(tidy::run(root, tasks));
     step(cargo_test(
         tools.tell(&mut cargo(root, &["test", "--workspace", "--no-fail-fast"])),
-        &mut counts,
+        &mut suites,
     ));
     step(vectors(
         root,
@@ -54,6 +85,9 @@ pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
     if let Some(further) = further.filter(|folder| folder.is_dir()) {
         step(vectors(root, &further));
     }
+    println!();
+    suites.print();
+    println!("{:7.1} s  in all", started.elapsed().as_secs_f64());
     eprintln!();
     for line in &tools.missing {
         eprintln!("{line}");
@@ -61,7 +95,11 @@ pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
     for failure in &failures {
         eprintln!("failed: {failure}");
     }
-    println!("{} passed, {} failed", counts.passed, counts.failed);
+    println!(
+        "{} passed, {} failed",
+        suites.sum(|summary| summary.passed),
+        suites.sum(|summary| summary.failed)
+    );
     if failures.is_empty() {
         Ok(())
     } else {
@@ -77,27 +115,49 @@ fn vectors(root: &Path, folder: &Path) -> Result {
     command::run(command.arg("correlator").arg(folder))
 }
 
-fn cargo_test(command: &mut Command, counts: &mut Counts) -> Result {
-    run_lines(command, |line| {
+fn cargo_test(command: &mut Command, suites: &mut Suites) -> Result {
+    let started = Instant::now();
+    let mut is_built = false;
+    run_all_lines(command, |line| {
         println!("{line}");
-        if let Some(summary) = parse_summary(line) {
-            *counts += summary;
+        if !is_built && parse_start(line).is_some() {
+            is_built = true;
+            println!("built in {:.1} s", started.elapsed().as_secs_f64());
         }
+        suites.note(line);
     })
 }
 
-/// `test result: ok. 3 passed; 0 failed; 0 ignored; …`
-fn parse_summary(line: &str) -> Option<Counts> {
+/// The name of a program: `Running tests/api/main.rs (target/debug/deps/api-148bf8c8a9e2)` is
+/// `api (tests/api/main.rs)`, and `Doc-tests tidings` is itself.
+fn parse_start(line: &str) -> Option<String> {
+    let line = line.trim_start();
+    if line.starts_with("Doc-tests ") {
+        return Some(line.to_owned());
+    }
+    let (source, file) = line.strip_prefix("Running ")?.split_once(" (")?;
+    let file = Path::new(file.strip_suffix(')')?).file_stem()?.to_str()?;
+    let (name, _) = file.rsplit_once('-')?;
+    let source = source.trim_start_matches("unittests ");
+    Some(format!("{name} ({source})"))
+}
+
+/// `test result: ok. 3 passed; 0 failed; 0 ignored; …; finished in 0.42s`
+fn parse_summary(line: &str) -> Option<Summary> {
     let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let entries = || numbers.split("; ").map(str::trim);
     let number = |label: &str| {
-        let entry = numbers
-            .split("; ")
-            .find_map(|entry| entry.strip_suffix(label))?;
+        let entry = entries().find_map(|entry| entry.strip_suffix(label))?;
         entry.trim().parse().ok()
     };
-    Some(Counts {
+    let seconds = entries().find_map(|entry| {
+        let seconds = entry.strip_prefix("finished in ")?.strip_suffix('s')?;
+        seconds.parse().ok()
+    });
+    Some(Summary {
         passed: number("passed")?,
         failed: number("failed")?,
+        seconds: seconds.unwrap_or(0.0),
     })
 }
 
@@ -106,24 +166,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_of_a_test_program_is_counted() {
-        let line = "test result: ok. 13 passed; 2 failed; 1 ignored; 0 measured; 4 filtered out; finished in 7.02s";
-        assert_eq!(
-            parse_summary(line),
-            Some(Counts {
-                passed: 13,
-                failed: 2
-            })
-        );
-        assert_eq!(
-            parse_summary("test result: FAILED. 0 passed; 1 failed"),
-            Some(Counts {
-                passed: 0,
-                failed: 1
-            })
-        );
-        for line in ["", "test a ... ok", "test result: ok.", "running 3 tests"] {
-            assert_eq!(parse_summary(line), None, "{line:?}");
+    fn the_summaries_of_test_programs_are_counted_by_program() {
+        let mut suites = Suites::default();
+        for line in [
+            "   Compiling tidings v0.1.0",
+            "     Running unittests src/lib.rs (target/debug/deps/tidings_core-bcab3545cf15d1a7)",
+            "test a ... ok",
+            "test result: ok. 13 passed; 2 failed; 1 ignored; 0 measured; 4 filtered out; finished in 7.02s",
+            "     Running tests/api/main.rs (/elsewhere/debug/deps/api-4b115eda55090421)",
+            "test result: FAILED. 0 passed; 1 failed",
+            "   Doc-tests tidings_store",
+            "test result: ok. 6 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.03s",
+            "test result: ok.",
+            "",
+        ] {
+            suites.note(line);
         }
+        let ended = suites.ended.iter().map(|(name, summary)| {
+            let Summary {
+                passed,
+                failed,
+                seconds,
+            } = *summary;
+            (name.as_str(), passed, failed, seconds)
+        });
+        let ended: Vec<_> = ended.collect();
+        assert_eq!(
+            ended,
+            [
+                ("tidings_core (src/lib.rs)", 13, 2, 7.02),
+                ("api (tests/api/main.rs)", 0, 1, 0.0),
+                ("Doc-tests tidings_store", 6, 0, 0.03),
+            ]
+        );
+        assert_eq!(suites.sum(|summary| summary.passed), 19);
     }
 }
