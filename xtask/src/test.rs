@@ -107,7 +107,10 @@ pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "whoever waits is told for how long")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "whoever waits is told for how long"
+)]
 fn now() -> Instant {
     Instant::now()
 }
