@@ -8,8 +8,8 @@
 //! | `End` | the end of an event at its source; after its versions |
 //! | `Complete` | the last line: nothing is missing |
 //!
-//! Each names the event by the namespace and name under which it is kept. `docs/archive.md` has the
-//! fields.
+//! Each names the event by the namespace and name under which it is kept.
+//! `docs/archive-reference.md` has the fields.
 
 use bytes::Bytes;
 use jiff::Timestamp;
