@@ -1,9 +1,9 @@
 //! The recent history: one bounded ring of changes, shared by all watchers.
 //!
-//! Invariants: changes are in revision order and complete from `oldest` (exclusive) to `latest`
-//! (inclusive); a watcher owns only its position, so a slow one costs no memory. One that falls
-//! behind the ring reads the backend's older history ([`Older`]), and gets `Compacted` if that does
-//! not reach back far enough either.
+//! Invariants: the changes in the ring are in revision order, and complete from `oldest`
+//! (exclusive) to `latest` (inclusive). A watcher owns only its position in the ring, so a slow
+//! watcher costs no memory. A watcher whose position is older than the ring reads the backend's
+//! older history ([`Older`]). It gets `Compacted` if that does not reach back far enough either.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -15,19 +15,21 @@ use crate::{
     BoxFuture, Change, Fault, Index, REVISION_OF_NEW, Record, Revision, Watch, WatchError,
 };
 
-/// Maximum that one call of [`Watch::next`] returns, which a slow watcher holds until its next
-/// call; more only if changes share a revision. The change that reaches the bytes is the last.
+/// Maximum changes that one call of [`Watch::next`] returns. A slow watcher holds these in memory
+/// until its next call. The change that reaches the byte limit is the last one, unless later
+/// changes share its revision.
 const TAKE_MAX: Bounds = Bounds {
     changes: 1024,
     bytes: 128 << 10,
 };
 
-/// A change with the index values of the version it replaced, which lists at older revisions need.
+/// A change with the index values of the version that it replaced. Lists at older revisions need
+/// those values.
 #[derive(Clone, Debug)]
 pub(crate) struct Logged {
     pub(crate) change: Arc<Change>,
     pub(crate) previous_index: Option<Arc<Index>>,
-    /// The bucket of that version, in a store that has buckets.
+    /// The bucket of the replaced version, in a store that has buckets.
     pub(crate) previous_bucket: u64,
 }
 
@@ -38,10 +40,10 @@ pub(crate) struct Bounds {
     pub(crate) bytes: usize,
 }
 
-/// Changes that are no longer in the ring.
+/// The backend's older history: changes that are no longer in the ring.
 pub(crate) trait Older: Send + Sync {
-    /// The first changes after a revision, in order and with complete revisions, and the revision
-    /// up to which they reach.
+    /// Reads the first changes after the revision `after`, in order. Also returns the revision up
+    /// to which the result is complete. A revision is never split.
     fn read(
         &self,
         after: Revision,
@@ -55,14 +57,14 @@ pub(crate) trait Older: Send + Sync {
 struct Ring {
     changes: VecDeque<Logged>,
     bytes: usize,
-    /// The ring is complete after this revision.
+    /// The ring has all changes with a revision greater than this one.
     oldest: Revision,
     latest: Revision,
-    /// How often the backend's history was replaced by another one.
+    /// Counts how often the backend's history was replaced by another one.
     history: u64,
 }
 
-/// See the module documentation.
+/// The ring of recent changes; see the module documentation.
 pub(crate) struct Changes {
     ring: RwLock<Ring>,
     bounds: Bounds,
@@ -70,17 +72,17 @@ pub(crate) struct Changes {
     latest: watch::Sender<Result<Revision, Fault>>,
 }
 
-/// The result of reading the ring at a position.
+/// The result of reading the ring from a position.
 enum Found {
-    /// These changes, of which none need match, and the revision up to which they reach.
+    /// The changes found, perhaps none, and the revision up to which the result is complete.
     Changes(Vec<Arc<Change>>, Revision),
-    /// The ring no longer reaches back to the position.
+    /// The ring no longer has the changes after the position.
     TooOld,
 }
 
 impl Changes {
     pub(crate) fn new(latest: Revision, bounds: Bounds) -> Self {
-        // Nothing happened before the first revision, so nothing is missing.
+        // A new store has no changes before its first revision, so the ring is complete from zero.
         let new = latest == REVISION_OF_NEW;
         let ring = Ring {
             changes: VecDeque::new(),
@@ -100,8 +102,8 @@ impl Changes {
         self.ring.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds changes in revision order and wakes the watchers. Revisions greater than `latest` are
-    /// not visible yet.
+    /// Adds changes in revision order and wakes the watchers. Changes with a revision greater than
+    /// `latest` stay invisible until a later call raises it.
     pub(crate) fn publish(&self, changes: impl IntoIterator<Item = Logged>, latest: Revision) {
         {
             let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +127,7 @@ impl Changes {
         });
     }
 
-    /// Drops changes at or before a revision.
+    /// Drops all changes at or before a revision from the ring.
     pub(crate) fn forget(&self, revision: Revision) {
         self.ring
             .write()
@@ -157,7 +159,7 @@ impl Changes {
         self.latest.receiver_count() as u64
     }
 
-    /// All changes after one revision up to another, if the ring has them.
+    /// All changes with revisions in (`after`, `until`], or `None` if the ring lacks some.
     pub(crate) fn between(&self, after: Revision, until: Revision) -> Option<Vec<Logged>> {
         let ring = self.ring();
         let complete = (ring.oldest..=until).contains(&after) && until <= ring.latest;
@@ -169,14 +171,15 @@ impl Changes {
         })
     }
 
-    /// Starts again at a later revision, with an empty history.
+    /// Empties the ring and continues at a later revision of the same history.
     #[cfg(feature = "etcd")]
     pub(crate) fn reset(&self, latest: Revision) {
         self.empty(latest, 0);
     }
 
-    /// Another history took the place of the former one, and is at this revision, which may be
-    /// earlier. Watchers of the former one fall behind, wherever they are.
+    /// Replaces the history by another one, which is at revision `latest`. That revision may be
+    /// less than the current one. Every watcher of the former history ends as if it had fallen
+    /// behind, whatever its position.
     #[cfg(feature = "etcd")]
     pub(crate) fn begin_anew(&self, latest: Revision) {
         self.empty(latest, 1);
@@ -197,7 +200,7 @@ impl Changes {
         self.publish([], latest);
     }
 
-    /// The last change, if it is remembered.
+    /// The latest change, if the ring still has it.
     #[cfg(feature = "etcd")]
     pub(crate) fn last(&self) -> Option<Arc<Change>> {
         let ring = self.ring();
@@ -205,8 +208,8 @@ impl Changes {
         Some(Arc::clone(&last.change))
     }
 
-    /// The record that was written at a revision, if it is remembered and each revision has one
-    /// change.
+    /// The record that was written at a revision, if the ring still has the change. It assumes that
+    /// each revision has one change.
     pub(crate) fn written(&self, revision: Revision) -> Option<Record> {
         let ring = self.ring();
         let first = ring.changes.front()?.change.revision();
@@ -215,7 +218,7 @@ impl Changes {
         (record.revision == revision).then(|| record.clone())
     }
 
-    /// Whether there is something to tell a watcher at a position in a history.
+    /// Whether a watcher must act: changes follow its position, or its history was replaced.
     fn is_ahead_of(&self, position: Revision, history: u64) -> bool {
         let ring = self.ring();
         ring.latest > position || ring.history != history
@@ -244,7 +247,8 @@ impl Changes {
         Found::Changes(taken, ring.latest.max(after))
     }
 
-    /// Starts a watch. The caller has checked that the revision is not in the future.
+    /// Starts a watch of one prefix after a revision. The caller has checked that the revision is
+    /// reached.
     pub(crate) fn watch(
         self: &Arc<Self>,
         prefix: Bytes,
@@ -290,7 +294,7 @@ impl Ring {
     }
 }
 
-/// The accounted bytes of a change in the ring: keys, values and a constant for the rest.
+/// The bytes that a change counts for in the ring: keys, values, and a constant.
 fn weight(change: &Change) -> usize {
     let record = |record: &Record| record.key.len() + record.value.len();
     200 + change.record().map_or(0, record) + change.previous().map_or(0, record)
@@ -301,7 +305,7 @@ struct Watcher {
     older: Arc<dyn Older>,
     prefix: Bytes,
     position: Revision,
-    /// The history that the position is in.
+    /// The number of the history that the position belongs to.
     history: u64,
     latest: watch::Receiver<Result<Revision, Fault>>,
     ended: Option<WatchError>,
@@ -323,7 +327,7 @@ impl Watcher {
                 }
                 continue;
             }
-            // All changes that were committed before the end have been returned.
+            // The end is reported only now: all changes committed before it have been returned.
             if let Err(fault) = state {
                 return Err(fault.into());
             }
@@ -381,7 +385,7 @@ mod tests {
         }
     }
 
-    /// It may be at an earlier revision than the former one, at the same or at a later one.
+    /// The new history may be at an earlier, the same or a later revision.
     #[tokio::test]
     async fn watchers_of_a_history_end_when_another_one_takes_its_place() {
         let bounds = Bounds {
@@ -406,7 +410,7 @@ mod tests {
                 };
                 assert_eq!(ended.unwrap_err().to_string(), want.to_string());
             }
-            // What comes in the new one is told to its own watchers.
+            // Changes of the new history reach watchers that started in it.
             let mut watch = watch_after(latest);
             let deleted = Change::Delete {
                 revision: latest + 1,

@@ -1,4 +1,4 @@
-//! The one place of this crate that reads the time.
+//! The clock of a store: the only file of this crate that reads the time.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the file the clock is read in"
@@ -10,19 +10,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::UnixMillis;
 
-/// The clocks of a store. Expiry is in wall time, since it must mean the same after a restart; but
-/// the machine's clock may be set, so irreversible steps need both clocks (see [the rules of
-/// expiry](crate#expiry-and-the-clock)).
+/// The clocks of a store: wall time and monotonic time. Expiry is in wall time, because it must
+/// mean the same after a restart. But the machine's clock may be set, so irreversible steps need
+/// both clocks (see [the rules of expiry](crate#expiry-and-the-clock)).
 pub trait Clock: Send + Sync + 'static {
-    /// The time now, as the clock is set.
+    /// The wall time now, as the machine's clock shows it.
     fn now(&self) -> UnixMillis;
 
-    /// Time since a fixed moment of this process, which setting the clock does not change. It never
-    /// goes back.
+    /// Monotonic time since a fixed moment of this process. It never goes back, and setting the
+    /// machine's clock does not change it.
     fn steady(&self) -> Duration;
 }
 
-/// Both times at one moment.
+/// The wall time and the monotonic time of one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) wall: UnixMillis,
@@ -30,8 +30,9 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// The steady time is read first: if the thread is suspended between the two, the clock seems
-    /// to be ahead, which the next reading corrects.
+    /// Reads both clocks. The monotonic time is read first. If the thread is suspended between the
+    /// two reads, the wall clock seems to be ahead, which the next reading corrects. In the other
+    /// order it would seem to be set back.
     pub(crate) fn of(clock: &dyn Clock) -> Self {
         let steady = clock.steady();
         Self {
@@ -40,8 +41,8 @@ impl Reading {
         }
     }
 
-    /// Milliseconds by which the clock is ahead of the steady time. It changes only when the clock
-    /// is set.
+    /// Milliseconds by which wall time is ahead of monotonic time: the *lead*. The lead changes
+    /// only when the machine's clock is set.
     pub(crate) fn lead(self) -> i64 {
         self.wall.0.saturating_sub(self.steady_millis())
     }
@@ -51,13 +52,13 @@ impl Reading {
     }
 }
 
-/// A point in time that setting the clock does not change.
+/// The monotonic time now, as tokio's timers use it.
 #[cfg(feature = "etcd")]
 pub(crate) fn instant() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-/// Runs a function, and measures its time.
+/// Runs a function and returns its result and duration.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let before = Instant::now();
     let result = work();
@@ -82,7 +83,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved. Clones share the time.
+/// A clock for tests that stands still until it is moved. Clones share the time.
+///
 ///
 /// ```
 /// use tidings_store::{UnixMillis, clock::{Clock, ManualClock}};
@@ -101,22 +103,24 @@ struct Manual {
 }
 
 impl ManualClock {
-    /// A clock with this time.
+    /// A clock that shows the wall time `now`.
     pub fn at(now: UnixMillis) -> Self {
         let clock = Self::default();
         clock.0.wall.store(now.0, Ordering::SeqCst);
         clock
     }
 
-    /// Lets `millis` milliseconds pass; a negative number sets the clock back.
+    /// Lets `millis` milliseconds pass on both clocks; a negative number sets wall time back.
     pub fn advance(&self, millis: i64) {
-        // Readers read the steady time first; the clock must not seem to be behind it.
+        // Wall time moves first: readers read monotonic time first, and must not see wall time
+        // behind it.
         self.set_by(millis);
         let passed = millis.max(0).cast_unsigned();
         self.0.steady.fetch_add(passed, Ordering::SeqCst);
     }
 
-    /// Sets the clock ahead by `millis` milliseconds, or back if negative, while no time passes.
+    /// Sets wall time ahead by `millis` milliseconds, or back if negative; no monotonic time
+    /// passes.
     pub fn set_by(&self, millis: i64) {
         self.0.wall.fetch_add(millis, Ordering::SeqCst);
     }

@@ -1,81 +1,82 @@
-//! The time up to which the clock is believed. Expiries, which cannot be undone, are written by
-//! this time.
+//! The confirmed time: the time up to which the machine's clock is believed.
 //!
-//! The clock is compared with steady time. The difference is its *lead*, which changes only when
-//! the clock is set. The confirmed time is the steady time plus the least lead of the last one to
-//! two [`PERIOD`]s. So
+//! An expiry cannot be undone once it is written, so it is written by the confirmed time and not by
+//! the clock.
 //!
-//! - while the clock is not set, it is the clock's time, without delay;
-//! - a clock that is set ahead is believed when it has stayed ahead for one to two periods; until
-//!   then the confirmed time advances as if the clock had not been set;
-//! - a clock that is set back is believed at once, since then fewer records are expired.
+//! The clock's *lead* is wall time minus monotonic time. It changes only when the clock is set. The
+//! confirmed time is the monotonic time plus the least lead of the last one to two [`PERIOD`]s.
+//! Therefore:
 //!
-//! Who knows other clocks may bound the belief: then the confirmed time is not later than the
-//! bound, which passes with the steady time.
+//! - While nobody sets the clock, the confirmed time equals the clock's time, without delay.
+//! - A clock that is set ahead is believed after it has stayed ahead for one to two periods. Until
+//!   then the confirmed time advances as if the clock had not been set.
+//! - A clock that is set back is believed at once, because fewer records are expired by it.
 //!
-//! Time in which the machine was suspended counts as set ahead. So does the time between two
-//! processes. A process stores the confirmed time and its candidate ([`Belief`]) for the next one,
-//! so that processes that each run for less than a period complete it together: only the time in
-//! which one of them ran and read the clock counts.
+//! A caller that knows other clocks may set an upper bound. The confirmed time is then not later
+//! than the bound, which advances with monotonic time.
+//!
+//! The time for which the machine was suspended counts as the clock being set ahead. So does the
+//! time between two processes. A process stores the confirmed time and its candidate ([`Belief`])
+//! for the next process, so several processes that each run for less than a period complete it
+//! together. Only time in which a process ran and read the clock counts.
 
 use std::time::Duration;
 
 use crate::UnixMillis;
 use crate::clock::Reading;
 
-/// Minimum time for which a clock that was set ahead must stay ahead before it is believed; the
-/// maximum is twice as long.
+/// Minimum time that a clock must stay ahead before it is believed. The maximum is twice as long.
 pub(crate) const PERIOD: Duration = Duration::from_secs(30);
 
-/// Lead over the confirmed time from which on expiries count as delayed.
+/// Milliseconds between clock and confirmed time from which expiries count as delayed.
 const WAITING_MILLIS: u64 = 2_000;
 
-/// The state that a process leaves for the next one, with times of the clock at the moment it was
-/// stored.
+/// The state that a process stores for the next process. Its times are wall times at the moment it
+/// was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Belief {
-    /// `None` if no clock was confirmed yet.
+    /// The confirmed time; `None` if no time was confirmed yet.
     pub(crate) confirmed: Option<UnixMillis>,
-    /// The time that may be confirmed next, if expiries wait for it.
+    /// The time that may be confirmed next; `None` unless expiries wait for it.
     pub(crate) candidate: Option<Candidate>,
 }
 
-/// The earliest time that the clock has shown for a while.
+/// The earliest wall time of the current period, which may be confirmed next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) wall: UnixMillis,
-    /// The running time for which the clock has not shown an earlier time.
+    /// Running time during which the clock has not shown an earlier time.
     pub(crate) held: Duration,
 }
 
-/// See the module documentation.
+/// The confirmed time and how it is found; see the module documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct Confirmed {
-    /// The least lead of the last whole period, in milliseconds; `None` before there was one.
+    /// The least lead of the last whole period, in milliseconds; `None` before the first.
     before: Option<i64>,
-    /// The least lead of the current period so far.
+    /// The least lead of the current period so far, in milliseconds.
     current: i64,
-    /// When the current period began, in milliseconds of steady time; negative if before this
-    /// process.
+    /// Start of the current period, in milliseconds of monotonic time. It is negative if an earlier
+    /// process began the period.
     since: i64,
-    /// The greatest lead that is believed, if there is a bound.
+    /// The greatest lead that is believed, in milliseconds; `None` means no bound.
     bound: Option<i64>,
     told: Told,
 }
 
-/// What was logged of the clock.
+/// The last state of the clock that was logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
-    /// It is believed, or was when it was looked at last.
+    /// The clock was believed at the last reading.
     Believed,
-    /// It is ahead since the process began, which is no reason for a line.
+    /// The clock has been ahead since the process began, which is not logged.
     Nothing,
-    /// It is ahead.
+    /// The clock is ahead, and a warning was logged.
     Ahead,
 }
 
 impl Confirmed {
-    /// Believes the clock: there is nothing yet that could expire.
+    /// Believes the clock at once, for a new store: it has no record that could expire.
     pub(crate) fn begin(now: Reading) -> Self {
         let belief = Belief {
             confirmed: Some(now.wall),
@@ -87,7 +88,7 @@ impl Confirmed {
         }
     }
 
-    /// Continues from the state of the last process, if known.
+    /// Continues from the state that the last process stored, if there is one.
     pub(crate) fn resume(belief: Option<Belief>, now: Reading) -> Self {
         let lead_of = |wall| Reading { wall, ..now }.lead();
         let candidate = belief.and_then(|belief| belief.candidate);
@@ -102,7 +103,8 @@ impl Confirmed {
         }
     }
 
-    /// Reads the clock. Returns the confirmed time, which is never ahead of it.
+    /// Takes a reading of the clock and returns the confirmed time. The confirmed time is never
+    /// later than the reading.
     pub(crate) fn at(&mut self, now: Reading) -> UnixMillis {
         let (lead, steady) = (now.lead(), now.steady_millis());
         if steady.saturating_sub(self.since) >= millis(PERIOD) {
@@ -114,8 +116,8 @@ impl Confirmed {
         confirmed
     }
 
-    /// Believes the clock up to a time, and to what passes from now on; without a bound, as far as
-    /// it stays.
+    /// Sets the latest time that is believed, which advances with monotonic time. `None` removes
+    /// the bound.
     pub(crate) fn bound(&mut self, time: Option<UnixMillis>, now: Reading) {
         self.bound = time.map(|wall| Reading { wall, ..now }.lead());
     }
@@ -125,7 +127,8 @@ impl Confirmed {
         let confirmed = self.time(now);
         let is_waiting = confirmed.is_none_or(|confirmed| is_ahead(now.wall, confirmed));
         let steady = now.steady_millis();
-        // The next process has no bound at first, and looks at the clock as if it were set anew.
+        // The next process starts without a bound. With one set now, the time the clock was ahead
+        // must not count for it.
         let is_bounded = self.bound.is_some_and(|bound| bound < self.current);
         let since = if is_bounded { steady } else { self.since };
         let held = steady.saturating_sub(since).max(0).cast_unsigned();
@@ -144,7 +147,7 @@ impl Confirmed {
         Some(UnixMillis(lead.saturating_add(now.steady_millis())))
     }
 
-    /// Logs when expiries begin to be delayed, and when they no longer are.
+    /// Logs when expiries begin to be delayed by the clock, and when they no longer are.
     fn tell(&mut self, wall: UnixMillis, confirmed: UnixMillis) {
         match (is_ahead(wall, confirmed), self.told) {
             (true, Told::Believed) => {
@@ -185,7 +188,7 @@ mod tests {
     const HOUR: i64 = 3_600_000;
     const PERIOD_MILLIS: i64 = 30_000;
 
-    /// A clock whose steady time and lead are set by the test.
+    /// A reading at `steady` milliseconds of a clock that was set ahead by `set_by`.
     fn reading(steady: i64, set_by: i64) -> Reading {
         Reading {
             wall: UnixMillis(START + steady + set_by),
@@ -203,13 +206,13 @@ mod tests {
     #[test]
     fn a_clock_that_is_not_set_is_believed_at_once() {
         let mut confirmed = Confirmed::begin(reading(7, 0));
-        // Also after a long time without a reading.
+        // The same holds after a long time without a reading.
         for steady in [7, 8, 1000, 29_999, 31_000, 100_000, 100 * HOUR] {
             assert!(believed(&mut confirmed, steady, 0));
         }
     }
 
-    /// A line for each store of an archive would say nothing.
+    /// A restart is not logged: each store of an archive would log it.
     #[test]
     fn what_the_start_of_a_process_delays_is_not_logged_and_a_clock_that_is_set_is() {
         let mut confirmed = Confirmed::resume(None, reading(0, 0));
@@ -274,17 +277,18 @@ mod tests {
             let at = confirmed.at(reading(steady, HOUR));
             assert!(at.0 <= bound.0 + steady - 2_000, "{steady}");
         }
-        // Nor by the next process, until it has seen the clock for as long as any other.
+        // The next process does not pass the bound either, until it has seen the clock for as long
+        // as any process must.
         let noted = reading(HOUR, HOUR);
         let belief = confirmed.belief(noted);
         assert_eq!(belief.confirmed, Some(UnixMillis(bound.0 + HOUR - 2_000)));
         let mut next = Confirmed::resume(Some(belief), reading(0, 2 * HOUR));
         assert!(!believed(&mut next, 29_999, 2 * HOUR));
         assert!(believed(&mut next, 30_000, 2 * HOUR));
-        // Without it, the clock is believed at once: it was ahead for long enough.
+        // Without the bound the clock is believed at once, because it was ahead for long enough.
         confirmed.bound(None, noted);
         assert!(believed(&mut confirmed, HOUR, HOUR));
-        // A clock that is right is not delayed by a bound that is later.
+        // A bound later than a correct clock delays nothing.
         confirmed.bound(Some(UnixMillis(START + 100 * HOUR)), noted);
         assert!(believed(&mut confirmed, HOUR, HOUR));
     }
@@ -297,11 +301,11 @@ mod tests {
         };
         let reached = belief(Some(UnixMillis(START)));
         let mut confirmed = Confirmed::resume(Some(reached), reading(100, HOUR));
-        // The time in between may not have passed, but the time from here on does.
+        // The time between the two processes is not believed, but time from here on is.
         assert_eq!(confirmed.at(reading(600, HOUR)), UnixMillis(START + 500));
         assert!(!believed(&mut confirmed, 30_000, HOUR));
         assert!(believed(&mut confirmed, 30_100, HOUR));
-        // Without a period nothing expires earlier.
+        // Without a completed period nothing expires earlier.
         for none in [None, Some(belief(None))] {
             let mut confirmed = Confirmed::resume(none, reading(0, 0));
             assert!(confirmed.at(reading(29_999, 0)).0 < 0);
@@ -313,8 +317,7 @@ mod tests {
         Confirmed::resume(Some(confirmed.belief(noted)), now)
     }
 
-    /// However short each process runs: the clock's time is confirmed after two periods in which
-    /// one of them ran.
+    /// The clock is confirmed after two periods of running time, however short each process runs.
     #[test]
     fn processes_that_live_for_less_than_a_period_complete_it_together() {
         for (up, down) in [
@@ -331,7 +334,7 @@ mod tests {
                     Confirmed::resume(None, first)
                 };
                 let (mut ran, mut ahead) = (0, HOUR);
-                // The times that the clock showed, by running time of processes.
+                // The times that the clock showed, by the processes' running time.
                 let mut said = Vec::new();
                 for _ in 0..100 {
                     for steady in (0..=up).step_by(1000) {
@@ -371,8 +374,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the clock does, and however often processes start: a time that it did not show
-        /// for at least a period is not confirmed.
+        /// A time is confirmed only if the clock has shown it for at least a period. The clock may
+        /// be set in any way, and processes may restart at any time.
         #[test]
         fn only_what_the_clock_said_for_a_period_is_confirmed(
             begins_known: bool,
@@ -386,7 +389,8 @@ mod tests {
             } else {
                 Confirmed::resume(None, reading(0, 0))
             };
-            // Steady time of the process, running time of earlier processes, and time in between.
+            // In order: monotonic time of this process, running time of earlier processes, time
+            // between processes, and the times shown.
             let (mut steady, mut ran, mut down, mut said) = (0, 0, 0, vec![(0, 0)]);
             for (passed, set_by, restarts) in steps {
                 steady += passed;
@@ -402,7 +406,7 @@ mod tests {
                     down += closed;
                     ran += steady;
                     steady = 0;
-                    // The clock is read when a process starts.
+                    // Each process reads the clock when it starts.
                     said.push((ran, down + set_by));
                     confirmed = restarted(&confirmed, now, reading(0, ran + down + set_by));
                 }

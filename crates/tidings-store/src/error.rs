@@ -1,34 +1,35 @@
-//! Errors, one enum per kind of operation. Messages are lowercase fragments that fit after "failed
-//! to …: ".
+//! Errors of a store, one enum for each kind of operation.
+//!
+//! Messages are lowercase fragments that fit after "failed to …: ".
 
 use std::sync::Arc;
 
 use crate::{Revision, UnixMillis};
 
-/// A failure of the store itself rather than of the request.
+/// A failure of the store itself, not of the request.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The store was closed, or its committer panicked, before anything was written.
+    /// The store was closed, or its committer panicked, before the write began.
     #[error("the store is closed")]
     Closed,
-    /// No space is left; nothing was written. Writes work again once there is space.
+    /// No space is left, so nothing was written. Writes work again once there is space.
     #[error("no space left on the store's disk")]
     NoSpace,
-    /// Data on disk does not match its checksum or form, and is not returned.
+    /// Data on disk does not match its checksum or form; the store does not return it.
     #[error("stored data is damaged: {0}")]
     Corrupt(String),
-    /// The disk or the backend refused; nothing was written.
+    /// The disk or the backend refused the operation, so nothing was written.
     #[error("the store's storage failed: {0}")]
     Storage(Arc<dyn std::error::Error + Send + Sync>),
-    /// The outcome of the write is unknown, for example because the disk failed while syncing, or
-    /// the store's committer panicked in the middle of the commit: it may be done. Read before you
-    /// try again.
+    /// The outcome of the write is unknown: it may or may not be done. Causes are a disk that fails
+    /// while syncing, or a panic of the store's committer during a commit. Read the record before
+    /// you write it again.
     #[error("the outcome of the write is unknown: {0}")]
     Unknown(Arc<dyn std::error::Error + Send + Sync>),
 }
 
-/// Why a write was not done.
+/// The reason why a write was refused or failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -38,10 +39,10 @@ pub enum WriteError {
         /// The revision of the existing record.
         revision: Revision,
     },
-    /// `update` or `delete` found no live record.
+    /// `update` or `delete` found no live record under the key.
     #[error("the key does not exist")]
     NotFound,
-    /// `update` or `delete` found another revision than the expected one.
+    /// `update` or `delete` found a live record with another revision than expected.
     #[error("the key is at revision {current}, not at the expected {expected}")]
     Conflict {
         /// The revision the caller expected.
@@ -55,91 +56,91 @@ pub enum WriteError {
     /// Two writes of one commit have the same key.
     #[error("a key is written more than once in one commit")]
     RepeatedKey,
-    /// A commit has more writes than accepted.
+    /// A commit has more writes than the limit.
     #[error("a commit has {len} writes, at most {max} are accepted")]
     TooMany {
-        /// Their number.
+        /// Number of writes in the commit.
         len: usize,
-        /// The accepted number.
+        /// Maximum number of writes.
         max: usize,
     },
-    /// Key, value or index is longer than accepted, or all records of a commit together.
+    /// The key, the value, the index, or the whole commit is too long.
     #[error("{what} is {len} bytes long, at most {max} are accepted")]
     TooLarge {
-        /// "the key", "the value", "the index" or "the commit".
+        /// The part that is too long: "the key", "the value", "the index" or "the commit".
         what: &'static str,
-        /// Its length in bytes; of a commit, up to the record that is too much.
+        /// Its length in bytes; of a commit, the length including the first record above the limit.
         len: usize,
-        /// The accepted length in bytes.
+        /// Maximum length in bytes.
         max: usize,
     },
-    /// The expiry is not in the future: the record would never be visible.
+    /// The expiry is not in the future, so the record would never be visible.
     #[error("the record would expire at {expires_at:?}, which is not after now ({now:?})")]
     AlreadyExpired {
-        /// The requested expiry.
+        /// The requested time of expiry.
         expires_at: UnixMillis,
-        /// The store's clock.
+        /// The time of the store's clock.
         now: UnixMillis,
     },
-    /// The revision of `compact` is not reached yet.
+    /// `compact` was called with a revision that is not reached yet.
     #[error("revision {requested} is not reached yet, the latest is {current}")]
     FutureRevision {
         /// The requested revision.
         requested: Revision,
-        /// The latest revision.
+        /// The store's latest revision.
         current: Revision,
     },
-    /// The store failed.
+    /// The store itself failed.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
 
-/// Why a read failed.
+/// The reason why a read failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The history no longer reaches back to this revision.
+    /// The store no longer remembers the history back to this revision.
     #[error("revision {requested} is compacted, the oldest available is {oldest}")]
     Compacted {
         /// The requested revision.
         requested: Revision,
-        /// The oldest revision that can be listed.
+        /// The oldest revision at which a list is possible.
         oldest: Revision,
     },
-    /// The revision is not reached yet.
+    /// The requested revision is not reached yet.
     #[error("revision {requested} is not reached yet, the latest is {current}")]
     Future {
         /// The requested revision.
         requested: Revision,
-        /// The latest revision.
+        /// The store's latest revision.
         current: Revision,
     },
-    /// The store failed.
+    /// The store itself failed.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
 
-/// Why a watch could not start or continue.
+/// The reason why a watch could not start or ended.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
-    /// Changes after this revision are forgotten: list again.
+    /// The store has forgotten changes that the watch needs. List again.
     #[error("changes after revision {after} are compacted, the oldest to start after is {oldest}")]
     Compacted {
-        /// The requested revision.
+        /// The revision after which changes were requested.
         after: Revision,
         /// The oldest revision after which a watch can start.
         oldest: Revision,
     },
-    /// The revision is not reached yet.
+    /// The requested revision is not reached yet.
     #[error("revision {requested} is not reached yet, the latest is {current}")]
     Future {
         /// The requested revision.
         requested: Revision,
-        /// The latest revision.
+        /// The store's latest revision.
         current: Revision,
     },
-    /// The store failed or was closed.
+    /// The store itself failed or was closed.
     #[error(transparent)]
     Fault(#[from] Fault),
 }

@@ -1,22 +1,21 @@
-//! Maximum lengths of keys, values, indexes and commits, and the checks before anything is written.
+//! Limits on keys, values, indexes and commits, and the checks before a write.
 
 use crate::{Index, NewRecord, WriteError};
 
-/// Longest accepted key, in bytes. A namespace (63), a slash and a name (253) need 317.
+/// Maximum length of a key, in bytes. A namespace (63), a slash and a name (253) need 317.
 pub const KEY_LEN_MAX: usize = 1024;
 
-/// Longest accepted value, in bytes: etcd's own default limit for a request.
+/// Maximum length of a value, in bytes. It equals etcd's default limit for a request.
 pub const VALUE_LEN_MAX: usize = 1_572_864;
 
-/// Longest accepted sum of an [`Index`]'s strings, in bytes. Kubernetes' own limits
-/// on these fields stay far below.
+/// Maximum sum of the lengths of an [`Index`]'s strings, in bytes. Kubernetes' own limits on these
+/// fields stay far below.
 pub const INDEX_LEN_MAX: usize = 4096;
 
 /// Maximum writes of one commit.
 pub const WRITES_MAX: usize = 4096;
 
-/// Maximum bytes of the records of one commit, as they are stored: keys, values and indexes, after
-/// compression.
+/// Maximum bytes of the records of one commit, as stored: keys, values and indexes, compressed.
 pub const COMMIT_LEN_MAX: usize = 32 << 20;
 
 /// Refuses an empty key, and key, value or index above the limits.
@@ -39,7 +38,7 @@ pub(crate) fn check_size(key: &[u8], record: Option<&NewRecord>) -> Result<(), W
     check("the index", index_len(index), INDEX_LEN_MAX)
 }
 
-/// Refuses records of one commit whose stored bytes are above the limit.
+/// Refuses a commit whose stored bytes are above the limit.
 pub(crate) fn check_commit(len: usize) -> Result<(), WriteError> {
     if len > COMMIT_LEN_MAX {
         return Err(WriteError::TooLarge {

@@ -1,7 +1,7 @@
-//! The contract in memory: for tests, and as the model that other backends are compared with.
+//! A store in memory, for tests and as the model that other backends are compared with.
 //!
-//! There is one lock. Nothing survives the process. The expiry of a record is written before the
-//! next write of any record, or by [`Store::expire`]; there is no background thread.
+//! It has one lock, and nothing survives the process. The expiry of a record is written before the
+//! next write of any record, or by [`Store::expire`]. There is no background thread.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::{
     UnixMillis, Watch, WatchError, WriteError,
 };
 
-/// See the [module documentation](self).
+/// The store in memory; see the [module documentation](self).
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     changes: Arc<Changes>,
@@ -55,7 +55,7 @@ impl Entry {
 }
 
 impl Default for MemoryStore {
-    /// A store on the machine's clock that remembers at most 100,000 changes and 256 MiB of them.
+    /// A store on the machine's clock. It remembers at most 100,000 changes and 256 MiB of changes.
     fn default() -> Self {
         Self::new(Arc::new(SystemClock), 100_000)
     }
@@ -91,7 +91,7 @@ impl MemoryStore {
         }
     }
 
-    /// Runs one write after the due expiries, and publishes its changes.
+    /// Runs one write after all due expiries, and publishes the changes.
     fn write<T>(
         &self,
         write: impl FnOnce(&mut State, UnixMillis, &mut Vec<Logged>) -> Result<T, WriteError>,
@@ -356,7 +356,7 @@ impl State {
     }
 }
 
-/// There is no history except the ring.
+/// The older history of a store that has no history except the ring.
 struct NoOlder(Arc<Changes>);
 
 impl Older for NoOlder {

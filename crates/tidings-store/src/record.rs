@@ -12,7 +12,7 @@ pub const REVISION_OF_NEW: Revision = 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub i64);
 
-/// Values that a record can be found by, in addition to its key. Empty strings are not indexed.
+/// Index values: what a record can be found by besides its key. Empty strings are not indexed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
     /// `involvedObject.uid`.
@@ -34,11 +34,11 @@ pub struct Index {
 /// A record to write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewRecord {
-    /// The value, at most `VALUE_LEN_MAX` bytes.
+    /// The value, at most [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX) bytes.
     pub value: Bytes,
     /// The values of its index.
     pub index: Index,
-    /// When it expires; `None` means never.
+    /// Time of expiry; `None` means never.
     pub expires_at: Option<UnixMillis>,
 }
 
@@ -51,14 +51,14 @@ impl NewRecord {
         }
     }
 
-    /// Sets the values of its index.
+    /// Sets the index values.
     #[must_use]
     pub fn index(mut self, index: Index) -> Self {
         self.index = index;
         self
     }
 
-    /// Sets when it expires.
+    /// Sets the time of expiry.
     #[must_use]
     pub fn expires_at(mut self, at: UnixMillis) -> Self {
         self.expires_at = Some(at);
@@ -69,20 +69,20 @@ impl NewRecord {
 /// The precondition of a [`Write`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expected {
-    /// None: a record may exist or not.
+    /// No precondition: a record may exist or not.
     #[default]
     Any,
-    /// No live record.
+    /// The key must have no live record.
     Absent,
-    /// A live record with exactly this revision.
+    /// The key must have a live record with exactly this revision.
     At(Revision),
 }
 
-/// One of several writes in one commit; see
+/// One of several writes in a commit; see
 /// [`EmbeddedStore::write_all`](crate::embedded::EmbeddedStore::write_all).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Where.
+    /// The key that is written.
     pub key: Bytes,
     /// The new record; `None` deletes.
     pub record: Option<NewRecord>,
@@ -91,7 +91,7 @@ pub struct Write {
 }
 
 impl Write {
-    /// Stores a record, whether or not one exists.
+    /// A write that stores a record, whether or not one exists.
     pub fn put(key: impl Into<Bytes>, record: NewRecord) -> Self {
         Self {
             key: key.into(),
@@ -100,7 +100,7 @@ impl Write {
         }
     }
 
-    /// Deletes a record. If there is none, the whole commit fails.
+    /// A write that deletes a record. If there is none, the whole commit fails.
     pub fn delete(key: impl Into<Bytes>) -> Self {
         Self {
             key: key.into(),
@@ -120,17 +120,17 @@ impl Write {
 /// A stored record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The key.
+    /// The record's key.
     pub key: Bytes,
-    /// The value.
+    /// The record's value.
     pub value: Bytes,
-    /// The revision of the write of this version.
+    /// The revision at which this version was written.
     pub revision: Revision,
-    /// When it expires; `None` means never.
+    /// Time of expiry; `None` means never.
     pub expires_at: Option<UnixMillis>,
 }
 
-/// What [`Store::delete`](crate::Store::delete) removed.
+/// The result of [`Store::delete`](crate::Store::delete).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deleted {
     /// The revision of the deletion.
@@ -142,20 +142,20 @@ pub struct Deleted {
 /// One change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A create (`previous` is `None`) or an update. The revision is the record's.
+    /// A create or an update; `previous` is `None` for a create. Its revision is the record's.
     Put {
         /// The record after the change.
         record: Record,
-        /// The record before it.
+        /// The record before the change.
         previous: Option<Record>,
     },
     /// A deletion or an expiry.
     Delete {
         /// The revision of the change.
         revision: Revision,
-        /// The record before it.
+        /// The record before the change.
         previous: Record,
-        /// Whether the record expired, as opposed to a client deleting it.
+        /// True if the record expired, false if a client deleted it.
         expired: bool,
     },
 }
@@ -169,7 +169,7 @@ impl Change {
         }
     }
 
-    /// The key that was changed.
+    /// The changed key.
     pub fn key(&self) -> &Bytes {
         match self {
             Self::Put { record, .. } => &record.key,
@@ -194,22 +194,23 @@ impl Change {
     }
 }
 
-/// The revision of a list.
+/// The revision at which a list is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum At {
     /// The latest revision.
     #[default]
     Latest,
-    /// Exactly this revision.
+    /// Exactly this earlier or latest revision.
     Exact(Revision),
 }
 
-/// Selects one involved object, or those that share a name, for [`ListRequest::object`].
+/// Selects records about one object, or about objects that share a name. It is used in
+/// [`ListRequest::object`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectSelector {
-    /// By `involvedObject.uid`.
+    /// Records with this `involvedObject.uid`.
     Uid(String),
-    /// By `involvedObject.name`, and by kind and namespace if these are given.
+    /// Records with this `involvedObject.name`, and this kind and namespace if given.
     Name {
         /// `involvedObject.name`.
         name: String,
@@ -242,27 +243,27 @@ impl ObjectSelector {
     }
 }
 
-/// Which records to list; see [`Store::list`](crate::Store::list).
+/// The selection and paging of a list; see [`Store::list`](crate::Store::list).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListRequest {
-    /// Only keys that begin with this; empty means all.
+    /// Only keys that begin with this prefix; empty means all.
     pub prefix: Bytes,
-    /// Only keys greater than this: the last key of the previous page.
+    /// Only keys greater than this one, which is the last key of the previous page.
     pub after: Option<Bytes>,
-    /// Only records about this object.
+    /// Only records about this object; `None` means all.
     pub object: Option<ObjectSelector>,
     /// The revision of the list.
     pub at: At,
-    /// Maximum records; a page has fewer if their values reach [`PAGE_BYTES_MAX`]. `None` means
-    /// all. Callers bound their memory by reading pages.
+    /// Maximum records; `None` means all. A page has fewer if their values reach
+    /// [`PAGE_BYTES_MAX`]. Callers bound their memory by reading pages.
     pub limit: Option<usize>,
-    /// Whether to count the records after a limited page ([`Page::remaining`]), which may read all
-    /// keys: count once, and subtract the records of each page.
+    /// Whether to count the records after a limited page ([`Page::remaining`]). Counting may read
+    /// all keys. So count on the first page only, and subtract the records of each later page.
     pub count_remaining: bool,
 }
 
 impl ListRequest {
-    /// Everything under a prefix at the latest revision.
+    /// A request for everything under a prefix at the latest revision.
     pub fn prefix(prefix: impl Into<Bytes>) -> Self {
         Self {
             prefix: prefix.into(),
@@ -270,28 +271,28 @@ impl ListRequest {
         }
     }
 
-    /// Continues after a key.
+    /// Continues the list after a key.
     #[must_use]
     pub fn after(mut self, key: impl Into<Bytes>) -> Self {
         self.after = Some(key.into());
         self
     }
 
-    /// Only records about this object.
+    /// Restricts the list to records about an object.
     #[must_use]
     pub fn object(mut self, object: ObjectSelector) -> Self {
         self.object = Some(object);
         self
     }
 
-    /// At exactly this revision.
+    /// Reads the list at exactly this revision.
     #[must_use]
     pub fn at(mut self, revision: Revision) -> Self {
         self.at = At::Exact(revision);
         self
     }
 
-    /// At most `limit` records.
+    /// Limits the list to `limit` records.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
@@ -299,10 +300,10 @@ impl ListRequest {
     }
 }
 
-/// Bytes of values at which a limited page ends, after the record that reaches them.
+/// Bytes of values at which a limited page ends. The record that reaches them is the last one.
 pub const PAGE_BYTES_MAX: usize = 2 << 20;
 
-/// The remaining room of a page.
+/// The room that is left in a page, in records and in bytes of values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     records: usize,
@@ -333,7 +334,7 @@ impl Room {
         self.records > 0 && self.bytes > 0
     }
 
-    /// Whether values have filled it.
+    /// Whether values have used up the bytes.
     pub(crate) fn is_full_of_values(self) -> bool {
         self.bytes == 0
     }
@@ -344,48 +345,49 @@ impl Room {
     }
 }
 
-/// The place of a record in the order of [`Store::newest`](crate::Store::newest), the latest first.
+/// Position of a record in the order of [`Store::newest`](crate::Store::newest), latest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// When the record was last seen.
     pub last_seen: UnixMillis,
-    /// The revision of its version.
+    /// The revision at which this version was written.
     pub revision: Revision,
 }
 
-/// Which records [`Store::newest`](crate::Store::newest) returns: those that match all given
-/// conditions.
+/// The conditions of [`Store::newest`](crate::Store::newest); a record must match all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewestRequest {
-    /// Only keys that begin with this; empty means all.
+    /// Only keys that begin with this prefix; empty means all.
     pub prefix: Bytes,
-    /// Only records about this object.
+    /// Only records about this object; `None` means all.
     pub object: Option<ObjectSelector>,
-    /// Only records with this [`Index::reason`].
+    /// Only records with this [`Index::reason`]; `None` means all.
     pub reason: Option<String>,
-    /// Only records of this [`Index::event_type`].
+    /// Only records with this [`Index::event_type`]; `None` means all.
     pub event_type: Option<String>,
-    /// Texts in lower case, all of which are in the message of a record that is wanted. A store
-    /// that keeps messages apart from values may leave out others; the rest are returned.
+    /// Lowercase texts, all of which must be in a wanted record's message. They are a hint: a store
+    /// that keeps messages apart from values may leave out records without them. Others return such
+    /// records, and the caller filters.
     pub texts: Vec<String>,
-    /// Only records last seen at or after this moment.
+    /// Only records last seen at or after this moment; `None` means all.
     pub since: Option<UnixMillis>,
-    /// Only records last seen before this moment.
+    /// Only records last seen before this moment; `None` means all.
     pub until: Option<UnixMillis>,
-    /// Only records after this place: the [`Page::place`] of the previous page.
+    /// Only records after this place, which is the [`Page::place`] of the previous page.
     pub after: Option<Place>,
-    /// Maximum records: with values until these reach [`PAGE_BYTES_MAX`], after that without
-    /// ([`Page::behind`]).
+    /// Maximum records found. Values are returned until they reach [`PAGE_BYTES_MAX`]. The rest are
+    /// returned as keys ([`Page::behind`]).
     pub limit: usize,
-    /// Whether the page ends with its values: records that do not fit are not read, and left to the
-    /// next page.
+    /// Whether the page ends where its values reach the limit. Records that do not fit are then
+    /// left to the next page, not returned as keys.
     pub values_only: bool,
 }
 
 impl NewestRequest {
-    /// The place after which records must be, if there is one.
+    /// The place that all records must come after; `None` if there is none.
     pub fn behind(&self) -> Option<Place> {
-        // No revision is less, so this is after all records last seen at that moment or later.
+        // No revision is less than zero, so this place comes after all records last seen at `until`
+        // or later.
         let until = self.until.map(|last_seen| Place {
             last_seen,
             revision: 0,
@@ -396,18 +398,18 @@ impl NewestRequest {
         }
     }
 
-    /// Whether it has conditions other than keys and the beginning of the range.
+    /// Whether there are conditions other than the prefix and `since`.
     #[cfg(feature = "etcd")]
     pub(crate) fn selects(&self) -> bool {
         self.selects_by_index() || self.behind().is_some()
     }
 
-    /// Whether it has conditions on index values.
+    /// Whether there are conditions on index values.
     pub(crate) fn selects_by_index(&self) -> bool {
         self.object.is_some() || self.reason.is_some() || self.event_type.is_some()
     }
 
-    /// Whether the values of an index match.
+    /// Whether index values match the request's conditions on them.
     pub(crate) fn selected(&self, index: &Index) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
@@ -425,42 +427,42 @@ impl NewestRequest {
     }
 }
 
-/// Milliseconds of an hour, the unit of [`Store::counts`](crate::Store::counts).
+/// Milliseconds of an hour, the unit in which [`Store::counts`](crate::Store::counts) counts.
 pub const HOUR_MILLIS: i64 = 3_600_000;
 
-/// Which counts [`Store::counts`](crate::Store::counts) returns.
+/// The range and paging of [`Store::counts`](crate::Store::counts).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountsRequest {
     /// Only hours that end after this moment.
     pub since: Option<UnixMillis>,
     /// Only hours that begin before this moment.
     pub until: Option<UnixMillis>,
-    /// Only counts after this hour and reason: those of the last count of the previous page.
+    /// Only counts after this hour and reason, which are those of the previous page's last count.
     pub after: Option<(UnixMillis, String)>,
     /// Maximum counts to return.
     pub limit: usize,
 }
 
 impl CountsRequest {
-    /// Whether an hour, by its beginning, is in the requested range.
+    /// Whether an hour, given by its beginning, is in the requested range.
     pub fn in_range(&self, hour: UnixMillis) -> bool {
         self.since.is_none_or(|since| hour >= hour_of(since))
             && self.until.is_none_or(|until| hour < until)
     }
 }
 
-/// The beginning of a moment's hour.
+/// The beginning of the hour that a moment is in.
 pub fn hour_of(moment: UnixMillis) -> UnixMillis {
-    // The first hour of all is not complete.
+    // It saturates: the earliest hour that can be represented is not complete.
     UnixMillis(moment.0.saturating_sub(moment.0.rem_euclid(HOUR_MILLIS)))
 }
 
-/// The number of records with one reason last seen in one hour.
+/// The number of records with one reason that were last seen in one hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// The beginning of the hour, counted from 1970-01-01T00:00:00Z.
     pub hour: UnixMillis,
-    /// The [`Index::reason`].
+    /// The [`Index::reason`] of the counted records.
     pub reason: String,
     /// The number of records.
     pub records: u64,
@@ -469,16 +471,16 @@ pub struct Count {
 /// Counts, all from one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The latest hour first, and within an hour by the bytes of reasons.
+    /// The counts, latest hour first, and within an hour by the bytes of the reason.
     pub counts: Vec<Count>,
-    /// Their revision.
+    /// The revision of the counts.
     pub revision: Revision,
-    /// Whether the limit cut them short.
+    /// Whether the limit cut the counts short.
     pub more: bool,
 }
 
 impl Counts {
-    /// The answer of a store that has counted everything in a range: by inverted hour and reason.
+    /// Makes a page of a full count, given by reversed hour and reason.
     pub fn of(
         all: std::collections::BTreeMap<(std::cmp::Reverse<UnixMillis>, String), u64>,
         request: &CountsRequest,
@@ -506,38 +508,38 @@ impl Counts {
 /// A part of a list, all from one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// The records, in the order of the method.
+    /// The records, in the order of the method that returned the page.
     pub records: Vec<Record>,
-    /// The revision of the whole list, for the next page's [`At::Exact`], or for a watch.
+    /// The revision of the whole list, for [`At::Exact`] of the next page or for a watch.
     pub revision: Revision,
     /// Whether the limit cut the list short.
     pub more: bool,
-    /// The number of records after the page, if [`ListRequest::count_remaining`] is set. Never too
-    /// few; expired records may count until their expiry is written.
+    /// Number of records after the page, if [`ListRequest::count_remaining`] is set. It is never
+    /// too low. It may include expired records until their expiry is written.
     pub remaining: Option<u64>,
-    /// Records that [`Store::newest`](crate::Store::newest) found within the limit, after the
-    /// page's last value: keys and revisions, in order. [`Store::get`](crate::Store::get) reads
-    /// each, unless it was changed since.
+    /// Records found after the page's last value: keys and revisions, in order. Only
+    /// [`Store::newest`](crate::Store::newest) fills this. Read each record with
+    /// [`Store::get`](crate::Store::get), unless it was changed since.
     pub behind: Vec<(Bytes, Revision)>,
-    /// The place where [`Store::newest`](crate::Store::newest) stopped if there may be more: for
-    /// [`NewestRequest::after`].
+    /// Where [`Store::newest`](crate::Store::newest) stopped; `None` if there is no more. Pass it
+    /// as [`NewestRequest::after`] for the next page.
     pub place: Option<Place>,
 }
 
 impl Page {
-    /// Adds a record, or only its key if there is no room for its value.
+    /// Adds a record, or only its key if its value does not fit.
     pub(crate) fn add_found(&mut self, room: &mut Room, record: Record) {
         if room.is_left() {
             room.fill(&record);
             self.records.push(record);
         } else {
-            // A copy: the key may share its allocation with the value.
+            // A copy, because the key may share its allocation with the value.
             let key = Bytes::copy_from_slice(&record.key);
             self.behind.push((key, record.revision));
         }
     }
 
-    /// Number of records that were found, with or without values.
+    /// Number of records found, with or without values.
     pub(crate) fn found(&self) -> usize {
         self.records.len() + self.behind.len()
     }
@@ -547,25 +549,25 @@ impl Page {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Records whose expiry is not yet written.
+    /// Number of records whose expiry is not written yet.
     pub records: u64,
-    /// Bytes of their values, before compression.
+    /// Bytes of the values of these records, before compression.
     pub value_bytes: u64,
     /// Bytes on disk; zero for a store in memory.
     pub disk_bytes: u64,
     /// The revision of the latest change.
     pub revision: Revision,
-    /// The oldest revision at which a list is possible and after which a watch can start.
+    /// The oldest revision for a list or for the start of a watch.
     pub oldest_revision: Revision,
-    /// Milliseconds by which the writing of expiries is behind the clock.
+    /// Milliseconds by which writing expiries lags behind the clock.
     pub expiry_lag_ms: u64,
-    /// Records whose expiry was written since the store was opened.
+    /// Number of expiries written since the store was opened.
     pub expired: u64,
-    /// Open watches.
+    /// Number of open watches.
     pub watches: u64,
-    /// Snapshots held for lists that are read page by page, if the store holds any.
+    /// Snapshots held for lists that are read page by page; zero if the store holds none.
     pub list_snapshots: u64,
-    /// Changes undone since the store was opened for pages of lists without a held snapshot. If
-    /// this grows, pages cost more than they should.
+    /// Changes undone since the store was opened, for list pages without a held snapshot. If this
+    /// number grows, pages cost more than they should.
     pub changes_undone: u64,
 }

@@ -1,7 +1,7 @@
-//! Requests to a cluster: choice of the member, deadline, token, and the meaning of failures.
+//! Sends requests to an etcd cluster: chooses the member, the deadline and the token.
 //!
-//! Only requests that were certainly not accepted, or that may be done twice without harm, are sent
-//! again here.
+//! It also finds out whether a failed request may have been done. A request is repeated here only
+//! if etcd certainly did not accept it, or if doing it twice is harmless.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -22,10 +22,10 @@ use super::token::{Token, Tokens};
 use super::wire;
 use crate::Revision;
 
-/// Longest answer accepted from etcd, in bytes. Lists are read in parts that stay far below.
+/// Maximum length of an answer from etcd, in bytes. Lists are read in parts far below it.
 const ANSWER_LEN_MAX: usize = 256 << 20;
 
-/// Longest request sent, in bytes; etcd refuses more than 1.5 MiB by default.
+/// Maximum length of a request, in bytes. etcd itself refuses more than 1.5 MiB by default.
 const REQUEST_LEN_MAX: usize = 16 << 20;
 
 pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
@@ -37,16 +37,16 @@ pub(super) const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive
 pub(super) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 
-/// A cluster. Shared by everything that talks to it.
+/// The client of one etcd cluster, shared by the store's methods, tasks and watches.
 pub(super) struct Client {
     members: Members,
-    /// The preferred member: the last one that answered.
+    /// Index of the preferred member: the last one that answered.
     current: AtomicUsize,
     credentials: Option<Credentials>,
     tokens: Tokens,
     request_timeout: Duration,
     attempt_timeout: Duration,
-    /// The greatest revision in any answer of the cluster's current history.
+    /// The greatest revision in any answer since the cluster's history began or was replaced.
     revision: AtomicU64,
 }
 
@@ -63,30 +63,30 @@ impl Client {
         })
     }
 
-    /// The greatest revision in any answer of the cluster's current history.
+    /// The greatest revision in any answer since the cluster's history began or was replaced.
     pub(super) fn revision(&self) -> Revision {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// Notes and returns the revision of an answer.
+    /// Records the revision of an answer's header, and returns it.
     pub(super) fn observe(&self, header: Option<wire::ResponseHeader>) -> Revision {
         let revision = header.map_or(0, |header| unsigned(header.revision));
         self.revision.fetch_max(revision, Ordering::AcqRel);
         revision
     }
 
-    /// Another history took the place of the former one, and is at this revision.
+    /// Forgets the greatest revision: etcd has another history now, at `revision`.
     pub(super) fn begin_anew(&self, revision: Revision) {
         self.revision.store(revision, Ordering::Release);
     }
 
-    /// The deadline of a request that begins now.
+    /// The deadline of a request that starts now.
     pub(super) fn deadline(&self) -> Instant {
         sleep(self.request_timeout).deadline()
     }
 
-    /// Repeats a request until a member answers or the deadline passes; for requests that may be
-    /// done twice without harm.
+    /// Sends a request until a member answers or the deadline passes. Use it only for requests that
+    /// are harmless when done twice.
     pub(super) async fn ask<M, R>(
         &self,
         path: &'static str,
@@ -100,8 +100,8 @@ impl Client {
         self.send(path, message, deadline, |_| true).await
     }
 
-    /// Sends a request such that it is done at most once: another member is tried only if none has
-    /// accepted it. If the answer was lost, the next request goes to another member.
+    /// Sends a request that must be done at most once. It tries another member only if no member
+    /// has accepted the request. After a lost answer, the next request goes to another member.
     pub(super) async fn order<M, R>(
         &self,
         path: &'static str,
@@ -136,15 +136,16 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            // Also if it is not sent again here: the caller's next request must not wait for a
-            // member that does not answer.
+            // Switch the member even if this request is not repeated: the caller's next request
+            // must not wait for a silent member.
             if !matches!(failure.outcome, Outcome::Refused | Outcome::TokenRefused) {
                 self.leave(member);
             }
             if failure.outcome == Outcome::Refused || !again(failure.outcome) {
                 return Err(failure);
             }
-            // After a refused token it is tried again at once; a second refusal waits as usual.
+            // The first pause is zero, so a new token is tried at once; a second refusal waits as
+            // usual.
             if !pause.wait_until(deadline).await {
                 return Err(failure);
             }
@@ -167,7 +168,7 @@ impl Client {
         let authorized = self.authorized(member, Request::new(message));
         let (request, token) = match timeout_at(end, authorized).await {
             Ok(authorized) => authorized?,
-            // It waited for a token, and was not sent.
+            // The request was still waiting for a token, so it was not sent.
             Err(_) => return Err(late().knowing(Outcome::NotDone)),
         };
         let answer = timeout_at(end, self.unary(member, path, request)).await;
@@ -186,7 +187,7 @@ impl Client {
         R: prost::Message + Default + Send + Sync + 'static,
     {
         let mut grpc = self.grpc(member)?;
-        // Not being ready means that there is no connection: nothing was sent.
+        // A channel that is not ready has no connection, so nothing was sent.
         grpc.ready().await.map_err(|error| {
             self.failure(member, &Status::unavailable(chain(&error)))
                 .knowing(Outcome::NotDone)
@@ -201,8 +202,8 @@ impl Client {
         .map_err(|status| self.failure(member, &status))
     }
 
-    /// Opens a watch stream to a member, with the returned token. It ends by itself when the member
-    /// loses its leader.
+    /// Opens a watch stream to one member; also returns the token it used. etcd ends the stream
+    /// when the member loses its leader.
     pub(super) async fn stream(
         &self,
         member: usize,
@@ -236,7 +237,7 @@ impl Client {
             })
     }
 
-    /// Asks one member and no other.
+    /// Sends a request to one given member, without trying others.
     pub(super) async fn ask_member<M, R>(
         &self,
         member: usize,
@@ -260,8 +261,8 @@ impl Client {
             .max_encoding_message_size(REQUEST_LEN_MAX))
     }
 
-    /// Adds the token, which is also returned, and requires that a member without a leader refuses
-    /// at once.
+    /// Adds the token to a request and requires a leader. A member without a leader then refuses at
+    /// once. Also returns the token.
     async fn authorized<M>(
         &self,
         member: usize,
@@ -290,7 +291,7 @@ impl Client {
         let answer: Result<wire::AuthenticateResponse, _> = self
             .unary(member, AUTHENTICATE, Request::new(request))
             .await;
-        // The request itself was not sent.
+        // Only authentication failed; the caller's request was not sent.
         let answer = answer.map_err(|failure| match failure.outcome {
             Outcome::Refused => failure,
             _ => failure.knowing(Outcome::NotDone),
@@ -303,7 +304,7 @@ impl Client {
         })
     }
 
-    /// Drops the token of a request or stream that failed for lack of a valid one.
+    /// Drops a token if etcd refused it for a request or stream.
     pub(super) fn heed(&self, failure: &Failure, token: Option<&Token>) {
         if failure.outcome == Outcome::TokenRefused
             && let Some(token) = token
@@ -312,13 +313,13 @@ impl Client {
         }
     }
 
-    /// The current member.
+    /// Index of the preferred member.
     pub(super) fn current(&self) -> usize {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Switches to the next member, unless another task has already switched away from this one;
-    /// with new TLS files, if there are any.
+    /// Switches from this member to the next one. Does nothing if another task has already
+    /// switched. Also loads new TLS files, if there are any.
     pub(super) fn leave(&self, member: usize) {
         self.members.refresh();
         let next = (member + 1) % self.members.len().max(1);
@@ -327,7 +328,7 @@ impl Client {
             .compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Reads the TLS files again at intervals, forever.
+    /// Reloads the TLS files at an interval; never returns.
     pub(super) async fn keep_tls(&self) {
         loop {
             sleep(REFRESH_EVERY).await;
@@ -340,12 +341,12 @@ impl Client {
     }
 }
 
-/// etcd's numbers are signed and never negative.
+/// Converts a number of etcd, which is signed but never negative.
 pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// Ours are unsigned; greater ones mean etcd's maximum.
+/// Converts a number of ours for etcd; one that does not fit becomes etcd's maximum.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -358,7 +359,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_member_that_does_not_answer_a_write_is_left() {
-        // The system accepts their connections; no program answers.
+        // The operating system accepts the connections, but no program answers.
         let silent = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let url = |member: &TcpListener| format!("http://{}", member.local_addr().unwrap());
         let mut options = EtcdOptions::new(silent.iter().map(url));

@@ -1,8 +1,8 @@
-//! Forgetting old revisions, by the protocol kube-apiservers use among themselves (`compact.go`).
+//! Compaction of etcd's history, by the protocol that kube-apiservers use (`compact.go`).
 //!
-//! All clients of an etcd compare-and-swap one key on its version, once per interval. The winner
-//! compacts to the revision of the key's previous round; the others note the new state. So history
-//! reaches back one to two intervals, whatever the number of clients.
+//! All clients of an etcd compare-and-swap one key on its version, once per interval. The client
+//! that wins compacts to the revision of the key's previous round. The others record the new state.
+//! So history reaches back one to two intervals, whatever the number of clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,9 @@ use crate::{Fault, Revision, WriteError};
 
 const KEY: &str = "compact_rev_key";
 
-/// The oldest readable revision of etcd (zero if it was never compacted), and its latest.
-///
-/// etcd has no request for it, but answers for each revision whether it is too old: about thirty
-/// requests find the oldest.
+/// Finds the oldest readable revision of etcd and its latest revision. The oldest is zero if etcd
+/// was never compacted. etcd has no request for it, but tells for each revision whether it is
+/// compacted. So a binary search finds the oldest in about thirty requests.
 pub(super) async fn oldest_and_latest(client: &Client) -> Result<(Revision, Revision), Failure> {
     let answer: RangeResponse = client.ask(RANGE, look(0), client.deadline()).await?;
     let latest = client.observe(answer.header);
@@ -39,7 +38,7 @@ pub(super) async fn oldest_and_latest(client: &Client) -> Result<(Revision, Revi
             Err(failure) => return Err(failure),
         }
     }
-    // The first revision holds no change.
+    // Revision 1 holds no change, so nothing was compacted.
     Ok((if readable > 1 { readable } else { 0 }, latest))
 }
 
@@ -56,9 +55,9 @@ fn written(version: &KeyValue) -> Revision {
     text.parse().unwrap_or(0)
 }
 
-/// Takes part in the protocol for ever.
+/// Takes part in the compaction protocol; never returns.
 pub(super) async fn run(shared: Arc<Shared>, every: Duration) {
-    // The version of the key and the revision of the cluster, as of the previous round.
+    // Version of the protocol's key and revision of the cluster, both as of the previous round.
     let mut version = 0;
     let mut revision = 0;
     let mut history = shared.history();
@@ -66,7 +65,7 @@ pub(super) async fn run(shared: Arc<Shared>, every: Duration) {
         sleep(every).await;
         let current = shared.history();
         if current != history {
-            // Nothing of the former one is true of this one.
+            // etcd has another history: version and revision belong to the former one.
             (history, version, revision) = (current, 0, 0);
         }
         match round(&shared, version, revision).await {
@@ -78,7 +77,7 @@ pub(super) async fn run(shared: Arc<Shared>, every: Duration) {
     }
 }
 
-/// One round. Returns the version and revision for the next.
+/// Plays one round of the protocol. Returns the version and revision for the next round.
 pub(super) async fn round(
     shared: &Shared,
     version: i64,
@@ -108,11 +107,12 @@ pub(super) async fn round(
             return Ok((version, latest));
         };
         let Some(theirs) = range.kvs.first() else {
-            // The key was deleted: begin again.
+            // The key was deleted. The protocol starts again.
             return Ok((0, latest));
         };
         let compacted = written(theirs);
-        // One who does not know yet that etcd went back may name a revision that is not reached.
+        // A client that has not noticed that etcd was restored may write a revision that is not
+        // reached.
         if compacted <= latest {
             shared.compacted(compacted);
         }
@@ -133,7 +133,7 @@ async fn compact_to(shared: &Shared, revision: Revision) -> Result<(), Failure> 
     let answer: Result<Empty, _> = shared.client.ask(COMPACT, request, deadline).await;
     match answer {
         Err(failure) if !failure.is_compacted() => return Err(failure),
-        // Compacted to here or beyond, by us or by another.
+        // etcd is compacted to here or further, by us or by another client.
         _ => {}
     }
     shared.compacted(revision);
@@ -141,7 +141,7 @@ async fn compact_to(shared: &Shared, revision: Revision) -> Result<(), Failure> 
 }
 
 impl Shared {
-    /// Compacts now, outside the protocol.
+    /// Compacts to a revision at once, outside the protocol.
     pub(super) async fn compact(&self, revision: Revision) -> Result<(), WriteError> {
         self.check_open()?;
         if revision <= self.oldest() {

@@ -1,18 +1,18 @@
-//! The description of a value. The store knows only bytes; the server's decoder knows the rest.
+//! Descriptions of values, made by the server's decoder. The store itself knows only bytes.
 
 use std::sync::Arc;
 
 use crate::{Index, UnixMillis};
 
-/// The description of a value, by which the store finds it.
+/// The index values and the expiry that a decoder found in a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// Its index values; the default for a value that cannot be decoded.
+    /// The index values; the default if the value cannot be decoded.
     pub index: Index,
-    /// When it expires, if the value itself states it exactly. `None` leaves it to the lease.
+    /// The time of expiry, if the value states it exactly. `None` means that the lease decides.
     pub expires_at: Option<UnixMillis>,
 }
 
-/// Describes a value of any writer: the server's decoder. It must be quick; it is called for every
-/// record read.
+/// The server's decoder, which describes a value of any writer. It must be fast: the store calls it
+/// for every record that it reads.
 pub type Describe = Arc<dyn Fn(&[u8]) -> Description + Send + Sync>;

@@ -1,21 +1,21 @@
-//! The end of a record or a lease, and its change when the clock is set.
+//! The end of a record or a lease, and how it moves when the clock is set.
 //!
-//! An end that was computed from the remaining time of a lease comes after that much steady time.
-//! So it is stored with the clock's lead at that time, and moves when the clock is set. An end that
-//! was given in wall time does not change.
+//! An end computed from the remaining time of a lease lies that much monotonic time ahead. So it is
+//! stored with the clock's lead (wall time minus monotonic time), and moves when the clock is set.
+//! An end given in wall time does not move.
 
 use crate::UnixMillis;
 use crate::clock::Reading;
 
-/// Milliseconds by which the clock's lead may differ without meaning that the clock was set.
+/// Milliseconds by which the lead may change before the clock counts as set.
 pub(super) const SET_MILLIS: u64 = 2_000;
 
-/// The end of a record or a lease.
+/// The time at which a record or a lease ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) at: UnixMillis,
-    /// The clock's lead when it was computed from remaining time; `None` if it was given in wall
-    /// time.
+    /// The clock's lead when the end was computed from a remaining time. `None` if the end was
+    /// given in wall time.
     pub(super) lead: Option<i64>,
 }
 
@@ -24,7 +24,7 @@ impl End {
         Self { at, lead: None }
     }
 
-    /// The end of a record or lease with `seconds` remaining seconds.
+    /// The end of a record or lease that has `seconds` seconds left.
     pub(super) fn after(now: Reading, seconds: i64) -> Self {
         let left = seconds.saturating_mul(1000);
         Self {
@@ -33,7 +33,7 @@ impl End {
         }
     }
 
-    /// The same end by a clock with this lead.
+    /// The same end by a clock with the lead `lead`.
     pub(super) fn under(self, lead: i64) -> Self {
         match self.lead {
             Some(of) if of.abs_diff(lead) > SET_MILLIS => Self {

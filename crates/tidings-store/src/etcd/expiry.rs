@@ -1,18 +1,18 @@
-//! The known ends of records.
+//! Finds the end of a record, from several sources.
 //!
-//! A record in etcd has a lease, which is a little longer than requested and starts again when the
-//! leader changes. So the true end comes from the first of these sources that has it:
+//! A record in etcd has a lease. The lease is a little longer than requested, and etcd restarts it
+//! when its leader changes. So a record's end comes from the first of these sources that has it:
 //!
-//! 1. this process wrote the revision, or is writing it now (exact);
-//! 2. the server's decoder finds it in the value (exact);
-//! 3. the number of the lease contains its end: written by this or another tidings (at most `min(60
-//!    s, 5 %)` late);
-//! 4. the remaining time of the lease when it was first seen: written by kube-apiserver (as late as
-//!    kube-apiserver itself). It passes in steady time, so the end is stored with the clock's lead
-//!    at that time, and moves when the clock is set.
+//! 1. This process wrote the revision, or is writing it now (exact).
+//! 2. The server's decoder finds the end in the value (exact).
+//! 3. The number of the lease contains its end: a tidings server wrote the record (late by at most
+//!    `min(60 s, 5 %)`).
+//! 4. The remaining time of the lease when it was first seen: kube-apiserver wrote the record (as
+//!    late as kube-apiserver itself). This time passes in monotonic time, so the end is stored with
+//!    the clock's lead and moves when the clock is set.
 //!
-//! Bounded: own writes by revision up to a number, first-seen leases up to [`LEASES_MAX`], writes
-//! in flight by the calls in flight.
+//! All memory is bounded: own writes by a number of revisions, other programs' leases by
+//! [`LEASES_MAX`], writes in flight by the calls in flight.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,16 +24,16 @@ use super::lease;
 use super::wire::KeyValue;
 use crate::{Revision, UnixMillis};
 
-/// Maximum leases of other programs whose end is remembered; kube-apiserver makes one per minute,
-/// or per 1000 writes.
+/// Maximum leases of other programs whose end is remembered. kube-apiserver makes a new lease every
+/// minute or every 1000 writes.
 const LEASES_MAX: usize = 16_384;
 
-/// The end as known without a request to etcd.
+/// The end of a record, as far as it is known without a request to etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// The end; `None` means never.
+    /// The end is known; `None` means that the record never expires.
     End(Option<End>),
-    /// It depends on this lease of another program, which was not seen before.
+    /// The end depends on this lease of another program, which was not seen before.
     Lease(i64),
 }
 
@@ -51,7 +51,7 @@ struct State {
     leases_in_order: VecDeque<i64>,
 }
 
-/// A write of this process, identified by its lease and value.
+/// A write of this process that is in flight. Its lease and value identify it.
 struct Write {
     lease: i64,
     value: Bytes,
@@ -70,8 +70,8 @@ impl Expiries {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a write that is about to be sent, until the guard is dropped. A watch may see it
-    /// before the answer arrives.
+    /// Registers a write that is about to be sent, until the guard is dropped. A watch may deliver
+    /// the write before its answer arrives.
     pub(super) fn begin(
         &self,
         key: &Bytes,
@@ -99,8 +99,9 @@ impl Expiries {
         }
     }
 
-    /// Notes that this process wrote a revision. Returns whether another end was assumed until now:
-    /// a watch cannot distinguish two concurrent writes of one value under one lease.
+    /// Records the end of a revision that this process wrote. Returns whether another end was
+    /// assumed until now. That happens because a watch cannot distinguish two concurrent writes of
+    /// the same value under the same lease.
     pub(super) fn wrote(&self, revision: Revision, expires_at: UnixMillis) -> bool {
         let mut state = self.state();
         let before = state.written.get(&revision).copied();
@@ -108,18 +109,18 @@ impl Expiries {
         before.is_some_and(|before| before != expires_at)
     }
 
-    /// The end of a revision that this process wrote recently.
+    /// The end of a revision, if this process wrote it recently.
     pub(super) fn of_revision(&self, revision: Revision) -> Option<UnixMillis> {
         self.state().written.get(&revision).copied()
     }
 
-    /// Forgets the revisions of all writes: another history has other writes at them.
+    /// Forgets the ends of all own writes: in another history their revisions mean other writes.
     pub(super) fn forget_written(&self) {
         self.state().written.clear();
     }
 
-    /// The end of a version of a record; `decode` asks the index, or the server's decoder about its
-    /// value.
+    /// Finds the end of a version of a record. `decode` asks the index, or lets the server's
+    /// decoder look at the value.
     pub(super) fn of(
         &self,
         key: &[u8],
@@ -154,8 +155,8 @@ impl Expiries {
         }
     }
 
-    /// Notes the end of another program's lease. The first answer is kept, since etcd may extend
-    /// the lease later.
+    /// Remembers the end of another program's lease. The first end counts and is returned, because
+    /// etcd may extend the lease later.
     pub(super) fn first_seen(&self, lease: i64, end: End) -> End {
         let mut state = self.state();
         if let Some(end) = state.leases.get(&lease) {
@@ -171,7 +172,7 @@ impl Expiries {
         end
     }
 
-    /// Whether exactly one write of this process in flight looks like this one.
+    /// Whether exactly one write in flight has this key, lease and value.
     pub(super) fn is_alone(&self, key: &Bytes, lease: i64, value: &Bytes) -> bool {
         let state = self.state();
         let alike = state.in_flight.get(key).map_or(0, |writes| {
@@ -193,7 +194,7 @@ impl State {
     }
 }
 
-/// A write whose answer is awaited.
+/// Guard of a write whose answer is awaited; dropping it ends the registration.
 pub(super) struct InFlight<'a> {
     expiries: &'a Expiries,
     key: Bytes,

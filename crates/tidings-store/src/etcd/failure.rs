@@ -1,4 +1,4 @@
-//! The meaning of failed requests. For a write, what matters is whether it may be done anyway.
+//! Classifies failed requests. For a write, the question is whether it may be done anyway.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use tonic::{Code, Status};
 
 use crate::Fault;
 
-/// The certain outcome of a failed request.
+/// What is certain about a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It was not done; another member, or the same one later, may accept it.
+    /// The request was not done; another member, or the same one later, may accept it.
     NotDone,
-    /// It was not done, because the token is not valid (any more).
+    /// The request was not done, because the token is not valid or no longer valid.
     TokenRefused,
-    /// It was not done, and a retry would not help.
+    /// The request was not done, and a retry would not help.
     Refused,
-    /// It may be done.
+    /// The request may have been done.
     Unknown,
 }
 
-/// A request that failed.
+/// A failed request: its outcome, etcd's message and the member's URL.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("etcd at {endpoint}: {message}")]
 pub(super) struct Failure {
@@ -45,7 +45,7 @@ impl Failure {
         }
     }
 
-    /// The same failure with a more precise outcome.
+    /// Replaces the outcome by a more precise one.
     pub(super) fn knowing(mut self, outcome: Outcome) -> Self {
         self.outcome = outcome;
         self
@@ -55,18 +55,18 @@ impl Failure {
         self.message.contains(text)
     }
 
-    /// etcd has no space left. It reports this before a transaction, and also after one that used
-    /// up the rest (`quotaApplierV3` in `apply/uber_apply.go` and its kin).
+    /// Whether etcd has no space left. etcd reports this before a transaction, and also after one
+    /// that used up the rest (`quotaApplierV3` in `apply/uber_apply.go` and its kin).
     pub(super) fn is_no_space(&self) -> bool {
         self.says("database space exceeded")
     }
 
-    /// etcd has forgotten the revision.
+    /// Whether etcd has compacted the requested revision.
     pub(super) fn is_compacted(&self) -> bool {
         self.says("required revision has been compacted")
     }
 
-    /// etcd has not reached the revision.
+    /// Whether etcd has not reached the requested revision yet.
     pub(super) fn is_future(&self) -> bool {
         self.says("required revision is a future revision")
     }
@@ -82,8 +82,8 @@ impl From<Failure> for Fault {
     }
 }
 
-/// The meaning of a failure: first by whether it is from etcd or from our side of the connection,
-/// then by etcd's own error texts (`api/v3rpc/rpctypes`) where its codes do not say.
+/// Classifies a failure. The first question is whether etcd sent it or our side of the connection
+/// made it. Where etcd's codes are ambiguous, its own error texts (`api/v3rpc/rpctypes`) decide.
 fn outcome(status: &Status) -> Outcome {
     let message = status.message();
     let says = |text| message.contains(text);
@@ -114,8 +114,9 @@ fn outcome(status: &Status) -> Outcome {
     }
 }
 
-/// There was no connection, so nothing was sent; or the member refused to begin the request, which
-/// HTTP/2 allows only for an unprocessed one (RFC 9113, 8.7).
+/// Whether a request was certainly not processed. Either there was no connection, or the member
+/// refused to begin the request. HTTP/2 allows that refusal only for an unprocessed request (RFC
+/// 9113, 8.7).
 fn is_unsent(cause: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(cause);
     while let Some(error) = cause {
@@ -130,7 +131,7 @@ fn is_unsent(cause: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// An error with its causes in one line.
+/// The text of an error and its causes, in one line.
 pub(super) fn chain(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();
@@ -216,7 +217,8 @@ mod tests {
         for (status, want) in cases {
             assert_eq!(outcome(&status), want, "{status:?}");
         }
-        // The same code from our side of the connection (a reset stream, say) proves nothing.
+        // The same code made by our side of the connection, for example for a reset stream, proves
+        // nothing.
         let cause = std::io::Error::other("reset");
         let mut status = from(Code::ResourceExhausted, "h2 protocol error");
         status.set_source(Arc::new(cause));

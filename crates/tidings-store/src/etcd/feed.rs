@@ -1,5 +1,7 @@
-//! The background tasks of the store: the one stream that feeds watchers and index, loading of the
-//! index, and the sweep of records that outlive their lease.
+//! Background tasks of the store on etcd.
+//!
+//! They follow etcd's one watch stream for watchers and index, load the index, and delete records
+//! that outlive their lease.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,25 +21,25 @@ use crate::changes::Logged;
 use crate::clock::Reading;
 use crate::{Change, ReadError, Record, Revision, UnixMillis, WriteError};
 
-/// How long after an overflow or a failure the index is loaded again.
+/// Delay before the index is loaded again after an overflow or a failure.
 const RELOAD_AFTER: Duration = Duration::from_secs(60);
 
-/// The interval of comparing the clock with steady time.
+/// Interval at which the clock is compared with monotonic time.
 const LOOK_AT_CLOCK_EVERY: Duration = Duration::from_secs(5);
 
-/// The interval of sweeps for records that outlived their lease, in clock comparisons, and the
-/// maximum of records deleted per sweep.
+/// Deletion of records that outlived their lease: interval in clock comparisons, and maximum
+/// records each time.
 const SWEEP_EVERY: u32 = 6;
 const SWEEP_LEN: usize = 1024;
 
-/// Time by which a lease may outlive its record by design: 60 s, and as long again for etcd to
-/// delete it.
+/// Milliseconds that a lease may outlive its record by design. 60 s is the longest extension, and
+/// etcd gets as long again to delete the record.
 const LEASE_SLACK_MILLIS: i64 = 120_000;
 
-/// Why following by one stream stopped.
+/// The reason why one stream stopped.
 enum Stopped {
     Ended(Ended),
-    /// etcd has another history than the followed one.
+    /// etcd has another history than the one that was followed.
     Replaced,
 }
 
@@ -47,7 +49,7 @@ impl From<Ended> for Stopped {
     }
 }
 
-/// Follows the cluster for ever: from stream to stream, member to member.
+/// Follows the cluster from stream to stream and member to member; never returns.
 pub(super) async fn follow(shared: Arc<Shared>) {
     let mut position = shared.changes.latest();
     let mut pause = Pause::default();
@@ -91,7 +93,8 @@ async fn follow_once(shared: &Shared, position: &mut Revision) -> Stopped {
         Ok(stream) => stream,
         Err(ended) => return ended.into(),
     };
-    // After the opening, as a stream does not outlive the history that it is of.
+    // This check follows the opening, because a stream ends with its history: if the history is
+    // right now, it is the stream's.
     match shared.is_same_history().await {
         Ok(true) => {}
         Ok(false) => return Stopped::Replaced,
@@ -125,10 +128,11 @@ async fn follow_once(shared: &Shared, position: &mut Revision) -> Stopped {
 }
 
 impl Shared {
-    /// The changes of etcd's events, each with the end of its record.
+    /// Converts etcd's events to changes, each with the end of its record.
     ///
     /// # Errors
-    /// [`Ended::Compacted`] if etcd has forgotten a previous value, [`Ended::Failed`] if it could
+    ///
+    /// [`Ended::Compacted`] if etcd has compacted a previous value, [`Ended::Failed`] if it could
     /// not be read.
     pub(super) async fn changes_of(
         &self,
@@ -136,7 +140,7 @@ impl Shared {
     ) -> Result<Vec<(Change, Option<End>)>, Ended> {
         let mut changes = Vec::with_capacity(events.len());
         for WatchEvent { kind, kv, prev_kv } in events {
-            // etcd sends no event without a key; after one, watchers list anew.
+            // etcd sends no event without a key. If it does, watchers list anew.
             let kv = kv.as_ref().ok_or(Ended::Compacted(0))?;
             let is_delete = *kind == 1;
             let is_create = !is_delete && kv.version == 1;
@@ -163,11 +167,9 @@ impl Shared {
         Ok(changes)
     }
 
-    /// The record before a change that came without it.
-    ///
-    /// etcd starts a watch before it notes that previous values are wanted (`recvLoop` of
-    /// `etcdserver/api/v3rpc/watch.go`): the first events may lack them although nothing was
-    /// compacted.
+    /// Reads the previous record of an event that came without it. etcd starts a watch before it
+    /// notes that previous values are wanted (`recvLoop` of `etcdserver/api/v3rpc/watch.go`). So
+    /// the first events may lack them although nothing was compacted.
     async fn previous(&self, kv: &KeyValue) -> Result<Record, Ended> {
         let changed = unsigned(kv.mod_revision);
         let key = self.keys.short(&kv.key);
@@ -198,10 +200,12 @@ impl Shared {
             previous_index: None,
             previous_bucket: 0,
         });
-        // The history first: a reader that sees the index at a revision finds the changes up to it.
+        // The ring of changes comes before the index: a reader that sees the index at a revision
+        // then finds all changes up to it.
         self.changes.publish(logged, revision);
         self.index.apply(applied, revision);
-        // The answer of a write in between could not update the index yet.
+        // A write may have been answered since the ends were computed, before the index had its
+        // entry to correct.
         for (key, revision, taken) in ends {
             let end = self.expiries.of_revision(revision);
             if let Some(end) = end.filter(|end| *end != taken) {
@@ -212,7 +216,7 @@ impl Shared {
         self.fed.send_replace(revision);
     }
 
-    /// Notes when a version ends that this process wrote.
+    /// Records the end of a version that this process wrote, also in the index.
     pub(super) fn wrote(&self, key: &Bytes, revision: Revision, expires_at: UnixMillis) {
         if self.expiries.wrote(revision, expires_at) {
             self.index.correct(key, revision, expires_at);
@@ -231,7 +235,7 @@ impl Shared {
     }
 }
 
-/// Loads the index, and loads it again after it was lost.
+/// Loads the index, and loads it again whenever it was lost; never returns.
 pub(super) async fn keep_index(shared: Arc<Shared>) {
     loop {
         if shared.index.revision().is_none()
@@ -245,7 +249,7 @@ pub(super) async fn keep_index(shared: Arc<Shared>) {
     }
 }
 
-/// Whether the index has room for all, so that it is not loaded to overflow at once.
+/// Whether the index has room for all records. Loading it otherwise would only overflow it.
 async fn may_fit(shared: &Shared) -> bool {
     match shared.count_all().await {
         Ok(count) => count <= shared.index.loaded_up_to(),
@@ -279,8 +283,9 @@ impl Shared {
     }
 }
 
-/// Deletes records that still exist long after their lease should have deleted them, because it
-/// started again with another leader. Also reads the clock.
+/// Deletes records that still exist long after their lease should have deleted them. etcd keeps
+/// such records because it restarts leases with another leader. The task also compares the clock
+/// with monotonic time. It never returns.
 pub(super) async fn sweep(shared: Arc<Shared>) {
     let mut lead = Reading::of(&*shared.clock).lead();
     loop {
@@ -290,7 +295,7 @@ pub(super) async fn sweep(shared: Arc<Shared>) {
         }
         loop {
             match sweep_once(&shared).await {
-                // Nothing was due, or nothing existed any more.
+                // Nothing was due, or everything due is already deleted.
                 Ok(0) => break,
                 Ok(removed) => tracing::info!(removed, "deleted records that outlived their lease"),
                 Err(error) => {
@@ -303,8 +308,8 @@ pub(super) async fn sweep(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Makes the index correct the ends that were computed with another lead. Returns whether the
-    /// clock was set since it had this lead.
+    /// Moves the ends in the index that were computed with another lead of the clock. Logs a
+    /// warning if the clock was set since it had the lead `lead`, and updates `lead`.
     pub(super) fn look_at_clock(&self, lead: &mut i64) {
         let now = self.reading().lead();
         if now.abs_diff(*lead) > SET_MILLIS {

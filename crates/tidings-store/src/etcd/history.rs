@@ -1,17 +1,22 @@
-//! Another history in the place of the followed one: etcd was restored from a backup under this
-//! process, or the endpoints lead to another cluster.
+//! Detects that etcd has another history than the one that was followed.
+//!
+//! This happens if etcd was restored from a backup under this process, or if the endpoints lead to
+//! another cluster.
 //!
 //! A backup is at an earlier revision than this process has seen, and other writes get the same
 //! revisions again. etcd does not report this: a watch after a revision that is not reached waits
-//! for it, and misses what is written before. A restore ends every stream. So after each opening of
-//! its stream, the feed compares etcd with what it has seen: the id of the cluster, the greatest
-//! revision in any answer (reads are linearizable, so that no member may be behind), and the last
-//! change, which must be in etcd's history at its revision. If they differ, everything that was
-//! learned by revision is forgotten, and every watch ends as if its revision was compacted.
+//! for it, and misses the writes before it.
 //!
-//! Not noticed is a history of a cluster with the same id that is beyond the seen revision, if no
-//! change was seen, or etcd has compacted the last one. If a backup was restored with a greater
-//! revision and compacted up to it (`--bump-revision`, `--mark-compacted`), watches end for that.
+//! A restore ends every stream. So each time the feed has opened its stream, it compares etcd with
+//! what it has seen: the id of the cluster, the greatest revision in any answer, and the last
+//! change. The revision may be compared because reads are linearizable, so no member is behind. The
+//! last change must be in etcd's history at its revision. If anything differs, the store forgets
+//! all that it learned by revision, and every watch ends as if its revision were compacted.
+//!
+//! One case is not noticed: the cluster id is the same, etcd is beyond the seen revision, and no
+//! change was seen or etcd has compacted the last one. If a backup was restored with a greater
+//! revision and compacted up to it (`--bump-revision`, `--mark-compacted`), the watches end because
+//! of that.
 
 use std::sync::atomic::Ordering;
 
@@ -23,14 +28,14 @@ use super::wire::{KeyValue, RangeRequest, RangeResponse};
 use crate::{Change, Record, Revision};
 
 impl Shared {
-    /// The number of the history, greater for each one that took the place of another.
+    /// The number of the current history; each replacement increases it.
     pub(super) fn history(&self) -> u64 {
         *self.history.borrow()
     }
 
-    /// Returns when another history has taken the place of this one.
+    /// Returns once the history with this number was replaced by another one.
     pub(super) async fn until_replaced(&self, history: u64) {
-        // The sender lives in self, so the only way to return is that it was set.
+        // `self` owns the sender, so the wait cannot end because the sender was dropped.
         let _ = self
             .history
             .subscribe()
@@ -38,8 +43,8 @@ impl Shared {
             .await;
     }
 
-    /// Whether etcd has the history that was followed so far, or a continuation of it. Called by
-    /// the feed only.
+    /// Whether etcd still has the history that was followed so far, or continues it. Only the feed
+    /// calls this.
     pub(super) async fn is_same_history(&self) -> Result<bool, Failure> {
         let seen = self.client.revision();
         let request = RangeRequest {
@@ -62,7 +67,7 @@ impl Shared {
         }
     }
 
-    /// Whether etcd's history has a change, as far as it reaches back.
+    /// Whether etcd's history has a change. A compacted revision counts as yes.
     async fn has(&self, change: &Change) -> Result<bool, Failure> {
         match self.is_as_seen(change).await {
             Err(failure) if failure.is_compacted() => Ok(true),
@@ -81,14 +86,15 @@ impl Shared {
         if left.is_some() {
             return Ok(true);
         }
-        // The key may be absent for any reason; it was deleted here if it was there just before.
+        // The key is absent, perhaps for another reason. This change deleted it if it existed just
+        // before.
         let before = revision.saturating_sub(1);
         let previous = self.version_at(key, before, deadline).await?;
         Ok(is_version(change.previous(), previous.as_ref()))
     }
 
-    /// Follows the history that etcd has now: forgets everything that was learned by revisions of
-    /// the former one, and ends its watches. Returns the new one's revision.
+    /// Switches to the history that etcd has now, and returns its latest revision. Forgets
+    /// everything learned by revisions of the former history, and ends its watches.
     pub(super) async fn begin_anew(&self) -> Result<Revision, Failure> {
         let (oldest, latest) = compact::oldest_and_latest(&self.client).await?;
         tracing::error!(
@@ -104,14 +110,15 @@ impl Shared {
         self.expiries.forget_written();
         self.index.reset();
         self.fed.send_replace(latest);
-        // In this order: a watcher that falls behind the changes finds the reason.
+        // The number changes first: a watcher that falls behind the ring of changes then finds the
+        // reason.
         self.history.send_modify(|number| *number += 1);
         self.changes.begin_anew(latest);
         Ok(latest)
     }
 }
 
-/// Whether a record is the version that etcd returned; without a record, whether it returned none.
+/// Whether etcd returned exactly this record; without a record, whether it returned nothing.
 fn is_version(record: Option<&Record>, found: Option<&KeyValue>) -> bool {
     match (record, found) {
         (Some(record), Some(found)) => {

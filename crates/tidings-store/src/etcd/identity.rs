@@ -1,5 +1,6 @@
-//! The identity of the store: a key outside the prefix, so that it is not a record, but is restored
-//! with the records from a snapshot of etcd.
+//! The identity of a store on etcd, stored under a key outside the prefix.
+//!
+//! There it is not a record, but a snapshot of etcd restores it together with the records.
 
 use bytes::Bytes;
 
@@ -10,11 +11,11 @@ use super::wire::{
     Compare, CompareWith, PutRequest, RangeRequest, Request, Response, TxnRequest, TxnResponse,
 };
 
-/// The end of the key, after the prefix without its last slash.
+/// Suffix of the key, which follows the prefix without its last slash.
 const SUFFIX: &str = ".tidings/identity";
 
 impl Shared {
-    /// The identity in etcd, which becomes `new` if there is none yet.
+    /// Reads the identity from etcd; stores `new` as the identity if there is none yet.
     pub(super) async fn identity(&self, new: String) -> Result<Option<String>, Failure> {
         let prefix = self.options.prefix.trim_end_matches('/');
         let key = Bytes::from(format!("{prefix}{SUFFIX}"));
@@ -33,7 +34,7 @@ impl Shared {
             success: vec![put.into()],
             failure: vec![look.into()],
         };
-        // It may be sent again: a second copy finds what the first has written.
+        // This may be repeated: a second attempt finds the key that the first one wrote.
         let answer: TxnResponse = self
             .client
             .ask(TXN, transaction, self.client.deadline())

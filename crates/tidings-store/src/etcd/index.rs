@@ -1,9 +1,9 @@
-//! The local index of keys by object and by the time last seen. It holds no values.
+//! Local index of etcd's keys, by object and by the time last seen. It holds no values.
 //!
-//! It is loaded once from a snapshot and then follows the watch, so it is exact at its own
-//! revision, which only grows. Uids and names are stored as hashes: it returns candidates, and the
-//! reader decides by the record itself. It is bounded: with more records than its maximum it
-//! empties itself and answers nothing.
+//! The index is loaded once from a snapshot and then follows the watch, so it is exact at its own
+//! revision, which only grows. Uids and names are stored as hashes, so the index returns
+//! candidates, and the reader decides by the record itself. If there are more records than its
+//! maximum, the index empties itself and answers no request.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -16,7 +16,7 @@ use super::end::{End, SET_MILLIS};
 use crate::clock::Reading;
 use crate::{Index, ObjectSelector, Place, Revision, UnixMillis};
 
-/// The index's data of a record.
+/// The index's data about one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) revision: Revision,
@@ -28,7 +28,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Its place in the order of last seen.
+    /// The record's place in the order of last seen.
     pub(super) fn place(&self) -> Place {
         Place {
             last_seen: self.last_seen,
@@ -37,21 +37,21 @@ impl Entry {
     }
 }
 
-/// A key and its new data; `None` means deleted.
+/// A changed key, the revision of the change, and the new data; `None` means deleted.
 pub(super) type Applied = (Bytes, Revision, Option<Entry>);
 
-/// The part of the index that must be free when it is loaded after it was too small. With less, a
-/// number of records that goes up and down about the maximum would have it loaded again and again.
+/// Share of the index that must be free before it is loaded again after an overflow: 1/16. With
+/// less, a number of records that varies around the maximum would cause load after load.
 const ROOM_PART: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing was loaded yet, or changes were missed since.
+    /// The index is empty: it was never loaded, or it missed changes.
     Empty,
-    /// A snapshot is being read; changes wait in `waiting` until it is complete.
+    /// A snapshot is being read. Changes queue in `waiting` until it is complete.
     Loading,
     Ready,
-    /// There are more records than the maximum.
+    /// The store has more records than the index may hold.
     TooLarge,
 }
 
@@ -63,20 +63,21 @@ pub(super) struct LocalIndex {
 
 struct State {
     phase: Phase,
-    /// Distinguishes a load that began before a reset from the one after it.
+    /// Number of the load or reset; distinguishes a load that began before a reset from a later
+    /// one.
     generation: u64,
     revision: Revision,
     entries: HashMap<Bytes, Entry>,
     by_object: BTreeSet<(u64, Bytes)>,
     by_last_seen: BTreeSet<(Reverse<UnixMillis>, Reverse<Revision>, Bytes)>,
     by_end: BTreeSet<(UnixMillis, Bytes)>,
-    /// Records whose end was computed from remaining time, by the clock's lead.
+    /// Records whose end was computed from a remaining time, by the clock's lead at that time.
     by_lead: BTreeSet<(i64, Bytes)>,
     value_bytes: u64,
     waiting: Vec<Applied>,
 }
 
-/// The found keys, and their revision.
+/// Keys found in the index, and the index's revision.
 pub(super) struct Found<K = Bytes> {
     pub(super) keys: Vec<K>,
     pub(super) revision: Revision,
@@ -113,7 +114,7 @@ impl LocalIndex {
         (state.phase == Phase::Ready).then_some(state)
     }
 
-    /// The index's data for a record.
+    /// Makes the index's data for a record.
     pub(super) fn entry(
         &self,
         revision: Revision,
@@ -131,7 +132,7 @@ impl LocalIndex {
         }
     }
 
-    /// Maximum records with which it is to be loaded.
+    /// Maximum number of records with which the index is worth loading.
     pub(super) fn loaded_up_to(&self) -> u64 {
         let is_too_small = self.state().phase == Phase::TooLarge;
         let room = if is_too_small {
@@ -142,7 +143,8 @@ impl LocalIndex {
         (self.len_max - room) as u64
     }
 
-    /// Begins to load a snapshot that is read from now on. Returns the number to load it under.
+    /// Begins to load a snapshot that is read from now on. Returns the number of this load, for
+    /// [`load`](Self::load) and [`end_load`](Self::end_load).
     pub(super) fn begin_load(&self) -> u64 {
         let mut state = self.state();
         state.clear(Phase::Loading);
@@ -150,7 +152,7 @@ impl LocalIndex {
         state.generation
     }
 
-    /// Adds a part of the snapshot. Returns false if loading is to stop.
+    /// Adds a part of the snapshot. Returns false if the load should stop.
     pub(super) fn load(&self, generation: u64, part: Vec<(Bytes, Entry)>) -> bool {
         let mut state = self.state();
         if state.generation != generation || state.phase != Phase::Loading {
@@ -163,7 +165,7 @@ impl LocalIndex {
         state.phase == Phase::Loading
     }
 
-    /// The snapshot is complete and was taken at this revision.
+    /// Ends a load: the snapshot is complete and was taken at `revision`.
     pub(super) fn end_load(&self, generation: u64, revision: Revision) {
         let mut state = self.state();
         if state.generation != generation || state.phase != Phase::Loading {
@@ -180,7 +182,7 @@ impl LocalIndex {
         state.check_len(self.len_max);
     }
 
-    /// Applies changes of the watch, which are complete up to a revision.
+    /// Applies changes of the watch, which are complete up to `revision`.
     pub(super) fn apply(&self, changes: Vec<Applied>, revision: Revision) {
         let mut state = self.state();
         match state.phase {
@@ -188,7 +190,8 @@ impl LocalIndex {
             Phase::Loading => state.waiting.extend(changes),
             Phase::Ready => {
                 for (key, changed_at, entry) in changes {
-                    // The snapshot may have been ahead of the watch.
+                    // The snapshot may have been ahead of the watch, so earlier changes are
+                    // skipped.
                     if changed_at > state.revision {
                         state.set(&key, entry);
                     }
@@ -199,7 +202,7 @@ impl LocalIndex {
         state.check_len(self.len_max);
     }
 
-    /// Corrects the end of a version, if it is the one in the index.
+    /// Corrects the end of a version, if the index has this version.
     pub(super) fn correct(&self, key: &Bytes, revision: Revision, expires_at: UnixMillis) {
         let mut state = self.state();
         let held = state.entries.get(key).copied();
@@ -216,8 +219,8 @@ impl LocalIndex {
         }
     }
 
-    /// Corrects the order of ends for a clock with this lead. The cost is in proportion to the ends
-    /// that were computed with another lead.
+    /// Recomputes the ends that were computed with another lead of the clock. The cost is
+    /// proportional to the number of these ends.
     pub(super) fn reckon(&self, lead: i64) {
         let mut state = self.state();
         let is_set = |of: &i64| of.abs_diff(lead) > SET_MILLIS;
@@ -236,19 +239,20 @@ impl LocalIndex {
         }
     }
 
-    /// Changes were missed: empties the index.
+    /// Empties the index because it missed changes.
     pub(super) fn reset(&self) {
         let mut state = self.state();
         state.generation += 1;
         state.clear(Phase::Empty);
     }
 
-    /// The revision of the index, if it is usable.
+    /// The index's revision, or `None` while it cannot answer.
     pub(super) fn revision(&self) -> Option<Revision> {
         self.ready().map(|state| state.revision)
     }
 
-    /// Keys with a prefix that may be of records about an object, unless there are more than `max`.
+    /// Finds keys under a prefix whose records may be about an object. `None` if there are more
+    /// than `max`, or if the index cannot answer.
     pub(super) fn about(
         &self,
         object: &ObjectSelector,
@@ -272,7 +276,7 @@ impl LocalIndex {
         })
     }
 
-    /// Live records, last seen first.
+    /// Finds live records under a prefix, last seen first.
     pub(super) fn newest(
         &self,
         prefix: &[u8],
@@ -304,15 +308,15 @@ impl LocalIndex {
         })
     }
 
-    /// The end of this version of a record, if it is the one in the index and it has an end.
+    /// The end of a version, if the index has this version and it ends.
     pub(super) fn end_of(&self, key: &[u8], revision: Revision) -> Option<End> {
         let state = self.ready()?;
         let entry = state.entries.get(key)?;
         entry.end.filter(|_| entry.revision == revision)
     }
 
-    /// At most `limit` records that ended at or before a moment of the current clock, the earliest
-    /// first, and the revision of this result.
+    /// Finds at most `limit` records that ended by a moment, the earliest first. `lead` is that of
+    /// the current clock. Also returns the index's revision.
     pub(super) fn ended(
         &self,
         by: UnixMillis,
@@ -330,7 +334,7 @@ impl LocalIndex {
         Some((ended.collect(), state.revision))
     }
 
-    /// The sum of the values' lengths.
+    /// Sum of the lengths of all values, in bytes.
     pub(super) fn value_bytes(&self) -> Option<u64> {
         self.ready().map(|state| state.value_bytes)
     }
@@ -378,7 +382,7 @@ impl State {
             self.value_bytes -= old.value_len as u64;
         }
         let Some(new) = entry else { return };
-        // A copy: the original is a slice of a much larger answer.
+        // A copy: the key is a slice of a much larger answer and would keep all of it in memory.
         let key = Bytes::copy_from_slice(key);
         for hash in [new.uid, new.name].into_iter().flatten() {
             self.by_object.insert((hash, key.clone()));
@@ -421,8 +425,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any changes, the snapshot taken after any number of them, arriving while it loads or
-        /// afterwards.
+        /// The index equals a scan, for any changes and any moment of the snapshot. Changes arrive
+        /// while the snapshot loads or afterwards.
         #[test]
         fn it_answers_as_a_scan_would(
             changes in prop::collection::vec((0..12_u8, prop::option::of((0..4_u8, 0..6_u8))), 0..60),
@@ -477,8 +481,8 @@ mod tests {
         }
     }
 
-    /// Ends that were computed from remaining time move with the clock, before and after the order
-    /// is corrected.
+    /// Ends computed from a remaining time move with the clock. They do so before and after the
+    /// order of ends is corrected.
     #[test]
     fn ends_reckoned_by_the_clock_move_with_it() {
         const HOUR: i64 = 3_600_000;
@@ -508,7 +512,7 @@ mod tests {
             keys.sort();
             keys
         };
-        // Late by the index alone, never early.
+        // With the uncorrected order a record ends late, never early.
         assert_eq!(ended(4999, 0), Vec::<Bytes>::new());
         assert_eq!(ended(5000, 0), [key(1), key(2), key(4)]);
         for lead in [0, SET_MILLIS.cast_signed(), -HOUR, HOUR, 0] {

@@ -1,4 +1,4 @@
-//! Keys in etcd: the store's prefix, then the key of the contract.
+//! Conversion between store keys and etcd keys. An etcd key is the prefix and the store key.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -13,7 +13,7 @@ impl Keys {
         }
     }
 
-    /// The key in etcd of a key of the contract.
+    /// The etcd key of a store key.
     pub(super) fn full(&self, key: &[u8]) -> Bytes {
         let mut full = BytesMut::with_capacity(self.prefix.len() + key.len() + 1);
         full.put_slice(&self.prefix);
@@ -21,17 +21,17 @@ impl Keys {
         full.freeze()
     }
 
-    /// The key of the contract of a key in etcd.
+    /// The store key of an etcd key.
     pub(super) fn short(&self, full: &Bytes) -> Bytes {
         full.slice(self.prefix.len().min(full.len())..)
     }
 
-    /// The range of all keys of the store.
+    /// The etcd range of all keys of the store.
     pub(super) fn all(&self) -> (Bytes, Bytes) {
         (self.prefix.clone(), end(&self.prefix))
     }
 
-    /// The range of keys with a prefix, after a key.
+    /// The etcd range of the keys under a prefix that come after a key.
     pub(super) fn range(&self, prefix: &[u8], after: Option<&Bytes>) -> (Bytes, Bytes) {
         let first = self.full(prefix);
         let begin = match after {
@@ -46,8 +46,8 @@ impl Keys {
     }
 }
 
-/// The first key after all keys with a prefix. To etcd a single zero byte means "to the end of all
-/// keys".
+/// The first key after all keys with a prefix. If there is none, it is a single zero byte, which
+/// etcd reads as "to the end of all keys".
 fn end(prefix: &[u8]) -> Bytes {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {

@@ -1,12 +1,12 @@
-//! Leases, shared as in kube-apiserver (`lease_manager.go`), with their end in their number.
+//! Leases, shared by many records as in kube-apiserver (`lease_manager.go`).
 //!
-//! A lease has the requested time and a little more: `min(60 s, 5 %)`. While its remaining time
-//! covers a new write, it is used again, at most [`ATTACHED_MAX`] times; then another is granted.
+//! A lease lasts the requested time plus `min(60 s, 5 %)`. It serves further writes as long as its
+//! remaining time covers them, at most [`ATTACHED_MAX`] writes. Then another lease is granted.
 //! Leases are not kept alive.
 //!
-//! etcd lets the client choose a lease's number, so ours contains the end of the lease. etcd starts
-//! every lease again when its leader changes; the number stays, so later readers of a record know
-//! its true end.
+//! etcd lets the client choose the number of a lease, so ours contains the end of the lease. etcd
+//! restarts every lease when its leader changes. The number stays, so later readers of a record
+//! still know its true end.
 
 use std::time::Duration;
 
@@ -21,20 +21,20 @@ use crate::UnixMillis;
 /// Maximum writes per lease.
 const ATTACHED_MAX: u32 = 1000;
 
-/// Maximum leases remembered for further use. More than one helps only if records have different
-/// TTLs.
+/// Maximum leases kept for further writes. More than one helps only if records have different TTLs.
 const OPEN_MAX: usize = 64;
 
-/// The longest lease etcd grants, in seconds.
+/// The longest TTL that etcd grants, in seconds.
 const TTL_MAX: i64 = 9_000_000_000;
 
-// A lease's number, from the top: a zero for the sign, 15 bits that say it is ours, 34 bits of Unix
-// seconds, 14 random bits.
+// Layout of a lease number, from the top: a zero sign bit, 15 bits that mark it as ours, 34 bits of
+// Unix seconds, 14 random bits.
 const MARK: i64 = 0x2E77;
 const END_BITS: u32 = 34;
 const RANDOM_BITS: u32 = 14;
 
-/// The number of a lease that ends at this Unix second; 0 ("any") if that does not fit.
+/// Makes the number of a lease that ends at this Unix second. It is 0 if the second does not fit in
+/// 34 bits; etcd then chooses a number.
 fn number(end: i64, random: u64) -> i64 {
     if end < 0 || end >> END_BITS != 0 {
         return 0;
@@ -43,7 +43,7 @@ fn number(end: i64, random: u64) -> i64 {
     MARK << (END_BITS + RANDOM_BITS) | end << RANDOM_BITS | random
 }
 
-/// The end of a lease, if it is one of ours.
+/// The end that a lease's number contains; `None` if the number is not one of ours.
 pub(super) fn end_of(lease: i64) -> Option<UnixMillis> {
     if lease >> (END_BITS + RANDOM_BITS) != MARK {
         return None;
@@ -52,18 +52,19 @@ pub(super) fn end_of(lease: i64) -> Option<UnixMillis> {
     Some(UnixMillis(end * 1000))
 }
 
-/// A lease that may be used again.
+/// A lease that can serve further writes.
 struct Open {
     id: i64,
-    /// In Unix seconds, by the clock of its time.
+    /// End of the lease in Unix seconds, by the clock when it was granted.
     end: i64,
-    /// The earliest time at which etcd ends it, whatever happens to the clock.
+    /// The earliest monotonic time at which etcd can end the lease, even if the clock is set.
     until: Instant,
     attached: u32,
 }
 
 impl Open {
-    /// Whether it fits a record with this remaining time and this range of ends.
+    /// Whether the lease fits a record that lives for `life`. The lease's end must be in the given
+    /// range.
     fn serves(&self, (earliest, latest): (i64, i64), now: Instant, life: Duration) -> bool {
         self.attached < ATTACHED_MAX
             && (earliest..=latest).contains(&self.end)
@@ -71,7 +72,7 @@ impl Open {
     }
 }
 
-/// The earliest and latest end of a lease for a record.
+/// The earliest and latest end, in Unix seconds, of a lease for a record.
 fn bounds(now: UnixMillis, expires_at: UnixMillis, ttl_min: i64) -> (i64, i64) {
     let earliest = expires_at.0.saturating_add(999).div_euclid(1000);
     let now = now.0.div_euclid(1000);
@@ -82,7 +83,7 @@ fn bounds(now: UnixMillis, expires_at: UnixMillis, ttl_min: i64) -> (i64, i64) {
     (earliest, latest)
 }
 
-/// The leases of this process.
+/// The leases that this process has granted and can use again.
 pub(super) struct Leases {
     open: Mutex<Vec<Open>>,
     ttl_min: i64,
@@ -96,8 +97,8 @@ impl Leases {
         }
     }
 
-    /// A lease that ends with the record or a little later. Only one in many calls waits for a
-    /// grant.
+    /// Returns a lease that ends with the record or a little later. Most calls reuse a lease; the
+    /// others wait for etcd to grant one.
     pub(super) async fn attach(
         &self,
         client: &Client,
@@ -136,7 +137,7 @@ impl Leases {
         Ok(id)
     }
 
-    /// Drops a lease that etcd does not know (any more).
+    /// Drops a lease that etcd does not know or no longer knows.
     pub(super) async fn forget(&self, id: i64) {
         self.open.lock().await.retain(|lease| lease.id != id);
     }
@@ -150,8 +151,8 @@ async fn grant(client: &Client, end: i64, ttl: i64, deadline: Instant) -> Result
             client.ask(LEASE_GRANT, request, deadline).await;
         match answer {
             Ok(answer) => return Ok(answer.id),
-            // Either an earlier attempt was done after all, or another process has this number.
-            // Draw again: the unused lease ends by itself.
+            // An earlier attempt was done after all, or another process has this number. Draw
+            // another number; an unused lease ends by itself.
             Err(failure) if failure.says("lease already exists") => {}
             Err(failure) => return Err(failure),
         }
@@ -201,7 +202,7 @@ mod tests {
         assert!(lease.serves(bounds, granted, hour));
         let later = granted + Duration::from_secs(60);
         assert!(lease.serves(bounds, later, hour));
-        // Ten minutes later the clock shows that time again.
+        // Ten minutes later the clock, which was set back, shows the same time again.
         let later = granted + Duration::from_secs(600);
         assert!(!lease.serves(bounds, later, hour));
     }

@@ -1,9 +1,9 @@
-//! Connections to the members, and their TLS files, which may be replaced while they are in use.
+//! Connections to the members of etcd, and the TLS files for them.
 //!
-//! As with etcd's own client, an open connection keeps its certificates; only a new one uses the
-//! current files. So the files are read again from time to time and when a request failed, and if
-//! they changed, all connections are made again. Files that cannot be used, for example
-//! half-replaced ones, have no effect.
+//! The files may be replaced while the store is open. As with etcd's own client, an open connection
+//! keeps its certificates, and only a new one uses the current files. So the store reads the files
+//! at an interval and after a failed request. If they changed, it makes all connections again.
+//! Files that cannot be used, for example half-replaced ones, have no effect.
 
 use std::error::Error;
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -14,16 +14,15 @@ use tonic::transport::{Channel, Endpoint};
 use super::error::OpenError;
 use super::options::{EtcdOptions, TlsFiles, TlsMaterial};
 
-/// The interval of probes of connections; etcd objects to less than 5 s
-/// (`--grpc-keepalive-min-time`).
+/// Interval of keep-alive probes. etcd refuses less than 5 s (`--grpc-keepalive-min-time`).
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(8);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The interval at which the TLS files are read while nothing fails, in time for certificates that
-/// are about to expire.
+/// Interval at which the TLS files are read while nothing fails. It finds new files in time before
+/// the old certificates expire.
 pub(super) const REFRESH_EVERY: Duration = Duration::from_secs(10);
 
-/// See the module documentation.
+/// Connections to all members; see the module documentation.
 pub(super) struct Members {
     urls: Vec<String>,
     channels: RwLock<Vec<Channel>>,
@@ -33,7 +32,7 @@ pub(super) struct Members {
 
 struct Tls {
     files: TlsFiles,
-    /// The TLS configuration of the connections.
+    /// The content of the files that the current connections use.
     material: Mutex<TlsMaterial>,
 }
 
@@ -72,7 +71,7 @@ impl Members {
         channels.get(member).cloned()
     }
 
-    /// Makes all connections again if the TLS files changed.
+    /// Makes all connections again if the TLS files have changed.
     pub(super) fn refresh(&self) {
         let Some(tls) = &self.tls else { return };
         let mut material = tls.material.lock().unwrap_or_else(PoisonError::into_inner);

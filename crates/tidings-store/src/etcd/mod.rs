@@ -93,7 +93,7 @@ pub use self::describe::{Describe, Description};
 pub use self::error::OpenError;
 pub use self::options::{Credentials, EtcdOptions, TlsFiles};
 
-/// Maximum time that closing waits for the last changes of this process to arrive from etcd.
+/// Maximum time that closing waits until etcd has sent this process's last changes.
 const LAST_CHANGES: Duration = Duration::from_secs(1);
 
 /// A store on etcd; see the [module documentation](self).
@@ -117,9 +117,10 @@ pub struct EtcdStore {
 }
 
 impl EtcdStore {
-    /// Connects to a cluster and begins to follow it. Must be called within a tokio runtime.
+    /// Connects to a cluster and begins to follow it. Call it within a tokio runtime.
     ///
     /// # Errors
+    ///
     /// [`OpenError`]; above all if no member answers within [`EtcdOptions::request_timeout`].
     pub async fn open(
         options: EtcdOptions,
@@ -232,7 +233,8 @@ impl Store for EtcdStore {
         })
     }
 
-    /// The latest revision in any answer of etcd to this process. It goes back if etcd does.
+    /// The greatest revision in any answer of etcd to this process. It goes back if etcd's history
+    /// was replaced by an earlier one.
     fn revision(&self) -> Revision {
         self.shared.client.revision()
     }
@@ -240,8 +242,8 @@ impl Store for EtcdStore {
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Page, ReadError>> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            // In its own task, which reads etcd's answer even while the caller is busy with the
-            // previous page: unread data delays everything else on the connection.
+            // A task of its own reads etcd's answer even while the caller is busy with the previous
+            // page. Unread data would delay everything else on the connection.
             let mut reading = JoinSet::new();
             reading.spawn(async move { shared.list(&request).await });
             let read = reading.join_next().await.ok_or(Fault::Closed)?;
@@ -277,8 +279,8 @@ impl Store for EtcdStore {
         Box::pin(async move { self.shared.identity(new).await.map_err(Fault::from) })
     }
 
-    /// `value_bytes` and `expiry_lag_ms` come from the local index, and are zero without it;
-    /// `disk_bytes` is the size of one member's whole database.
+    /// Reads counts and sizes. `value_bytes` and `expiry_lag_ms` come from the local index and are
+    /// zero without it. `disk_bytes` is the size of one member's whole database.
     fn stats(&self) -> BoxFuture<'_, Result<Stats, ReadError>> {
         Box::pin(async move { self.read_stats().await })
     }
@@ -286,7 +288,7 @@ impl Store for EtcdStore {
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.shared.closed.send_replace(true);
-            // Watchers still get the last changes, if etcd sends them soon.
+            // Watchers still get the last changes, if etcd sends them within this time.
             let wrote = self.shared.wrote.load(Ordering::Acquire);
             self.shared.until_fed(wrote, LAST_CHANGES).await;
             self.end();

@@ -21,36 +21,36 @@ use super::error::OpenError;
 pub struct EtcdOptions {
     /// The client URLs of members of one cluster (`--etcd-servers`), at least one.
     pub endpoints: Vec<String>,
-    /// The prefix of every key: kube-apiserver's `--etcd-prefix`, the resource and a slash. Default
-    /// `/registry/events/`. It must not be empty.
+    /// Prefix of every key in etcd. Default `/registry/events/`; it must not be empty. It
+    /// corresponds to kube-apiserver's `--etcd-prefix`, the resource and a slash.
     pub prefix: String,
     /// User and password, if etcd's authentication is on.
     pub credentials: Option<Credentials>,
-    /// Files for TLS, for endpoints that begin with `https://`. Without any, etcd's certificate
-    /// must be signed by an authority that the system trusts.
+    /// Files for TLS, for endpoints that begin with `https://`. Without any, an authority that the
+    /// system trusts must have signed etcd's certificate.
     pub tls: Option<TlsFiles>,
-    /// Maximum time of a request with all its attempts. Default 10 s. After it a read fails, and a
-    /// write is refused or its outcome is [`Fault::Unknown`](crate::Fault::Unknown).
+    /// Maximum time of a request, including all attempts. Default 10 s. After it a read fails, and
+    /// a write is refused or ends as [`Fault::Unknown`](crate::Fault::Unknown).
     pub request_timeout: Duration,
-    /// Time after which another member is asked. Default 3 s.
+    /// Time after which another member is tried. Default 3 s.
     pub attempt_timeout: Duration,
     /// Maximum time to connect. Default 2 s.
     pub connect_timeout: Duration,
-    /// The interval of compactions, together with every kube-apiserver on the same etcd
-    /// (`--etcd-compaction-interval`). Default 5 minutes, so history reaches back 5 to 10 minutes;
-    /// `None` leaves it to others.
+    /// Interval of compactions of etcd's history. Default 5 minutes. All kube-apiservers on the
+    /// same etcd take part (`--etcd-compaction-interval`). History then reaches back 5 to 10
+    /// minutes. `None` leaves compaction to others.
     pub compaction_interval: Option<Duration>,
-    /// Maximum changes kept in memory for watchers. Default 100,000. Older ones are read from
+    /// Maximum changes kept in memory for watchers. Default 100,000. Older changes are read from
     /// etcd's own history.
     pub history_len_max: usize,
-    /// Maximum bytes of changes kept in memory for watchers. Default 64 MiB.
+    /// Maximum bytes of the changes kept in memory for watchers. Default 64 MiB.
     pub history_bytes_max: usize,
-    /// Maximum records in the local index, at about 400 bytes each. Default 300,000. Above it,
-    /// lists by object and by time read the whole prefix, until there are a sixteenth fewer. Zero
-    /// turns the index off.
+    /// Maximum records in the local index, about 400 bytes each. Default 300,000. With more
+    /// records, lists by object and by time read the whole prefix, until the number has fallen by a
+    /// sixteenth. Zero turns the index off.
     pub index_len_max: usize,
-    /// The shortest lease. Default 5 s. A record is not returned after its expiry, however long its
-    /// lease is.
+    /// The shortest lease. Default 5 s. Reads hide a record after its expiry even if its lease
+    /// lasts longer.
     pub lease_ttl_min: Duration,
 }
 
@@ -59,7 +59,7 @@ pub struct EtcdOptions {
 pub struct Credentials {
     /// The user's name.
     pub user: String,
-    /// Their password.
+    /// The user's password.
     pub password: String,
 }
 
@@ -72,22 +72,22 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// PEM files for TLS. They may be replaced while the store is open: they are read again every ten
-/// seconds and when etcd cannot be reached.
+/// PEM files for TLS. They may be replaced while the store is open. The store reads them every ten
+/// seconds and whenever etcd cannot be reached.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFiles {
-    /// The authorities that etcd's certificate may be signed by (`--etcd-cafile`). By default those
-    /// that the system trusts when a connection is made: of `SSL_CERT_FILE` and `SSL_CERT_DIR`
-    /// where these are set.
+    /// Authorities that may sign etcd's certificate (`--etcd-cafile`). By default those that the
+    /// system trusts when a connection is made. `SSL_CERT_FILE` and `SSL_CERT_DIR` override the
+    /// system's.
     pub ca_file: Option<PathBuf>,
-    /// Our own certificate (`--etcd-certfile`); goes with the key.
+    /// The client certificate of this store (`--etcd-certfile`); requires `key_file`.
     pub cert_file: Option<PathBuf>,
-    /// Its private key (`--etcd-keyfile`).
+    /// The private key of the client certificate (`--etcd-keyfile`).
     pub key_file: Option<PathBuf>,
 }
 
 impl EtcdOptions {
-    /// The defaults, with these members.
+    /// Default options for a cluster with these member URLs.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
@@ -150,11 +150,11 @@ impl EtcdOptions {
     }
 }
 
-/// The content of the TLS files.
+/// The contents of the TLS files.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct TlsMaterial {
     ca: Option<Vec<u8>>,
-    /// Certificate and key.
+    /// Client certificate and private key.
     identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 

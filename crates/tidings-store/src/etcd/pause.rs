@@ -1,10 +1,10 @@
-//! The wait between attempts.
+//! Back-off between the attempts of a request.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// None at first, then 20 ms doubling up to half a second.
+/// A back-off: no pause first, then 20 ms, doubling up to half a second.
 #[derive(Default)]
 pub(super) struct Pause {
     millis: u64,
@@ -19,7 +19,7 @@ impl Pause {
         }
     }
 
-    /// Waits; false if the deadline came first, and there is no time for another attempt.
+    /// Waits for the next pause; returns false if the deadline comes first.
     pub(super) async fn wait_until(&mut self, deadline: Instant) -> bool {
         timeout_at(deadline, self.wait()).await.is_ok()
     }

@@ -1,9 +1,9 @@
-//! Lists: in key order, by object, by time.
+//! Lists: in key order, by object and by time.
 //!
-//! Lists by object and by time ask the local index for candidates and then etcd for those records,
-//! at one revision. The records themselves decide, so an answer from the index equals that of
-//! reading all keys. For the latest revision the index must have reached the cluster's revision at
-//! the beginning of the request.
+//! Lists by object and by time ask the local index for candidates, and then etcd for those records,
+//! at one revision. The records themselves decide, so an answer by the index equals one that read
+//! all keys. A list at the latest revision uses the index only once it has reached the cluster's
+//! revision at the start of the request.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,13 +22,13 @@ use crate::{
     PAGE_BYTES_MAX, Page, Place, ReadError, Record, Revision,
 };
 
-/// Maximum time to wait for the index before the whole prefix is read instead.
+/// Maximum wait for the index before a request reads the whole prefix instead.
 const CATCH_UP: Duration = Duration::from_millis(100);
 
-/// Maximum candidates from the index.
+/// Maximum number of candidates taken from the index for one request.
 const CANDIDATES_MAX: usize = 5_000;
 
-/// Keys read in one transaction; etcd allows 128 operations by default.
+/// Number of keys read in one transaction; etcd allows 128 operations by default.
 const FETCH_LEN: usize = 100;
 
 impl Shared {
@@ -45,7 +45,7 @@ impl Shared {
     pub(super) async fn list_by_walk(&self, request: &ListRequest) -> Result<Page, ReadError> {
         let revision = match request.at {
             At::Latest => 0,
-            // The store before its first change; etcd takes zero for the latest.
+            // Revision 0 is the store before its first change. To etcd zero would mean the latest.
             At::Exact(0) => return self.empty_page(request),
             At::Exact(revision) => revision,
         };
@@ -66,7 +66,8 @@ impl Shared {
                 }
                 if room.is_left() {
                     room.fill(&record);
-                    // Those about an object are few of each answer.
+                    // Records about one object are few of each answer, which a slice would keep in
+                    // memory.
                     let is_alone = request.object.is_some();
                     let record = if is_alone { apart(&record) } else { record };
                     page.records.push(record);
@@ -109,8 +110,8 @@ impl Shared {
         })
     }
 
-    /// The number of keys, of those that etcd counts from the start of a page, that are hidden
-    /// because their version at the revision has expired, if known here.
+    /// Number of hidden keys among those that etcd counts from a page's start. A key is hidden if
+    /// its version at the revision has expired. `None` if this cannot be known here.
     fn ended_behind(&self, request: &ListRequest, page: &Page, revision: Revision) -> Option<u64> {
         let reading = self.reading();
         let (now, lead) = (reading.wall, reading.lead());
@@ -118,7 +119,8 @@ impl Shared {
             key.starts_with(&request.prefix)
                 && request.after.as_ref().is_none_or(|after| key > after)
         };
-        // As of one revision: keys that leave the index meanwhile would be in neither.
+        // The index and the changes must be read as of one revision: a key that leaves the index in
+        // between would be in neither.
         let (ended, index_at) = self.index.ended(now, lead, CANDIDATES_MAX)?;
         if ended.len() == CANDIDATES_MAX || index_at < revision {
             return None;
@@ -131,7 +133,7 @@ impl Shared {
             .collect();
         for logged in since {
             let previous = logged.change.previous();
-            // Only a key's first change after the revision has the version of the revision as its
+            // Only a key's first change after the revision has the version at the revision as its
             // previous one.
             if let Some(previous) =
                 previous.filter(|it| it.revision <= revision && in_range(&it.key))
@@ -153,7 +155,7 @@ impl Shared {
         object.is_none_or(|object| object.matches(&(self.describe)(&version.value).index))
     }
 
-    /// `None` if the index cannot answer this request.
+    /// Lists by the index; `None` if the index cannot answer the request.
     pub(super) async fn list_by_index(
         &self,
         request: &ListRequest,
@@ -201,8 +203,8 @@ impl Shared {
         Ok(Some(page))
     }
 
-    /// All keys that may be of records about the object at the request's revision, and that
-    /// revision.
+    /// All keys whose records may be about the object at the request's revision, and that revision.
+    /// `None` if the index cannot answer.
     async fn candidates(
         &self,
         request: &ListRequest,
@@ -226,7 +228,7 @@ impl Shared {
         let At::Exact(revision) = request.at else {
             return Ok(Some((keys, found.revision)));
         };
-        // The current candidates, and all keys changed since.
+        // At an older revision the candidates are those of now and every key changed since.
         let Some(since) = self.changes.between(revision, found.revision) else {
             return Ok(None);
         };
@@ -238,7 +240,7 @@ impl Shared {
         Ok((keys.len() <= CANDIDATES_MAX).then_some((keys, revision)))
     }
 
-    /// Waits a moment for the index to reach a revision. Returns whether it did.
+    /// Waits briefly for the index to reach a revision. Returns whether it did.
     pub(super) async fn index_reached(&self, revision: Revision) -> bool {
         let there = || self.index.revision().map(|at| at >= revision);
         match there() {
@@ -250,7 +252,7 @@ impl Shared {
         there().unwrap_or(false)
     }
 
-    /// The records of some keys at a revision; `None` if etcd has forgotten it.
+    /// Reads some keys at a revision; `None` if etcd has compacted it.
     async fn fetch(
         &self,
         keys: &[Bytes],
@@ -288,7 +290,7 @@ impl Shared {
 
     pub(super) async fn newest(&self, request: &NewestRequest) -> Result<Page, ReadError> {
         self.check_open()?;
-        // The index has times and keys only.
+        // The index knows only times and keys, so other conditions need the records.
         if !request.selects()
             && let Some(page) = self.newest_by_index(request).await?
         {
@@ -329,7 +331,7 @@ impl Shared {
         })
     }
 
-    /// Reads everything: etcd can only count keys.
+    /// Counts records by hour and reason. It reads everything, because etcd can only count keys.
     pub(super) async fn counts(&self, request: &CountsRequest) -> Result<Counts, ReadError> {
         self.check_open()?;
         let mut walk = Walk::new(self.keys.range(&[], None), 0);
@@ -403,7 +405,8 @@ impl Shared {
     }
 }
 
-/// The number that is fetched together, at least one: limited by transactions and pages.
+/// Number of leading keys to read in one transaction, at least one. The limits are etcd's
+/// operations per transaction and the bytes of a page.
 fn fetched_together(keys: &[(Bytes, Entry)]) -> usize {
     let lens = keys.iter().scan(0, |len: &mut usize, (_, entry)| {
         *len += entry.value_len;
@@ -415,8 +418,8 @@ fn fetched_together(keys: &[(Bytes, Entry)]) -> usize {
         .max(1)
 }
 
-/// A copy of a record. The original is a slice of an answer with a thousand records, and would keep
-/// all of them in memory.
+/// Copies a record out of etcd's answer. The original is a slice of an answer with a thousand
+/// records, and would keep all of them in memory.
 fn apart(record: &Record) -> Record {
     Record {
         key: Bytes::copy_from_slice(&record.key),
@@ -425,21 +428,22 @@ fn apart(record: &Record) -> Record {
     }
 }
 
-/// Greater is newer; among equals the first key comes first.
+/// Order of the newest records: the greater is the newer; of equal places the first key is greater.
 type Rank = (Place, Reverse<Bytes>);
 
-/// The newest records seen so far: with values as far as a page has room, and only the keys of the
-/// others.
+/// The newest records seen so far in a walk. They have values as far as a page has room for them;
+/// the rest are only keys.
 #[derive(Default)]
 struct Newest {
     records: BTreeMap<Rank, Record>,
     value_bytes: usize,
-    /// Older than all of `records`; not empty only if the values of `records` fill a page.
+    /// Records without values, all older than those in `records`. Not empty only if the values of
+    /// `records` fill a page.
     behind: BTreeSet<Rank>,
 }
 
 impl Newest {
-    /// Adds a copy of a record. Returns whether one was left out for the limit.
+    /// Adds a copy of a record. Returns whether the limit left a record out.
     fn insert(&mut self, place: Place, record: &Record, limit: usize) -> bool {
         let is_full = self.records.len() + self.behind.len() >= limit;
         let is_older =
@@ -473,7 +477,7 @@ impl Newest {
         self.behind.first().or(self.records.keys().next())
     }
 
-    /// The place of the oldest of them.
+    /// Place of the oldest record found.
     fn last(&self) -> Option<Place> {
         self.oldest().map(|(place, _)| *place)
     }
@@ -493,7 +497,7 @@ mod tests {
     use super::*;
     use crate::UnixMillis;
 
-    /// Their values fill a page, or not.
+    /// The limit holds whether or not the values fill a page.
     #[test]
     fn the_newest_of_a_walk_keep_no_answer_in_memory() {
         for value_len in [1000, PAGE_BYTES_MAX / 2 + 1] {

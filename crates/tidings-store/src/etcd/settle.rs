@@ -1,15 +1,15 @@
-//! The outcome of a put whose answer was lost.
+//! Finds the outcome of a put whose answer was lost.
 //!
-//! - **Done**, if the key has our value under our lease, from a revision later than any known when
+//! - **Done**, if the key has our value under our lease, at a revision later than any known when
 //!   the call began, and no other call of this process is writing the same.
-//! - **Done or refused**, for an update on revision r, once the key is beyond r: either the first
-//!   change after r is ours, or ours was not and never will be done, since its condition can no
-//!   longer hold. The key's history decides.
+//! - **Done or refused**, for an update on revision r, once the key is beyond r. Either the first
+//!   change after r is ours, or ours was not done and never will be, because its condition cannot
+//!   hold again. The key's history decides.
 //! - **Not done**, if etcd reported that it has no space left and the key is unchanged: absent, or
-//!   at revision r. A create whose key was deleted since counts as not done, as nothing of it is
-//!   left.
-//! - **Unknown** otherwise, mainly while the key is unchanged, since the lost request may still be
-//!   on its way.
+//!   at revision r. A create whose key was deleted since counts as not done, because nothing of it
+//!   is left.
+//! - **Unknown** otherwise. This is mainly the case while the key is unchanged, because the lost
+//!   request may still be on its way.
 
 use std::sync::Arc;
 
@@ -38,20 +38,20 @@ pub(super) struct Lost<'a> {
 }
 
 impl Shared {
-    /// The revision of the put if it was done, and otherwise the reason, as far as known.
+    /// The revision of the put if it was done; otherwise the reason, as far as it is known.
     pub(super) async fn settle(
         &self,
         lost: Lost<'_>,
         failure: Failure,
     ) -> Result<Revision, WriteError> {
-        // With its own deadline: that of the write may have passed, and the answer is worth the
+        // A deadline of its own: that of the write may have passed, and the answer is worth the
         // wait.
         let deadline = self.client.deadline();
         let unknown = || Err(Fault::Unknown(Arc::new(failure.clone())).into());
         let Ok(current) = self.version_at(lost.key, 0, deadline).await else {
             return unknown();
         };
-        // etcd has answered, so the request is not on its way any more: an unchanged key stays
+        // etcd has answered, so the request is no longer on its way: an unchanged key stays
         // unchanged.
         let is_as_it_was = current
             .as_ref()
@@ -74,7 +74,7 @@ impl Shared {
             .await
         {
             Some(first) if self.is_ours(&lost, &first) => Ok(unsigned(first.mod_revision)),
-            // It looks like ours, but may be another's.
+            // The version has our value, but may be another client's.
             Some(first) if first.value == *lost.value => unknown(),
             Some(_) => {
                 let current = self.record(current).await;
@@ -92,9 +92,9 @@ impl Shared {
             && self.expiries.is_alone(lost.key, lost.lease, lost.value)
     }
 
-    /// The version that replaced the one at a revision, found backwards from the current one.
-    /// `None` if the key is still at that revision, was deleted since, or has changed too often to
-    /// look.
+    /// Finds the version that replaced the one at revision `expected`. It searches backwards from
+    /// the current version. `None` if the key is still at that revision, was deleted since, or has
+    /// changed more than [`VERSIONS_MAX`] times.
     async fn first_behind(
         &self,
         key: &Bytes,
@@ -104,7 +104,7 @@ impl Shared {
     ) -> Option<KeyValue> {
         for _ in 0..VERSIONS_MAX {
             let at = unsigned(version.mod_revision);
-            // A key that was created again has no previous version, or one from before its
+            // A key that was created again has no previous version, or only one from before its
             // deletion.
             if at <= expected || unsigned(version.create_revision) > expected {
                 return None;
@@ -118,7 +118,7 @@ impl Shared {
         None
     }
 
-    /// The key at a revision; zero means the latest.
+    /// The version of a key at a revision; zero means the latest.
     pub(super) async fn version_at(
         &self,
         key: &Bytes,

@@ -1,5 +1,6 @@
-//! State shared by the store's methods, tasks and watches, and their common requests: the cluster's
-//! revision, the record of a version, and its end.
+//! State shared by the store's methods, tasks and watches.
+//!
+//! It also has their common requests: the cluster's revision, the record of a version, and its end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +25,7 @@ use crate::clock::{Clock, Reading};
 use crate::confirmed::Confirmed;
 use crate::{Fault, Record, Revision, UnixMillis};
 
-/// See the module documentation.
+/// The shared state; see the module documentation.
 pub(super) struct Shared {
     pub(super) options: EtcdOptions,
     pub(super) client: Arc<Client>,
@@ -36,28 +37,28 @@ pub(super) struct Shared {
     pub(super) leases: Leases,
     pub(super) expiries: Expiries,
     pub(super) index: LocalIndex,
-    /// The recent history, up to the feed's revision.
+    /// The recent changes, complete up to the feed's revision.
     pub(super) changes: Arc<Changes>,
-    /// The feed's revision.
+    /// The revision up to which the feed has published changes.
     pub(super) fed: tokio::sync::watch::Sender<Revision>,
-    /// The number of etcd's history; see `history.rs`.
+    /// The number of etcd's current history; see `history.rs`.
     pub(super) history: tokio::sync::watch::Sender<u64>,
-    /// The id of the cluster whose history it is; zero if unknown.
+    /// The id of the followed cluster; zero if it is unknown.
     pub(super) cluster: AtomicU64,
     /// Wakes the feed to ask etcd for progress.
     pub(super) want_progress: Notify,
-    /// The oldest readable revision, as far as known; zero if nothing was ever compacted.
+    /// The oldest readable revision known; zero if nothing was ever compacted.
     pub(super) oldest: AtomicU64,
     pub(super) expired: AtomicU64,
     /// The latest revision that this process wrote.
     pub(super) wrote: AtomicU64,
-    /// Watches reading etcd's own history.
+    /// Number of watches that read etcd's own history.
     pub(super) direct_watches: AtomicU64,
     pub(super) closed: tokio::sync::watch::Sender<bool>,
 }
 
 impl Shared {
-    /// For a cluster with this oldest readable and this latest revision.
+    /// State for a cluster, given its oldest readable and its latest revision.
     pub(super) fn new(
         options: EtcdOptions,
         client: Arc<Client>,
@@ -69,7 +70,7 @@ impl Shared {
             changes: options.history_len_max,
             bytes: options.history_bytes_max,
         };
-        // Records of other programs may end by this clock, which is not confirmed yet.
+        // Records of other programs may expire by this clock, so it is not believed at once.
         let confirmed = Confirmed::resume(None, Reading::of(&*clock));
         Self {
             client,
@@ -104,7 +105,7 @@ impl Shared {
 
     /// Returns when the store is closed.
     pub(super) async fn until_closed(&self) {
-        // The sender lives in self, so the only way to return is that it was set.
+        // `self` owns the sender, so the wait cannot end because the sender was dropped.
         let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
@@ -112,15 +113,15 @@ impl Shared {
         self.oldest.load(Ordering::Acquire)
     }
 
-    /// Notes that etcd has compacted the history before a revision.
+    /// Records that etcd has compacted the history before a revision.
     pub(super) fn compacted(&self, revision: Revision) {
         self.oldest.fetch_max(revision, Ordering::AcqRel);
         self.changes.forget(revision);
     }
 
-    /// The cluster's latest revision, not only the latest one seen by this process.
+    /// Asks etcd for the cluster's latest revision.
     pub(super) async fn latest(&self, deadline: Instant) -> Result<Revision, Failure> {
-        // No record has the prefix itself as its key.
+        // No record's key is the prefix itself, so the answer has no values.
         let request = wire::RangeRequest {
             key: self.keys.full(b""),
             ..wire::RangeRequest::default()
@@ -129,7 +130,7 @@ impl Shared {
         Ok(self.client.observe(answer.header))
     }
 
-    /// The number of this store's keys in etcd.
+    /// Asks etcd for the number of this store's keys.
     pub(super) async fn count_all(&self) -> Result<u64, Failure> {
         let (key, range_end) = self.keys.all();
         let request = wire::RangeRequest {
@@ -144,7 +145,7 @@ impl Shared {
         Ok(unsigned(answer.count))
     }
 
-    /// The record of a version that etcd returned.
+    /// Converts a version that etcd returned to a record.
     pub(super) async fn record(&self, version: wire::KeyValue) -> Record {
         self.record_and_end(version).await.0
     }
@@ -182,17 +183,18 @@ impl Shared {
         }
     }
 
-    /// Asks etcd for the remaining time of another program's lease. If etcd does not answer, the
-    /// record counts as live, and the next call asks again.
+    /// Asks etcd for the remaining time of another program's lease, and remembers the end. If etcd
+    /// does not answer, the record counts as live, and the next call asks again.
     pub(super) async fn first_sight(&self, lease: i64) -> Option<End> {
         let request = wire::LeaseTimeToLiveRequest { id: lease };
         let deadline = self.client.deadline();
         let answer: Result<wire::LeaseTimeToLiveResponse, _> =
             self.client.ask(LEASE_TIME_TO_LIVE, request, deadline).await;
-        // After the answer: it may have taken long, and a late end is better than an early one.
+        // The clock is read after the answer, which may have taken long: a late end is better than
+        // an early one.
         let now = self.reading();
         match answer {
-            // A lease that is gone has a remaining time of -1.
+            // etcd gives a lease that is gone a remaining time of -1.
             Ok(answer) => Some(self.expiries.first_seen(lease, End::after(now, answer.ttl))),
             Err(failure) if failure.says("requested lease not found") => {
                 Some(self.expiries.first_seen(lease, End::after(now, 0)))
@@ -209,13 +211,14 @@ impl Shared {
         record.expires_at.is_none_or(|end| end > now)
     }
 
-    /// The time by which records may be deleted.
+    /// The confirmed time, up to which records may be deleted.
     pub(super) fn confirmed(&self) -> UnixMillis {
         self.read_clock().1
     }
 
-    /// Both times now. An end computed by a clock that is set back for a moment seems early; so the
-    /// confirmed time includes every such reading, and is behind for as long as it matters.
+    /// Reads the clock for computing an end. An end computed while the clock is briefly set back
+    /// seems early. So every such reading also updates the confirmed time, which then stays behind
+    /// for as long as it matters.
     pub(super) fn reading(&self) -> Reading {
         self.read_clock().0
     }
@@ -229,10 +232,10 @@ impl Shared {
         (now, confirmed.at(now))
     }
 
-    /// Waits for the feed to reach a revision, at most for `at_most`.
+    /// Waits until the feed has reached a revision, at most for `at_most`.
     pub(super) async fn until_fed(&self, revision: Revision, at_most: Duration) {
         let mut fed = self.fed.subscribe();
-        // Each caller checks the feed's revision itself.
+        // A timeout is no error: each caller checks the feed's revision itself.
         let _ = timeout(at_most, fed.wait_for(|fed| *fed >= revision)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! One watch of etcd: complete revisions in order, or the reason of its end.
+//! One watch stream of etcd: delivers complete revisions in order, or says why it ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use super::token::Token;
 use super::wire::{self, WatchAction, WatchEvent, WatchRequest};
 use crate::Revision;
 
-/// The interval of requests for progress while nothing changes, so that bookmarks are current.
+/// Interval at which progress is requested while nothing changes, so that bookmarks are current.
 pub(super) const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
-/// Why a stream ended.
+/// The reason why a stream ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// etcd has forgotten changes that were not delivered yet, up to this revision.
+    /// etcd has compacted changes up to this revision that were not delivered yet.
     Compacted(Revision),
-    /// The member or the connection failed; another stream can continue where this one stopped.
+    /// The member or the connection failed. Another stream can continue from the same position.
     Failed(Failure),
 }
 
@@ -31,32 +31,32 @@ impl From<Failure> for Ended {
     }
 }
 
-/// See the module documentation.
+/// An open watch stream to one member; see the module documentation.
 pub(super) struct Stream {
     client: Arc<Client>,
     member: usize,
     requests: mpsc::Sender<WatchRequest>,
     responses: tonic::Streaming<wire::WatchResponse>,
-    /// Its token, if etcd's authentication is on.
+    /// The token that the stream was opened with, if etcd's authentication is on.
     token: Option<Token>,
-    /// Events of a large answer's last revision so far, which its next fragment may continue.
+    /// Events of the last revision so far, which the next fragment of a large answer may continue.
     parts: Vec<WatchEvent>,
-    /// Everything up to here was delivered.
+    /// The revision up to which everything was delivered.
     position: Revision,
-    /// Whether this member answers progress requests in order with events.
+    /// Whether this member orders answers to progress requests correctly with events.
     tells_progress: bool,
 }
 
-/// A result of a stream.
+/// One delivery of a stream.
 pub(super) struct Delivery {
-    /// Changes in order; empty if only the revision advanced.
+    /// The events, in order; empty if only the revision advanced.
     pub(super) events: Vec<WatchEvent>,
-    /// All changes up to this revision are delivered.
+    /// The revision up to which all changes are now delivered.
     pub(super) revision: Revision,
 }
 
 impl Stream {
-    /// Watches all keys of the prefix after a revision.
+    /// Opens a stream of all keys of the prefix, after a revision.
     pub(super) async fn open(
         client: &Arc<Client>,
         keys: &Keys,
@@ -88,7 +88,7 @@ impl Stream {
             prev_kv: true,
             fragment: true,
         };
-        // The channel is new and has room.
+        // The channel is new, so it has room.
         let _ = requests.try_send(WatchRequest {
             action: Some(WatchAction::Create(create)),
         });
@@ -105,7 +105,7 @@ impl Stream {
         })
     }
 
-    /// The next changes or progress. Cancel-safe.
+    /// Waits for the next events or for progress. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<Delivery, Ended> {
         let next = self.receive().await;
         if let Err(Ended::Failed(failure)) = &next {
@@ -142,12 +142,12 @@ impl Stream {
             let empty = answer.events.is_empty() && self.parts.is_empty();
             self.parts.extend(answer.events);
             let mut events = whole_revisions(&mut self.parts, answer.fragment);
-            // A stream starts after its position; this check is for members that do not.
+            // A stream starts after its position. The check is for members that do not obey.
             events.retain(|event| revision_of(event) > self.position);
             let revision = match events.last() {
                 Some(last) => revision_of(last),
-                // Only an answer without events is progress: more events may be on their way after
-                // the last of several.
+                // Only an answer without events is progress: more events of its last revision may
+                // be on their way.
                 None if empty => at,
                 None => continue,
             };
@@ -158,10 +158,10 @@ impl Stream {
         }
     }
 
-    /// Requests progress, if the answer is reliable.
+    /// Requests progress, if this member's answer is reliable.
     pub(super) fn ask_progress(&self) {
         if self.tells_progress {
-            // If the queue is full, enough requests are on their way.
+            // If the queue is full, enough requests are on their way already.
             let _ = self.requests.try_send(WatchRequest {
                 action: Some(WatchAction::Progress(wire::Empty {})),
             });
@@ -169,9 +169,9 @@ impl Stream {
     }
 }
 
-/// Takes the events whose revisions are complete: all, or if another fragment follows, all before
-/// the last revision, which it may continue. An answer may have a thousand revisions with large
-/// values, so it is not collected as a whole.
+/// Takes the events whose revisions are complete. If another fragment follows, it may continue the
+/// last revision, so that revision's events stay. An answer can have a thousand revisions with
+/// large values, so it is not collected as a whole.
 fn whole_revisions(parts: &mut Vec<WatchEvent>, more_follow: bool) -> Vec<WatchEvent> {
     if !more_follow {
         return std::mem::take(parts);
@@ -187,8 +187,9 @@ pub(super) fn revision_of(event: &WatchEvent) -> Revision {
     event.kv.as_ref().map_or(0, |kv| unsigned(kv.mod_revision))
 }
 
-/// Before 3.4.25 and 3.5.8 an answer to a progress request could overtake events (etcd issue
-/// 15220). The progress that etcd sends by itself every ten minutes never does.
+/// Whether etcd of this version orders progress correctly. Before 3.4.25 and 3.5.8 an answer to a
+/// progress request could overtake events (etcd issue 15220). The progress that etcd sends by
+/// itself every ten minutes never does.
 fn tells_progress(version: &str) -> bool {
     let mut numbers = version
         .split(['.', '-', '+'])
@@ -215,7 +216,8 @@ mod tests {
             }),
             ..WatchEvent::default()
         };
-        // The revisions of a fragment, whether another follows, and the whole ones by then.
+        // Each row: the revisions in a fragment, whether another fragment follows, and the
+        // revisions complete by then.
         let fragments: [(&[i64], bool, &[u64]); 5] = [
             (&[3], true, &[]),
             (&[4, 5, 5], true, &[3, 4]),

@@ -1,4 +1,4 @@
-//! Internal behaviour against a real etcd.
+//! Tests of internal behaviour against a real etcd.
 
 use std::sync::atomic::AtomicU64;
 
@@ -13,7 +13,7 @@ use crate::{At, Index, ObjectSelector, UnixMillis};
 
 const KEYS: [&str; 6] = ["a/1", "a/2", "a/3", "b/1", "b/2", "c/1"];
 
-/// A value that describes itself: an object's number and the second in which it was last seen.
+/// Describes a test value, which has the form `object@second last seen`.
 fn describe(value: &[u8]) -> Description {
     let text = std::str::from_utf8(value).unwrap_or_default();
     let Some((object, seen)) = text.split_once('@') else {
@@ -95,7 +95,7 @@ async fn take(store: &EtcdStore, clock: &ManualClock, step: &Step) {
     }
 }
 
-/// Every request by index and by reading everything; the answers must be equal.
+/// Makes every request by the index and by reading everything, and compares the answers.
 async fn compare(store: &EtcdStore, first: Revision) {
     let shared = &store.shared;
     let latest = store.revision();
@@ -147,7 +147,7 @@ async fn compare(store: &EtcdStore, first: Revision) {
             "{request:?}"
         );
     }
-    // The records after a page, counted and read.
+    // The number of records after a page, as counted and as read.
     for at in [latest, first.midpoint(latest)] {
         let mut request = ListRequest::default().at(at).limit(1);
         request.count_remaining = true;
@@ -179,8 +179,8 @@ fn the_index_and_a_read_of_everything_answer_the_same() {
             for step in &steps {
                 take(&store, &clock, step).await;
             }
-            // Loading began with the store. A snapshot may be ahead of the watch, and the index
-            // answers only up to the revision of both: from now on it must.
+            // Loading began with the store. The snapshot may be ahead of the watch, and the index
+            // answers only up to the revision of both. From now on it must answer.
             let mut fed = store.shared.fed.subscribe();
             let latest = store.revision();
             fed.wait_for(|fed| *fed >= latest).await.unwrap();
@@ -201,7 +201,7 @@ async fn large_values_are_left_behind_by_index_and_by_a_read_of_everything() {
     };
     let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
     let store = open(options(&cluster), &clock).await;
-    // Last seen in another order than that of names and writes.
+    // The order of last seen differs from that of names and that of writes.
     for number in 0..9 {
         let value = format!("{}@{}", "x".repeat(350_000), number * 5 % 9);
         let created = store.create(format!("a/{number}").into(), NewRecord::new(value));
@@ -275,7 +275,7 @@ async fn compaction_is_shared_with_others_on_the_same_etcd() {
     };
     let first = write("a/1").await;
 
-    // The first round of each only reads the state of the other; nothing is compacted.
+    // The first round of each client only reads the other's state and compacts nothing.
     let (version, at) = compact::round(&ours.shared, 0, 0).await.unwrap();
     assert_eq!(version, 1);
     assert_eq!(at, ours.revision());
@@ -284,7 +284,7 @@ async fn compaction_is_shared_with_others_on_the_same_etcd() {
     assert_eq!(theirs.shared.oldest(), 0);
     assert!(their_at >= at);
 
-    // The first store in the next round compacts to its previous round; the other notes it.
+    // The first store in the next round compacts to its previous round. The other records it.
     let second = write("a/2").await;
     let (version, _) = compact::round(&ours.shared, version, at).await.unwrap();
     assert_eq!(version, 2);
@@ -305,7 +305,7 @@ async fn compaction_is_shared_with_others_on_the_same_etcd() {
     );
     let mut watch = theirs.watch(Bytes::new(), at).await.unwrap();
     assert_eq!(watch.next().await.unwrap()[0].revision(), second);
-    // One that opens later learns it from the key too.
+    // A store that is opened later learns the compacted revision from the key, too.
     let late = open(options(&cluster), &clock).await;
     assert_eq!(late.stats().await.unwrap().oldest_revision, at);
 }
@@ -332,7 +332,7 @@ async fn a_feed_that_was_compacted_away_says_so_and_goes_on() {
         .ask(client::COMPACT, request, client.deadline())
         .await;
     done.unwrap();
-    // A feed whose position is far behind, as after a long partition.
+    // The stream starts far behind, like a feed after a long network partition.
     let mut stream = stream::Stream::open(client, &store.shared.keys, 1)
         .await
         .unwrap_or_else(|ended| panic!("{ended:?}"));
@@ -401,7 +401,7 @@ async fn records_that_outlive_their_lease_are_deleted() {
     while store.shared.index.revision().is_none_or(|at| at < latest) {
         tokio::task::yield_now().await;
     }
-    // A clock that is days ahead for a moment, even at opening, deletes nothing.
+    // A clock that is days ahead for a moment deletes nothing, even when the store opens.
     clock.set_by(10 * 86_400_000);
     assert!(store.get("a/1".into()).await.unwrap().is_none());
     for _ in 0..2 {
@@ -413,7 +413,7 @@ async fn records_that_outlive_their_lease_are_deleted() {
     }
     clock.set_by(-10 * 86_400_000);
     assert!(store.get("a/1".into()).await.unwrap().is_some());
-    // Expired, but its lease (here at least an hour) may still delete it.
+    // The record has expired, but its lease, here at least an hour, may still delete it.
     clock.advance(8_000 + 3_600_000);
     assert_eq!(feed::sweep_once(&store.shared).await.unwrap(), 0);
     clock.advance(120_000);
@@ -455,18 +455,18 @@ async fn what_became_of_a_write_whose_answer_was_lost() {
             expected,
             before: first,
         };
-        // As while the call is still in its loop.
+        // The write is in flight, as while the call is still in its loop.
         let _in_flight = shared.expiries.begin(&key, &value, lease, end);
         shared.settle(lost, failure()).await
     };
     let unknown = |answer: &Result<Revision, WriteError>| {
         matches!(answer, Err(WriteError::Fault(Fault::Unknown(_))))
     };
-    // Still at the revision: it may still be done.
+    // The key is still at its revision, so the write may still be done.
     assert!(unknown(&settle(Some(first)).await));
     assert!(unknown(&settle(None).await));
 
-    // Other writes were first, so it never will be done.
+    // Other writes came first, so the write never will be done.
     let second = other
         .update("a/1".into(), record("1@3"), first)
         .await
@@ -480,10 +480,10 @@ async fn what_became_of_a_write_whose_answer_was_lost() {
         matches!(refused, Err(WriteError::Conflict { expected, current }) if (expected, current) == (first, third)),
         "{refused:?}"
     );
-    // A create of the same may still be done if the key is deleted.
+    // A create of the same value may still be done if the key is deleted.
     assert!(unknown(&settle(None).await));
 
-    // It was done, and followed by other changes.
+    // The write was done, and other changes followed.
     let fourth = store
         .update("a/1".into(), record("1@2"), third)
         .await
@@ -495,15 +495,15 @@ async fn what_became_of_a_write_whose_answer_was_lost() {
         .unwrap();
     assert_eq!(settle(Some(third)).await.unwrap(), fourth);
 
-    // Deleted since: the key has no information any more.
+    // The key was deleted since, so it tells nothing any more.
     other.delete("a/1".into(), Some(fifth)).await.unwrap();
     assert!(unknown(&settle(Some(third)).await));
-    // Created again in between: its history does not reach back to the revision.
+    // The key was created again, so its history does not reach back to the revision.
     other.create("a/1".into(), record("1@6")).await.unwrap();
     assert!(unknown(&settle(Some(third)).await));
 }
 
-/// A clock with a different time in some readings.
+/// A clock that shows a different time in a given number of readings.
 #[derive(Clone, Default)]
 struct Flickering {
     clock: ManualClock,
@@ -535,7 +535,8 @@ impl Clock for Flickering {
 
 const DAY: i64 = 86_400_000;
 
-/// Writes a record like another program, under a lease of ten minutes with a number chosen by etcd.
+/// Writes a record like another program does. Its lease lasts ten minutes and has a number chosen
+/// by etcd.
 async fn write_as_another(shared: &Shared, key: &'static str) {
     let (client, deadline) = (&shared.client, shared.client.deadline());
     let request = wire::LeaseGrantRequest { ttl: 600, id: 0 };
@@ -561,8 +562,8 @@ async fn until_indexed(shared: &Shared) {
     }
 }
 
-/// Lets time pass until the clock is believed, and checks that another program's record stays live
-/// for about as long as its lease.
+/// Lets time pass until the clock is believed. Checks that another program's record stays live for
+/// about as long as its lease.
 async fn is_left_alone(shared: &Arc<Shared>, clock: &ManualClock, lead: &mut i64) {
     for _ in 0..20 {
         shared.look_at_clock(lead);
@@ -579,8 +580,8 @@ async fn is_left_alone(shared: &Arc<Shared>, clock: &ManualClock, lead: &mut i64
     assert_eq!(shared.expire().await.unwrap(), 0);
 }
 
-/// The end of another program's lease was computed with the clock. If that was slow and is
-/// corrected, the lease has not ended; and the index is kept, however often that happens.
+/// Correcting a slow clock does not end the leases of other programs. Their ends were computed with
+/// the wrong clock. The index is kept, however often the clock is set.
 #[tokio::test]
 async fn a_clock_that_is_put_right_does_not_end_what_others_wrote() {
     let Some(cluster) = Cluster::start(1, &[]) else {
@@ -604,7 +605,7 @@ async fn a_clock_that_is_put_right_does_not_end_what_others_wrote() {
     is_left_alone(shared, &clock, &mut lead).await;
 }
 
-/// A clock that is wrong between two readings, during a request for a lease.
+/// The clock is wrong between two readings, during a request for a lease.
 #[tokio::test]
 async fn a_lease_that_was_learned_by_a_wrong_clock_ends_when_it_does() {
     let Some(cluster) = Cluster::start(1, &[]) else {

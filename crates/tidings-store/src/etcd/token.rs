@@ -1,8 +1,8 @@
-//! The token of etcd's authentication: one for all requests.
+//! The token of etcd's authentication: one token for all requests.
 //!
-//! - If many requests need a token, one of them asks. The others wait for its result, and share a
-//!   failure if they would ask the same member.
-//! - A token is dropped only if a request was refused with that very token. A late refusal of an
+//! - If many requests need a token, one of them asks for it. The others wait for its result, and
+//!   share its failure if they would ask the same member.
+//! - A token is dropped only if a request was refused with exactly that token. A late refusal of an
 //!   older token does not count.
 
 use std::sync::{PoisonError, RwLock};
@@ -12,24 +12,24 @@ use tonic::metadata::{Ascii, MetadataValue};
 
 use super::failure::Failure;
 
-/// See the module documentation.
+/// The current token; see the module documentation.
 #[derive(Default)]
 pub(super) struct Tokens {
     known: RwLock<Known>,
-    /// Held by the request that asks.
+    /// Lock held by the request that asks for a token.
     turn: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// Number of completed attempts.
+    /// Number of finished attempts to get a token.
     asked: u64,
     token: Option<Token>,
-    /// The error and member of the last failed attempt.
+    /// Member and error of the last attempt, if it failed.
     failure: Option<(usize, Failure)>,
 }
 
-/// A token with its number.
+/// A token and the number of the attempt that got it.
 #[derive(Clone)]
 pub(super) struct Token {
     pub(super) value: MetadataValue<Ascii>,
@@ -37,7 +37,7 @@ pub(super) struct Token {
 }
 
 impl Tokens {
-    /// The token, or one that `ask` gets from a member.
+    /// Returns the current token, or runs `ask` to get one from a member.
     pub(super) async fn get(
         &self,
         member: usize,
@@ -47,7 +47,7 @@ impl Tokens {
         if let Some(token) = token {
             return Ok(token);
         }
-        // If this future is dropped, another caller gets its turn.
+        // If this future is dropped, the lock is released, and another caller asks.
         let _turn = self.turn.lock().await;
         let answered = self.with(|known| {
             if let Some(token) = &known.token {
@@ -78,8 +78,8 @@ impl Tokens {
         }
     }
 
-    /// A request was refused with this token: the next one asks for another, unless there is one
-    /// already.
+    /// Drops a token that a request was refused with. The next request then asks for a new one,
+    /// unless another request already did.
     pub(super) fn give_up(&self, token: &Token) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let is_it = |current: &mut Token| current.generation == token.generation;
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// A member whose answers are released one by one, and counted.
+    /// A test member whose answers are counted and released one by one.
     struct Member {
         asked: Cell<u32>,
         answers: Semaphore,

@@ -1,4 +1,4 @@
-//! Reading many keys in parts of bounded size, all from one revision.
+//! A walk over many keys, in parts of bounded size, all at one revision.
 
 use bytes::Bytes;
 
@@ -7,24 +7,24 @@ use super::client::{RANGE, signed, unsigned};
 use super::wire::{KeyValue, RangeRequest, RangeResponse};
 use crate::{Fault, ReadError, Revision};
 
-/// Keys read at once; fewer when their values are large.
+/// Maximum keys read at once; fewer if their values are large.
 const PART_LEN: usize = 1000;
 
-/// See the module documentation.
+/// A walk over a range of keys; see the module documentation.
 pub(super) struct Walk {
     begin: Bytes,
     end: Bytes,
-    /// Zero until the first part returns the latest.
+    /// The revision; zero until the first part has returned the latest.
     revision: Revision,
     keys_only: bool,
     part_len: usize,
-    /// The number of keys in the range, from the first part.
+    /// Number of keys in the range, known from the first part on.
     pub(super) count: Option<u64>,
     over: bool,
 }
 
 impl Walk {
-    /// Walks a range at a revision; zero means the latest.
+    /// A walk over a range at a revision; zero means the latest.
     pub(super) fn new((begin, end): (Bytes, Bytes), revision: Revision) -> Self {
         Self {
             begin,
@@ -37,23 +37,23 @@ impl Walk {
         }
     }
 
-    /// Without values from here on.
+    /// Reads the remaining keys without values.
     pub(super) fn keys_only(&mut self) {
         self.keys_only = true;
     }
 
-    /// Reads about `len` keys at once.
+    /// Sets the number of keys read at once to about `len`.
     pub(super) fn part_len(mut self, len: usize) -> Self {
         self.part_len = len.clamp(1, PART_LEN);
         self
     }
 
-    /// The revision of everything it reads, known after the first part.
+    /// The revision of all keys read; known after the first part.
     pub(super) fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// The next keys in order; `None` at the end.
+    /// Reads the next part of the keys, in order; `None` at the end.
     pub(super) async fn next(
         &mut self,
         shared: &Shared,
@@ -109,7 +109,7 @@ impl Walk {
 }
 
 impl Shared {
-    /// Walks everything at the latest revision.
+    /// A walk over all keys of the store at the latest revision.
     pub(super) fn walk_all(&self) -> Walk {
         Walk::new(self.keys.all(), 0)
     }

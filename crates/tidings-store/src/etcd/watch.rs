@@ -1,5 +1,5 @@
-//! Watches: from the shared history in memory if it reaches back far enough, otherwise from their
-//! own stream.
+//! Watches read the shared ring of recent changes, or, if that is too short, their own stream.
+//!
 //!
 //! ```text
 //!   start ──▶ Recent ──fell behind──▶ Direct (no stream) ──▶ Direct (stream) ──caught up──▶ Recent
@@ -7,8 +7,8 @@
 //!                                           └───────────────────────┘
 //! ```
 //!
-//! Both have the same changes, so a watch may switch at any revision that it has reached. It ends
-//! when another history takes the place of the one in which it was started.
+//! Both sources have the same changes, so a watch may switch at any revision that it has reached.
+//! It ends when etcd's history is replaced by another one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ pub(super) async fn start(
     after: Revision,
 ) -> Result<Box<dyn Watch>, WatchError> {
     shared.check_open()?;
-    // Before anything that is read of it.
+    // The number is read first: all that follows must belong to this history or end the watch.
     let history = shared.history();
     let oldest = shared.oldest();
     if after < oldest {
@@ -65,10 +65,10 @@ pub(super) async fn start(
     }))
 }
 
-/// Whether etcd still has the history after a revision. Its watch would report that, too, but only
-/// after the start.
+/// Checks that etcd still has the history after a revision. etcd's watch would report that, too,
+/// but only after the watch has started.
 async fn check_readable(shared: &Shared, after: Revision) -> Result<(), WatchError> {
-    // Nothing was ever compacted. (And to etcd zero means the latest.)
+    // Nothing was ever compacted. To etcd zero would mean the latest.
     if after == 0 {
         return Ok(());
     }
@@ -89,7 +89,8 @@ async fn check_readable(shared: &Shared, after: Revision) -> Result<(), WatchErr
     }
 }
 
-/// The shared watcher reads only the history in memory; [`Direct`] reads older changes.
+/// The missing older history of a shared watcher. A shared watcher reads only the ring in memory;
+/// [`Direct`] reads older changes.
 struct NothingOlder(Arc<crate::changes::Changes>);
 
 impl Older for NothingOlder {
@@ -117,13 +118,13 @@ enum Source {
     Direct(Box<Direct>),
 }
 
-/// A watch's own stream. Counted while it exists.
+/// A watch's own stream. It is counted while it exists.
 struct Direct {
     shared: Arc<Shared>,
     stream: Option<Stream>,
     pause: Pause,
-    /// When it asks for progress next: without a change, too, it is to reach the history in memory.
-    /// Kept here, as calls may be given up sooner.
+    /// The time of the next progress request. Progress lets the watch reach the ring in memory even
+    /// if nothing changes. The time is stored here because a call may be dropped before it comes.
     asks_at: Instant,
 }
 
@@ -149,7 +150,7 @@ struct EtcdWatch {
     shared: Arc<Shared>,
     prefix: Bytes,
     position: Revision,
-    /// The number of the history that the position is in.
+    /// The number of the history that the position belongs to.
     history: u64,
     source: Source,
     ended: Option<WatchError>,
@@ -194,8 +195,8 @@ impl EtcdWatch {
         }
     }
 
-    /// The next changes of the own stream, of which perhaps none match. Cancel-safe: the position
-    /// advances on return.
+    /// Reads the next changes of the watch's own stream; perhaps none match the prefix.
+    /// Cancel-safe: the position advances only on return.
     async fn read_direct(&mut self) -> Result<Vec<Arc<Change>>, WatchError> {
         let Source::Direct(direct) = &mut self.source else {
             return Ok(Vec::new());
@@ -248,8 +249,9 @@ impl EtcdWatch {
                 }
             }
         };
-        // From here on the changes are taken from the stream: if this future is dropped while a
-        // lease is looked up, the stream is opened again at the unchanged position.
+        // From here on the changes are out of the stream. If this future is dropped during the
+        // look-up of a lease, the stream is dropped with it and opened again at the unchanged
+        // position.
         let stream = direct.stream.take();
         let changes = match self.shared.changes_of(&delivery.events).await {
             Ok(changes) => changes,

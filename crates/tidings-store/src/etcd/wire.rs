@@ -1,7 +1,7 @@
-//! The part of etcd's v3 API that this backend uses, as protobuf messages.
+//! The protobuf messages of etcd's v3 API that this backend uses.
 //!
-//! Names, numbers and types are those of etcd's `rpc.proto` and `kv.proto`; fields that this crate
-//! does not read are left out, which protobuf allows. They are not generated, because every
+//! Names, numbers and types are those of etcd's `rpc.proto` and `kv.proto`. Fields that this crate
+//! does not read are left out, which protobuf allows. The messages are not generated, because every
 //! generator needs `protoc` at build time, and this project builds with a Rust toolchain alone.
 //! etcd promises not to change them within v3.
 
@@ -121,12 +121,12 @@ pub(super) enum Response {
     Txn(TxnResponse),
 }
 
-/// An answer without fields that are read here, or a request without fields.
+/// A request without fields, or an answer none of whose fields is read here.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct Empty {}
 
-/// Equality of a key's version or modification revision with a number: the two comparisons this
-/// backend makes.
+/// A condition: a key's version or modification revision equals a number. This backend makes only
+/// these two comparisons.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Compare {
     #[prost(int32, tag = "1")]
@@ -148,7 +148,8 @@ pub(super) enum CompareWith {
 }
 
 impl Compare {
-    /// `EQUAL` is 0; the targets are `VERSION` 0 and `MOD` 2.
+    /// The condition that a key's number equals `with`. In etcd's protocol `EQUAL` is 0; the
+    /// targets are `VERSION` 0 and `MOD` 2.
     pub(super) fn equal(key: Bytes, with: CompareWith) -> Self {
         Self {
             result: 0,
@@ -238,7 +239,7 @@ pub(super) struct WatchResponse {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct WatchEvent {
-    /// `PUT` 0, `DELETE` 1.
+    /// The kind of the event: `PUT` is 0, `DELETE` is 1.
     #[prost(int32, tag = "1")]
     pub(super) kind: i32,
     #[prost(message, optional, tag = "2")]
@@ -271,7 +272,7 @@ pub(super) struct LeaseTimeToLiveRequest {
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct LeaseTimeToLiveResponse {
-    /// Seconds left, rounded down; -1 if the lease is gone.
+    /// Remaining seconds, rounded down; -1 if the lease is gone.
     #[prost(int64, tag = "3")]
     pub(super) ttl: i64,
 }

@@ -1,11 +1,11 @@
-//! Writes: one transaction each, on the key's `ModRevision`.
+//! Writes: each is one transaction on the key's `ModRevision`.
 //!
-//! Requests that may be sent again when the answer was lost:
+//! If the answer to a write is lost, whether the request is sent again depends on its kind:
 //!
-//! - An update or a delete on revision r: yes. The key is at r only before it, so only one copy
-//!   takes effect.
-//! - A create: no. The key could have been created by the first copy, deleted by another client,
-//!   and created again by the second.
+//! - An update or a delete on revision r is sent again. The key is at r only before the write, so
+//!   only one copy takes effect.
+//! - A create is not. The first copy could create the key, another client delete it, and the second
+//!   copy create it again.
 //!
 //! Then the key and, for an update, its history show what was done (`settle.rs`). If they do not,
 //! the outcome is [`Fault::Unknown`].
@@ -28,27 +28,27 @@ use super::wire::{
 use crate::limits::check_size;
 use crate::{Deleted, Fault, NewRecord, ReadError, Record, Revision, VALUE_LEN_MAX, WriteError};
 
-/// Deletes in one transaction. etcd allows 128 operations by default; each of these is a nested
-/// transaction.
+/// Maximum deletes in one transaction. etcd allows 128 operations by default. Each delete here is a
+/// nested transaction.
 const EXPIRE_BATCH: usize = 64;
 
-/// Bytes of a transaction in addition to value and key, estimated generously.
+/// Bytes of a transaction besides value and key; a generous estimate.
 const REQUEST_OVERHEAD: usize = 4096;
 
 #[derive(Debug, thiserror::Error)]
 #[error("the key kept changing until the time was up")]
 struct Contended;
 
-/// The outcome of a transaction on one key.
+/// The answer to a transaction on one key.
 enum Answered {
-    /// Its condition held; it was done at this revision.
+    /// The condition held; the write was done at this revision.
     Done(Revision),
-    /// Its condition did not hold: the key's current version.
+    /// The condition did not hold; this is the key's current version, if there is one.
     Other(Option<KeyValue>),
 }
 
 impl Shared {
-    /// The record under a key, also if it has expired.
+    /// Reads the record under a key, even if it has expired.
     pub(super) async fn get_any(
         &self,
         key: &[u8],
@@ -75,7 +75,7 @@ impl Shared {
         check_size(&key, Some(&record))?;
         self.check_open()?;
         let deadline = self.client.deadline();
-        // This call has its effect after this revision.
+        // Every revision that this call writes is later than this one.
         let before = self.client.revision();
         if let Some(expected) = expected {
             self.check_live(&key, expected, deadline).await?;
@@ -138,7 +138,7 @@ impl Shared {
                     self.remove_expired(&key, current.revision, deadline)
                         .await?;
                 }
-                // Deleted between the condition and the read: try again.
+                // The key was deleted between the condition and the read. Try again.
                 (None, None) => {}
                 (current, expected) => return Err(self.refusal(current.as_ref(), expected)),
             }
@@ -148,7 +148,8 @@ impl Shared {
         }
     }
 
-    /// A lease for a record. An expired record is refused, after refusals that have precedence.
+    /// Returns a lease for a record. An expiry in the past is refused, but refusals because of the
+    /// existing record come first.
     async fn lease_for(
         &self,
         key: &Bytes,
@@ -178,8 +179,8 @@ impl Shared {
         Ok(lease.map_err(Fault::from)?)
     }
 
-    /// Refuses a write on an expired version that etcd still has. Reads the version only if its end
-    /// is unknown.
+    /// Refuses a write on an expired version that etcd still has. It reads the version only if its
+    /// end is not known locally.
     async fn check_live(
         &self,
         key: &Bytes,
@@ -198,7 +199,7 @@ impl Shared {
         }
     }
 
-    /// The refusal of a write, given the existing version.
+    /// The error of a refused write, given the existing version.
     pub(super) fn refusal(
         &self,
         current: Option<&Record>,
@@ -216,7 +217,7 @@ impl Shared {
         }
     }
 
-    /// Changes a key if it is at a revision (zero: absent), and otherwise reads it.
+    /// Changes a key if it is at a revision, and otherwise reads it. Revision zero means absent.
     async fn transact(
         &self,
         key: &[u8],
@@ -242,8 +243,8 @@ impl Shared {
             let failure = match sent {
                 Ok(answer) => {
                     let answered = self.answered(answer);
-                    // Perhaps the copy whose answer was lost was done, and so the condition no
-                    // longer holds.
+                    // An earlier copy, whose answer was lost, may have been done; the condition
+                    // would then fail for this copy.
                     return match (answered, lost) {
                         (Answered::Other(_), Some(failure)) => Err(failure),
                         (answered, _) => Ok(answered),
@@ -253,9 +254,9 @@ impl Shared {
             };
             let again = failure.outcome == Outcome::Unknown && expected > 0;
             let failure = match lost {
-                // Once an answer was lost, no later refusal makes the outcome certain.
+                // Once an answer was lost, a later refusal does not make the outcome certain.
                 Some(lost) if failure.outcome != Outcome::Unknown => return Err(lost),
-                // It may be done, and is not sent again: there will be no space for it.
+                // The write may be done, and is not repeated: there will be no space for it.
                 None if failure.is_no_space() => return Err(failure.knowing(Outcome::Unknown)),
                 _ => failure,
             };
@@ -311,7 +312,7 @@ impl Shared {
                         previous: current,
                     });
                 }
-                // Changed in between: read again, which also finds the right refusal.
+                // The key was changed in between. Reading it again also finds the right refusal.
                 Ok(Answered::Other(_)) => {}
                 Err(failure) if failure.outcome == Outcome::Unknown => {
                     return Err(Fault::Unknown(Arc::new(failure)).into());
@@ -331,7 +332,7 @@ impl Shared {
         })
     }
 
-    /// Writes the expiry of one record, so that its key is free.
+    /// Deletes one expired record, so that its key is free.
     async fn remove_expired(
         &self,
         key: &[u8],
@@ -343,13 +344,13 @@ impl Shared {
             .await;
         match answered {
             Ok(_) => Ok(()),
-            // The next attempt on the key shows whether it was done.
+            // The next attempt on the key shows whether the delete was done.
             Err(failure) if failure.outcome == Outcome::Unknown => Ok(()),
             Err(failure) => Err(failure.into()),
         }
     }
 
-    /// Writes the expiry of every record that has expired by the confirmed time.
+    /// Deletes every record that has expired by the confirmed time.
     pub(super) async fn expire(&self) -> Result<u64, WriteError> {
         self.check_open()?;
         let mut removed = 0;
@@ -358,8 +359,8 @@ impl Shared {
             let mut ended = Vec::new();
             for version in part {
                 let record = self.record(version).await;
-                // After the end is known, so that every reading that it was computed from is
-                // included.
+                // The end is known by now, so the confirmed time includes every reading that the
+                // end was computed from.
                 if record.expires_at.is_some_and(|end| end <= self.confirmed()) {
                     ended.push((record.key, record.revision));
                 }
@@ -369,7 +370,7 @@ impl Shared {
         Ok(removed)
     }
 
-    /// Deletes these versions, several at one revision. Returns the number that still existed.
+    /// Deletes exactly these versions, several at one revision. Returns how many still existed.
     pub(super) async fn remove_ended(
         &self,
         ended: &[(Bytes, Revision)],
@@ -389,8 +390,8 @@ impl Shared {
                 success: batch.iter().map(one).collect(),
                 ..TxnRequest::default()
             };
-            // On exact revisions, so it may be sent again; a deletion whose answer was lost is then
-            // not counted.
+            // The conditions name exact revisions, so it may be sent again. A deletion whose answer
+            // was lost is then not counted.
             let deadline = self.client.deadline();
             let answer: Result<TxnResponse, _> = self.client.ask(TXN, transaction, deadline).await;
             let answer = answer.map_err(Fault::from)?;
@@ -405,7 +406,8 @@ impl Shared {
     }
 }
 
-/// etcd has its own limit for a whole request, which may be below ours for a value.
+/// Explains a request that etcd refused as too large. etcd's own limit for a whole request may be
+/// below ours for a value.
 fn too_large(failure: Failure, record: &NewRecord) -> WriteError {
     let (len, max) = (record.value.len() + REQUEST_OVERHEAD, VALUE_LEN_MAX);
     if failure.says("request is too large") && len > max {
@@ -418,7 +420,7 @@ fn too_large(failure: Failure, record: &NewRecord) -> WriteError {
     Fault::from(failure).into()
 }
 
-/// A walk at the latest revision fails for no other reason.
+/// Converts the error of a walk at the latest revision, which fails only with a fault.
 fn into_fault(error: ReadError) -> Fault {
     match error {
         ReadError::Fault(fault) => fault,
