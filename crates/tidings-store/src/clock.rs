@@ -85,7 +85,6 @@ impl Clock for SystemClock {
 
 /// A clock for tests that stands still until it is moved. Clones share the time.
 ///
-///
 /// ```
 /// use tidings_store::{UnixMillis, clock::{Clock, ManualClock}};
 ///

@@ -1,10 +1,12 @@
 //! One commit in progress: each request is decided against the store plus the commit so far.
 //!
-//! Invariants: a name leads to its current version or to none; a version that was replaced or
-//! deleted before its expiry has a mark; every change takes the next revision; a version whose
-//! bucket was swept past it has its end in the log ([`sweep`](super::sweep)). The index in memory
-//! is updated at once; its readers skip revisions that are not published yet. [`Batch::commit`]
-//! makes everything visible; dropping a batch removes its part of the index again.
+//! Invariants: a name leads to its current version or to none. A version that was replaced or
+//! deleted before its expiry has a mark. Every change takes the next revision. A version whose
+//! bucket was swept past it has its end in the log ([`sweep`](super::sweep)).
+//!
+//! The index in memory is updated at once; its readers skip revisions that are not published yet.
+//! [`Batch::commit`] makes everything visible. Dropping a batch removes its part of the index
+//! again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -27,20 +29,21 @@ use crate::changes::Logged;
 use crate::clock::Reading;
 use crate::{Change, Deleted, Expected, Fault, Record, Revision, UnixMillis, WriteError};
 
-/// Bytes of replaced and ended values from which on a commit takes no further expiries or requests:
-/// they are in memory until it is done. Several writes that belong together may exceed it.
+/// Bytes of replaced and ended values at which a commit takes no further expiries or requests.
+/// These values are in memory until the commit is done. Writes that belong together may exceed the
+/// limit.
 pub(crate) const LOADED_MAX: usize = 8 << 20;
 
-/// The time of a commit.
+/// The times by which a commit decides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// The clock: requests are decided by it.
+    /// Wall time: requests are decided by it.
     pub(crate) wall: UnixMillis,
-    /// Steady time of this process.
+    /// Monotonic time of this process.
     pub(crate) steady: Duration,
     /// The time up to which the clock is [believed](crate::confirmed): expiries are written by it.
     pub(crate) confirmed: UnixMillis,
-    /// Buckets up to this one end before the current history is forgotten.
+    /// Buckets up to this one expire before the current history is forgotten.
     pub(crate) spared: u64,
 }
 
@@ -53,58 +56,59 @@ impl Times {
     }
 }
 
-/// See the module documentation.
+/// A commit in progress; see the module documentation.
 pub(crate) struct Batch<'a> {
     pub(crate) view: View<'a>,
-    /// Its part of the log.
+    /// The entries for the log, by bucket.
     frames: Frames,
     pub(crate) memtable: Arc<Memtable>,
-    /// The bucket that gets expiries.
+    /// The bucket whose segment gets the expiries.
     pub(crate) home: u64,
     pub(crate) state: State,
     now: UnixMillis,
     pub(crate) confirmed: UnixMillis,
     pub(crate) steady: Duration,
-    /// One for each of its revisions.
+    /// The changes, one for each revision of the commit.
     logged: Vec<Logged>,
     pub(crate) dirty: bool,
-    /// Buckets up to this one are dropped soon.
+    /// Buckets up to this one are dropped soon, so ended values in them are not counted.
     spared: u64,
-    /// Bytes of values that it ends in other buckets.
+    /// Bytes of values that this commit ends in buckets that are not dropped soon.
     ended_bytes: u64,
-    /// Bytes of all values that it replaces or ends; see [`LOADED_MAX`].
+    /// Bytes of all values that this commit replaces or ends; see [`LOADED_MAX`].
     pub(crate) loaded: usize,
-    /// Number of expiries that it writes.
+    /// Number of expiries that this commit writes.
     pub(crate) expired: u64,
-    /// Buckets that it finished; see [`Committer`](super::committer::Committer).
+    /// Buckets all of whose expiries are written now; see
+    /// [`Committer`](super::committer::Committer).
     pub(crate) finished: Vec<u64>,
 }
 
 /// The result of a commit.
 pub(crate) struct Committed {
     pub(crate) state: State,
-    /// Bytes of values that ended in buckets that are not dropped soon.
+    /// Bytes of values that the commit ended in buckets that are not dropped soon.
     pub(crate) ended_bytes: u64,
     pub(crate) logged: Vec<Logged>,
     pub(crate) home: Option<u64>,
 }
 
-/// An accepted put.
+/// An accepted put, ready to be applied.
 struct ReadyPut {
     hash: u64,
     bucket: u64,
     fields: Fields,
     reason: String,
     body: PackedBody,
-    /// Its revision is assigned later.
+    /// The new record. Its revision is assigned when the put is applied.
     record: Record,
-    /// The live version that it replaces.
+    /// The live version that the put replaces.
     replaced: Option<Replaced>,
-    /// The version whose expiry it writes.
+    /// The expired version whose expiry the put writes first.
     ended: Option<Replaced>,
 }
 
-/// An accepted delete.
+/// An accepted delete, ready to be applied.
 struct ReadyDelete {
     hash: u64,
     ended: Replaced,
@@ -115,14 +119,14 @@ enum Ready {
     Delete(ReadyDelete),
 }
 
-/// A key's current version, and its record once read.
+/// A key's current version, with its record read from the log.
 struct Replaced {
     placed: Placed,
     record: Record,
 }
 
 impl<'a> Batch<'a> {
-    /// `home` is the bucket of the last commit.
+    /// Starts a commit on the current state. `home` is the bucket of the last commit.
     pub(crate) fn new(
         engine: &'a Engine,
         codec: &'a Codec,
@@ -130,7 +134,8 @@ impl<'a> Batch<'a> {
         home: Option<u64>,
     ) -> Self {
         let view = View::new(engine, codec);
-        // A finished bucket may be dropped while the history still needs expiries of others.
+        // A finished bucket may be dropped while the history still needs the expiries of other
+        // buckets.
         let floor = view.state.swept.floor;
         let home = home.filter(|home| *home > floor && view.buckets.contains_key(home));
         Self {
@@ -171,7 +176,7 @@ impl<'a> Batch<'a> {
         Ok(Deleted { revision, previous })
     }
 
-    /// Does all or none of them, each against the state before the first.
+    /// Applies all writes or none. Each is checked against the state before the first.
     pub(crate) fn many(&mut self, writes: Vec<One>) -> Result<Vec<Revision>, WriteError> {
         let mut keys = HashSet::with_capacity(writes.len());
         if !writes.iter().all(|write| keys.insert(write.key())) {
@@ -264,7 +269,8 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Nothing here fails, so a request is in the batch completely or not at all.
+    /// Applies an accepted put. Nothing here fails, so a request is in the batch completely or not
+    /// at all.
     fn do_put(&mut self, ready: ReadyPut) -> Revision {
         let ReadyPut {
             hash,
@@ -305,7 +311,8 @@ impl<'a> Batch<'a> {
         };
         let content = version.encode(revision, bucket);
         self.log(bucket, Kind::Version, revision, &content);
-        // A bucket that outlives the new version must itself have the end of its version.
+        // The old version's bucket is dropped later than the new version's, so it must itself
+        // record that its version ended.
         if let Some((replaced, old)) = previous.filter(|(_, old)| *old > bucket) {
             let mut content = Vec::new();
             put_varint(&mut content, replaced);
@@ -356,7 +363,7 @@ impl<'a> Batch<'a> {
         self.end(ready.hash, ready.ended, false)
     }
 
-    /// Forgets the history up to a revision, on request.
+    /// Forgets the history up to a revision, on a client's request.
     pub(crate) fn compact(&mut self, revision: Revision) -> Result<(), WriteError> {
         let current = self.state.revision;
         if revision > current {
@@ -369,7 +376,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Makes the commit add a frame to a bucket, even an empty one.
+    /// Makes the commit write a frame to a bucket, even an empty frame.
     pub(crate) fn write_to(&mut self, bucket: u64) -> Result<(), Fault> {
         self.make_bucket(bucket)?;
         self.frames.entry(bucket).or_default();
@@ -377,7 +384,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Forgets the history up to a revision.
+    /// Forgets the history up to a revision, unless more is forgotten already.
     pub(crate) fn forget(&mut self, revision: Revision) {
         if revision > self.state.compacted {
             self.state.compacted = revision;
@@ -392,8 +399,8 @@ impl<'a> Batch<'a> {
             .push(bucket, kind, revision, content);
     }
 
-    /// Writes and syncs the commit with this number, and makes it visible. Returns its changes, in
-    /// order, and its bucket.
+    /// Writes and syncs the commit under this number, and makes it visible. Returns its changes, in
+    /// order, and its bucket; `None` if there is nothing to commit.
     pub(crate) fn commit(
         mut self,
         engine: &Engine,
@@ -427,7 +434,7 @@ impl<'a> Batch<'a> {
         }))
     }
 
-    /// The version of a key; the caller may have looked it up before.
+    /// The current version of a key. The caller may have looked it up before.
     fn current(
         &self,
         hash: u64,
@@ -439,16 +446,16 @@ impl<'a> Batch<'a> {
             Found::Gone => None,
             Found::Unknown => self.view.still_in_trees(key, looked_up)?,
         };
-        // It may have been swept by this commit.
+        // This commit may have swept the version.
         Ok(pointer.filter(|pointer| !self.state.swept.has(pointer.bucket, pointer.revision)))
     }
 
-    /// The version of a key; `found` is the caller's assumption.
+    /// Reads the current version of a key. `found` is the version that the caller expects.
     fn load(&self, hash: u64, current: Pointer, found: Option<Stored>) -> Result<Replaced, Fault> {
         let Pointer {
             revision, bucket, ..
         } = current;
-        // One of this batch is not in the log yet.
+        // A version that this batch wrote is not in the log yet.
         let in_batch = revision
             .checked_sub(self.view.state.revision + 1)
             .and_then(|at| self.logged.get(usize::try_from(at).ok()?))
@@ -477,7 +484,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Creates the bucket to write to, if it does not exist.
+    /// Creates a bucket unless it exists.
     fn make_bucket(&mut self, name: u64) -> Result<(), Fault> {
         if !self.view.buckets.contains_key(&name) {
             self.view.engine.bucket(name)?;
@@ -491,7 +498,7 @@ impl<'a> Batch<'a> {
         self.state.revision
     }
 
-    /// Ends the version of a key, and returns the revision of the end.
+    /// Ends a version, and returns the revision of its end.
     fn end(&mut self, hash: u64, ending: Replaced, expired: bool) -> Revision {
         let revision = self.next_revision();
         let Replaced { placed, record } = ending;
@@ -502,13 +509,14 @@ impl<'a> Batch<'a> {
             bucket,
             versions: vec![record.revision],
         };
-        // In the version's own bucket, so that a reader that finds the version also finds its end.
+        // The end is logged in the version's own bucket, so that a reader that finds the version
+        // also finds its end.
         self.log(bucket, Kind::Ends, revision, &ends.encode());
         self.ended(record, bucket, revision, expired);
         revision
     }
 
-    /// Does the accounting of an end, apart from the log and the index.
+    /// Counts an end and adds its change, without touching log and index.
     pub(crate) fn ended(&mut self, record: Record, bucket: u64, revision: Revision, expired: bool) {
         self.uncount(&record, bucket);
         self.expired += u64::from(expired);
@@ -539,7 +547,7 @@ impl<'a> Batch<'a> {
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        // The view has the committed state by then.
+        // After a commit the view has the new state; then nothing is removed.
         if self.state.revision > self.view.state.revision {
             self.memtable.truncate(self.view.state.revision);
         }

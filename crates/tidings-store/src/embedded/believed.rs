@@ -1,10 +1,14 @@
-//! The time up to which the clock was believed: the file `CLOCK`, from which the next process
-//! continues ([`Confirmed::resume`](crate::confirmed::Confirmed::resume)).
+//! The file `CLOCK`: the time up to which the clock was believed, for the next process.
 //!
-//! One line: the confirmed time in milliseconds since 1970, or `-` if there is none; the candidate
-//! in the same form, and the milliseconds for which it was held, or `- 0`; a checksum. The file is
-//! replaced but not synced, so after a power cut it may be missing, damaged or old; expiries are
-//! then written a little later, never earlier.
+//! The next process continues from it ([`Confirmed::resume`](crate::confirmed::Confirmed::resume)).
+//! The file is one line of words:
+//!
+//! - the confirmed time in milliseconds since 1970, or `-` if there is none;
+//! - the candidate in the same form, and the milliseconds for which it was held, or `- 0`;
+//! - a checksum.
+//!
+//! The file is replaced but not synced. After a power cut it may be missing, damaged or old.
+//! Expiries are then written a little later, never earlier.
 
 use std::fs;
 use std::num::ParseIntError;
@@ -19,12 +23,12 @@ use crate::confirmed::{Belief, Candidate};
 
 const FILE: &str = "CLOCK";
 
-/// Whether a process has stored the time, even if it is damaged since.
+/// Whether a process has ever stored the time, even if the file is damaged now.
 pub(crate) fn is_there(folder: &Path) -> bool {
     folder.join(FILE).exists()
 }
 
-/// The state of the last process, if readable.
+/// Reads the state that the last process stored; `None` if it cannot be read.
 pub(crate) fn read(folder: &Path) -> Option<Belief> {
     let text = fs::read_to_string(folder.join(FILE)).ok()?;
     let (belief, checksum) = text.trim_end().rsplit_once(' ')?;
@@ -46,7 +50,7 @@ fn time(text: &str) -> Result<Option<UnixMillis>, ParseIntError> {
     }
 }
 
-/// Stores it for the next process.
+/// Stores the state for the next process. A failure is only logged.
 pub(crate) fn write(folder: &Path, belief: Belief) {
     let time = |time: Option<UnixMillis>| time.map_or("-".into(), |time| time.0.to_string());
     let Belief {

@@ -1,4 +1,4 @@
-//! What one commit, page or merge may take, tested from inside.
+//! Tests of the limits on one commit, one page and one merge, from inside the crate.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::clock::{Clock, ManualClock};
 use crate::{Index, ObjectSelector, UnixMillis};
 
-/// What a failed merge wrote would stay until the store is opened again.
+/// A merge that fails leaves files behind until the store is opened again.
 #[test]
 fn without_room_on_the_disk_no_tables_are_merged() {
     let folder = tempfile::tempdir().unwrap();
@@ -34,8 +34,8 @@ fn without_room_on_the_disk_no_tables_are_merged() {
     assert!(!names.is_crowded());
 }
 
-/// A clock that is ahead hides records whose ends are not written yet: to read them all for one
-/// page would take too long.
+/// Pages skip a bounded number of expired records. A clock that is ahead hides records whose ends
+/// are not written yet. Reading them all for one page would take too long.
 #[tokio::test]
 async fn pages_of_the_newest_pass_over_a_bounded_number_of_expired_records() {
     const EXPIRED: usize = read::PASSED_OVER_MAX + 100;
@@ -47,7 +47,7 @@ async fn pages_of_the_newest_pass_over_a_bounded_number_of_expired_records() {
             last_seen: UnixMillis(NOW + number.cast_signed() as i64),
             ..Index::default()
         };
-        // The one that lives was seen before all others.
+        // The one live record was last seen before all others.
         let minutes = if number == 0 { 600 } else { 1 };
         let record = living("1", minutes).index(index);
         store.create(format!("shop/{number}").into(), record)
@@ -70,7 +70,8 @@ async fn pages_of_the_newest_pass_over_a_bounded_number_of_expired_records() {
     store.close().await;
 }
 
-/// The index has records whose ends are written as long as their bucket.
+/// Pages skip a bounded number of ended records. The index has records whose ends are written for
+/// as long as their bucket exists.
 #[tokio::test]
 async fn pages_of_the_newest_skip_a_bounded_number_of_ended_records() {
     const ENDED: usize = read::ENDED_MAX + 100;
@@ -82,7 +83,7 @@ async fn pages_of_the_newest_skip_a_bounded_number_of_ended_records() {
             last_seen: UnixMillis(NOW + number.cast_signed() as i64),
             ..Index::default()
         };
-        // The one that lives was seen before all others.
+        // The one live record was last seen before all others.
         let minutes = if number == 0 { 600 } else { 1 };
         let record = living("1", minutes).index(index);
         store.create(format!("shop/{number}").into(), record)
@@ -106,7 +107,7 @@ async fn pages_of_the_newest_skip_a_bounded_number_of_ended_records() {
     store.close().await;
 }
 
-/// The values of what a commit ends are in memory until it is done.
+/// The values that a commit ends are in memory until it is done.
 #[tokio::test]
 async fn large_values_end_in_several_commits() {
     const RECORDS: usize = 32;
@@ -151,12 +152,13 @@ async fn large_values_end_in_several_commits() {
     }
 }
 
-/// Expiries are written to the bucket that the commit writes to anyway, which may be over as well.
+/// Expiries are written to the bucket of the commit's other writes, which may itself be expired.
 #[tokio::test]
 async fn a_bucket_is_kept_as_long_as_the_history_needs_expiries_of_others_in_it() {
     let folder = tempfile::tempdir().unwrap();
     let clock = ManualClock::at(UnixMillis(NOW));
-    // Every commit flushes what the previous one did, so a bucket is dropped as soon as possible.
+    // Every commit flushes the memtable of the previous one, so a bucket is dropped as soon as
+    // possible.
     let options = EmbeddedOptions {
         clock: Arc::new(clock.clone()),
         expire_by_itself: false,
@@ -174,7 +176,7 @@ async fn a_bucket_is_kept_as_long_as_the_history_needs_expiries_of_others_in_it(
     for key in ["b", "c", "d"] {
         store.create(key.into(), living("1", 600)).await.unwrap();
     }
-    // In the middle of the expiries.
+    // A revision in the middle of the expiries.
     let after = short + 12;
     store.compact(after).await.unwrap();
     store.close().await;
@@ -191,7 +193,7 @@ async fn a_bucket_is_kept_as_long_as_the_history_needs_expiries_of_others_in_it(
     store.close().await;
 }
 
-/// A clock that moves on by a millisecond each time it is read, as if each tree took as long.
+/// A clock that advances by a millisecond at each reading, as if each tree took that long.
 #[derive(Default)]
 struct Slow(AtomicU64);
 
@@ -205,7 +207,8 @@ impl Clock for Slow {
     }
 }
 
-/// What is on the disk is the same read by helpers, and is never read in the calling task.
+/// Helper threads read the same from the disk as one thread would. Nothing is read from the disk in
+/// the calling task.
 #[tokio::test]
 async fn trees_that_are_read_slowly_are_read_by_several_threads() {
     let folder = tempfile::tempdir().unwrap();
@@ -224,7 +227,7 @@ async fn trees_that_are_read_slowly_are_read_by_several_threads() {
             .await
             .unwrap();
     }
-    // The trees get everything.
+    // Closing flushes everything to the trees.
     store.close().await;
     let store = open(folder.path(), &clock).unwrap();
     {

@@ -8,14 +8,14 @@ use super::keys::NEVER;
 use super::log::Segments;
 use crate::UnixMillis;
 
-/// Buckets a store normally has at most. Beyond it, records go to the next bucket that outlives
-/// them.
+/// Number of buckets that a store normally does not exceed. With more, records go to the next
+/// existing bucket that outlives them.
 const BUCKETS_MAX: usize = 24;
 
-/// No bucket is narrower than this, about a minute.
+/// Minimum width of a bucket in milliseconds, about a minute.
 const WIDTH_MIN: u64 = 1 << 16;
 
-/// The log and tree of the records with one range of expiry.
+/// The log and the tree of the records whose expiry lies in one range.
 #[derive(Clone)]
 pub(crate) struct Bucket {
     pub(crate) log: Segments,
@@ -24,10 +24,11 @@ pub(crate) struct Bucket {
 
 pub(crate) type Buckets = BTreeMap<u64, Bucket>;
 
-/// The bucket of a record: the end of a range of expiries about an eighth as wide as the record's
-/// TTL, so that equal TTLs have about eight buckets, and mixed ones not many more.
+/// Chooses the bucket of a record, named by the end of a range of expiries. The range is about an
+/// eighth as wide as the record's TTL. So records with equal TTLs have about eight buckets, and
+/// mixed TTLs not many more.
 ///
-/// `swept` is the last bucket whose expiries may already be written: a clock that was set back must
+/// `swept` is the last bucket whose expiries may already be written. A clock that was set back must
 /// not put records where no sweep follows.
 pub(crate) fn bucket_for<'a>(
     now: UnixMillis,
@@ -47,7 +48,7 @@ pub(crate) fn bucket_for<'a>(
     if crowded && let Some(fitting) = existing.find(|end| **end >= expires_at && **end != NEVER) {
         return *fitting;
     }
-    // If there are too many, a new last bucket is twice as wide, so that few are needed.
+    // With too many buckets, a new last bucket is twice as wide, so that few are needed.
     let width = if crowded {
         life.saturating_mul(2)
     } else {

@@ -1,5 +1,6 @@
-//! The position of the index on disk: the file `CHECKPOINT`, one line of text with a checksum,
-//! replaced atomically.
+//! The position of the index on disk: the file `CHECKPOINT`.
+//!
+//! The file is one line of text with a checksum, and is replaced atomically.
 //!
 //! Invariant: the file has a commit's number only when everything up to that commit is in the index
 //! and synced. So opening reads the log only from there, and a missing commit above it is damage.
@@ -22,16 +23,16 @@ use crate::REVISION_OF_NEW;
 
 const FILE: &str = "CHECKPOINT";
 
-/// The beginning of the line; in formats up to 3 it is a number.
+/// The beginning of the line. In formats up to 3 the line begins with a number.
 const FORM: &str = "v4 ";
 
-/// See the module documentation.
+/// A position of the index; see the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     pub(crate) number: u64,
     pub(crate) state: State,
-    /// The buckets in the log, and the order in which their records end: the latest end, and the
-    /// moment before which all early ends are written.
+    /// The buckets in the log, with the order in which their records expire. The pair is the latest
+    /// expiry, and the moment before which all early expiries are written.
     pub(crate) buckets: BTreeMap<u64, (i64, i64)>,
 }
 
@@ -51,8 +52,8 @@ impl Default for Checkpoint {
 }
 
 impl Checkpoint {
-    /// The checkpoint of a store; `None` if there is none, or if it cannot be read, which is
-    /// logged.
+    /// Reads a store's checkpoint; `None` if there is none, or if it cannot be read. An unreadable
+    /// checkpoint is logged.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>, OpenError> {
         let path = folder.join(FILE);
         let text = match fs::read(&path) {
@@ -96,7 +97,7 @@ impl Checkpoint {
             let mut parts = word.split(':');
             let bucket: u64 = parts.next()?.parse().ok()?;
             if is_old {
-                // It may have any content.
+                // Old formats do not state the order, so the bucket may have any content.
                 buckets.insert(
                     bucket,
                     (i64::try_from(bucket).unwrap_or(i64::MAX), i64::MIN),
@@ -139,7 +140,8 @@ impl Checkpoint {
         format!("{line} {checksum:016x}\n")
     }
 
-    /// Whether all its trees exist, and none was found damaged.
+    /// Whether the index has every tree that this checkpoint needs, none of them known to be
+    /// damaged.
     pub(crate) fn is_backed_by(&self, index: &Path, log: &Path) -> bool {
         let has_segments = |bucket: &u64| {
             let prefix = format!("{bucket:016x}-");
@@ -150,7 +152,7 @@ impl Checkpoint {
                 })
             })
         };
-        // A bucket may have been dropped since.
+        // A bucket may have been dropped since the checkpoint.
         !Index::is_distrusted(index)
             && Index::has_tree(index, NAMES)
             && self.buckets.keys().all(|bucket| {
@@ -158,9 +160,9 @@ impl Checkpoint {
             })
     }
 
-    /// Whether something is missing from the log without having been dropped: one of its buckets;
-    /// a segment whose `.idx` file is there; or the newest commit, none of whose frames is ever
-    /// dropped by a program that stores the time as this one does.
+    /// Whether the log lacks something that was not dropped. This is a bucket of the checkpoint, a
+    /// segment whose `.idx` file exists, or the newest commit. A program that stores the time as
+    /// this one does never drops a frame of the newest commit.
     pub(crate) fn is_lost(&self, log: &Log, state: &State) -> bool {
         let there = log.buckets();
         let is_needed = |bucket: &u64| *bucket > state.swept.floor;
@@ -222,7 +224,7 @@ mod tests {
             prop_assume!(text[at] != byte);
             text[at] = byte;
             let read = str::from_utf8(&text).ok().and_then(Checkpoint::decode);
-            // Only the case of a checksum's digit may differ.
+            // Only the case of a digit in the checksum may differ.
             prop_assert!(read.is_none() || read == Some(checkpoint));
         }
     }

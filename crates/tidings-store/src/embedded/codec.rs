@@ -1,12 +1,12 @@
-//! Compression of bodies with shared dictionaries.
+//! Compression of record bodies with shared dictionaries.
 //!
-//! A single event is too short to compress well alone; with a dictionary of common parts of events
+//! A single event is too short to compress well alone. With a dictionary of common parts of events
 //! it shrinks to a sixth. Dictionary 0 is built in (`examples/train_dictionary.rs` makes it). Every
 //! body names its dictionary, and dictionaries are kept as long as the store, so old bodies stay
 //! readable.
 //!
-//! The stores of a process share the built-in dictionary and its contexts: where there are many,
-//! most have no other.
+//! The stores of a process share the built-in dictionary and its contexts. Where there are many
+//! stores, most have no other dictionary.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,21 +23,21 @@ use crate::{Fault, INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 /// The built-in dictionary; part of the format.
 const BUILT_IN: &[u8] = include_bytes!("dictionary.zstd");
 
-/// The same for all stores of the process.
+/// The built-in dictionary, shared by all stores of the process.
 static SHARED: LazyLock<Arc<Dictionary>> =
     LazyLock::new(|| Arc::new(Dictionary::new(BUILT_IN.to_vec())));
 
-/// The last level with one table for repetitions: the next takes a third to three times longer, and
-/// saves at most a thirtieth.
+/// Compression level: the last one with a single table for repetitions. The next level takes a
+/// third to three times longer, and saves at most a thirtieth.
 const LEVEL: i32 = 2;
 
-/// No body is longer: anything else on disk is damage.
+/// Maximum length of a body. A longer one on disk is damage.
 const BODY_LEN_MAX: usize = VALUE_LEN_MAX + KEY_LEN_MAX + INDEX_LEN_MAX + 64;
 
-/// Contexts kept for reuse per dictionary and direction; one is some hundred KiB.
+/// Maximum idle contexts kept for each dictionary and direction. One takes some hundred KiB.
 const POOL_LEN_MAX: usize = 8;
 
-/// A body, compressed if that made it shorter.
+/// A body as stored: compressed if that makes it shorter.
 #[derive(Debug)]
 pub(crate) struct PackedBody {
     dictionary: Option<u32>,
@@ -46,7 +46,7 @@ pub(crate) struct PackedBody {
 }
 
 impl PackedBody {
-    /// Bytes that it takes in the log.
+    /// Bytes that the body takes in the log.
     pub(crate) fn stored_len(&self) -> usize {
         self.bytes.len()
     }
@@ -60,15 +60,15 @@ impl PackedBody {
     }
 }
 
-/// See the module documentation.
+/// Compresses and decompresses bodies; see the module documentation.
 pub(crate) struct Codec {
     dictionaries: RwLock<Dictionaries>,
-    /// The sample for training further dictionaries.
+    /// The sample of bodies from which further dictionaries are trained.
     pub(crate) sample: Sample,
 }
 
 struct Dictionaries {
-    /// The dictionary of new bodies.
+    /// Id of the dictionary for new bodies.
     current: u32,
     all: HashMap<u32, Arc<Dictionary>>,
 }
@@ -80,7 +80,8 @@ struct Dictionary {
 }
 
 impl Codec {
-    /// A codec with the built-in dictionary and these; it writes with the one of the greatest id.
+    /// A codec with the built-in dictionary and the given ones. New bodies use the dictionary with
+    /// the greatest id.
     pub(crate) fn new(stored: impl IntoIterator<Item = (u32, Vec<u8>)>) -> Self {
         let mut all = HashMap::from([(0, Arc::clone(&SHARED))]);
         all.extend(
@@ -95,7 +96,7 @@ impl Codec {
         }
     }
 
-    /// The same with a sample of this number of bytes.
+    /// Replaces the sample by one of this many bytes.
     pub(crate) fn sampling(self, bytes: usize) -> Self {
         Self {
             sample: Sample::new(bytes),
@@ -103,14 +104,14 @@ impl Codec {
         }
     }
 
-    /// Adds a dictionary, and writes with it from now on.
+    /// Adds a dictionary, and uses it for new bodies from now on.
     pub(crate) fn add(&self, id: u32, bytes: Vec<u8>) {
         let mut dictionaries = self
             .dictionaries
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        // Nothing is written with the previous one any more. If that is the built-in one, others
-        // make their contexts again.
+        // Nothing is written with the previous dictionary any more, so its contexts are released.
+        // If it is the built-in one, other stores make new contexts.
         if let Some(before) = dictionaries.all.get(&dictionaries.current) {
             before.compressors.clear();
         }
@@ -120,7 +121,7 @@ impl Codec {
         dictionaries.current = id;
     }
 
-    /// The dictionary new bodies are written with.
+    /// The dictionary for new bodies.
     pub(crate) fn current(&self) -> (u32, Vec<u8>) {
         self.dictionary(None)
             .map_or((0, Vec::new()), |(id, dictionary)| {
@@ -182,7 +183,7 @@ impl Codec {
     }
 }
 
-/// The total length of bodies compressed with a dictionary.
+/// Total length of some bodies when compressed with a dictionary.
 pub(crate) fn packed_len(dictionary: &[u8], bodies: &[&[u8]]) -> usize {
     let dictionary = Dictionary::new(dictionary.to_vec());
     let len = |body: &&[u8]| {
@@ -205,12 +206,12 @@ impl Dictionary {
     fn compress(&self, body: &[u8]) -> io::Result<Vec<u8>> {
         let make = || {
             let mut context = Compressor::with_dictionary(LEVEL, &self.bytes)?;
-            // Both are in the record already.
+            // The record has both already.
             context.include_contentsize(false)?;
             context.include_dictid(false)?;
             Ok(context)
         };
-        // A body that does not shrink is stored uncompressed, so its length is enough room.
+        // A body that does not shrink is stored uncompressed, so the body's length is enough room.
         let mut bytes = Vec::with_capacity(body.len());
         self.compressors
             .with(make, |context| context.compress_to_buffer(body, &mut bytes))?;
@@ -218,7 +219,7 @@ impl Dictionary {
     }
 }
 
-/// Contexts that are not in use.
+/// Idle compression contexts, kept for reuse.
 struct Pool<T>(Mutex<Vec<T>>);
 
 impl<T> Default for Pool<T> {
@@ -273,7 +274,8 @@ mod tests {
         }
     }
 
-    /// A context is some hundred KiB, and an archive has a store for each cluster.
+    /// Many stores of a process share one context, which takes some hundred KiB. An archive has a
+    /// store for each cluster.
     #[test]
     fn stores_share_the_built_in_dictionary() {
         let built_in = || Codec::new([(7, b"words".to_vec())]).dictionary(Some(0));

@@ -36,57 +36,58 @@ use super::upkeep::Due;
 use crate::clock::{Reading, timed};
 use crate::{Fault, Revision};
 
-/// Maximum expiries per batch while writers wait, and while none wait: a few milliseconds of work,
-/// since a writer may arrive meanwhile.
+/// Maximum expiries per batch: the first while writers wait, the second while none wait. Both are a
+/// few milliseconds of work, because a writer may arrive meanwhile.
 const SWEEP_BUSY: usize = 384;
 const SWEEP_IDLE: usize = 1024;
 
-/// Minimum names of swept versions in the index before the index is searched for them.
+/// Minimum number of swept names in the index before it is searched for them.
 const SWEPT_NAMES_MIN: u64 = 20_000;
 
-/// Maximum time to wait for answered writers to write again; usually half the time of the commit.
+/// Maximum time to wait for answered writers to write again; usually half the commit's time.
 const PATIENCE_MAX: Duration = Duration::from_millis(5);
 
-/// The interval of reading the clock without requests.
+/// Interval at which the clock is read while there are no requests.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Parts of the time for which history is remembered; it is forgotten later by at most one of them,
-/// and by a tick.
+/// Number of parts that the retention of the history is divided into. The history is forgotten late
+/// by at most one part and one tick.
 const AGES: u32 = 1024;
 
-/// Buckets that are dropped within this time, at most, are not rewritten for space.
+/// Buckets that are dropped within this time are not rewritten to release space.
 const SPARED_MAX: Duration = Duration::from_secs(3600);
 
-/// The interval of logging an error that recurs with every batch.
+/// Interval at which an error that recurs with every batch is logged.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) struct Committer {
     shared: Arc<Shared>,
     state: State,
-    /// Buckets whose expiries are all written, with the revision at that time: they are dropped
+    /// Buckets all of whose expiries are written, with the revision at that time. They are dropped
     /// once the history no longer needs them.
     finished: Vec<(u64, Revision)>,
     ages: Ages,
-    /// When history was last forgotten by age and count.
+    /// Monotonic time at which history was last forgotten by age and count.
     ticked_at: Option<Duration>,
-    /// When that was last stored for the next process, and as of which commit.
+    /// Monotonic time and commit number at which the believed time was last stored for the next
+    /// process.
     noted: (Duration, u64),
-    /// The number of the last commit.
+    /// Number of the last commit.
     number: u64,
-    /// The bucket it wrote to.
+    /// The bucket that the last commit wrote to.
     home: Option<u64>,
-    /// Writers that may be about to write again.
+    /// Writers that are expected to write again soon.
     returning: Returning,
-    /// What a failed commit may have left in the log.
+    /// Segments that a failed commit may have left bytes in.
     unfinished: Unfinished,
     flusher: Flusher,
-    /// Only held: it ends before the folder is released.
+    /// Kept only so that the thread ends before the folder is released.
     _trainer: Trainer,
-    /// Names of swept versions that may still be in the index.
+    /// Number of names of swept versions that may still be in the index.
     swept_names: u64,
-    /// Callers that wait for all expiries to be written, with the count of expiries at that time.
+    /// Callers that wait until all expiries are written, with the count of expiries at their call.
     demands: Vec<(u64, Reply<u64>)>,
-    /// When all expiries were written.
+    /// Monotonic time at which the last sweep had written all due expiries.
     swept_at: Option<Duration>,
     complained_at: Option<Duration>,
 }
@@ -117,10 +118,9 @@ impl Committer {
         }
     }
 
-    /// When opening: makes sure that all frames of the newest commit are in the log, because an
-    /// earlier version dropped buckets without regard to that. For a commit that the index on disk
-    /// has it is unknown whether some are missing; but then no process stored the time in its
-    /// current form.
+    /// Makes sure at opening that all frames of the newest commit are in the log. An earlier
+    /// version dropped buckets without regard to that. If the index on disk has the commit, missing
+    /// frames cannot be detected. But then no process has stored the time in its current form.
     pub(crate) fn have_newest(&mut self, was_seen_to: bool) {
         let shared = Arc::clone(&self.shared);
         let Some(engine) = &*shared.engine() else {
@@ -145,14 +145,14 @@ impl Committer {
     /// Runs until the queue is closed and empty.
     pub(crate) fn run(self) {
         let ending = Ending(Arc::clone(&self.shared));
-        // Dropped before the ending, with its threads: the folder is released when no thread writes
-        // to it any more.
+        // The committer is dropped, with its threads, before the ending. So the folder is released
+        // only when no thread writes to it any more.
         let mut committer = self;
         committer.work();
         committer.flush();
         drop(committer);
         if let Some(engine) = &*ending.0.engine() {
-            // No merges run any more.
+            // No merge runs any more.
             engine.index.write_sums();
         }
         drop(ending);
@@ -163,7 +163,8 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
             if engine.is_behind() {
-                // The replayed part is not replayed again if this process is killed, too.
+                // Flush the replayed part now, so that it is not replayed again if this process is
+                // killed, too.
                 self.flusher.set_aside(engine);
             }
             let now = self.times();
@@ -177,7 +178,7 @@ impl Committer {
             } else {
                 (TICK, self.returning)
             };
-            // What the last commit left comes first, and alone: it may be large.
+            // Requests that the last commit left come first, and alone, because they may be large.
             if requests.is_empty()
                 && self.shared.queue.take(&mut requests, wait, returning) == Taken::Closed
             {
@@ -187,7 +188,7 @@ impl Committer {
         }
     }
 
-    /// Flushes the index, so that nothing needs to be replayed, and removes the log's room.
+    /// Flushes the index, so that opening replays nothing, and removes the log's preallocated room.
     fn flush(&mut self) {
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
@@ -200,7 +201,7 @@ impl Committer {
                 tracing::warn!(%error, "failed to flush the index; opening will take longer");
             }
             engine.log.close();
-            // A stored time shows that something was written.
+            // A stored time shows that something was written, so an empty store stores none.
             if self.number > 0 {
                 let now = self.times().reading();
                 let belief = self.shared.confirmed().belief(now);
@@ -223,9 +224,9 @@ impl Committer {
         }
     }
 
-    /// Stores the time up to which the clock is believed, from time to time, if something was
-    /// written since or expiries wait for it: processes that are killed without a commit must make
-    /// progress, too.
+    /// Stores the believed time for the next process, at most once per tick. It is stored if
+    /// something was written since, or if expiries wait for it. So processes that are killed
+    /// without a commit make progress, too.
     fn note_time(&mut self, now: Times) {
         let (at, number) = self.noted;
         if is_within(TICK, Some(at), now) {
@@ -238,8 +239,8 @@ impl Committer {
         }
     }
 
-    /// After opening: buckets that were finished before. The time is unknown, so the whole history
-    /// is assumed to need them.
+    /// Finds the buckets that were finished before the store was opened. When they were finished is
+    /// unknown, so the whole history is assumed to need them.
     fn recall_finished(&mut self) {
         let shared = Arc::clone(&self.shared);
         if let Some(engine) = &*shared.engine() {
@@ -286,7 +287,7 @@ impl Committer {
         }
     }
 
-    /// Waits for room in memory, and rolls a failed commit back. An error means that nothing can be
+    /// Waits for room in memory and rolls a failed commit back. An error means that nothing can be
     /// written now.
     fn make_ready(&mut self, engine: &Arc<Engine>) -> Result<(), Fault> {
         if engine.is_far_behind() {
@@ -296,7 +297,7 @@ impl Committer {
         engine.log.roll_back(&mut self.unfinished).map_err(io_fault)
     }
 
-    /// One batch, and its consequences.
+    /// Commits one batch, answers its callers and starts the upkeep that it makes due.
     fn commit(
         &mut self,
         engine: &Arc<Engine>,
@@ -320,7 +321,7 @@ impl Committer {
             }
         }
 
-        // Also without a sweep: a failed commit may have put records.
+        // This copy is needed without a sweep, too: a failed commit may have put records.
         let order = &engine.index.order;
         let before = order.all();
         let mut more = false;
@@ -331,8 +332,8 @@ impl Committer {
                     more = left;
                     self.swept_at = (!more).then_some(now.steady);
                 }
-                // Writes continue: the expiry of an unreadable record cannot be written, but it is
-                // not served either.
+                // Writes continue. The expiry of an unreadable record cannot be written, but the
+                // record is not served either.
                 Err(error) => {
                     for (_, reply) in self.demands.drain(..) {
                         reply.send(Err(error.clone().into()));
@@ -367,7 +368,7 @@ impl Committer {
                 break;
             }
         }
-        // The others are decided in the next commit.
+        // The remaining requests are decided in the next commit.
         requests.extend(left);
         let has_ticked = self.forget_old(&mut batch, now);
 
@@ -420,7 +421,7 @@ impl Committer {
             self.home = home;
         }
         if is_forgetting || has_ticked {
-            // Without further writes, too: a pass begins in several steps.
+            // This is needed without further writes, too: a pass begins in several steps.
             self.give_back(engine, now);
         }
         // The history needs all expiries of this commit, in whatever bucket they are.
@@ -445,8 +446,8 @@ impl Committer {
         Ok(more || !requests.is_empty())
     }
 
-    /// The answer after a failed commit. It says that nothing was written only if the log is
-    /// certainly as before.
+    /// The fault to answer with after a failed commit. It says that nothing was written only if the
+    /// log is certainly as before.
     fn fault_of(&mut self, engine: &Engine, failure: Failure) -> Fault {
         let (error, certain) = match failure {
             Failure::NotWritten(error) => (error, true),
@@ -464,7 +465,7 @@ impl Committer {
         }
     }
 
-    /// Logs an error that recurs with every batch, once a minute.
+    /// Logs an error that recurs with every batch, at most once a minute.
     fn complain(&mut self, now: Times, error: &Fault, what: &'static str) {
         if !is_within(COMPLAIN_EVERY, self.complained_at, now) {
             self.complained_at = Some(now.steady);
@@ -472,7 +473,7 @@ impl Committer {
         }
     }
 
-    /// Moves the end of the history by age and count, once in a tick. Returns whether it was now.
+    /// Forgets old history by age and count, at most once per tick. Returns whether it did so now.
     fn forget_old(&mut self, batch: &mut Batch<'_>, now: Times) -> bool {
         if is_within(TICK, self.ticked_at, now) {
             return false;
@@ -488,9 +489,8 @@ impl Committer {
         true
     }
 
-    /// Drops buckets whose expiries are all written, once their content is not needed for the
-    /// history, for replaying the log after a crash, or for learning the store's state from the
-    /// log.
+    /// Drops finished buckets that nothing needs any more. A bucket is needed for the history, for
+    /// replaying the log after a crash, or for learning the store's state from the log.
     fn drop_finished(&mut self, engine: &Arc<Engine>, now: Times) {
         let buckets = engine.buckets();
         let compacted = self.state.compacted;
@@ -541,8 +541,8 @@ impl Committer {
         }
     }
 
-    /// Makes a commit without changes in a bucket that is not dropped. Without a checkpoint the
-    /// newest commit has the store's state, so none of its frames may be dropped.
+    /// Commits without changes to a bucket that is not dropped. Without a checkpoint the newest
+    /// commit has the store's state, so none of its frames may be dropped.
     fn commit_to_stay(&mut self, engine: &Arc<Engine>, now: Times) -> Result<(), Fault> {
         let shared = Arc::clone(&self.shared);
         let buckets = engine.buckets();
@@ -561,7 +561,7 @@ impl Committer {
         }
     }
 
-    /// Starts the release of garbage, when there may be enough of it.
+    /// Starts a pass that releases garbage in the log, if enough may have accumulated.
     fn give_back(&self, engine: &Arc<Engine>, now: Times) {
         let spared = now.spared.max(self.state.swept.floor);
         let indexed = engine.indexed.load(Ordering::Acquire);
@@ -582,7 +582,7 @@ impl Committer {
         }
     }
 
-    /// Starts the removal of swept names from the index, when they are more than the live ones.
+    /// Starts removing swept names from the index, once they outnumber the live ones.
     fn clean_names(&mut self, engine: &Arc<Engine>) {
         if self.swept_names > self.state.records.max(SWEPT_NAMES_MIN) {
             self.swept_names = 0;
@@ -591,15 +591,15 @@ impl Committer {
     }
 }
 
-/// The store's revision at moments since it was opened, for forgetting history by age. Bounded: at
-/// most about one moment for each of [`AGES`] parts of the time for which history is remembered; it
-/// has no new ones while nothing is written.
+/// Revisions of the store at past moments, for forgetting history by age. It is bounded: at most
+/// about one moment for each of [`AGES`] parts of the retention. No moment is added while nothing
+/// is written.
 #[derive(Default)]
 struct Ages(VecDeque<(Duration, Revision)>);
 
 impl Ages {
-    /// Notes the revision of this moment. Returns the greatest noted one that is older than
-    /// history is remembered, or 0.
+    /// Records the revision of this moment. Returns the greatest recorded revision that is older
+    /// than `remembered`, or 0.
     fn note(&mut self, now: Duration, revision: Revision, remembered: Duration) -> Revision {
         let since = |at: Duration| now.saturating_sub(at);
         let is_due = self
@@ -609,7 +609,7 @@ impl Ages {
         if is_due {
             self.0.push_back((now, revision));
         }
-        // The last one that is too old stays: it is returned again if this commit fails.
+        // The last moment that is too old stays, so that it is returned again if this commit fails.
         while self.0.get(1).is_some_and(|(at, _)| since(*at) > remembered) {
             self.0.pop_front();
         }
@@ -618,12 +618,12 @@ impl Ages {
     }
 }
 
-/// Whether a moment was less than some time ago.
+/// Whether a moment was less than `period` ago.
 fn is_within(period: Duration, at: Option<Duration>, now: Times) -> bool {
     at.is_some_and(|at| now.steady.saturating_sub(at) < period)
 }
 
-/// Answers all callers, however the committer ends.
+/// Guard that answers all callers, however the committer ends.
 struct Ending(Arc<Shared>);
 
 impl Drop for Ending {
@@ -665,7 +665,8 @@ mod tests {
     #[test]
     fn history_is_forgotten_once_it_is_older_than_it_is_remembered() {
         let mut ages = Ages::default();
-        // Second, revision then, and the revision up to which history is forgotten.
+        // Each row: the second, the revision then, and the revision up to which history is
+        // forgotten.
         let cases = [
             (0, 5, 0),
             (1, 7, 0),
@@ -674,7 +675,7 @@ mod tests {
             (10, 7, 0),
             (11, 7, 5),
             (12, 7, 7),
-            // The commit failed, or nothing is written.
+            // The revision stays: the commit failed, or nothing is written.
             (13, 7, 7),
             (40, 8, 7),
             (50, 9, 7),
@@ -695,7 +696,7 @@ mod tests {
                 let now = step * number;
                 let forgotten = ages.note(now, u64::from(number), remembered);
                 assert!(ages.0.len() <= AGES as usize + 2, "{}", ages.0.len());
-                // That of the step that was so long ago, or by a part of the time before it.
+                // The revision of the step that is as old as the retention, or older by one part.
                 let age = now.saturating_sub(step * forgotten as u32);
                 let late = remembered / AGES + step * 2;
                 assert!(age <= remembered.saturating_add(late), "{age:?}");

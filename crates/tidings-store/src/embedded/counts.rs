@@ -1,13 +1,14 @@
-//! Counts of versions by hour and reason: a bucket's tree has the counts of its versions, and a
-//! memtable the changes of them.
+//! Counts of versions by hour and reason.
+//!
+//! A bucket's tree has the counts of its versions, and a memtable has the changes of those counts.
 //!
 //! Counts change with the commit that changes the versions, like everything in a memtable. Each
-//! flush adds a memtable's changes to the counts of a tree, with the revision up to which they
-//! count. Changes up to that revision are not counted again after an interrupted flush, nor by a
-//! reader that finds them in a memtable as well.
+//! flush adds a memtable's changes to the counts of a tree, and records the revision up to which
+//! they count. Changes up to that revision are not counted again: neither after an interrupted
+//! flush, nor by a reader that finds them in a memtable as well.
 //!
-//! A version counts from its write until it is replaced or deleted, or its bucket is dropped:
-//! expiry does not touch the index.
+//! A version counts from its write until it is replaced or deleted, or its bucket is dropped.
+//! Expiry does not touch the index.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -20,14 +21,14 @@ use super::memtable::{Outcome, Reasons};
 use crate::record::hour_of;
 use crate::{Revision, UnixMillis};
 
-/// The key of a count: the latest hour first.
+/// The key of a count: hour, latest first, and reason.
 pub(crate) type Slice = (Reverse<UnixMillis>, Arc<str>);
 
-/// Changes of counts.
+/// Differences of counts, by hour and reason.
 pub(crate) type Changes = BTreeMap<Slice, i64>;
 
-/// The changes of a memtable in the counts of each bucket. `counted` returns the revision up to
-/// which the counts of a bucket have them already; `None` skips the bucket.
+/// The differences that a memtable makes to the counts of each bucket. `counted` returns the
+/// revision up to which the counts of a bucket include them already; `None` skips the bucket.
 pub(crate) fn changes<E>(
     outcome: &Outcome,
     reasons: &Reasons,

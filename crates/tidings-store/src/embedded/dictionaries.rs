@@ -1,4 +1,6 @@
-//! The store's own dictionaries: files `dictionaries/<id>`, each a checksum and a zstd dictionary.
+//! The store's own dictionaries: files `dictionaries/<id>`.
+//!
+//! Each file has a checksum and a zstd dictionary.
 //!
 //! Invariant: a dictionary's file is synced before the first body is compressed with it, and never
 //! changed or removed.
@@ -15,7 +17,7 @@ use crate::Fault;
 
 const FOLDER: &str = "dictionaries";
 
-/// All of them, with their ids.
+/// Loads all dictionaries, with their ids.
 pub(crate) fn load(store: &Path) -> Result<Vec<(u32, Vec<u8>)>, OpenError> {
     let folder = store.join(FOLDER);
     let entries = match fs::read_dir(&folder) {
@@ -23,15 +25,15 @@ pub(crate) fn load(store: &Path) -> Result<Vec<(u32, Vec<u8>)>, OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(OpenError::io("read folder", &folder, error)),
     };
-    // The process that stored the newest may have been killed before its name was synced, and from
-    // here on it is used.
+    // The process that stored the newest dictionary may have been killed before the name was
+    // synced, and from now on it is used.
     disk::sync_folder(&folder).map_err(|error| OpenError::io("sync", &folder, error))?;
     let mut dictionaries = Vec::new();
     for entry in entries {
         let path = entry
             .map_err(|error| OpenError::io("read folder", &folder, error))?
             .path();
-        // An incomplete one of a killed process has another name.
+        // A killed process's incomplete file has a name that is no number.
         let Some(id) = path
             .file_name()
             .and_then(|name| name.to_str()?.parse().ok())

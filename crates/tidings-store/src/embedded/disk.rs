@@ -1,9 +1,10 @@
-//! Every change and every sync of the store's own files, in one place, so that tests can make any
-//! of them fail, or undo it by a power cut. (The files of the index's trees are lsm-tree's, which
-//! syncs them itself.)
+//! Every change and every sync of the store's own files.
 //!
-//! Written bytes are durable once the file is synced; a created, changed or removed name once its
-//! folder is synced. Before that any part may be lost, in any order.
+//! They are in one place so that tests can make any of them fail, or undo it by a power cut. (The
+//! index's trees are files of lsm-tree, which syncs them itself.)
+//!
+//! Written bytes are durable once the file is synced. A created, changed or removed name is durable
+//! once its folder is synced. Before that any part may be lost, in any order.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,7 +14,7 @@ use std::path::Path;
 #[cfg(test)]
 use super::{faults, power};
 
-/// An operation that is about to be done.
+/// A file operation that is about to be done.
 #[cfg_attr(not(test), expect(dead_code, reason = "only tests look at it"))]
 pub(crate) enum Change<'a> {
     MakeFolder(&'a Path),
@@ -42,13 +43,13 @@ fn apply<T>(change: &Change<'_>, make: impl FnOnce() -> io::Result<T>) -> io::Re
     power::apply(change, make)
 }
 
-/// Creates a folder if it does not exist, durably.
+/// Creates a folder durably, unless it exists.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     match apply(&Change::MakeFolder(path), || fs::create_dir(path)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         made => made?,
     }
-    // Even if it existed: the process that created it may have died before this.
+    // Sync even if the folder existed: the process that created it may have died before syncing.
     sync_folder_of(path)
 }
 
@@ -75,7 +76,7 @@ pub(crate) fn cut(path: &Path, file: &File, len: u64) -> io::Result<()> {
     sync_all(path, file)
 }
 
-/// Makes the content and length of a file durable, including a truncation, which `fdatasync` need
+/// Makes content and length of a file durable. This includes a truncation, which `fdatasync` need
 /// not sync.
 pub(crate) fn sync_all(path: &Path, file: &File) -> io::Result<()> {
     apply(&Change::Sync(path), || file.sync_all())
@@ -91,7 +92,7 @@ pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     apply(&Change::SyncFolder(path), || File::open(path)?.sync_all())
 }
 
-/// [Syncs](sync_folder) the folder of a path.
+/// [Syncs](sync_folder) the folder that a path is in.
 pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => sync_folder(Path::new(".")),
@@ -108,13 +109,13 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Renames a file over another in the same folder, which must be synced afterwards.
+/// Renames a file over another in the same folder. The caller must sync the folder.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     apply(&Change::Rename(from, to), || fs::rename(from, to))
 }
 
-/// Whether there is room for new files of some bytes beside a file or folder, and as much again for
-/// other writes. If the answer cannot be read, it is tried.
+/// Whether the disk has room for new files of `len` bytes, and as much again for other writes. True
+/// if the free space cannot be read.
 pub(crate) fn has_room(beside: &Path, len: u64) -> bool {
     let Some(folder) = beside.parent() else {
         return true;
@@ -129,12 +130,12 @@ pub(crate) fn has_room(beside: &Path, len: u64) -> bool {
     disk.f_bavail.saturating_mul(disk.f_frsize) >= len.saturating_mul(2)
 }
 
-/// Writes a file that may be lost.
+/// Writes a file that may be lost, so without a sync.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_at(path, &create(path)?, bytes, 0)
 }
 
-/// Replaces a file that may be lost: after a kill of the process there is the old or the new one;
+/// Replaces a file that may be lost. After a kill of the process the old or the new file is there;
 /// after a power cut there may be neither.
 pub(crate) fn write_anew(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
@@ -142,8 +143,8 @@ pub(crate) fn write_anew(path: &Path, bytes: &[u8]) -> io::Result<()> {
     rename(&new, path)
 }
 
-/// Replaces a file atomically and durably: whatever happens, there is the old or the new one, and
-/// the new one when this returns.
+/// Replaces a file atomically and durably. At any time the old or the new file is there; when this
+/// returns, it is the new one.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let file = create(&new)?;

@@ -25,45 +25,45 @@ use super::segment::Segment;
 use super::upkeep::Upkeep;
 use crate::Fault;
 
-/// Bytes of the log after which the index is flushed, even if it is small: a replay reads at most
-/// twice as much.
+/// Bytes of the log after which the index is flushed, even if it is small. A replay then reads at
+/// most twice as much.
 const BEHIND_MAX: u64 = 32 << 20;
 
-/// Replayed entries are flushed as soon as the store is open, if they are more than this part of
-/// the usual flush.
+/// Share of a usual flush, as a divisor, above which replayed entries are flushed right after
+/// opening.
 const BEHIND_PART: usize = 8;
 
 /// The state that readers see.
 #[derive(Clone)]
 pub(crate) struct Published {
     pub(crate) state: State,
-    /// The number of the last commit.
+    /// Number of the last commit.
     pub(crate) number: u64,
     pub(crate) buckets: Arc<Buckets>,
 }
 
-/// A checkpoint that a flush reaches, and the ends of the log's segments at that time.
+/// A checkpoint that a flush will reach, and the ends of the log's segments at that time.
 #[derive(Clone)]
 pub(crate) struct Aside {
     pub(crate) checkpoint: Checkpoint,
     extents: Extents,
 }
 
-/// See the module documentation.
+/// The open store; see the module documentation.
 pub(crate) struct Engine {
     pub(crate) folder: PathBuf,
     pub(crate) log: Log,
     pub(crate) index: Index,
     pub(crate) published: RwLock<Published>,
-    /// The number of the last commit that the index on disk has.
+    /// Number of the last commit that the index on disk has.
     pub(crate) checkpoint: AtomicU64,
     /// The revision after that commit.
     pub(crate) indexed: AtomicU64,
-    /// The scheduling of space release.
+    /// Decides when to release space in the log.
     pub(crate) upkeep: Upkeep,
     /// Snapshots of lists that are being read.
     pub(crate) held: Held,
-    /// Held while a segment is rewritten.
+    /// Lock held while a segment is rewritten.
     pub(crate) rewriting: Mutex<()>,
     /// Threads for reads that wait for the disk.
     pub(crate) helpers: Helpers,
@@ -81,7 +81,7 @@ impl Engine {
                     found,
                 });
             }
-            // It is new, or was being created when the process died.
+            // The store is new, or was being created when the process died.
             remove(&index_folder).map_err(|error| OpenError::io("remove", &index_folder, error))?;
             return Self::open_at(folder, sizes, codec, Some(&Checkpoint::default()));
         }
@@ -144,7 +144,7 @@ impl Engine {
         }
         let index =
             Index::open(&index_folder, sizes).map_err(|error| unusable(&index_folder, error))?;
-        // Without a checkpoint everything is learned while the index is rebuilt.
+        // Without a checkpoint the order is learned while the index is rebuilt.
         for (bucket, (latest, reached)) in checkpoint.iter().flat_map(|it| &it.buckets) {
             let track = Track::noted(*latest, *reached);
             index.order.set(*bucket, track);
@@ -191,7 +191,7 @@ impl Engine {
             .opened_at
             .store(published_revision, Ordering::Release);
         let Published { state, buckets, .. } = engine.published();
-        // An index that is being rebuilt is not stored in a checkpoint before it is complete.
+        // An index that is being rebuilt gets no checkpoint before it is complete.
         let commits = checkpoint.map_or(&[][..], |_| &commits);
         let note = |commit: &Header| {
             let reached = engine.checkpoint_at(commit.number, commit.state.clone());
@@ -202,7 +202,7 @@ impl Engine {
         let log = (&*buckets, commits);
         replay::replay(&engine.index, codec, log, &state, from, note)?;
         if checkpoint.is_none_or(|checkpoint| *checkpoint == Checkpoint::default()) {
-            // From here on a missing checkpoint is damage.
+            // From here on a missing checkpoint means damage.
             engine
                 .write_checkpoint()
                 .map_err(|error| OpenError::io("write to", folder, error))?;
@@ -221,7 +221,7 @@ impl Engine {
         self.published().buckets
     }
 
-    /// The bucket of this name, created if it does not exist.
+    /// Returns the bucket with this name; creates it unless it exists.
     pub(crate) fn bucket(&self, name: u64) -> Result<Bucket, Fault> {
         if let Some(bucket) = self.buckets().get(&name) {
             return Ok(bucket.clone());
@@ -247,7 +247,7 @@ impl Engine {
         });
         self.index.order.forget(name);
         bucket.index.drop_files();
-        // Readers that still use it find the remaining bytes.
+        // Readers that still use the log of the bucket keep their files.
         drop(bucket);
         self.log.drop_bucket(name)
     }
@@ -275,7 +275,7 @@ impl Engine {
         change(Arc::make_mut(&mut published.buckets));
     }
 
-    /// Makes a commit visible.
+    /// Makes a commit visible to readers.
     pub(crate) fn publish(&self, state: State, number: u64) {
         self.index.publish(&state.swept.clone(), || {
             let mut published = self
@@ -286,10 +286,8 @@ impl Engine {
         });
     }
 
-    /// Begins a new memtable of the index, so that the previous one can be flushed. Returns the
-    /// checkpoint that it reaches.
-    ///
-    /// Called by the committer, between two commits.
+    /// Starts a new memtable of the index, so that the previous one can be flushed. Returns the
+    /// checkpoint that the flush will reach. The committer calls this between two commits.
     pub(crate) fn set_aside(&self) -> Aside {
         let Published { state, number, .. } = self.published();
         self.index.set_aside();
@@ -300,21 +298,21 @@ impl Engine {
         }
     }
 
-    /// Whether so much would have to be replayed after a kill that it is to be flushed: the index
-    /// in memory is full, or many bytes were written that take little of it.
+    /// Whether a flush is due, because a replay after a kill would take too long. The index in
+    /// memory is full, or many bytes were written that take little of it.
     pub(crate) fn is_far_behind(&self) -> bool {
         self.index.is_full(1) || self.log.behind() > BEHIND_MAX
     }
 
-    /// Whether a considerable part of that is reached.
+    /// Whether a considerable part of [`is_far_behind`](Self::is_far_behind)'s limit is reached.
     pub(crate) fn is_behind(&self) -> bool {
         self.index.is_full(BEHIND_PART) || self.log.behind() > BEHIND_MAX / BEHIND_PART as u64
     }
 
     /// The checkpoint of a commit that the index has.
     fn checkpoint_at(&self, number: u64, state: State) -> Checkpoint {
-        // A bucket that was created for a failed commit has nothing in the log, and would be
-        // missing at opening.
+        // A bucket created for a failed commit has nothing in the log. With it in the checkpoint,
+        // opening would find it missing.
         let buckets = self
             .buckets()
             .iter()
@@ -331,7 +329,7 @@ impl Engine {
         }
     }
 
-    /// The state of the last commit.
+    /// A snapshot of the state after the last commit.
     pub(crate) fn moment(&self) -> Moment {
         let (snapshot, published) = self.index.snapshot(|| self.published());
         let Published { state, buckets, .. } = published;
@@ -362,7 +360,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Flushes everything, while nothing is committed.
+    /// Flushes everything. No commit may happen meanwhile.
     pub(crate) fn write_checkpoint(&self) -> io::Result<()> {
         let aside = self.set_aside();
         self.flush(&aside).map_err(|error| match error {
@@ -371,14 +369,14 @@ impl Engine {
         })
     }
 
-    /// Bytes of the log in buckets after one.
+    /// Bytes of the log in the buckets after a given one.
     pub(crate) fn len_behind(&self, bucket: u64) -> u64 {
         let buckets = self.buckets();
         let behind = buckets.range(bucket.saturating_add(1)..);
         behind.map(|(_, bucket)| bucket.log.len()).sum()
     }
 
-    /// Total bytes on disk.
+    /// Bytes of the store on disk.
     pub(crate) fn disk_bytes(&self) -> u64 {
         use lsm_tree::AbstractTree;
         let buckets = self.buckets();
@@ -390,9 +388,9 @@ impl Engine {
     }
 }
 
-/// A file in a folder without a log and a checkpoint which shows that the store was complete. A
-/// checkpoint is replaced atomically and is always readable; the time is stored, and buckets have
-/// trees, only after the first one.
+/// Finds a file which shows that the store was written to, when log and checkpoint are missing. A
+/// checkpoint is replaced atomically and is always readable. The time is stored, and buckets have
+/// trees, only after the first checkpoint.
 fn trace_of_writes(folder: &Path, index: &Path) -> Option<String> {
     if Checkpoint::is_there(folder) {
         return Some("a damaged checkpoint".into());
@@ -408,7 +406,7 @@ fn trace_of_writes(folder: &Path, index: &Path) -> Option<String> {
 }
 
 fn unusable(folder: &Path, error: lsm_tree::Error) -> OpenError {
-    // Seeking before the beginning of a file that is too short is an invalid input.
+    // A seek before the beginning of a file that is too short is an invalid input.
     use io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
     match error {
         lsm_tree::Error::Io(error)

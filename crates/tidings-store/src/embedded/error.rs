@@ -1,4 +1,4 @@
-//! Why a store could not be opened.
+//! The error of opening an embedded store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use crate::Fault;
 
-/// Why a store could not be opened.
+/// The reason why an embedded store could not be opened.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process (or this one) has the store open.
+    /// Another process, or this one, has the store open.
     #[error("the store in {path} is in use by another process")]
     InUse {
-        /// The folder.
+        /// Path of the store's folder.
         path: PathBuf,
     },
     /// The folder has files that do not belong to a store.
@@ -21,9 +21,9 @@ pub enum OpenError {
         "{path} is not empty and not a store (it contains {found:?}); choose a new or empty folder"
     )]
     NotAStore {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// One of the files in it.
+        /// Name of one of these files.
         found: String,
     },
     /// A newer version of this program wrote the store.
@@ -31,11 +31,11 @@ pub enum OpenError {
         "the store in {path} has format {found}, this program knows formats up to {known}; use a newer one"
     )]
     NewerFormat {
-        /// The folder.
+        /// Path of the store's folder.
         path: PathBuf,
         /// The store's format.
         found: u32,
-        /// The newest format this program knows.
+        /// The newest format that this program knows.
         known: u32,
     },
     /// An older version of this program, from before the first release, wrote the store.
@@ -43,43 +43,43 @@ pub enum OpenError {
         "the store in {path} has format {found}, which this program no longer reads; choose a new folder"
     )]
     OlderFormat {
-        /// The folder.
+        /// Path of the store's folder.
         path: PathBuf,
         /// The store's format.
         found: u32,
     },
-    /// The log is damaged before its end, or files of it are gone, so acknowledged writes would be
-    /// lost.
+    /// The log is damaged before its end, or some of its files are gone. Opening would lose
+    /// acknowledged writes.
     #[error(
         "{file} is damaged at byte {offset} and more was written after that, so this is not a crash's doing; \
          restore the folder from a copy"
     )]
     Damaged {
-        /// The segment of the log, or the folder of the log that lacks one.
+        /// The damaged segment of the log, or the log's folder if a segment is missing.
         file: PathBuf,
-        /// Where the damage begins.
+        /// Offset in bytes at which the damage begins.
         offset: u64,
     },
-    /// The whole log and the checkpoint are gone, but other files show that the store was not
-    /// empty. A new store would use revisions again.
+    /// Log and checkpoint are gone, but other files show that the store was not empty. A new store
+    /// in the folder would use revisions again.
     #[error(
         "the store in {path} was written to ({found} tells), but its log is empty and there is no checkpoint that can be read; \
          restore the folder from a copy, or choose a new one"
     )]
     LogLost {
-        /// The folder.
+        /// Path of the store's folder.
         path: PathBuf,
-        /// The file that shows this.
+        /// Name of the file that shows it.
         found: String,
     },
-    /// The disk refused.
+    /// The operating system refused a file operation.
     #[error("failed to {what} {path}: {source}")]
     Io {
-        /// The operation.
+        /// The operation, as a verb.
         what: &'static str,
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// The error of the system.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// No thread could be started.

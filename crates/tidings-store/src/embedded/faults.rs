@@ -1,5 +1,7 @@
-//! Random errors of a disk, for tests: one operation in four fails in the chosen logs. And folders
-//! without room, and panics of a committer, at one point of its next commit.
+//! Injected faults, for tests.
+//!
+//! In chosen folders, one file operation in four fails at random. A folder can also be made to look
+//! full, and a committer can be made to panic at one point of its next commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::disk::Change;
 
-/// Random numbers that are the same for the same seed.
+/// Random numbers, the same for the same seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -21,37 +23,37 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below another.
+    /// A random number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 }
 
-/// The folders that fail with the files in them, with the state of their random numbers.
+/// Folders whose files fail, with the state of their random numbers.
 static FAILING: Mutex<BTreeMap<PathBuf, Random>> = Mutex::new(BTreeMap::new());
 
 fn failing() -> MutexGuard<'static, BTreeMap<PathBuf, Random>> {
     FAILING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on operations on a folder and its files fail, chosen by the seed.
+/// Makes operations on a folder and its files fail from now on, as chosen by the seed.
 pub(crate) fn begin(folder: &Path, seed: u64) {
     failing().insert(folder.to_owned(), Random(seed));
 }
 
-/// Operations work again.
+/// Makes operations on a folder work again.
 pub(crate) fn end(folder: &Path) {
     failing().remove(folder);
 }
 
-/// A random number, if the next operation on a folder or a file in it is to fail.
+/// A random number if the next operation in a folder should fail, otherwise `None`.
 fn next(folder: &Path) -> Option<usize> {
     let mut failing = failing();
     let random = failing.get_mut(folder)?;
     (random.below(4) == 0).then(|| random.next() as usize)
 }
 
-/// Does nothing, or fails; a failed write may have written a part.
+/// Fails if a fault is due. A failing write may have written a part of its bytes.
 pub(crate) fn strike(change: &Change<'_>) -> io::Result<()> {
     let folder = match change {
         Change::MakeFolder(_) => None,
@@ -75,47 +77,47 @@ pub(crate) fn strike(change: &Change<'_>) -> io::Result<()> {
     Err(io::Error::other("injected"))
 }
 
-/// The folders that have no room for new files.
+/// Folders that seem to have no room for new files.
 static FULL: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn full() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     FULL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on a folder is said to have no room.
+/// Makes a folder look full from now on.
 pub(crate) fn fill(folder: &Path) {
     full().insert(folder.to_owned());
 }
 
-/// It has room again.
+/// Gives a folder room again.
 pub(crate) fn empty(folder: &Path) {
     full().remove(folder);
 }
 
-/// Whether it is said to have no room.
+/// Whether a folder should look full.
 pub(crate) fn is_full(folder: &Path) -> bool {
     full().contains(folder)
 }
 
-/// Where a commit may panic.
+/// The point of a commit at which it may panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Point {
-    /// Everything is decided, nothing is written.
+    /// Everything is decided, and nothing is written.
     Decided,
     /// The commit is on the disk, but not published.
     Synced,
 }
 
-/// The stores whose next commit is to panic.
+/// Stores whose next commit will panic, with the point.
 static PANICKING: Mutex<BTreeMap<PathBuf, Point>> = Mutex::new(BTreeMap::new());
 
-/// The next commit of a store panics.
+/// Makes the next commit of a store panic.
 pub(crate) fn panic_next(store: &Path, point: Point) {
     let mut panicking = PANICKING.lock().unwrap_or_else(PoisonError::into_inner);
     panicking.insert(store.to_owned(), point);
 }
 
-/// Panics, if this is the chosen point.
+/// Panics if this is the chosen point of the store.
 pub(crate) fn panic_at(store: &Path, point: Point) {
     let mut panicking = PANICKING.lock().unwrap_or_else(PoisonError::into_inner);
     if panicking.get(store) == Some(&point) {

@@ -1,8 +1,8 @@
 //! Flushes frozen memtables to the trees: sorted, one new table for each tree with changes.
 //!
-//! A repeated flush, or one after the trees have some entries already, does no harm: in the end
-//! each entry is as in the memtable. Therefore versions that may be in a tree from an earlier,
-//! interrupted flush are removed if they have ended since.
+//! A flush may be repeated, or may find some entries in the trees already: in the end each entry is
+//! as in the memtable. Therefore versions that an earlier, interrupted flush may have written are
+//! removed if they have ended since.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -17,12 +17,12 @@ use super::keys::{self, IndexKey, Placed, Pointer};
 use super::memtable::Memtable;
 use crate::Revision;
 
-/// Changes of a bucket's tree. There are hundreds of thousands, so they are compact.
+/// Changes of one bucket's tree. There are hundreds of thousands, so the form is compact.
 #[derive(Default)]
 struct Entries {
-    /// Keys of versions, and whether they exist from now on.
+    /// Keys of versions, and whether each exists from now on.
     keys: Vec<(IndexKey, bool)>,
-    /// The versions that ended, and their ends.
+    /// The versions that ended, with the revisions of their ends.
     ended: Vec<(Revision, Revision)>,
 }
 
@@ -32,7 +32,7 @@ impl Entries {
     }
 }
 
-/// Flushes all frozen memtables, the oldest first, so that later readers find their entries in the
+/// Flushes all frozen memtables, the oldest first. After each flush readers find its entries in the
 /// trees.
 pub(crate) fn flush(index: &Index, buckets: &Buckets) -> lsm_tree::Result<()> {
     while let Some(memtable) = index.oldest_aside() {
@@ -75,8 +75,8 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     for (name, entries) in entries {
-        // A bucket that was dropped since is skipped, and one that has its entries does not get
-        // them again in a retry.
+        // A bucket dropped since is skipped. A bucket that has its entries does not get them again
+        // in a retry.
         if let Some(bucket) = buckets.get(&name)
             && !written.contains(&name)
         {
@@ -102,7 +102,7 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
     Ok(())
 }
 
-/// The revision up to which a tree counts its versions.
+/// The revision up to which a tree has counted its versions.
 fn counted(tree: &AnyTree) -> lsm_tree::Result<Revision> {
     let counted = tree.get(&keys::counted_key()[..], SeqNo::MAX)?;
     let revision = counted.map_or(Ok(0), |bytes| keys::trailing_revision(&bytes));
@@ -148,7 +148,7 @@ fn write_entries(
         }
     }
     table.write(&keys::counted_key()[..], keys::revision_key(until))?;
-    // Their keys come after all others.
+    // These keys sort after all others, so they are written last.
     for (version, by) in ended {
         table.write(&keys::ended_key(version)[..], keys::revision_key(by))?;
     }

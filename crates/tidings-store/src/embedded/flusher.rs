@@ -1,9 +1,11 @@
-//! Two threads that maintain the index beside the committer: one flushes memtables and writes
-//! checkpoints; one merges tables, and releases space in the log when there is nothing to merge.
+//! Two threads that maintain the index beside the committer.
+//!
+//! One flushes memtables and writes checkpoints. The other merges tables, and releases space in the
+//! log when there is nothing to merge.
 //!
 //! Invariants: at most one memtable is frozen at a time, so the index has at most about two
-//! memtables in memory; the committer waits, or refuses writes if flushing fails, before there
-//! would be more. Failed work is repeated.
+//! memtables in memory. Before there would be more, the committer waits, or refuses writes if
+//! flushing fails. Failed work is repeated.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -17,17 +19,18 @@ use super::rewrite::{self, Failure, Pass, Place};
 use super::trainer;
 use crate::Fault;
 
-/// The delay after a failure, which doubles each time up to a maximum.
+/// Delay before failed work is repeated. It doubles each time up to the maximum.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct State {
-    /// The frozen memtable that is not yet flushed.
+    /// The frozen memtable that is not flushed yet.
     memtable: Option<(Arc<Engine>, Aside)>,
-    /// The last error of flushing it.
+    /// The last error of flushing that memtable.
     failed: Option<Fault>,
-    /// The trees whose tables are to be examined, and whether all names are to be compacted.
+    /// Work for the merging thread: the store whose trees to examine, and whether to compact all
+    /// names.
     merge: Option<(Arc<Engine>, bool)>,
     /// The pass that releases space in the log, and its position.
     rewrite: Option<(Arc<Engine>, Pass, Place)>,
@@ -44,7 +47,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// See the module documentation.
+/// The two threads; see the module documentation.
 pub(crate) struct Flusher {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -75,8 +78,8 @@ impl Flusher {
         Ok(flusher)
     }
 
-    /// Begins a new memtable of the index, so that the previous one can be flushed, unless an
-    /// earlier one is still being flushed. Called between two commits.
+    /// Freezes the current memtable for flushing and starts a new one. Does nothing while an
+    /// earlier memtable is still being flushed. Call it between two commits.
     pub(crate) fn set_aside(&self, engine: &Arc<Engine>) {
         let mut state = self.shared.state();
         if state.memtable.is_none() {
@@ -85,8 +88,8 @@ impl Flusher {
         }
     }
 
-    /// Waits a little for the frozen memtable to be flushed. Returns whether there is room for
-    /// more, or the error.
+    /// Waits briefly for the frozen memtable to be flushed. Returns whether there is room for
+    /// another one, or the error of flushing.
     pub(crate) fn wait(&self) -> Result<bool, Fault> {
         let state = self.shared.state();
         let state = self.shared.wait(state, RETRY, |state| {
@@ -113,7 +116,7 @@ impl Flusher {
     }
 }
 
-/// The next work of the second thread.
+/// The next task of the merging thread.
 enum Task {
     Merge(Arc<Engine>, bool),
     Rewrite(Arc<Engine>, Pass, Place),
@@ -144,7 +147,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for at most some time, while a condition is true and the threads are not stopped.
+    /// Waits up to `at_most` while a condition holds and the threads are not stopped.
     fn wait<'a>(
         &self,
         state: MutexGuard<'a, State>,
@@ -179,7 +182,7 @@ impl Shared {
         while let Some((engine, aside)) = self.next(|state| state.memtable.clone()) {
             let written = engine.flush(&aside);
             if written.is_ok() {
-                // Independent of errors here: the memtable is flushed.
+                // An error of the merge does not matter here: the memtable is flushed.
                 complain(&engine, merge_crowded(&engine, TABLES_MAX));
             }
             let mut state = self.state();
@@ -227,10 +230,11 @@ impl Shared {
         }
     }
 
-    /// Examines one segment. Returns the position to continue from.
+    /// Examines one segment of the log. Returns the position to continue from.
     fn rewrite(&self, engine: &Engine, pass: &Pass, from: Place) -> Option<Place> {
         let pause = |worked| {
-            // The other half of the time is left for others that wait for the disk.
+            // Pausing for as long as it worked leaves half of the time to others that wait for the
+            // disk.
             !self.wait(self.state(), worked, |_| true).closed
         };
         match rewrite::step(engine, pass, from, &pause) {
@@ -275,7 +279,8 @@ fn complain(engine: &Engine, merged: Result<(), lsm_tree::Error>) {
     }
 }
 
-/// Ends both threads when one of them ends, even by a panic, so that no caller waits for ever.
+/// Guard that ends both threads when one of them ends, even by a panic, so that no caller waits for
+/// ever.
 struct Ending<'a>(&'a Shared);
 
 impl Drop for Ending<'_> {
@@ -285,7 +290,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Merges tables of crowded trees with more than `more_than` runs.
+/// Merges tables of crowded trees that have more than `more_than` runs.
 fn merge_crowded(engine: &Engine, more_than: usize) -> Result<(), lsm_tree::Error> {
     let buckets = engine.buckets();
     let trees = buckets
@@ -293,11 +298,11 @@ fn merge_crowded(engine: &Engine, more_than: usize) -> Result<(), lsm_tree::Erro
         .map(|bucket| &bucket.index)
         .chain([&engine.index.names]);
     for tree in trees {
-        // Each turn merges some tables; a tree whose tables another thread merges is skipped.
+        // Each turn merges some tables. A tree whose tables another thread merges is skipped.
         let mut before = usize::MAX;
         while tree.is_crowded() && tree.l0_run_count() > more_than && tree.l0_run_count() < before {
             before = tree.l0_run_count();
-            // What writers wait for does not wait for a dictionary.
+            // A merge that writers wait for must not wait for the training of a dictionary.
             let _pause = (more_than == 0).then(trainer::pause);
             tree.merge(engine.index.watermark())?;
         }

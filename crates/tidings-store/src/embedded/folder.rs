@@ -22,7 +22,7 @@ use super::keys::FORMAT;
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
 const FORMAT_NAME: &str = "tidings-store";
-/// The first format whose log is read; the index, which differs, can always be rebuilt.
+/// The oldest format whose log this program reads. The index differs, but can always be rebuilt.
 const FIRST_READ: u32 = 2;
 const LOCK_FILE: &str = "lock";
 pub(crate) const LOG: &str = "log";
@@ -46,7 +46,8 @@ impl Drop for Folder {
 impl Folder {
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         fs::create_dir_all(path).map_err(|error| OpenError::io("create folder", path, error))?;
-        // Checked before anything is written: the folder of another program stays untouched.
+        // The format is checked before anything is written, so that another program's folder stays
+        // untouched.
         let format = read_format(path)?;
         let lock = lock(path)?;
         // From here on the store depends on the content of the folder, even if the process that
@@ -80,7 +81,7 @@ impl Folder {
     }
 }
 
-/// The folder's format, `None` if it is empty.
+/// Reads the folder's format; `None` if the folder is empty.
 fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
     let not_a_store = |found: String| OpenError::NotAStore {
         path: path.to_owned(),
@@ -116,7 +117,7 @@ fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
                 let name = entry
                     .map_err(|error| OpenError::io("read folder", path, error))?
                     .file_name();
-                // These two may be left by a process that died while creating the store.
+                // A process that died while creating the store may have left these two.
                 if name != LOCK_FILE && name != FORMAT_NEW {
                     return Err(not_a_store(name.to_string_lossy().into_owned()));
                 }

@@ -20,29 +20,31 @@ use super::keys::{COUNTED_MAX, Ends, State};
 use super::varint::{Reader, put_varint, varint_len};
 use crate::{Fault, Revision};
 
-/// The beginning of a frame; the second byte is the version of its form.
+/// The beginning of a frame. The second byte is the version of its form.
 const MAGIC: [u8; 2] = [0, 1];
 
-/// Magic, length and checksum.
+/// Length of magic, length and checksum, in bytes.
 const PREFIX_LEN: usize = 14;
 
-/// Maximum length of a frame: a longer one is neither written nor read. A commit gets one request
-/// of up to [`COMMIT_LEN_MAX`](crate::COMMIT_LEN_MAX) from the queue, and a few MiB of others.
+/// Maximum length of a frame in bytes. A longer one is neither written nor read. A commit takes one
+/// request of up to [`COMMIT_LEN_MAX`](crate::COMMIT_LEN_MAX) from the queue, and a few MiB of
+/// others.
 pub(crate) const FRAME_LEN_MAX: usize = 64 << 20;
 
-/// Bytes between two of [`Built::points`]: fewer than between two points of a segment, so that
-/// those have the right distance across frames.
+/// Minimum bytes between two of [`Built::points`]. It is less than between two points of a segment,
+/// so that those keep their distance across frames.
 const POINT_DISTANCE: usize = 512;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A version of a record; its revision is the entry's.
+    /// A version of a record, whose revision is the entry's.
     Version = 1,
-    /// Ends of versions, with consecutive revisions from the entry's on.
+    /// Ends of versions. Their revisions are consecutive from the entry's on.
     Ends = 2,
-    /// A version of this bucket was replaced by one with the entry's revision in a bucket that is
-    /// dropped earlier; the content is the varint revision of the replaced version.
+    /// A version of this bucket was replaced by one in a bucket that is dropped earlier. The new
+    /// version has the entry's revision. The content is the varint revision of the replaced
+    /// version.
     Replaced = 3,
 }
 
@@ -57,7 +59,7 @@ impl Kind {
     }
 }
 
-/// An entry that was read.
+/// An entry read from the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
     pub(crate) kind: Kind,
@@ -66,12 +68,12 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The ends an entry of that kind holds.
+    /// Decodes the ends in an entry of kind `Ends`.
     pub(crate) fn ends(&self) -> Result<Ends, Fault> {
         Ends::decode(self.content)
     }
 
-    /// The version that was replaced, in an entry of that kind.
+    /// The revision of the replaced version, in an entry of kind `Replaced`.
     pub(crate) fn replaced(&self) -> Result<Revision, Fault> {
         Reader::new(self.content, "a log entry").varint()
     }
@@ -80,13 +82,13 @@ impl Entry<'_> {
 /// The header of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The commit's number; each is one greater than the one before.
+    /// The commit's number, one greater than that of the previous commit.
     pub(crate) number: u64,
     /// The first revision of the commit, if it has any.
     pub(crate) first: Revision,
-    /// Number of its revisions.
+    /// Number of revisions of the commit.
     pub(crate) count: u64,
-    /// Number of the commit's frames.
+    /// Number of frames of the commit.
     pub(crate) parts: u64,
     /// The store's state after the commit.
     pub(crate) state: State,
@@ -96,17 +98,17 @@ pub(crate) struct Header {
 #[derive(Default)]
 pub(crate) struct Frame {
     entries: Vec<u8>,
-    /// Offsets and revisions of entries that are far enough from the previous point.
+    /// Revisions and offsets of entries that are far enough from the previous point.
     points: Vec<(Revision, usize)>,
     last: Revision,
 }
 
-/// A frame's bytes.
+/// A complete frame.
 pub(crate) struct Built {
     pub(crate) bytes: Vec<u8>,
     /// Revisions and offsets of some of the entries.
     pub(crate) points: Vec<(Revision, usize)>,
-    /// The revision of the last entry, 0 if there is none.
+    /// The revision of the last entry; 0 if there is none.
     pub(crate) last: Revision,
 }
 
@@ -135,7 +137,7 @@ impl Frame {
         }
     }
 
-    /// Bytes of the entries so far.
+    /// Bytes of the entries added so far.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -177,26 +179,27 @@ fn entry_checksum(body: &[u8], bucket: u64) -> [u8; 4] {
     (xxh3_64_with_seed(body, bucket) as u32).to_le_bytes()
 }
 
-/// The length is mixed into the seed, since it precedes the summed bytes.
+/// The checksum of a frame. The length is mixed into the seed, because it precedes the summed
+/// bytes.
 fn frame_checksum(len: [u8; 4], body: &[u8], bucket: u64) -> [u8; 8] {
     let seed = bucket ^ (u64::from(u32::from_le_bytes(len)) << 32);
     xxh3_64_with_seed(body, seed).to_le_bytes()
 }
 
-/// Whether a frame, not an entry, begins here.
+/// Whether the bytes begin with a frame rather than an entry.
 pub(crate) fn is_frame(bytes: &[u8]) -> bool {
     bytes.first() == Some(&0)
 }
 
-/// The length of the frame that seems to begin here.
+/// The length of the frame that seems to begin here; `None` if none does.
 pub(crate) fn frame_len(bytes: &[u8]) -> Option<usize> {
     let rest = bytes.strip_prefix(&MAGIC)?;
     let len = u32::from_le_bytes(*rest.first_chunk()?) as usize;
     (PREFIX_LEN..=FRAME_LEN_MAX).contains(&len).then_some(len)
 }
 
-/// The complete, undamaged frame that begins here: its header, the offset of its entries, and its
-/// length.
+/// Reads the complete, undamaged frame at the beginning of the bytes. Returns its header, the
+/// offset of its entries, and its length.
 pub(crate) fn read_frame(bytes: &[u8], bucket: u64) -> Option<(Header, usize, usize)> {
     let len = frame_len(bytes)?;
     let frame = bytes.get(..len)?;
@@ -209,22 +212,22 @@ pub(crate) fn read_frame(bytes: &[u8], bucket: u64) -> Option<(Header, usize, us
     Some((header, PREFIX_LEN + head_len, len))
 }
 
-/// The offset of the entries of the frame that begins here, unchecked: entries have their own
-/// checksums.
+/// The offset of the entries in the frame that begins here. The frame is not checked, because
+/// entries have their own checksums.
 pub(crate) fn entries_at(bytes: &[u8]) -> Option<usize> {
     frame_len(bytes)?;
     read_header(bytes.get(PREFIX_LEN..)?).map(|(_, len)| PREFIX_LEN + len)
 }
 
-/// The number and last revision of the frame that begins here, if readable, unchecked: to judge a
-/// damaged frame.
+/// Reads number and last revision of the frame that begins here, without checking it. They help to
+/// judge a damaged frame.
 pub(crate) fn peek_frame(bytes: &[u8]) -> Option<(u64, Revision)> {
     let body = bytes.get(PREFIX_LEN..)?;
     let mut reader = Reader::new(body, "a frame");
     let mut next = || reader.varint().ok();
     let (number, first, count) = (next()?, next()?, next()?);
     let len = varint_len(number) + varint_len(first) + varint_len(count);
-    // Numbers begin at one; a number whose end was not written is longer than necessary.
+    // Numbers begin at one. If the end of a number was not written, it is longer than necessary.
     let is_written = number > 0 && len == body.len() - reader.left().len();
     let last = first.checked_add(count)?.saturating_sub(1);
     is_written.then_some((number, last))
@@ -248,7 +251,7 @@ fn read_header(body: &[u8]) -> Option<(Header, usize)> {
     Some((header, body.len() - reader.left().len()))
 }
 
-/// The entry that begins here and its length, if it is complete and undamaged.
+/// Reads the entry at the beginning of the bytes and its length, if it is complete and undamaged.
 pub(crate) fn read_entry(bytes: &[u8], bucket: u64) -> Option<(Entry<'_>, usize)> {
     let (len, rest) = entry_len(bytes)?;
     let (checksum, rest) = rest.split_first_chunk::<4>()?;
@@ -268,7 +271,7 @@ pub(crate) fn read_entry(bytes: &[u8], bucket: u64) -> Option<(Entry<'_>, usize)
     Some((entry, bytes.len() - after.len()))
 }
 
-/// Kind, revision and complete length of the entry that begins here, unchecked: to skip it.
+/// Reads kind, revision and complete length of an entry without checking it, to skip it.
 pub(crate) fn peek_entry(bytes: &[u8]) -> Option<(u8, Revision, usize)> {
     let (len, rest) = entry_len(bytes)?;
     let (kind, body) = rest.get(4..)?.split_first()?;
@@ -388,7 +391,7 @@ mod tests {
         }
     }
 
-    /// The format as bytes: a change here is a change of the format.
+    /// These bytes are the format: a change here is a change of the format.
     #[test]
     fn bytes_are_these() {
         let header = Header {

@@ -1,6 +1,6 @@
-//! The store's readers of files, for the fuzz targets: built with `--cfg fuzzing` only.
+//! The store's readers of files, for the fuzz targets; built only with `--cfg fuzzing`.
 //!
-//! Checksums keep random bytes from most decoders. So here the input is the bytes behind correct
+//! Checksums keep random bytes from most decoders. So the fuzz input is the bytes behind correct
 //! checksums.
 
 use std::fs;
@@ -18,7 +18,8 @@ use super::varint::{Reader, put_varint};
 /// Bodies with a greater stated length are not unpacked, because the memory is allocated first.
 const BODY_LEN_MAX: usize = 1 << 16;
 
-/// Decodes the bytes as each kind of record on disk. Decoded records are encoded and decoded again.
+/// Decodes the bytes as each kind of record on disk. Each decoded record is encoded and decoded
+/// again.
 pub fn decode(bytes: &[u8]) {
     static CODEC: LazyLock<Codec> = LazyLock::new(|| Codec::new([]));
     let _ = frame::read_frame(bytes, 0);
@@ -49,11 +50,12 @@ pub fn decode(bytes: &[u8]) {
     }
 }
 
-/// Makes an empty folder a store whose log, index of the log, checkpoint and dictionaries are
-/// well-formed, with any content.
+/// Makes a store in an empty folder from fuzz input. Log, index of the log, checkpoint and
+/// dictionaries are well-formed, with any content.
 ///
 /// # Errors
-/// If a file cannot be written.
+///
+/// A file could not be written.
 pub fn write_folder(folder: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut input = Input(Reader::new(bytes, "the input"));
     fs::write(
@@ -62,7 +64,7 @@ pub fn write_folder(folder: &Path, bytes: &[u8]) -> io::Result<()> {
     )?;
     let log = folder.join("log");
     fs::create_dir(&log)?;
-    // A few of each will do: what goes wrong does so with few.
+    // A few of each are enough: errors show with few.
     for _ in 0..=input.below(3) {
         let bucket = input.bucket();
         let name = format!("{bucket:016x}-{:016x}", input.number());
@@ -102,7 +104,7 @@ pub fn write_folder(folder: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Numbers from the input, then zeros.
+/// Numbers from the input; zeros once it is used up.
 struct Input<'a>(Reader<'a>);
 
 impl Input<'_> {
@@ -114,7 +116,7 @@ impl Input<'_> {
         self.number() % bound
     }
 
-    /// One that never ends, one of an hour of a time not far, or any.
+    /// A bucket: the one that never ends, one of an hour in the near future, or any.
     fn bucket(&mut self) -> u64 {
         match self.below(3) {
             0 => keys::NEVER,

@@ -1,9 +1,11 @@
-//! The open files of the log: all that may grow, and of the others a number set by an option, those
-//! that were read recently. A log of months has thousands.
+//! The open files of the log, limited in number.
+//!
+//! All files that may grow are open. Of the others, a number set by an option is open: those read
+//! most recently. A log of months has thousands of files.
 //!
 //! Invariants: a [`Handle`] always means the same file, whatever happens to the file's name. A
-//! closed one is opened again by its name; before the name is removed or reused, the handle is
-//! [kept](Handle::keep) open permanently.
+//! closed file is opened again by its name. Before the name is removed or reused, the file is
+//! [kept](Handle::keep) open for good.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -18,7 +20,7 @@ use std::sync::{
 #[derive(Default)]
 struct Slot {
     state: RwLock<State>,
-    /// Whether it was used since the last check.
+    /// Whether the file was used since it was last considered for closing.
     is_used: AtomicBool,
 }
 
@@ -33,9 +35,9 @@ struct State {
 enum Hold {
     #[default]
     Free,
-    /// Not before it is [released](Handle::release).
+    /// The file stays open until its handle is [released](Handle::release).
     Written,
-    /// Not before its handle is dropped.
+    /// The file stays open until its handle is dropped.
     Kept,
 }
 
@@ -49,15 +51,15 @@ impl Slot {
     }
 }
 
-/// The files that may be closed, of all handles that share this.
+/// The open files that may be closed, of all handles that share this value.
 pub(crate) struct Handles {
     max: usize,
-    /// The open files, in the order of the checks.
+    /// The open files, in the order in which they are considered for closing.
     open: Mutex<VecDeque<Weak<Slot>>>,
 }
 
 impl Handles {
-    /// Keeps at most `max` files open that may be closed.
+    /// A set of which at most `max` files stay open.
     pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             max,
@@ -69,11 +71,11 @@ impl Handles {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a file that was opened, or may be closed from now on, and closes others for it.
+    /// Adds a file that may be closed from now on, and closes others to stay within the limit.
     fn add(&self, slot: &Arc<Slot>) {
         let mut open = self.open();
         open.push_back(Arc::downgrade(slot));
-        // Each is skipped at most once.
+        // Each file is skipped at most once.
         let mut turns = 2 * open.len();
         while open.len() > self.max && turns > 0 {
             turns -= 1;
@@ -92,14 +94,14 @@ impl Handles {
     }
 }
 
-/// See the module documentation.
+/// A file of the log; see the module documentation.
 pub(crate) struct Handle {
     slot: Arc<Slot>,
     handles: Arc<Handles>,
 }
 
 impl Handle {
-    /// A file that is written to, and open until it is [released](Self::release).
+    /// A file that is written to, and so stays open until it is [released](Self::release).
     pub(crate) fn new(file: File, handles: &Arc<Handles>) -> Self {
         let state = State {
             file: Some(Arc::new(file)),
@@ -114,10 +116,10 @@ impl Handle {
         }
     }
 
-    /// The file, which has this name.
+    /// Returns the open file, opening it by its name if necessary.
     pub(crate) fn get(&self, path: &Path) -> io::Result<Arc<File>> {
         if let Some(file) = &self.slot.read().file {
-            // Readers share it, so it is not written to for each of them.
+            // Readers share the flag, so it is written only when it changes.
             if !self.slot.is_used.load(Ordering::Relaxed) {
                 self.slot.is_used.store(true, Ordering::Relaxed);
             }
@@ -137,13 +139,13 @@ impl Handle {
         Ok(file)
     }
 
-    /// Keeps it open permanently: it may lose its name.
+    /// Keeps the file open for good, because it may lose its name.
     pub(crate) fn keep(&self, path: &Path) -> io::Result<()> {
         self.slot.write().hold = Hold::Kept;
         self.get(path).map(drop)
     }
 
-    /// Allows to close it, unless it is kept: nothing is written to it any more.
+    /// Allows closing the file, unless it is kept. Nothing may be written to it any more.
     pub(crate) fn release(&self) {
         let mut state = self.slot.write();
         let is_released = state.hold == Hold::Written;

@@ -1,15 +1,19 @@
-//! Snapshots held for lists that are read page by page, so that the cost of a page does not depend
-//! on the writes since the first one.
+//! Snapshots held for lists that are read page by page.
 //!
-//! If there are more pages, the snapshot of a page is held under its revision for the next one. A
-//! page without a held snapshot is read from a new one, with the changes since its revision
-//! [undone](super::read::View::list): equally exact, at a cost in proportion to those changes.
+//! With a held snapshot the cost of a page does not depend on the writes since the first page. If
+//! there are more pages, the snapshot of a page is held under its revision for the next one. A page
+//! without a held snapshot is read from a new one, with the changes since its revision
+//! [undone](super::read::View::list). Such a page is equally exact, at a cost in proportion to
+//! those changes.
 //!
-//! Invariants: there are at most `snapshots`; as of the last commit or second, each was read within
-//! `idle` and has a revision in the history; the memtables that exist only for them take at most
-//! `memory` bytes. A snapshot of a list whose second page was read is never released in favour of a
-//! list without one: a client that reads only the beginning of many lists takes no snapshot from
-//! another client's list.
+//! Invariants:
+//!
+//! - There are at most `snapshots`.
+//! - As of the last commit or second, each was read within `idle` and has a revision in the
+//!   history.
+//! - The memtables that exist only for held snapshots take at most `memory` bytes.
+//! - A list whose second page was read never loses its snapshot to a list without one. So a client
+//!   that reads only the beginning of many lists takes no snapshot from another client's list.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +35,7 @@ pub(crate) struct Moment {
     pub(crate) state: State,
 }
 
-/// The bounds; see [`EmbeddedOptions`].
+/// The limits on held snapshots; see [`EmbeddedOptions`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) snapshots: usize,
@@ -51,20 +55,20 @@ impl Limits {
 
 struct Entry {
     moment: Moment,
-    /// The steady time of its last read.
+    /// Monotonic time of the last read of the snapshot.
     read_at: Duration,
-    /// Whether a page after the first was read.
+    /// Whether a page after the first was read from the snapshot.
     is_continued: bool,
 }
 
 type Entries = BTreeMap<Revision, Entry>;
 
-/// See the module documentation.
+/// The held snapshots; see the module documentation.
 #[derive(Default)]
 pub(crate) struct Held {
     limits: Limits,
     entries: Mutex<Entries>,
-    /// Changes undone for pages without a held snapshot.
+    /// Number of changes undone for pages without a held snapshot.
     pub(crate) undone: AtomicU64,
 }
 
@@ -80,17 +84,17 @@ impl Held {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of snapshots.
+    /// Number of held snapshots.
     pub(crate) fn len(&self) -> usize {
         self.entries().len()
     }
 
-    /// The number of changes undone without a snapshot.
+    /// Number of changes undone for pages without a held snapshot.
     pub(crate) fn undone(&self) -> u64 {
         self.undone.load(Ordering::Relaxed)
     }
 
-    /// The state of a revision, for a page after the first.
+    /// The held state of a revision, for a page after the first.
     pub(crate) fn get(&self, revision: Revision, steady: Duration) -> Option<Moment> {
         let mut entries = self.entries();
         let entry = entries.get_mut(&revision)?;
@@ -98,7 +102,7 @@ impl Held {
         Some(entry.moment.clone())
     }
 
-    /// Holds the snapshot of a page that has more after it.
+    /// Holds the snapshot of a page that is not the last.
     pub(crate) fn keep(&self, moment: &Moment, steady: Duration) {
         if self.limits.snapshots == 0 {
             return;
@@ -115,11 +119,11 @@ impl Held {
         let over = (entries.len() > self.limits.snapshots)
             .then(|| remove_least(&mut entries, |entry| !entry.is_continued));
         drop(entries);
-        // Dropping it may remove files: not under the lock.
+        // Dropped after the lock is released, because it may remove files.
         drop(over);
     }
 
-    /// Releases snapshots that were not read for a while, and those at revisions before the
+    /// Releases snapshots that were not read for a while or whose revision is no longer in the
     /// history.
     pub(crate) fn forget(&self, oldest: Revision, steady: Duration) {
         let idle = self.limits.idle;
@@ -139,7 +143,7 @@ impl Held {
         drop(gone);
     }
 
-    /// Releases snapshots if memtables that exist only for them take too much memory.
+    /// Releases snapshots while memtables that exist only for them take too much memory.
     pub(crate) fn fit(&self, current: &Memtables) {
         let is_current =
             |memtable: &Arc<Memtable>| current.iter().any(|it| Arc::ptr_eq(it, memtable));
@@ -171,7 +175,7 @@ impl Held {
     }
 }
 
-/// Removes the least recently read of some of them.
+/// Removes and returns the least recently read of the entries for which `of` holds.
 fn remove_least(entries: &mut Entries, of: impl Fn(&Entry) -> bool) -> Option<Entry> {
     let some = entries.iter().filter(|(_, entry)| of(entry));
     let (least, _) = some.min_by_key(|(revision, entry)| (entry.read_at, **revision))?;
@@ -194,7 +198,7 @@ mod tests {
         segment: 64 << 10,
     };
 
-    /// An empty state of some revision.
+    /// A state of an empty store that claims a given revision.
     fn moment(engine: &Engine, revision: Revision) -> Moment {
         let mut moment = engine.moment();
         moment.state.revision = revision;

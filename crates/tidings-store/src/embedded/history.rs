@@ -6,9 +6,9 @@ use super::keys::Ends;
 use super::log::BucketWalk;
 use crate::{Fault, Revision};
 
-/// An event in the log.
+/// One event in the log.
 pub(crate) enum Event {
-    /// A record was written: its version's bytes.
+    /// A record was written; `bytes` are its version's.
     Put { bucket: u64, bytes: Vec<u8> },
     /// A version ended.
     End {
@@ -16,14 +16,13 @@ pub(crate) enum Event {
         bucket: u64,
         expired: bool,
     },
-    /// A version was replaced by one in a bucket that is dropped earlier. This is for the index; it
+    /// A version was replaced by one in a bucket that is dropped earlier. The index needs this; it
     /// is not a change by itself.
     Replaced { version: Revision, bucket: u64 },
 }
 
-/// The events after a revision up to another, in order.
-///
-/// There are a few dozen buckets at most, so each step searches all heads for the smallest.
+/// The events with revisions after one and up to another, in order. There are a few dozen buckets
+/// at most, so each step searches all heads for the smallest.
 pub(crate) struct Events {
     streams: Vec<Stream>,
     after: Revision,
@@ -33,7 +32,7 @@ pub(crate) struct Events {
 struct Stream {
     bucket: u64,
     walk: BucketWalk,
-    /// Ends that are not all returned yet: the revision of the first, and the number returned.
+    /// Ends of which some are not returned yet: the first revision, the ends, the number returned.
     ends: Option<(Revision, Ends, usize)>,
     head: Option<(Revision, Event)>,
 }

@@ -1,5 +1,6 @@
-//! The identity of the store: the file `IDENTITY`, created once and copied with the folder. It is
-//! complete or missing.
+//! The identity of the store: the file `IDENTITY`.
+//!
+//! It is created once, and copied with the folder. It is either complete or missing.
 
 use std::fs;
 use std::io;
@@ -9,7 +10,7 @@ use super::disk;
 
 const FILE: &str = "IDENTITY";
 
-/// The identity of the store in a folder, which becomes `new` if there is none yet.
+/// Reads the identity of the store in a folder; stores `new` as the identity if there is none.
 pub(crate) fn of(folder: &Path, new: &str) -> io::Result<String> {
     let path = folder.join(FILE);
     match fs::read_to_string(&path) {

@@ -1,15 +1,15 @@
 //! The index: trees of `lsm-tree` that lead from names, objects and times to versions in the log.
 //!
 //! Nothing in it is synced when a write is acknowledged, because all of it follows from the log.
-//! Recent entries are in memory, in a [`Memtable`] of this crate; the [flusher](super::flusher)
-//! writes them to the trees and stores the position, from which opening replays the log. A lost or
+//! Recent entries are in memory, in a [`Memtable`] of this crate. The [flusher](super::flusher)
+//! writes them to the trees and stores the position from which opening replays the log. A lost or
 //! damaged index is rebuilt from the whole log.
 //!
-//! Invariants: one thread adds; readers take a [`Snapshot`] and see complete commits. It holds the
-//! memtables of that moment, so if one is flushed meanwhile, its entries are found twice, which
-//! does no harm. For a name, a newer memtable has precedence over an older one, and memtables over
-//! the trees. The tree of names has entries of versions that have expired and been swept, until a
-//! compaction removes them; readers skip them.
+//! Invariants: one thread adds. Readers take a [`Snapshot`] and see complete commits. A snapshot
+//! holds the memtables of its moment. If one is flushed meanwhile, its entries are found twice,
+//! which does no harm. For a name, a newer memtable has precedence over an older one, and memtables
+//! over the trees. The tree of names has entries of versions that have expired and been swept,
+//! until a compaction removes them; readers skip them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,41 +35,41 @@ use super::order::Order;
 use super::sums::{self, POINTER, Sums};
 use crate::{Fault, Revision};
 
-/// Table files held open.
+/// Maximum table files held open.
 const FILES_MAX: usize = 128;
 
-/// Number of flushed tables after which they are merged.
+/// Number of flushed tables at which they are merged.
 const SIDE_BY_SIDE: u8 = 6;
 
-/// Number of tables in one tree above which they are merged before anything is flushed.
+/// Number of tables in one tree above which they are merged before anything else is flushed.
 pub(crate) const TABLES_MAX: usize = 32;
 
-/// The maximum length of a table, about, as that of a memtable, between these bounds. While a table
-/// is written its filter and its index are in memory: nearly as much as its length.
+/// Bounds of a table's maximum length, which is about that of a memtable. While a table is written,
+/// its filter and its index are in memory, nearly as much as its length.
 const TABLE_LEN: (u64, u64) = (4 << 20, 16 << 20);
 
-/// Levels of a tree of lsm-tree.
+/// Number of levels in a tree of lsm-tree.
 const LEVELS: usize = 7;
 
 /// Maximum steps of a merge; each moves tables of one level to the next.
 const MERGES_MAX: usize = 8;
 
-/// Tables that a step of a merge writes, about, in addition to those that were flushed: the first
-/// level, or a table of a level with its part of the next one.
+/// About how many tables a step of a merge writes, besides the flushed ones. They are the first
+/// level, or one table of a level with its part of the next level.
 const MERGED_TABLES: u64 = 16;
 
-/// The tree of names; the others are named after their buckets.
+/// Name of the tree of names. The other trees are named after their buckets.
 pub(crate) const NAMES: &str = "names";
 
-/// A file that says that the index must be rebuilt.
+/// The file that marks an index which must be rebuilt.
 const DISTRUSTED: &str = "distrusted";
 
-/// A tree, and its folder once it is to be removed.
+/// A tree, and its folder, which can be removed with it.
 pub(crate) struct Tree {
     inner: AnyTree,
     folder: PathBuf,
     dropped: AtomicBool,
-    /// Maximum length of its tables, about.
+    /// About the maximum length of the tree's tables.
     pub(crate) table_len: u64,
     /// Bytes of tables flushed since the last merge.
     flushed: AtomicU64,
@@ -94,7 +94,7 @@ impl Drop for Tree {
 }
 
 impl Tree {
-    /// Removes its files as soon as the last reader is done.
+    /// Removes the tree's files as soon as the last reader is done.
     pub(crate) fn drop_files(&self) {
         self.dropped.store(true, Ordering::Relaxed);
     }
@@ -109,14 +109,14 @@ impl Tree {
         self.inner.l0_run_count() > TABLES_MAX
     }
 
-    /// Notes that a table was flushed; the tree had `before` bytes.
+    /// Counts a flushed table; the tree had `before` bytes without it.
     pub(crate) fn was_flushed(&self, before: u64) {
         let flushed = self.inner.disk_space().saturating_sub(before);
         self.flushed.fetch_add(flushed, Ordering::Relaxed);
     }
 
-    /// Merges tables where there are many, and releases those that no snapshot from `watermark` on
-    /// needs.
+    /// Merges tables where there are many. Versions that no snapshot from `watermark` on needs are
+    /// removed.
     pub(crate) fn merge(&self, watermark: SeqNo) -> lsm_tree::Result<()> {
         if !self.has_room(self.merged_len()) {
             return Ok(());
@@ -148,14 +148,14 @@ impl Tree {
         self.inner.major_compact(self.table_len, watermark)
     }
 
-    /// Bytes that a step of a merge writes at most, about.
+    /// About the maximum bytes that a step of a merge writes.
     fn merged_len(&self) -> u64 {
         let tables = self.inner.l0_run_count() as u64 + MERGED_TABLES;
         self.inner.disk_space().min(tables * self.table_len)
     }
 
-    /// Whether there is room to merge tables into others of this length. What a merge wrote before
-    /// it failed takes space until the store is opened again, so on a full disk none is begun.
+    /// Whether there is room to merge tables into others of this length. A merge that fails leaves
+    /// files until the store is opened again, so on a full disk no merge is begun.
     fn has_room(&self, len: u64) -> bool {
         let has_room = disk::has_room(&self.folder, len);
         if !has_room {
@@ -174,12 +174,12 @@ impl Tree {
     }
 }
 
-/// Maximum tables of the first merged level, for a tree of some bytes, and some bytes flushed
-/// between two merges.
+/// Maximum tables of the first merged level. `len` is the tree's length, `flushed` the bytes
+/// flushed between two merges.
 ///
-/// Flushed tables are merged with the whole first level, and that sometimes with the next one,
-/// which has nearly all bytes. A first level of `n` bytes costs `n / 2` each time, and `len`
-/// whenever `n` bytes were flushed; the sum is least at the root of twice the product. If many
+/// Flushed tables are merged with the whole first level. Sometimes that is merged with the next
+/// level, which has nearly all bytes. A first level of `n` bytes costs `n / 2` each time, and `len`
+/// whenever `n` bytes were flushed. The sum is least at the root of twice the product. If many
 /// trees share a memtable and each gets little, that is far less than with one tree.
 fn first_level_tables(len: u64, flushed: u64, table_len: u64) -> u8 {
     if flushed == 0 {
@@ -193,7 +193,7 @@ fn first_level_tables(len: u64, flushed: u64, table_len: u64) -> u8 {
 /// The position of written expiries, for merges of tables.
 type SweptSoFar = Arc<RwLock<Swept>>;
 
-/// The open snapshots, and the memtables of a new one.
+/// The open snapshots, and the memtables that a new snapshot takes.
 #[derive(Default)]
 struct Snapshots {
     open: BTreeMap<SeqNo, usize>,
@@ -203,37 +203,37 @@ struct Snapshots {
 /// The memtables of the index.
 #[derive(Clone, Default)]
 pub(crate) struct Memtables {
-    /// The current one, which grows.
+    /// The active memtable, which grows.
     pub(crate) active: Arc<Memtable>,
-    /// Those to flush, the newest first; rarely more than one.
+    /// The frozen memtables, the newest first; rarely more than one.
     pub(crate) aside: Vec<Arc<Memtable>>,
-    /// Number of memtables flushed and dropped.
+    /// Number of memtables flushed and dropped so far.
     pub(crate) forgotten: u64,
 }
 
 impl Memtables {
-    /// The newest first.
+    /// All memtables, the newest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         [&self.active].into_iter().chain(&self.aside)
     }
 
-    /// Whether one of them has the end of a version before its expiry, as of a revision.
+    /// Whether a memtable has the end of a version before its expiry, as of a revision.
     pub(crate) fn have_ended(&self, version: Revision, at: Revision) -> bool {
         self.iter()
             .any(|memtable| memtable.ended_by(version, at).is_some())
     }
 }
 
-/// Memory of the index and length of segments, in bytes, and the number of open segments.
+/// Sizes of the index in memory and of segments, in bytes, and the number of open segments.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     /// See [`log_files_max`](super::EmbeddedOptions::log_files_max).
     pub(crate) files: usize,
     /// See [`segment_bytes`](super::EmbeddedOptions::segment_bytes).
     pub(crate) segment: u64,
-    /// The cache of the trees.
+    /// Bytes of the trees' read cache.
     pub(crate) cache: u64,
-    /// For one memtable, of which there are at most two.
+    /// Bytes of one memtable, of which there are at most two.
     pub(crate) memtable: usize,
 }
 
@@ -244,8 +244,7 @@ struct Trust {
 }
 
 impl Trust {
-    /// Makes the next opening rebuild the index if this error means that it is damaged; an I/O
-    /// error does not.
+    /// Makes the next opening rebuild the index, if this error means damage. An I/O error does not.
     fn note(&self, error: &lsm_tree::Error) {
         if matches!(error, lsm_tree::Error::Io(_)) || self.is_lost.swap(true, Ordering::Relaxed) {
             return;
@@ -267,7 +266,7 @@ impl Trust {
     }
 }
 
-/// See the module documentation.
+/// The index; see the module documentation.
 pub(crate) struct Index {
     folder: PathBuf,
     trust: Arc<Trust>,
@@ -278,19 +277,19 @@ pub(crate) struct Index {
     pub(crate) names: Arc<Tree>,
     swept: SweptSoFar,
     snapshots: Arc<Mutex<Snapshots>>,
-    /// The order in which records end.
+    /// The order in which records expire.
     pub(crate) order: Order,
     sums: Sums,
-    /// Held by a thread that merges tables beside the one that flushes memtables.
+    /// Lock held by a thread that merges tables beside the one that flushes memtables.
     tidying: Mutex<()>,
     hasher: RandomState,
-    /// The latest revision of the log at opening: an earlier process may have flushed versions up
-    /// to it, although their memtables were not flushed by this one.
+    /// The latest revision of the log when the store was opened. An earlier process may have
+    /// flushed versions up to it, although this process did not flush their memtables.
     pub(crate) opened_at: AtomicU64,
 }
 
 impl Index {
-    /// Opens the trees in a folder, which may be empty; those of buckets on demand.
+    /// Opens the index in a folder, which may be empty. The trees of buckets are opened on demand.
     pub(crate) fn open(folder: &Path, sizes: Sizes) -> lsm_tree::Result<Self> {
         fs::create_dir_all(folder)?;
         if !sums::take(folder)? {
@@ -335,10 +334,10 @@ impl Index {
         Ok(index)
     }
 
-    /// A bucket's tree, created if it does not exist.
+    /// Opens a bucket's tree; creates it unless it exists.
     pub(crate) fn bucket(&self, bucket: u64) -> lsm_tree::Result<Arc<Tree>> {
         let path = self.folder.join(format!("{bucket:016x}"));
-        // Versions are found by prefixes, which always exist: filters would be useless.
+        // Versions are found by prefixes, which always exist, so filters would be useless.
         let config = config(&path, &self.sequence, &self.cache, &self.files)
             .filter_policy(FilterPolicy::disabled())
             .with_compaction_filter_factory(Some(Arc::new(SweptVersions(
@@ -362,7 +361,7 @@ impl Index {
             .fetch_max(tree.get_highest_seqno().map_or(1, |last| last + 1));
     }
 
-    /// Removes the trees of other buckets.
+    /// Removes the trees of all buckets except the given ones.
     pub(crate) fn remove_others(&self, buckets: &[u64]) -> std::io::Result<()> {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
@@ -382,13 +381,14 @@ impl Index {
         folder.join(tree).join(POINTER).is_file()
     }
 
-    /// Syncs the folders of new trees.
+    /// Syncs the folder of the index, so that the names of new trees are durable.
     pub(crate) fn sync_names(&self) -> std::io::Result<()> {
         disk::sync_folder(&self.folder)
     }
 
-    /// Writes the sums that detect damage before the trees are opened, unless tables are being
-    /// merged: then the previous ones are still valid. Called by the thread that flushes memtables.
+    /// Writes the checksums that find damage before the trees are opened. Does nothing while tables
+    /// are being merged, because the previous sums are then still valid. The thread that flushes
+    /// memtables calls this.
     pub(crate) fn write_sums(&self) {
         let Ok(_none_is_merged) = self.tidying.try_lock() else {
             return;
@@ -398,25 +398,25 @@ impl Index {
         }
     }
 
-    /// Held while another thread than the one that flushes memtables merges tables.
+    /// Locks out [`write_sums`](Self::write_sums) while a second thread merges tables.
     pub(crate) fn tidying(&self) -> MutexGuard<'_, ()> {
         self.tidying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// See [`Trust::note`].
+    /// Reports an error of the index; see [`Trust::note`].
     pub(crate) fn distrust(&self, error: &lsm_tree::Error) {
         self.trust.note(error);
     }
 
-    /// Whether the index in a folder was found damaged in use, or is being rebuilt.
+    /// Whether an index was found damaged in use, or is being rebuilt.
     pub(crate) fn is_distrusted(folder: &Path) -> bool {
         folder.join(DISTRUSTED).exists()
     }
 
-    /// Replaces an index by an empty folder, which is filled from the whole log and is not trusted
-    /// before that is [done](Self::trust).
+    /// Replaces an index by an empty folder, to be filled from the whole log. The new index is not
+    /// trusted before [`trust`](Self::trust).
     pub(crate) fn discard(folder: &Path) -> std::io::Result<()> {
-        // Moved as a whole: part of the old index might be taken for all of it.
+        // The folder is moved as a whole: part of the old index might be taken for all of it.
         let old = folder.with_extension("old");
         remove(&old)?;
         match fs::rename(folder, &old) {
@@ -428,7 +428,7 @@ impl Index {
         remove(&old)
     }
 
-    /// Notes that a rebuilt index is complete.
+    /// Marks a rebuilt index as complete.
     pub(crate) fn trust(folder: &Path) -> std::io::Result<()> {
         disk::remove(&folder.join(DISTRUSTED))?;
         disk::sync_folder(folder)
@@ -439,22 +439,22 @@ impl Index {
         self.hasher.hash_one(name)
     }
 
-    /// The current memtable.
+    /// The active memtable.
     pub(crate) fn active(&self) -> Arc<Memtable> {
         Arc::clone(&self.snapshots().memtables.active)
     }
 
-    /// The memtables of this moment.
+    /// The current memtables.
     pub(crate) fn memtables(&self) -> Memtables {
         self.snapshots().memtables.clone()
     }
 
-    /// Whether the current memtable has more than a part of its maximum memory.
+    /// Whether the active memtable has more than one part in `part` of its maximum memory.
     pub(crate) fn is_full(&self, part: usize) -> bool {
         self.active().bytes() > self.memtable_bytes / part
     }
 
-    /// Begins a new memtable; the previous one is to be flushed.
+    /// Freezes the active memtable for flushing, and starts a new one.
     pub(crate) fn set_aside(&self) {
         let mut snapshots = self.snapshots();
         let next = Arc::new(Memtable::as_large_as(&snapshots.memtables.active));
@@ -462,12 +462,12 @@ impl Index {
         snapshots.memtables.aside.insert(0, memtable);
     }
 
-    /// The oldest memtable to flush.
+    /// The oldest frozen memtable.
     pub(crate) fn oldest_aside(&self) -> Option<Arc<Memtable>> {
         self.snapshots().memtables.aside.last().cloned()
     }
 
-    /// Forgets the oldest memtable, which was flushed.
+    /// Drops the oldest frozen memtable, which was flushed.
     pub(crate) fn forget_oldest(&self) {
         let mut snapshots = self.snapshots();
         snapshots.memtables.aside.pop();
@@ -484,7 +484,7 @@ impl Index {
         with();
     }
 
-    /// A snapshot of the latest published commit, together with what `with` reads.
+    /// Takes a snapshot of the latest published commit, together with the result of `with`.
     pub(crate) fn snapshot<T>(&self, with: impl FnOnce() -> T) -> (Snapshot, T) {
         let mut snapshots = self.snapshots();
         let sequence = self.sequence.get();
@@ -503,7 +503,7 @@ impl Index {
         )
     }
 
-    /// Entries older than this sequence number are needed by no reader.
+    /// The sequence number below which no reader needs an older entry.
     pub(crate) fn watermark(&self) -> SeqNo {
         let snapshots = self.snapshots();
         let oldest = snapshots.open.keys().next();
@@ -531,21 +531,21 @@ fn config(
     cache: &Arc<Cache>,
     files: &Arc<DescriptorTable>,
 ) -> Config {
-    // A table's filter and its index of blocks are hundreds of kilobytes, and those of a large
-    // store are not all in memory. In parts, a look-up reads one page of each. Tables that were
-    // flushed last are few, and have them as a whole.
+    // A table's filter and its block index take hundreds of kilobytes, and those of a large store
+    // are not all in memory. In parts, a look-up reads one page of each. The most recently flushed
+    // tables are few, so they have filter and index as a whole.
     let in_parts = PartitioningPolicy::new([false, true]);
     // The second counter is for lsm-tree's own readers; ours pass a sequence number.
     Config::new(path, sequence.clone(), SequenceNumberCounter::default())
         .filter_block_partitioning_policy(in_parts.clone())
         .index_block_partitioning_policy(in_parts)
-        // Neighbouring names and times are similar.
+        // Neighbouring names and times are similar, so they compress well.
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
         .use_cache(Arc::clone(cache))
         .use_descriptor_table(Some(Arc::clone(files)))
 }
 
-/// Drops the names of swept versions when tables are merged.
+/// Compaction filter that drops the names of swept versions.
 struct SweptNames(SweptSoFar);
 
 impl Factory for SweptNames {
@@ -569,7 +569,7 @@ impl CompactionFilter for SweptNamesFilter {
     }
 }
 
-/// Drops entries of swept versions in a bucket's tree.
+/// Compaction filter that drops entries of swept versions in a bucket's tree.
 struct SweptVersions(u64, SweptSoFar);
 
 impl Factory for SweptVersions {
@@ -603,7 +603,7 @@ fn verdict(is_swept: bool) -> Verdict {
     }
 }
 
-/// An entry of a tree, not yet read.
+/// An entry of a tree that is not read yet.
 pub(crate) struct Entry {
     inner: IterGuardImpl,
     trust: Arc<Trust>,
@@ -687,8 +687,8 @@ pub(crate) fn fault(error: lsm_tree::Error) -> Fault {
     }
 }
 
-/// Whether what could not be read will not be read later: it is damaged, its file is gone, or the
-/// disk cannot read it. Other errors, such as too many open files, pass.
+/// Whether a fault will not pass: data is damaged, a file is gone, or the disk cannot read it.
+/// Other errors, such as too many open files, pass.
 pub(crate) fn is_lasting(fault: &Fault) -> bool {
     let is_lost = |error: &std::io::Error| {
         let is_of_the_disk = error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error());
@@ -701,7 +701,7 @@ pub(crate) fn is_lasting(fault: &Fault) -> bool {
     }
 }
 
-/// The text for an error of the disk.
+/// Converts an error of the disk to a fault.
 pub(crate) fn io_fault(error: std::io::Error) -> Fault {
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Fault::NoSpace,
@@ -717,7 +717,7 @@ mod tests {
     fn errors_that_pass_are_told_from_those_that_last() {
         use std::io::{Error, ErrorKind};
         let of = |error| is_lasting(&io_fault(error));
-        // EIO and EMFILE.
+        // The errors are EIO and EMFILE.
         assert!(of(Error::from_raw_os_error(5)));
         assert!(!of(Error::from_raw_os_error(24)));
         assert!(of(ErrorKind::NotFound.into()));
@@ -730,7 +730,7 @@ mod tests {
     #[test]
     fn a_tree_that_is_given_little_has_a_small_first_level() {
         let mega = |bytes: u64| bytes << 20;
-        // Bytes of the tree, bytes flushed between two merges, tables of 16 MiB.
+        // Each row: bytes of the tree, bytes flushed between two merges, tables of 16 MiB.
         for (len, flushed, tables) in [
             (mega(60), mega(2), 1),
             (mega(200), mega(2), 2),

@@ -36,13 +36,13 @@ use crate::{
     CountsRequest, Fault, Index, NewestRequest, ObjectSelector, Place, Revision, UnixMillis,
 };
 
-/// Version of everything described here. A store with a greater one is refused.
+/// Version of the format described here. A store with a greater version is refused.
 pub(crate) const FORMAT: u32 = 4;
 
-/// The bucket of records that never expire.
+/// Name of the bucket of records that never expire.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// The type of nearly all events: a request for it reads few others, so it needs no index.
+/// The type of nearly all events. It has no index, because a search for it skips few others.
 pub(crate) const USUAL_TYPE: &str = "Normal";
 
 /// A revision as the value of an `x` or `u` entry.
@@ -50,23 +50,23 @@ pub(crate) fn revision_key(revision: Revision) -> [u8; 8] {
     revision.to_be_bytes()
 }
 
-/// The first byte of a key in a bucket's tree: what it indexes.
+/// The first byte of a key in a bucket's tree, which says what the entry indexes.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 enum Tag {
-    /// Counts, by hour and reason.
+    /// Counts by hour and reason.
     Count = b'c',
-    /// Versions that end early, by their end.
+    /// Versions that expire early, by their expiry.
     Early = b'e',
-    /// Versions, by the [`group`] of the key.
+    /// Versions by the [`group`] of the key.
     Group = b'g',
-    /// By the object.
+    /// Versions by the involved object.
     Object = b'o',
-    /// By the reason.
+    /// Versions by the reason.
     Reason = b'r',
-    /// Versions, by the time last seen only.
+    /// Versions by the time last seen only.
     Seen = b's',
-    /// By the type.
+    /// Versions by the type.
     Type = b't',
     /// The revision up to which versions are counted.
     Counted = b'u',
@@ -77,10 +77,10 @@ enum Tag {
 /// Length of the longest [`IndexKey`].
 const KEY_LEN: usize = 25;
 
-/// A key in a bucket's tree that leads to a version, or a prefix of keys.
+/// A key in a bucket's tree that leads to a version, or a prefix of such keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexKey {
-    /// Padded with zeros: no two sorted keys are prefixes of each other.
+    /// Padded with zeros, which is safe because no two sorted keys are prefixes of each other.
     bytes: [u8; KEY_LEN],
     len: u8,
 }
@@ -100,7 +100,7 @@ impl IndexKey {
         Self { bytes, len }
     }
 
-    /// Sorts as the bytes do.
+    /// A value that sorts as the bytes do, but is faster to compare.
     pub(crate) fn order(&self) -> (u128, u64, u8) {
         let (first, rest) = self.bytes.split_first_chunk().unwrap_or((&[0; 16], &[]));
         let (second, rest) = rest.split_first_chunk().unwrap_or((&[0; 8], &[]));
@@ -117,8 +117,8 @@ impl Deref for IndexKey {
     }
 }
 
-/// An index condition, the last seen first. It may also find versions that do not match: the record
-/// decides.
+/// The index that a search uses; results come last seen first. It may also find versions that do
+/// not match. The record decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     Seen,
@@ -129,7 +129,7 @@ pub(crate) enum By {
 }
 
 impl By {
-    /// The condition that probably finds the fewest versions for a request; `None` if nothing can
+    /// The index that probably finds the fewest versions for a request. `None` if nothing can
     /// match.
     pub(crate) fn of(request: &NewestRequest) -> Option<Self> {
         let NewestRequest {
@@ -148,7 +148,7 @@ impl By {
         Some(reason.or(event_type).or_else(group).unwrap_or(Self::Seen))
     }
 
-    /// Whether it finds a version with these fields.
+    /// Whether the search finds a version with these fields.
     pub(crate) fn finds(self, fields: &Fields) -> bool {
         match self {
             Self::Seen => true,
@@ -161,13 +161,12 @@ impl By {
         }
     }
 
-    /// The prefix of the keys of all versions that it finds.
+    /// The prefix of the keys of all versions that the search finds.
     pub(crate) fn prefix(self) -> IndexKey {
         self.key(&[])
     }
 
-    /// The key of the version at a place, which is given as bytes. A name in all groups has only a
-    /// prefix.
+    /// The key of a version, given its place as bytes. A name in all groups has only a prefix.
     fn key(self, place: &[u8]) -> IndexKey {
         let short = |hash: u32| hash.to_be_bytes();
         match self {
@@ -183,7 +182,7 @@ impl By {
         }
     }
 
-    /// The range of keys, including the last, by the request's range of time.
+    /// The range of keys for the request's range of time, including the last key.
     pub(crate) fn range(self, request: &NewestRequest) -> (Bound<IndexKey>, IndexKey) {
         let behind = request.behind().map(place_bytes);
         let start = match &behind {
@@ -198,13 +197,13 @@ impl By {
     }
 }
 
-/// The form of a place in keys.
+/// A place as bytes in keys.
 fn place_bytes(place: Place) -> [u8; 16] {
     let time = u128::from(!ordered(place.last_seen));
     ((time << 64) | u128::from(!place.revision)).to_be_bytes()
 }
 
-/// The place at the end of a key.
+/// Reads the place at the end of a key.
 pub(crate) fn read_place(key: &[u8]) -> Result<Place, Fault> {
     let bytes = key.last_chunk().ok_or_else(|| damaged("an index key"))?;
     let place = !u128::from_be_bytes(*bytes);
@@ -214,26 +213,26 @@ pub(crate) fn read_place(key: &[u8]) -> Result<Place, Fault> {
     })
 }
 
-/// The hash (24 bits) of the part of a key before its first slash: the namespace, in Kubernetes'
-/// keys.
+/// The 24-bit hash of a key's part before its first slash. In Kubernetes' keys this part is the
+/// namespace.
 pub(crate) fn group(key: &[u8]) -> Option<u32> {
     let slash = key.iter().position(|byte| *byte == b'/')?;
     let [.., a, b, c] = xxh3_64(key.get(..=slash)?).to_be_bytes();
     Some(u32::from_be_bytes([0, a, b, c]))
 }
 
-/// An index condition for an object. It may also find versions that do not match: the record
+/// An index condition for an object. It may also find versions that do not match. The record
 /// decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectKey {
-    /// The hash of the uid.
+    /// The hash of the object's uid.
     Uid(u64),
-    /// The hash of the name, in all groups of keys or in one.
+    /// The hash of the object's name, and the group of keys; `None` means all groups.
     Name(u64, Option<u32>),
 }
 
 impl ObjectKey {
-    /// The condition for an object and a prefix of keys; `None` if the selector can match nothing.
+    /// The condition for an object and a prefix of keys. `None` if the selector can match nothing.
     pub(crate) fn of(object: &ObjectSelector, key_prefix: &[u8]) -> Option<Self> {
         match object {
             ObjectSelector::Uid(uid) => uid_hash(uid).map(Self::Uid),
@@ -243,14 +242,14 @@ impl ObjectKey {
         }
     }
 
-    /// One of [`Fields::objects`].
+    /// The hash as it is in [`Fields::objects`].
     pub(crate) fn hash(self) -> u64 {
         match self {
             Self::Uid(hash) | Self::Name(hash, _) => hash,
         }
     }
 
-    /// Whether it finds versions in this group.
+    /// Whether the condition finds versions in this group.
     pub(crate) fn is_in(self, group: Option<u32>) -> bool {
         match self {
             Self::Uid(_) | Self::Name(_, None) => true,
@@ -258,7 +257,7 @@ impl ObjectKey {
         }
     }
 
-    /// The form of the hash in keys, and its length.
+    /// The hash as it is in keys, and its length in bytes.
     fn hash_in_keys(self) -> (u64, usize) {
         match self {
             Self::Uid(hash) => (hash, 8),
@@ -268,12 +267,12 @@ impl ObjectKey {
     }
 }
 
-/// The hash of a reason; keys have its upper 24 bits.
+/// The hash of a reason. Keys have its upper 24 bits.
 fn reason_hash(reason: &str) -> Option<u64> {
     (!reason.is_empty()).then(|| xxh3_64(reason.as_bytes()))
 }
 
-/// The hash (24 bits) of a type with an index.
+/// The 24-bit hash of a type; `None` for a type without an index.
 fn type_hash(event_type: &str) -> Option<u32> {
     let is_found = !matches!(event_type, "" | USUAL_TYPE);
     is_found.then(|| xxh3_64(event_type.as_bytes()) as u32 & GROUP_MASK)
@@ -283,7 +282,8 @@ fn uid_hash(uid: &str) -> Option<u64> {
     (!uid.is_empty()).then(|| xxh3_64(uid.as_bytes()))
 }
 
-/// 40 bits, and room for those of the group, so that a name can be found in all groups or in one.
+/// The 40-bit hash of a name, with room for the bits of a group. So a name can be found in all
+/// groups or in one.
 fn name_hash(name: &str) -> Option<u64> {
     (!name.is_empty()).then(|| xxh3_64(name.as_bytes()) & !u64::from(GROUP_MASK))
 }
@@ -295,12 +295,12 @@ fn name_in_group(hash: u64, group: Option<u32>) -> u64 {
 /// The bits of a [`group`].
 const GROUP_MASK: u32 = 0xff_ffff;
 
-/// The index values of a version, in addition to its name.
+/// The index values of a version, as hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fields {
     uid: Option<u64>,
     object: Option<u64>,
-    /// The group of its name.
+    /// The group of the version's key.
     pub(crate) group: Option<u32>,
     pub(crate) reason: Option<u64>,
     event_type: Option<u32>,
@@ -313,7 +313,7 @@ impl Fields {
         let object = name_hash(&index.object_name);
         Self {
             uid,
-            // A uid may be any text, even one that hashes like a name. One entry is enough.
+            // A uid may be any text, even one that hashes like the name. Then one entry is enough.
             object: object.filter(|object| Some(*object) != uid),
             group: group(key),
             reason: reason_hash(&index.reason),
@@ -322,7 +322,7 @@ impl Fields {
         }
     }
 
-    /// The hashes of the object's uid, and of its name.
+    /// The hashes of the object's uid and of its name.
     pub(crate) fn objects(&self) -> [Option<u64>; 2] {
         [self.uid, self.object]
     }
@@ -362,7 +362,7 @@ pub(crate) fn count_key(hour: UnixMillis, reason: &str) -> Vec<u8> {
     [&[Tag::Count as u8], &hour[..], reason.as_bytes()].concat()
 }
 
-/// The hour and the reason of such a key.
+/// Reads hour and reason of a count's key.
 pub(crate) fn read_count_key(key: &[u8]) -> Result<(UnixMillis, &str), Fault> {
     let read = || {
         let (hour, reason) = key.get(1..)?.split_first_chunk()?;
@@ -372,11 +372,11 @@ pub(crate) fn read_count_key(key: &[u8]) -> Result<(UnixMillis, &str), Fault> {
     read().ok_or_else(|| damaged("the key of a count"))
 }
 
-/// The keys of all counts in a range of hours.
+/// The range of keys of all counts in a request's range of hours.
 pub(crate) fn count_range(request: &CountsRequest) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let first = match (&request.after, request.until) {
         (Some((hour, reason)), _) => Bound::Excluded(count_key(*hour, reason)),
-        // That hour does not begin earlier.
+        // An hour that begins exactly at `until` is not in the range.
         (None, Some(until)) if hour_of(until) == until => {
             Bound::Included(count_key(UnixMillis(until.0.saturating_sub(1)), ""))
         }
@@ -384,7 +384,7 @@ pub(crate) fn count_range(request: &CountsRequest) -> (Bound<Vec<u8>>, Bound<Vec
         (None, None) => Bound::Included(vec![Tag::Count as u8]),
     };
     let last = match request.since {
-        // After all reasons of that hour.
+        // Later than all reasons of that hour.
         Some(since) => count_key(UnixMillis(hour_of(since).0.saturating_sub(1)), ""),
         None => vec![Tag::Count as u8 + 1],
     };
@@ -402,13 +402,13 @@ pub(crate) fn decode_count(bytes: &[u8]) -> Result<u64, Fault> {
     Reader::new(bytes, "a count").varint()
 }
 
-/// The key of an early record's end.
+/// The key of an early record's expiry.
 pub(crate) fn early_key(end: UnixMillis, revision: Revision) -> IndexKey {
     let end = ordered(end).to_be_bytes();
     IndexKey::new(Tag::Early, [&end, &revision.to_be_bytes()])
 }
 
-/// End and revision of such a key.
+/// Reads expiry and revision of an early record's key.
 pub(crate) fn read_early_key(key: &[u8]) -> Result<(UnixMillis, Revision), Fault> {
     let last = || key.last_chunk::<16>()?.split_first_chunk::<8>();
     let (end, revision) = last().ok_or_else(|| damaged("a key of an end"))?;
@@ -427,7 +427,7 @@ pub(crate) fn revision_of(key: &[u8]) -> Option<Revision> {
     }
 }
 
-/// The revision at the end of an `e` or `x` key.
+/// Reads the revision at the end of an `e` or `x` key.
 pub(crate) fn trailing_revision(key: &[u8]) -> Result<Revision, Fault> {
     key.last_chunk()
         .map(|bytes| u64::from_be_bytes(*bytes))
@@ -443,9 +443,8 @@ fn time_of(ordered: u64) -> UnixMillis {
     UnixMillis((ordered ^ (1 << 63)).cast_signed())
 }
 
-/// The location of a key's current version.
-///
-/// On disk: varint revision, varint bucket, varint milliseconds from expiry to the bucket's end.
+/// The location of a key's current version. On disk: varint revision, varint bucket, varint
+/// milliseconds from expiry to the bucket's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pointer {
     pub(crate) revision: Revision,
@@ -478,18 +477,18 @@ impl Pointer {
     }
 }
 
-/// A version with its index values.
+/// A version with its location and index values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
     pub(crate) pointer: Pointer,
     pub(crate) fields: Fields,
-    /// Whether its end is in the index; see [`order`](super::order). For a version that ends:
-    /// whether that entry is removed.
+    /// Whether the version's expiry is in the index; see [`order`](super::order). For a version
+    /// that ends: whether that entry is removed.
     pub(crate) is_early: bool,
 }
 
 impl Placed {
-    /// All its keys in its bucket's tree.
+    /// All keys of the version in its bucket's tree.
     pub(crate) fn keys(&self) -> impl Iterator<Item = IndexKey> {
         let Pointer {
             revision,
@@ -510,12 +509,14 @@ fn expiry(bucket: u64, before_end: u64) -> Option<UnixMillis> {
     (bucket != NEVER).then(|| UnixMillis(bucket.wrapping_sub(before_end).cast_signed()))
 }
 
-/// One version of a record.
+/// One version of a record. On disk:
 ///
-/// On disk: varint milliseconds from expiry to the bucket's end; varint distance to the revision of
-/// the version before (0 for none) and, if there is one, varint of its bucket; varint dictionary id
-/// plus one, or 0 for a body that is not compressed; varint length of the body before compression;
-/// the `Body`.
+/// 1. varint milliseconds from expiry to the bucket's end;
+/// 2. varint distance to the revision of the previous version (0 for none) and, if there is one,
+///    varint of its bucket;
+/// 3. varint dictionary id plus one, or 0 for a body that is not compressed;
+/// 4. varint length of the body before compression;
+/// 5. the `Body`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version<'a> {
     pub(crate) expires_at: Option<UnixMillis>,
@@ -523,7 +524,7 @@ pub(crate) struct Version<'a> {
     pub(crate) body: Packed<'a>,
 }
 
-/// A `Body` in the form on disk.
+/// A `Body` as it is on disk, perhaps compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packed<'a> {
     pub(crate) dictionary: Option<u32>,
@@ -575,10 +576,10 @@ impl<'a> Version<'a> {
     }
 }
 
-/// The compressed part of a record: key, index values and value.
+/// Encodes the compressed part of a record: key, index values and value.
 ///
 /// On disk: a zero byte if there is a reason or a type (without it no key is empty); varint length
-/// and bytes of the key, the object's uid, kind, namespace and name, and behind a zero byte of
+/// and bytes of the key, the object's uid, kind, namespace and name, and after a zero byte of
 /// reason and type; zigzag varint of last-seen; the value up to the end.
 pub(crate) fn encode_body(key: &[u8], index: &Index, value: &[u8]) -> Vec<u8> {
     let object = [
@@ -615,7 +616,7 @@ fn begin_body(bytes: &[u8]) -> (Reader<'_>, bool) {
     (Reader::new(bytes, "a record's body"), has_others)
 }
 
-/// Takes the key and returns its length, which the index accepts.
+/// Reads the key and returns its length, if that is accepted.
 fn take_key(reader: &mut Reader<'_>) -> Result<usize, Fault> {
     let len = reader.bytes()?.len();
     if (1..=KEY_LEN_MAX).contains(&len) {
@@ -625,7 +626,8 @@ fn take_key(reader: &mut Reader<'_>) -> Result<usize, Fault> {
     }
 }
 
-/// The key's range in the body, the index values, and where the value starts; see [`encode_body`].
+/// Decodes a body: the key's range, the index values, and the start of the value. See
+/// [`encode_body`].
 pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index, usize), Fault> {
     let (mut reader, has_others) = begin_body(bytes);
     let key_len = take_key(&mut reader)?;
@@ -652,7 +654,7 @@ pub(crate) fn decode_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, Index
     ))
 }
 
-/// The key's range in the body, and where the value starts, without the index values; see
+/// Decodes a body without its index values: the key's range and the start of the value. See
 /// [`encode_body`].
 pub(crate) fn split_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, usize), Fault> {
     let (mut reader, has_others) = begin_body(bytes);
@@ -668,10 +670,10 @@ pub(crate) fn split_body(bytes: &[u8]) -> Result<(std::ops::Range<usize>, usize)
     ))
 }
 
-/// Ends of versions of one bucket: a deletion, or several expiries, with consecutive revisions.
-///
-/// On disk: 1 byte (0 deleted, 1 expired); varint bucket; varint count; varint revision of the
-/// first ended version, then the varint distance from each to the next (modulo 2^64).
+/// Ends of versions of one bucket: a deletion, or several expiries. Their revisions are
+/// consecutive. On disk: 1 byte (0 deleted, 1 expired); varint bucket; varint count; varint
+/// revision of the first ended version, then the varint distance from each to the next (modulo
+/// 2^64).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     pub(crate) expired: bool,
@@ -715,9 +717,9 @@ impl Ends {
 /// The position up to which expiries are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Swept {
-    /// All expiries of this bucket and earlier ones.
+    /// All expiries of this bucket and of earlier ones are written.
     pub(crate) floor: u64,
-    /// In later buckets, all versions up to a revision: they expired, or ended otherwise.
+    /// For later buckets, the revision up to which all versions have expired or otherwise ended.
     pub(crate) marks: Arc<BTreeMap<u64, Revision>>,
 }
 
@@ -736,7 +738,7 @@ impl Swept {
         Arc::make_mut(&mut self.marks).insert(bucket, revision);
     }
 
-    /// A position that covers everything up to this bucket.
+    /// Raises the floor to a bucket, and drops the marks that it covers.
     pub(crate) fn raise(&mut self, floor: u64) {
         self.floor = floor;
         let is_below = |bucket: &u64| *bucket <= floor;
@@ -745,7 +747,7 @@ impl Swept {
         }
     }
 
-    /// The position of formats up to 3: everything up to a bucket and a revision in it.
+    /// The position in formats up to 3: everything up to a bucket, and up to a revision in it.
     pub(crate) fn up_to(bucket: u64, revision: Revision) -> Self {
         let mut swept = Self::default();
         if revision == Revision::MAX {
@@ -768,26 +770,24 @@ impl Swept {
     }
 }
 
-/// The store's state, which every batch writes again.
-///
-/// On disk: the fields in order as varints. What is swept is the bucket after the floor and 0,
-/// where formats up to 3 had a bucket and its position. Then follow bucket and mark of each bucket
-/// with a mark.
+/// The store's state, which every commit writes again. On disk: the fields in order, as varints.
+/// The swept position is the bucket after the floor and a 0, where formats up to 3 had a bucket and
+/// a position in it. Then follow bucket and mark of each bucket with a mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// The latest revision.
     pub(crate) revision: Revision,
     /// History up to this revision is forgotten.
     pub(crate) compacted: Revision,
-    /// The position of written expiries.
+    /// The position up to which expiries are written.
     pub(crate) swept: Swept,
-    /// Records whose expiry is not written.
+    /// Number of records whose expiry is not written.
     pub(crate) records: u64,
-    /// Bytes of their values.
+    /// Bytes of the values of these records.
     pub(crate) value_bytes: u64,
 }
 
-/// Numbers that grow by one never come near this.
+/// A bound that numbers which grow by one never reach.
 pub(crate) const COUNTED_MAX: u64 = 1 << 62;
 
 impl State {

@@ -1,4 +1,4 @@
-//! The format's bytes, their order, and that each decoder reads its encoder's bytes.
+//! Tests of the format: its bytes, their order, and that each decoder reads its encoder's bytes.
 
 use std::ops::RangeBounds;
 
@@ -145,7 +145,7 @@ fn formats_up_to_3_had_one_mark() {
     assert!(of(7, Revision::MAX).has(7, 9) && !of(7, Revision::MAX).has(8, 1));
 }
 
-/// The format as bytes: a change here is a change of the format.
+/// These bytes are the format: a change here is a change of the format.
 #[test]
 fn bytes_are_these() {
     let mut state = State {
@@ -229,13 +229,13 @@ fn bytes_are_these() {
     assert_eq!(ended_key(5)[..], *b"x\0\0\0\0\0\0\0\x05");
     assert_eq!(counted_key()[..], *b"u");
     assert_eq!(count_key(UnixMillis(-1), "a"), *b"c\x80\0\0\0\0\0\0\0a");
-    // The usual type has no index, since nearly all events have it.
+    // The usual type has no index, because nearly all events have it.
     let usual = Index {
         event_type: USUAL_TYPE.into(),
         ..Index::default()
     };
     assert_eq!(Fields::of(&usual, b"n").keys(1).count(), 1);
-    // By name: everywhere, and in one namespace.
+    // By name: in all namespaces, and in one.
     let index = Index {
         object_name: "web".into(),
         ..Index::default()

@@ -1,18 +1,24 @@
-//! The log: all commits, in segments by bucket. It is journal, data and history in one, and the
-//! only file that is synced before a write is acknowledged.
+//! The log: all commits, in segments by bucket.
 //!
-//! A commit appends one frame to each of its segments, of which there is nearly always one. Frames
-//! have the commit's number and the number of its frames, so after a crash it is known whether the
-//! last commit is complete. If not, it was not acknowledged, and its bytes are removed, kept in
-//! `torn/` and logged. A missing commit before another one is damage, and the store does not open;
-//! so is a missing segment, if another file shows that it was there.
+//! It is journal, data and history in one. It is the only data that is synced before a write is
+//! acknowledged.
 //!
-//! Invariants: the segments of a bucket are in the order of their revisions, and only the last
-//! grows; only its frames may be followed by zeros. After a failed write or sync nothing is
-//! appended until every segment of that commit is truncated to its synced length; a segment whose
-//! sync failed never grows again, unless it has no revision yet. A segment that is not the last, or
-//! is sealed, may be replaced by one with fewer entries ([`rewrite`](super::rewrite)); a reader
-//! with the bucket's previous [`Segments`] continues to read the old one.
+//! A commit appends one frame to each of its segments; nearly always it has only one. Frames have
+//! the commit's number and the number of its frames. So after a crash it is known whether the last
+//! commit is complete. If it is not, it was not acknowledged: its bytes are removed, kept in
+//! `torn/` and logged. A missing commit before another one is damage, and the store does not open.
+//! So is a missing segment, if another file shows that it existed.
+//!
+//! Invariants:
+//!
+//! - The segments of a bucket are in the order of their revisions. Only the last one grows, and
+//!   only its frames may be followed by zeros.
+//! - After a failed write or sync, nothing is appended until every segment of that commit is
+//!   truncated to its synced length. A segment whose sync failed never grows again, unless it has
+//!   no revision yet.
+//! - A segment that is not the last, or is sealed, may be replaced by one with fewer entries
+//!   ([`rewrite`](super::rewrite)). A reader with the bucket's previous [`Segments`] continues to
+//!   read the old one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,28 +36,27 @@ use super::parallel;
 use super::segment::{AppendError, Extent, FoundFrame, Scratch, Segment, Walk};
 use crate::{Fault, Revision};
 
-/// The end of a segment's name.
+/// Extension of a segment's file name.
 const SEGMENT: &str = "log";
 
-/// The end of the name of a segment that is being written to replace another.
+/// Extension of a segment that is being written to replace another.
 const UNFINISHED: &str = "new";
 
-/// The end of the name of the file that tells where things are in a segment.
+/// Extension of the file with the positions of entries in a segment.
 const PLACES: &str = "idx";
 
-/// A segment with a frame of one of the last `RECENT` commits has [room](Segment::append) for the
-/// next ones.
+/// Number of commits after its last frame for which a segment keeps [room](Segment::append).
 const RECENT: u64 = 64;
 
-/// A segment is sealed when it has this part of the bytes of a full one: the first if it has not
-/// grown lately, the second if it has.
+/// A segment may be sealed when it has at least 1/64 or 1/2 of the maximum length. The first holds
+/// for a segment that has not grown lately, the second for one that has.
 const QUIET_PART: u64 = 64;
 const BUSY_PART: u64 = 2;
 
-/// Torn tails kept; older ones are removed.
+/// Maximum torn tails kept; older ones are removed.
 const TORN_MAX: usize = 8;
 
-/// A bucket's segments, oldest first.
+/// The segments of one bucket, oldest first.
 #[derive(Clone, Default)]
 pub(crate) struct Segments(Arc<RwLock<Vec<Arc<Segment>>>>);
 
@@ -75,7 +80,7 @@ impl Segments {
             .cloned()
     }
 
-    /// The content of the version with a revision, read into `scratch`.
+    /// Reads the content of the version with a revision into `scratch`.
     pub(crate) fn version<'a>(
         &self,
         revision: Revision,
@@ -85,7 +90,7 @@ impl Segments {
         segment.map_or(Ok(None), |segment| segment.version(revision, scratch))
     }
 
-    /// The segment of the version with a revision, if it is here.
+    /// The segment that the version with a revision must be in, if there is one.
     fn segment(&self, revision: Revision) -> Option<Arc<Segment>> {
         let segments = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let next = segments.partition_point(|segment| segment.first <= revision);
@@ -99,7 +104,7 @@ impl Segments {
         }
     }
 
-    /// Reads all entries from a revision on.
+    /// Starts to read all entries from a revision on.
     pub(crate) fn walk(&self, from: Revision) -> BucketWalk {
         let mut segments = self.all();
         let next = segments.partition_point(|segment| segment.first <= from);
@@ -112,7 +117,7 @@ impl Segments {
         }
     }
 
-    /// The greatest revision in them.
+    /// The greatest revision in the segments.
     pub(crate) fn last(&self) -> Revision {
         self.all()
             .iter()
@@ -121,7 +126,7 @@ impl Segments {
             .unwrap_or(0)
     }
 
-    /// The number of the last commit with a frame in them.
+    /// The number of the last commit with a frame in these segments.
     pub(crate) fn number(&self) -> u64 {
         self.all()
             .iter()
@@ -130,18 +135,18 @@ impl Segments {
             .unwrap_or(0)
     }
 
-    /// Bytes of their frames.
+    /// Bytes of all frames.
     pub(crate) fn len(&self) -> u64 {
         self.all().iter().map(|segment| segment.len()).sum()
     }
 
-    /// Bytes of their files.
+    /// Bytes of all files.
     pub(crate) fn file_len(&self) -> u64 {
         self.all().iter().map(|segment| segment.file_len()).sum()
     }
 }
 
-/// See [`Segments::walk`].
+/// The entries of a bucket, in order; see [`Segments::walk`].
 pub(crate) struct BucketWalk {
     left: Vec<Arc<Segment>>,
     from: Revision,
@@ -149,7 +154,8 @@ pub(crate) struct BucketWalk {
 }
 
 impl BucketWalk {
-    /// Passes the next entry of this revision or a greater one (or ends that reach it) to `with`.
+    /// Passes entries to `with` until it returns a result. The entries have the start's revision or
+    /// a greater one, or are ends that reach it.
     pub(crate) fn next<T>(
         &mut self,
         mut with: impl FnMut(super::frame::Entry<'_>) -> Result<Option<T>, Fault>,
@@ -170,40 +176,39 @@ impl BucketWalk {
     }
 }
 
-/// See the module documentation.
+/// The log of a store; see the module documentation.
 pub(crate) struct Log {
     folder: PathBuf,
-    /// A segment of this length does not grow any more.
+    /// Length in bytes from which a segment does not grow any more.
     pub(crate) segment_len: u64,
     handles: Arc<Handles>,
     buckets: RwLock<BTreeMap<u64, Segments>>,
-    /// Segments that were missing at opening though their `.idx` files were there, which are
-    /// removed first, and their buckets.
+    /// Segments that were missing at opening, each with its bucket. Their `.idx` files existed.
+    /// These are removed before a segment is.
     missing: Vec<(u64, PathBuf)>,
-    /// The segments with frames of the last commits, each with the number of the last one. No other
-    /// has room.
+    /// The segments with a frame of a recent commit, each with the number of its last one. No other
+    /// segment has preallocated room.
     recent: Mutex<Vec<(Arc<Segment>, u64)>>,
-    /// Held while `.idx` files of segments that may be replaced are written, and while segments are
-    /// replaced.
+    /// Lock for replacing segments and writing their `.idx` files.
     idx: Mutex<()>,
-    /// Bytes of the commits after the last checkpoint, or the one in progress.
+    /// Bytes of the commits after the last checkpoint, or after the one in progress.
     behind: AtomicU64,
 }
 
-/// Segments, with their ends at some moment.
+/// Segments, each with its end at some moment.
 pub(crate) type Extents = Vec<(Arc<Segment>, Extent)>;
 
 /// The frames of a commit, by bucket.
 pub(crate) type Frames = BTreeMap<u64, Frame>;
 
-/// The outcome of a commit.
+/// How a commit failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Nothing was written.
     NotWritten(io::Error),
-    /// It is not in the log after what was written is rolled back.
+    /// The commit is not in the log once what was written is rolled back.
     NotSynced(io::Error),
-    /// It is unknown whether the disk has it.
+    /// Whether the disk has the commit is unknown.
     Unknown(io::Error),
 }
 
@@ -213,7 +218,7 @@ pub(crate) struct Unfinished(pub(crate) Vec<Arc<Segment>>);
 
 impl Log {
     /// Opens the segments in a folder and repairs the end of the last commit. Afterwards frames
-    /// with numbers above `checkpoint` are complete; without a checkpoint this is checked only for
+    /// with numbers above `checkpoint` are complete. Without a checkpoint this is checked only for
     /// the last commit.
     ///
     /// The checkpoint is a commit's number and revision. With `from_start` every segment is read
@@ -221,7 +226,7 @@ impl Log {
     /// grow, `files_max` are held open.
     ///
     /// Also returns the headers of the commits above the checkpoint, in order; without a checkpoint
-    /// not all.
+    /// only some of them.
     pub(crate) fn open(
         folder: &Path,
         checkpoint: Option<(u64, Revision)>,
@@ -300,7 +305,7 @@ impl Log {
             cut(folder, &segment)?;
         }
         // A killed process may have appended the last commit, removed a torn one or created a
-        // segment without syncing. Later commits depend on it, maybe in other segments.
+        // segment without syncing. Later commits, perhaps in other segments, depend on that.
         disk::sync_folder(folder).map_err(|error| io("sync", folder, error))?;
         for segment in buckets.values().filter_map(|segments| segments.last()) {
             let synced = segment.sync();
@@ -329,33 +334,33 @@ impl Log {
             .clone()
     }
 
-    /// The folder of the store.
+    /// Path of the store's folder.
     pub(crate) fn store(&self) -> &Path {
         self.folder.parent().unwrap_or(&self.folder)
     }
 
-    /// The number of the last commit with a frame in it.
+    /// The number of the last commit with a frame in the log.
     pub(crate) fn number(&self) -> u64 {
         let buckets = self.buckets();
         let numbers = buckets.values().map(Segments::number);
         numbers.max().unwrap_or(0)
     }
 
-    /// A segment that was missing at opening, of a bucket that is needed.
+    /// Path of a segment that was missing at opening, if its bucket is needed.
     pub(crate) fn missing(&self, is_needed: impl Fn(&u64) -> bool) -> Option<&Path> {
         let mut missing = self.missing.iter();
         let found = missing.find(|(bucket, _)| is_needed(bucket));
         found.map(|(_, path)| path.as_path())
     }
 
-    /// Adds the entry of a bucket's segments.
+    /// Returns a bucket's segments; adds an empty entry unless there is one.
     pub(crate) fn bucket(&self, bucket: u64) -> Segments {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         buckets.entry(bucket).or_default().clone()
     }
 
-    /// Writes and syncs a commit. On a failure everything in `unfinished` must be [rolled
-    /// back](Self::roll_back) first.
+    /// Writes and syncs a commit. After a failure everything in `unfinished` must be [rolled
+    /// back](Self::roll_back) before the next commit.
     pub(crate) fn commit(
         &self,
         frames: Frames,
@@ -377,7 +382,7 @@ impl Log {
             let len = frame.len();
             let frame = frame.build(bucket, &header);
             if frame.bytes.len() > FRAME_LEN_MAX {
-                // It could not be read back.
+                // A longer frame could not be read back.
                 let error = io::Error::new(io::ErrorKind::InvalidInput, "the commit is too large");
                 return Err(Failure::NotWritten(error));
             }
@@ -423,12 +428,12 @@ impl Log {
         }
     }
 
-    /// Bytes of the commits after the last checkpoint, or the one in progress.
+    /// Bytes of the commits after the last checkpoint, or after the one in progress.
     pub(crate) fn behind(&self) -> u64 {
         self.behind.load(Ordering::Relaxed)
     }
 
-    /// A checkpoint with all commits is in progress.
+    /// Starts counting anew: a checkpoint with all commits is in progress.
     pub(crate) fn begin_checkpoint(&self) {
         self.behind.store(0, Ordering::Relaxed);
     }
@@ -442,7 +447,7 @@ impl Log {
         recent.iter().any(|(other, _)| Arc::ptr_eq(other, segment))
     }
 
-    /// Notes the segments of a commit.
+    /// Records the segments of a commit as recently used.
     fn remember(&self, segments: impl Iterator<Item = Arc<Segment>>, number: u64) {
         let mut recent = self.recent();
         for segment in segments {
@@ -465,7 +470,7 @@ impl Log {
         }
     }
 
-    /// Closes the files of segments that do not grow any more.
+    /// Forgets segments that do not grow any more, so that their files can be closed.
     fn forget(&self, is_over: impl Fn(&Arc<Segment>) -> bool) {
         self.recent().retain(|(segment, _)| !is_over(segment));
     }
@@ -477,11 +482,11 @@ impl Log {
         }
     }
 
-    /// Truncates what a failed commit may have left.
+    /// Truncates the segments that a failed commit may have written to.
     pub(crate) fn roll_back(&self, unfinished: &mut Unfinished) -> io::Result<()> {
         while let Some(segment) = unfinished.0.last() {
             if segment.len() == 0 {
-                // Perhaps only the sync failed the last time.
+                // If the file is gone already, only the sync failed the last time.
                 segment.remove()?;
                 self.change(segment.bucket, |all| {
                     all.retain(|other| !Arc::ptr_eq(other, segment));
@@ -495,15 +500,15 @@ impl Log {
         Ok(())
     }
 
-    /// The segment to append to, created if there is none or the last one is full.
+    /// The segment to append to; created if there is none or the last one is full.
     fn segment_for(&self, bucket: u64, first: Revision, len: usize) -> io::Result<Arc<Segment>> {
         let segments = self.bucket(bucket);
         if let Some(segment) = segments.newest() {
             let far = first.saturating_sub(segment.first) > u64::from(u32::MAX >> 1);
             let full = segment.len() > 0 && segment.len() + len as u64 > self.segment_len;
-            // Two segments must not begin at the same revision, as they would be the same file. The
-            // commits in this one took no revision, so it stays in use, whatever its length and
-            // even if a sync failed: it was truncated to its synced length.
+            // Two segments that begin at the same revision would be the same file. The commits in
+            // this segment took no revision, so it stays in use, whatever its length and even if a
+            // sync failed: it was truncated to its synced length.
             let begins_here = segment.first == first;
             if begins_here || !far && !full && !segment.is_retired() {
                 return Ok(segment);
@@ -515,7 +520,7 @@ impl Log {
         let segment = Arc::new(Segment::create(path, bucket, first, &self.handles)?);
         disk::sync_folder(&self.folder)?;
         self.change(bucket, |segments| {
-            // The previous one may have been replaced meanwhile.
+            // The previous segment may have been replaced meanwhile.
             if let Some(before) = segments.last() {
                 before.rest();
             }
@@ -524,9 +529,9 @@ impl Log {
         Ok(segment)
     }
 
-    /// Seals the last segments of buckets after one, if they are long enough, so that they can be
-    /// replaced. Those without a commit after `quiet` need not be as long, since they are few.
-    /// Called between two commits.
+    /// Seals long enough last segments of the buckets after one, so that they can be replaced.
+    /// Segments without a commit after `quiet` need not be as long, because they are few. Call it
+    /// between two commits.
     pub(crate) fn seal(&self, behind: u64, quiet: u64) {
         for (_, segments) in self.buckets().range(behind.saturating_add(1)..) {
             let Some(segment) = segments.newest().filter(|segment| {
@@ -535,7 +540,8 @@ impl Log {
                 } else {
                     BUSY_PART
                 };
-                // The next segment must not begin at the same revision.
+                // A sealed segment needs a revision, because the next one must not begin at the
+                // same revision.
                 segment.len() >= self.segment_len / part && segment.last() >= segment.first
             }) else {
                 continue;
@@ -549,8 +555,8 @@ impl Log {
         }
     }
 
-    /// Changes a bucket's segments, whose [`Segments`] may have been replaced since the caller read
-    /// them.
+    /// Changes a bucket's segments. It reads them anew, because the caller's [`Segments`] may have
+    /// been replaced.
     fn change(&self, bucket: u64, change: impl FnOnce(&mut Vec<Arc<Segment>>)) {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(segments) = buckets.get(&bucket) {
@@ -558,7 +564,7 @@ impl Log {
         }
     }
 
-    /// An empty segment that may [replace](Self::replace) another.
+    /// Creates an empty segment that may [replace](Self::replace) another.
     pub(crate) fn create_beside(&self, old: &Segment) -> io::Result<Segment> {
         let path = old.path.with_extension(UNFINISHED);
         Segment::create(path, old.bucket, old.first, &self.handles)
@@ -578,7 +584,8 @@ impl Log {
             // The bucket was dropped meanwhile, with all its files.
             return new.map_or(Ok(()), |new| disk::remove(&new.path));
         }
-        // First and durably: it must not be taken for that of the new segment.
+        // The `.idx` file goes first, and durably: it must not be taken for that of the new
+        // segment.
         old.remove_idx()?;
         disk::sync_folder(&self.folder)?;
         let new = if let Some(mut new) = new {
@@ -600,7 +607,7 @@ impl Log {
                 {
                     new.rest();
                 }
-                // A new value: a reader of an older commit needs its own segments.
+                // A new value, because a reader of an older commit needs its own segments.
                 *segments = Segments(Arc::new(RwLock::new(all)));
                 publish(segments.clone());
             }
@@ -625,11 +632,11 @@ impl Log {
         self.forget(|segment| segment.bucket == bucket);
         let is_read = Arc::strong_count(&segments.0) > 1;
         for segment in segments.all() {
-            // Two of the references are here.
+            // This function holds two of the references.
             if (is_read || Arc::strong_count(&segment) > 2)
                 && let Err(error) = segment.keep_open()
             {
-                // Its content has ended. Open readers must not keep the space.
+                // The segment's records have all ended. Open readers must not keep its space.
                 tracing::warn!(file = %segment.path.display(), %error, "failed to keep a file open for its readers");
             }
             segment.remove()?;
@@ -638,7 +645,7 @@ impl Log {
     }
 
     /// The ends of the segments that have grown since their `.idx` was [written](Self::write_idx).
-    /// Called between two commits.
+    /// Call it between two commits.
     pub(crate) fn extents(&self) -> Extents {
         let mut extents = Vec::new();
         for segments in self.buckets().values() {
@@ -654,7 +661,7 @@ impl Log {
         let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
         let buckets = self.buckets();
         for (segment, extent) in extents {
-            // It may have been replaced, or dropped with its bucket.
+            // The segment may have been replaced, or dropped with its bucket.
             let there = buckets.get(&segment.bucket);
             let there = there.and_then(|segments| segments.segment(segment.first));
             if there.is_some_and(|there| Arc::ptr_eq(&there, segment)) {
@@ -665,7 +672,7 @@ impl Log {
     }
 }
 
-/// Removes the room of a segment. It may stay, as after a kill of the process.
+/// Removes the room of a segment. On failure the room stays, as after a kill of the process.
 fn give_room_back(segment: &Segment) {
     if let Err(error) = segment.give_room_back() {
         tracing::warn!(file = %segment.path.display(), %error, "failed to give room in a segment back");
@@ -677,7 +684,7 @@ pub(crate) fn is_empty(folder: &Path) -> bool {
     files(folder, SEGMENT).is_ok_and(|files| files.is_empty()) || !folder.exists()
 }
 
-/// Removes the file of a process that ended while rewriting a segment.
+/// Removes the file of a process that ended while it rewrote a segment.
 fn remove_unfinished(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -691,8 +698,8 @@ fn remove_unfinished(folder: &Path) -> io::Result<()> {
 /// A file of a segment: bucket, first revision and path.
 type SegmentFile = (u64, Revision, PathBuf);
 
-/// The segments of which only the `.idx` file is in a folder, and their buckets. A store removes a
-/// segment only after the name of that file is durably gone, except with its whole bucket.
+/// The segments of which only the `.idx` file exists, with their buckets. A store removes a segment
+/// only after the name of that file is durably gone, except with its whole bucket.
 fn missing(folder: &Path, segments: &[SegmentFile]) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut missing = Vec::new();
     for (bucket, first, path) in files(folder, PLACES)? {
@@ -705,8 +712,8 @@ fn missing(folder: &Path, segments: &[SegmentFile]) -> io::Result<Vec<(u64, Path
     Ok(missing)
 }
 
-/// The files of segments in a folder whose names have this end, in the order of bucket and
-/// revision.
+/// The files in a folder that belong to segments and have this extension. They are in the order of
+/// bucket and revision.
 fn files(folder: &Path, end: &str) -> io::Result<Vec<SegmentFile>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -729,8 +736,8 @@ fn files(folder: &Path, end: &str) -> io::Result<Vec<SegmentFile>> {
     Ok(files)
 }
 
-/// Checks that no commit above the checkpoint is missing; removes an incomplete last one. Returns
-/// the headers of the complete ones.
+/// Checks that no commit above the checkpoint is missing, and removes an incomplete last one.
+/// Returns the headers of the complete commits.
 fn check(
     checkpoint: Option<u64>,
     found: &mut [(Arc<Segment>, FoundFrame)],

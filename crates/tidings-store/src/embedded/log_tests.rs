@@ -1,4 +1,4 @@
-//! The log alone: its answers for damaged bytes, and its state after a failed commit.
+//! Tests of the log alone: damaged bytes, and failed commits.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn open(folder: &Path) -> Log {
     log
 }
 
-/// A commit of the versions with some revisions.
+/// Commits versions with the given revisions.
 fn commit(
     log: &Log,
     number: u64,
@@ -47,7 +47,8 @@ fn commit_to(
     log.commit(frames, number, versions.start, state, unfinished)
 }
 
-/// A caller that gets "missing" for a version forgets everything else about it.
+/// A version in damaged bytes is an error, never missing. A caller that gets "missing" for a
+/// version forgets everything else about it.
 #[test]
 fn a_version_in_damaged_bytes_is_never_said_to_be_missing() {
     let folder = tempfile::tempdir().unwrap();
@@ -76,8 +77,8 @@ fn a_version_in_damaged_bytes_is_never_said_to_be_missing() {
     assert!(noticed > 0);
 }
 
-/// Makes two commits, the second of which fails in some way before it is repeated. Passes on the
-/// log, and whether a sync failed.
+/// Makes two commits, of which the second fails in some way before it is repeated. Calls `with`
+/// with the log, and whether a sync failed.
 fn after_a_failure(
     [first, second]: [std::ops::Range<Revision>; 2],
     check: impl Fn(&Path, Log, bool),
@@ -102,7 +103,7 @@ fn after_a_failure(
     assert!(syncs > 0);
 }
 
-/// A segment is named after its first revision; a commit without revisions does not use up the
+/// A segment is named after its first revision. A commit without revisions does not use up the
 /// name.
 #[test]
 fn a_segment_without_a_revision_goes_on_after_a_failed_sync() {
@@ -116,7 +117,7 @@ fn a_segment_without_a_revision_goes_on_after_a_failed_sync() {
     });
 }
 
-/// After a failed sync the state of a segment on the disk is unknown: with a revision in it, it
+/// After a failed sync the state of a segment on the disk is unknown. If it has a revision, it
 /// never grows again.
 #[test]
 fn a_segment_whose_sync_failed_is_not_added_to() {
@@ -137,7 +138,8 @@ fn lengths(log: &Log, bucket: u64) -> Vec<(u64, u64)> {
     lengths.collect()
 }
 
-/// Small frames that follow each other have room, which is removed when it is not used any more.
+/// Small frames that follow each other have preallocated room. The room is removed when it is not
+/// used any more.
 #[test]
 fn room_is_made_where_it_is_used_and_given_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -159,7 +161,7 @@ fn room_is_made_where_it_is_used_and_given_back() {
     add(&log, BUCKET, 3);
     let after = lengths(&log, BUCKET);
     assert_eq!(before[0].0, after[0].0, "the frame lies where the room was");
-    // The process is killed.
+    // Dropping the log without closing it is like a kill of the process.
     drop(log);
     let log = open(folder.path());
     assert!(!has_room(&log, BUCKET));
@@ -222,14 +224,13 @@ fn long_frames_have_no_room_behind_them() {
     }
 }
 
-/// If commits continue during a checkpoint, opening reads the frames after the checkpoint, and none
-/// before.
+/// Opening reads only frames after the checkpoint, even if commits continued during it.
 #[test]
 fn what_a_checkpoint_has_is_not_read_when_opening() {
     let folder = tempfile::tempdir().unwrap();
     let log = open(folder.path());
     let mut unfinished = Unfinished::default();
-    // One bucket has a full segment, one has nothing after the checkpoint.
+    // One bucket has a full segment, another has nothing after the checkpoint.
     commit_to(&log, 8, 1, 1..2, &mut unfinished).unwrap();
     commit(&log, 2, 2..100, &mut unfinished).unwrap();
     let extents = log.extents();
@@ -259,7 +260,7 @@ fn what_a_checkpoint_has_is_not_read_when_opening() {
     );
 }
 
-/// It would be acknowledged, and found damaged when the log is read.
+/// A frame that is too long to be read would be acknowledged, and later found damaged.
 #[test]
 fn a_frame_that_is_too_long_to_be_read_is_not_written() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,15 +1,16 @@
-//! The newest part of the index, in memory: changes of names by the last commits, until the
-//! [flusher](super::flusher) flushes them to the trees.
+//! The newest part of the index, in memory: changes of names by the last commits.
+//!
+//! The [flusher](super::flusher) flushes them to the trees.
 //!
 //! Every change of a name is a slot, in the order of revisions. The only part of a slot that
-//! changes is the revision of the next change of the same name, so a reader sees the memtable as of
-//! any revision: a slot is valid if it is not younger and the next one is. Slots are found by name
-//! and by object along chains from a hash table; for the order of names or times, complete chunks
-//! are sorted once, when a reader first needs it.
+//! changes is the revision of the next change of the same name. So a reader sees the memtable as of
+//! any revision: a slot is valid if its own revision is reached and the next one is not. Slots are
+//! found by name and by object along chains from a hash table. For the order of names or times,
+//! complete chunks are sorted once, when a reader first needs it.
 //!
-//! Invariants: one thread adds; other threads do not see slots younger than the published revision,
+//! Invariants: one thread adds. Other threads do not see slots younger than the published revision,
 //! which may be [removed](Memtable::truncate) again. Ends of versions that are not in the memtable
-//! are in `ended`, which hides them wherever they are found.
+//! are in `ended`, which hides those versions wherever they are found.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,43 +21,42 @@ use foldhash::fast::RandomState;
 use super::keys::{By, Fields, ObjectKey, Placed, Pointer};
 use crate::{Place, Revision, UnixMillis};
 
-/// Slots of a complete chunk.
+/// Number of slots in a complete chunk.
 const CHUNK: usize = 1024;
 
-/// Accounted bytes of a slot in addition to its name: itself, and its share of the hash tables and
-/// sorted orders.
+/// Bytes counted for a slot besides its name: the slot, and its share of hash tables and orders.
 pub(crate) const SLOT_BYTES: usize = 256;
 
-/// Accounted bytes of an end.
+/// Bytes counted for an entry of `ended`.
 const ENDED_BYTES: usize = 192;
 
-/// Accounted bytes of a reason in addition to its text.
+/// Bytes counted for a reason besides its text.
 const REASON_BYTES: usize = 64;
 
-/// Accounted bytes of an early record in addition to its slot.
+/// Bytes counted for an early record besides its slot.
 const EARLY_BYTES: usize = 64;
 
-/// Slots of a chain that are read at a time.
+/// Maximum slots of a chain that are read under one lock.
 const ABOUT_MAX: usize = 512;
 
-/// No slot.
+/// The number that stands for no slot.
 const NONE: u32 = u32::MAX;
 
-/// The next change of a name without one.
+/// The value of [`Slot::next`] while the name has no later change.
 const NEVER_CHANGED: Revision = Revision::MAX;
 
-/// A change of a name.
+/// One change of a name.
 struct Slot {
     revision: Revision,
     /// The revision of the next change of the same name.
     next: AtomicU64,
-    /// The location and index values of the new version; `None` if the name is deleted.
+    /// The location and index values of the new version; `None` if the name was deleted.
     put: Option<Put>,
     name_hash: u64,
     name_at: u32,
     name_len: u32,
-    /// The previous slots with the same hash of the name, of the object's uid, and of the object's
-    /// name.
+    /// The previous slots of three chains: same name hash, same hash of the object's uid, and of
+    /// its name.
     previous: [u32; 3],
 }
 
@@ -72,13 +72,13 @@ struct Put {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
     Placed(Placed),
-    /// It has no version.
+    /// The name has no version.
     Gone,
-    /// It is in an older memtable, or in the trees.
+    /// The memtable does not know the name; an older memtable or the trees may.
     Unknown,
 }
 
-/// A version that ended, and was not in the memtable.
+/// A version that was not put in this memtable, but ended in it.
 #[derive(Clone, Copy, Debug)]
 struct Ended {
     version: Placed,
@@ -90,7 +90,7 @@ impl Slot {
         self.revision <= at && at < self.next.load(Ordering::Acquire)
     }
 
-    /// Its place in the order of last seen, if it puts a version.
+    /// The slot's place in the order of last seen, if it puts a version.
     fn place(&self) -> Option<Place> {
         self.put.map(|put| Place {
             last_seen: put.fields.last_seen,
@@ -98,7 +98,7 @@ impl Slot {
         })
     }
 
-    /// Bucket, end and revision, if it put an early record.
+    /// Bucket, expiry and revision, if the slot put an early record.
     fn early(&self) -> Option<(u64, i64, Revision)> {
         let put = self.put.filter(|put| put.is_early)?;
         Some((put.bucket, put.expires_at?.0, self.revision))
@@ -120,7 +120,7 @@ impl Slot {
 /// Reasons by their [hashes](Fields::reason).
 pub(crate) type Reasons = HashMap<u64, Arc<str>, RandomState>;
 
-/// Consecutive slots, and their names.
+/// Consecutive slots, with their names.
 #[derive(Default)]
 pub(crate) struct Chunk {
     slots: Vec<Slot>,
@@ -141,12 +141,12 @@ impl Chunk {
         self.slots.get(usize::from(at))
     }
 
-    /// Whether it has slots up to a revision.
+    /// Whether the chunk has a slot at or before a revision.
     fn begins_by(&self, at: Revision) -> bool {
         self.slots.first().is_some_and(|slot| slot.revision <= at)
     }
 
-    /// Its slots in the order of their names, and of their revisions within a name.
+    /// The numbers of its slots in the order of their names, then of their revisions.
     fn by_name(&self) -> &[u16] {
         self.by_name.get_or_init(|| {
             self.sorted(|a, b| {
@@ -156,7 +156,7 @@ impl Chunk {
         })
     }
 
-    /// Its slots that put a version, the last seen first.
+    /// The numbers of its slots that put a version, the last seen first.
     fn by_seen(&self) -> &[u16] {
         self.by_seen.get_or_init(|| {
             let mut sorted = self.sorted(|a, b| b.place().cmp(&a.place()));
@@ -179,18 +179,18 @@ impl Chunk {
 struct Inner {
     /// The complete chunks.
     chunks: Vec<Arc<Chunk>>,
-    /// The one that is added to.
+    /// The chunk that slots are added to.
     open: Chunk,
-    /// A copy of the current chunk, if a reader needed one: its orders are sorted once for all
-    /// readers.
+    /// A copy of the open chunk, once a reader needed one. Its orders are thus sorted only once for
+    /// all readers.
     copied: OnceLock<Arc<Chunk>>,
-    /// The last slot for a hash of a name, and of an object.
+    /// The last slot for each hash of a name; below, for each hash of an object.
     names: HashMap<u64, u32, RandomState>,
     objects: HashMap<u64, u32, RandomState>,
     ended: HashMap<Revision, Ended, RandomState>,
     /// The reasons of versions that were put or ended, by their hashes.
     reasons: Reasons,
-    /// Bucket, end and revision of the early records.
+    /// Bucket, expiry and revision of the early records.
     early: BTreeSet<(u64, i64, Revision)>,
     bytes: usize,
 }
@@ -207,7 +207,7 @@ impl Inner {
         Some((chunk, chunk.slots.get(slot as usize % CHUNK)?))
     }
 
-    /// A copy of the current chunk, if it has slots up to a revision.
+    /// A copy of the open chunk, if it has a slot at or before a revision.
     fn open_chunk(&self, at: Revision) -> Option<Arc<Chunk>> {
         let copy = || Arc::new(self.open.copy());
         let copied = self
@@ -287,7 +287,7 @@ impl Inner {
         }
     }
 
-    /// Notes that a version ended, unless its slot has this.
+    /// Records that a version ended, unless its own slot has that.
     fn end(&mut self, version: &Placed, by: Revision) {
         if self.at(version.pointer.revision).is_none() {
             let ended = Ended {
@@ -339,17 +339,17 @@ struct Change<'a> {
     put: Option<Put>,
 }
 
-/// See the module documentation.
+/// A memtable; see the module documentation.
 #[derive(Default)]
 pub(crate) struct Memtable {
     inner: RwLock<Inner>,
-    /// The buckets whose trees have its entries, while it is being flushed.
+    /// The buckets whose trees have the memtable's entries already, while it is being flushed.
     pub(crate) written: Mutex<BTreeSet<u64>>,
 }
 
 impl Memtable {
-    /// An empty one, whose hash tables have room for as much as another has: to grow them
-    /// repeatedly costs more than to fill them.
+    /// An empty memtable with hash tables as large as another's. Growing them repeatedly costs more
+    /// than filling them.
     pub(crate) fn as_large_as(other: &Self) -> Self {
         let other = other.read();
         let memtable = Self::default();
@@ -368,12 +368,12 @@ impl Memtable {
         self.inner.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Approximate bytes of memory.
+    /// About how many bytes of memory the memtable takes.
     pub(crate) fn bytes(&self) -> usize {
         self.read().bytes
     }
 
-    /// Notes the reason of a version that will be put or ended.
+    /// Records the reason of a version that will be put or ended.
     pub(crate) fn know_reason(&self, fields: &Fields, reason: &str) {
         let Some(hash) = fields.reason else {
             return;
@@ -385,12 +385,12 @@ impl Memtable {
         }
     }
 
-    /// The reasons of its versions.
+    /// The reasons of the memtable's versions, by their hashes.
     pub(crate) fn reasons(&self) -> Reasons {
         self.read().reasons.clone()
     }
 
-    /// Points a name to a new version, in place of the live one if there is one.
+    /// Points a name to a new version, which replaces the live one if there is one.
     pub(crate) fn put(&self, hash: u64, name: &[u8], new: &Placed, replaced: Option<&Placed>) {
         let mut inner = self.write();
         let revision = new.pointer.revision;
@@ -411,7 +411,7 @@ impl Memtable {
         });
     }
 
-    /// Notes that a name has no version, because it ended.
+    /// Records that a name has no version any more, because the version ended.
     pub(crate) fn remove(&self, hash: u64, name: &[u8], ended: &Placed, by: Revision) {
         let mut inner = self.write();
         inner.end(ended, by);
@@ -423,14 +423,14 @@ impl Memtable {
         });
     }
 
-    /// Removes everything younger than a revision.
+    /// Removes all changes after a revision.
     pub(crate) fn truncate(&self, revision: Revision) {
         let mut inner = self.write();
         loop {
             if inner.open.slots.is_empty()
                 && let Some(last) = inner.chunks.pop()
             {
-                // Readers may hold it, and see no more of it than before.
+                // A copy, because readers may hold the chunk. They see no more of it than before.
                 inner.open = last.copy();
             }
             if inner
@@ -475,7 +475,8 @@ impl Memtable {
         let mut found = Vec::new();
         let mut reached = None;
         loop {
-            // A chain may be as long as the memtable, and the adding thread waits for the lock.
+            // The lock is released between parts: a chain may be as long as the memtable, and the
+            // adding thread waits for the lock.
             let inner = self.read();
             let head = || inner.objects.get(&object).copied().unwrap_or(NONE);
             let mut next = reached.unwrap_or_else(head);
@@ -489,8 +490,8 @@ impl Memtable {
                     let placed = placed.filter(|placed| wanted.is_in(placed.fields.group));
                     found.extend(placed.map(|placed| placed.pointer));
                 }
-                // Slots that may still be removed are skipped at once, so that `next` stays a slot
-                // of this chain.
+                // Slots that may still be removed do not count, so that `next` stays a slot of this
+                // chain.
                 left -= usize::from(slot.revision <= at);
             }
             if left > 0 {
@@ -503,8 +504,8 @@ impl Memtable {
         }
     }
 
-    /// The revision that ended a version before its expiry, as of a revision, if it is in this
-    /// memtable.
+    /// The revision that ended a version before its expiry, as of a revision. `None` if this
+    /// memtable does not have that end.
     pub(crate) fn ended_by(&self, version: Revision, at: Revision) -> Option<Revision> {
         let inner = self.read();
         let by = match inner.ended.get(&version) {
@@ -514,8 +515,8 @@ impl Memtable {
         (by <= at && by != NEVER_CHANGED).then_some(by)
     }
 
-    /// Ends and revisions of early records in a bucket, in order, from a moment on, at most
-    /// `limit`.
+    /// Expiries and revisions of early records in a bucket, in order. It returns at most `limit`,
+    /// from a moment and revision on.
     pub(crate) fn early(
         &self,
         bucket: u64,
@@ -528,9 +529,9 @@ impl Memtable {
         early.map(|(_, end, revision)| (*end, *revision)).collect()
     }
 
-    /// All its slots up to a revision, and maybe some later ones. An incomplete chunk is copied, so
-    /// that reading it does not delay the adding thread; without additions, the next reader gets
-    /// the same copy.
+    /// All slots up to a revision, and maybe some later ones, in chunks. The open chunk is copied,
+    /// so that reading it does not delay the adding thread. While nothing is added, the next reader
+    /// gets the same copy.
     pub(crate) fn chunks(&self, at: Revision) -> Vec<Arc<Chunk>> {
         let inner = self.read();
         let next = inner.chunks.partition_point(|chunk| chunk.begins_by(at));
@@ -539,8 +540,8 @@ impl Memtable {
         chunks
     }
 
-    /// The final state of names and versions up to a revision: the changes for the trees, of a
-    /// memtable that does not grow any more.
+    /// The final state of names and versions up to a revision, for flushing to the trees. The
+    /// memtable must not grow any more, unless only a reader uses the result.
     pub(crate) fn outcome(&self, at: Revision) -> Outcome {
         let chunks = self.chunks(at);
         let ended = self.read().ended.values().copied().collect::<Vec<_>>();
@@ -567,11 +568,11 @@ impl Chunk {
     }
 }
 
-/// See [`Memtable::outcome`].
+/// The final state of a memtable; see [`Memtable::outcome`].
 pub(crate) struct Outcome {
     chunks: Vec<Arc<Chunk>>,
     at: Revision,
-    /// Versions of before this memtable that ended, and the revision of their end.
+    /// Versions from before this memtable that ended, with the revisions of their ends.
     pub(crate) ended_before: Vec<(Placed, Revision)>,
 }
 
@@ -590,7 +591,7 @@ impl Outcome {
         })
     }
 
-    /// The names in order, with their final version.
+    /// The names in order, each with its final version.
     pub(crate) fn names(&self) -> Vec<(&[u8], Option<Pointer>)> {
         let last = self.slots().filter(|(_, _, next)| next.is_none());
         let mut names: Vec<_> = last
@@ -600,7 +601,7 @@ impl Outcome {
         names
     }
 
-    /// The revision of its last change.
+    /// The revision of the memtable's last change.
     pub(crate) fn last(&self) -> Revision {
         let last = self.chunks.iter().rev().find_map(|chunk| {
             let next = chunk.slots.partition_point(|slot| slot.revision <= self.at);
@@ -609,14 +610,14 @@ impl Outcome {
         last.map_or(0, |slot| slot.revision)
     }
 
-    /// The new versions, and the revisions of their ends if they ended.
+    /// The versions put in this memtable, with the revisions of their ends if they ended.
     pub(crate) fn versions(&self) -> impl Iterator<Item = (Placed, Option<Revision>)> {
         self.slots()
             .filter_map(|(_, slot, next)| Some((slot.placed()?, next)))
     }
 }
 
-/// A chunk's names in order, from some name on, as of a revision.
+/// The names of a chunk in order, from some name on, as of a revision.
 pub(crate) struct Names {
     chunk: Arc<Chunk>,
     next: usize,
@@ -624,8 +625,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// From the first name that does not satisfy `is_before`, which is true for a prefix of the
-    /// order.
+    /// Starts at the first name that does not satisfy `is_before`. `is_before` must be true for a
+    /// prefix of the order only.
     pub(crate) fn new(chunk: Arc<Chunk>, at: Revision, is_before: impl Fn(&[u8]) -> bool) -> Self {
         let next = chunk.by_name().partition_point(|at| {
             chunk
@@ -659,7 +660,7 @@ impl Names {
     }
 }
 
-/// A chunk's versions, the last seen first, as of a revision.
+/// The versions of a chunk, the last seen first, as of a revision.
 pub(crate) struct Seen {
     chunk: Arc<Chunk>,
     next: usize,
@@ -668,7 +669,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Those that a condition finds, after a place if there is one.
+    /// The versions that a search finds, after a place if one is given.
     pub(crate) fn new(chunk: Arc<Chunk>, at: Revision, by: By, behind: Option<Place>) -> Self {
         let is_before = |slot: &Slot| behind.is_some_and(|behind| slot.place() >= Some(behind));
         let by_seen = chunk.by_seen();
@@ -683,7 +684,7 @@ impl Seen {
 }
 
 impl Iterator for Seen {
-    /// Its place and its bucket.
+    /// The place and the bucket of a version.
     type Item = (Place, u64);
 
     fn next(&mut self) -> Option<Self::Item> {

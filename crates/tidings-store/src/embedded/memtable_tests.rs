@@ -1,4 +1,4 @@
-//! The memtable against a list of changes, as of any revision.
+//! Compares the memtable with a plain list of changes, as of any revision.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn hash(name: &str) -> u64 {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Put or remove one of the names.
+    /// Puts or removes one of the names.
     Put {
         name: usize,
         object: usize,
@@ -26,12 +26,12 @@ enum Step {
     Remove {
         name: usize,
     },
-    /// A number of changes, more than a chunk.
+    /// Makes a number of changes, more than a chunk has.
     Many {
         name: usize,
         count: usize,
     },
-    /// Remove the last changes.
+    /// Removes the last changes.
     TakeBack(usize),
 }
 
@@ -47,11 +47,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..30)
 }
 
-/// The changes, the oldest first: the revision, the name, the new version, and the ended one.
+/// The changes, oldest first: the revision, the name, the new version, and the ended one.
 #[derive(Default)]
 struct Model {
     changes: Vec<(Revision, &'static str, Option<Placed>, Option<Placed>)>,
-    /// The versions of names before.
+    /// The versions that names had before this memtable.
     before: BTreeMap<&'static str, Placed>,
 }
 

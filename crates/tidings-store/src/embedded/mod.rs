@@ -1,5 +1,4 @@
-//! The contract on a local folder: a log of our own, which alone is synced; an index that follows
-//! from it; time buckets that are dropped whole; one committer.
+//! A store in a local folder.
 //!
 //! ```text
 //!   writes ──▶ queue ──▶ committer ──▶ log: a frame per commit, synced        segments, by bucket
@@ -7,13 +6,14 @@
 //!   reads ───▶ View: a snapshot of the index, versions from the history in memory or the log
 //! ```
 //!
-//! Writes go through a bounded queue to the committer, which owns the revision. Reads take a
-//! snapshot and do not wait for writers; that of a list is held for its next pages. The bytes on
-//! disk are described in `docs/storage-format.md`.
+//! Writes go through a bounded queue to the committer, which owns the revision. Only the log is
+//! synced before a write is acknowledged; the index follows from it. Records are in time buckets,
+//! which are dropped whole. Reads take a snapshot and do not wait for writers. The snapshot of a
+//! list is held for its next pages. `docs/storage-format.md` describes the bytes on disk.
 //!
 //! One process at a time may have the folder open. Point reads, and lists of one object's few
-//! records if the system has these in memory, are done in the calling task (they take
-//! microseconds); other lists run on tokio's blocking threads, so a tokio runtime is needed.
+//! records if the system has these in memory, run in the calling task, because they take
+//! microseconds. Other lists run on tokio's blocking threads, so a tokio runtime is needed.
 
 mod batch;
 mod believed;
@@ -113,8 +113,8 @@ use trainer::Trainer;
 pub use error::OpenError;
 pub use options::EmbeddedOptions;
 
-/// Maximum writes of one commit that are made ready in the calling task: to compress them, look up
-/// their keys and read what they replace takes some dozen microseconds each.
+/// Maximum writes of one commit that are prepared in the calling task. Compressing a record,
+/// looking up its key and reading the replaced record take some dozen microseconds.
 const READY_AT_ONCE_MAX: usize = 8;
 
 /// See the [module documentation](self).
@@ -140,15 +140,16 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Opens the store in a folder, which is created if it does not exist.
+    /// Opens the store in a folder; creates the folder unless it exists.
     ///
-    /// A log whose last commit was torn by a crash is truncated to the last complete one. The torn
-    /// commit was never acknowledged; its bytes are kept in the folder `torn`, which is logged. A
-    /// missing or damaged index is rebuilt from the log.
+    /// If a crash tore the log's last commit, the log is truncated to the last complete one. The
+    /// torn commit was never acknowledged. Its bytes are kept in the folder `torn`, which is
+    /// logged. A missing or damaged index is rebuilt from the log.
     ///
-    /// What the store's threads log is in the [span](tracing::Span::current) in which it is opened.
+    /// The store's threads log within the [span](tracing::Span::current) in which it is opened.
     ///
     /// # Errors
+    ///
     /// See [`OpenError`].
     pub fn open(folder: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self, OpenError> {
         let folder = Folder::open(folder.as_ref())?;
@@ -161,7 +162,7 @@ impl EmbeddedStore {
             files: options.log_files_max,
             cache: options.cache_bytes,
             memtable: options.index_memory_bytes,
-            // Offsets in it have 32 bits.
+            // Offsets in a segment have 32 bits.
             segment: options.segment_bytes.min(1 << 30),
         };
         let mut engine = Engine::open(folder.path(), sizes, &codec)?;
@@ -205,12 +206,13 @@ impl EmbeddedStore {
         Ok(Self { shared })
     }
 
-    /// Does several writes in one commit, all or none, also across a crash. Returns the revision of
-    /// each. All preconditions are about the state before the commit.
+    /// Does several writes in one commit: all or none, even across a crash. Returns the revision of
+    /// each write. All preconditions refer to the state before the commit.
     ///
     /// # Errors
-    /// That of the first write that cannot be done, as of [`Store::create`], [`Store::update`] and
-    /// [`Store::delete`]; [`WriteError::RepeatedKey`] if two have the same key;
+    ///
+    /// The error of the first write that cannot be done, as of [`Store::create`], [`Store::update`]
+    /// and [`Store::delete`]; [`WriteError::RepeatedKey`] if two have the same key;
     /// [`WriteError::TooMany`] if there are more than [`WRITES_MAX`]; [`WriteError::TooLarge`] also
     /// if their records take more than [`COMMIT_LEN_MAX`](crate::COMMIT_LEN_MAX) bytes together.
     ///
@@ -252,26 +254,30 @@ impl EmbeddedStore {
             .await
     }
 
-    /// The time up to which the store believes its clock, by which it ends records for good: the
-    /// clock's time while that is not set, never ahead of it, and behind while the clock has not
-    /// stayed ahead for long enough (see [the rules of
-    /// expiry](crate#expiry-and-the-clock)). For other steps that cannot be undone. Before any
-    /// clock was believed it is the earliest time that there is.
+    /// The confirmed time: the time up to which the store believes its clock.
+    ///
+    /// The store writes expiries by it, and callers may use it for other steps that cannot be
+    /// undone. It equals the clock's time while nobody sets the clock, and is never ahead of it. It
+    /// is behind until a clock that was set ahead has stayed ahead for long enough (see [the rules
+    /// of expiry](crate#expiry-and-the-clock)). Before any clock was believed it is the earliest
+    /// time that exists.
     pub fn confirmed(&self) -> UnixMillis {
         let now = Reading::of(&*self.shared.clock);
         self.shared.confirmed().at(now)
     }
 
-    /// Believes the clock up to a time, and to what passes from now on, so that no record ends for
-    /// good that is over by a later time only; `None`: as far as the clock stays. For those who
-    /// know of other clocks. A new process begins without a bound.
+    /// Sets an upper bound on the time that the store believes, from knowledge of other clocks. The
+    /// bound advances with monotonic time. No expiry after it is written, so no record is lost to a
+    /// clock that is ahead. `None` removes the bound. A new process begins without one.
     pub fn believe_until(&self, time: Option<UnixMillis>) {
         let now = Reading::of(&*self.shared.clock);
         self.shared.confirmed().bound(time, now);
     }
 
-    /// Free bytes on the disk, if they can be read, and those below which creates and updates are
-    /// refused with [`Fault::NoSpace`].
+    /// Free bytes on the disk, and the free bytes below which writes are refused. The first is
+    /// `None` if it cannot be read. The second is
+    /// [`free_space_min`](EmbeddedOptions::free_space_min): below it, creates and updates fail with
+    /// [`Fault::NoSpace`].
     pub fn free_space(&self) -> (Option<u64>, u64) {
         let min = self.shared.options.free_space_min;
         (self.shared.free_space(), min)
@@ -358,7 +364,7 @@ impl Store for EmbeddedStore {
             if let Ok(Some(page)) = shared.list_at_once(&request) {
                 return Ok(page);
             }
-            // An error is found again by the complete read, where there is time for it.
+            // The complete read meets an error again, and has the time for it.
             let read = blocking(shared, move |shared| shared.list(&request));
             read.await
         })
@@ -384,7 +390,7 @@ impl Store for EmbeddedStore {
         Box::pin(async move {
             let published = self.shared.changes.latest();
             if after > published {
-                // A list may have seen a batch that is on disk but not published yet.
+                // A list may have seen a commit that is on disk but not published yet.
                 let current = self
                     .shared
                     .read(|view| Ok::<_, ReadError>(view.state.revision))
@@ -430,7 +436,7 @@ impl Store for EmbeddedStore {
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.shared.queue.close();
-            // `self` holds the sender, so this ends when the committer has ended.
+            // `self` owns the sender, so the wait ends only when the committer has ended.
             drop(self.shared.ended.subscribe().wait_for(|ended| *ended).await);
         })
     }

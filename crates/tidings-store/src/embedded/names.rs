@@ -1,7 +1,7 @@
-//! The names of a [`Snapshot`] in order, with their versions: those in memory merged with those of
-//! the tree.
+//! The names of a [`Snapshot`] in order, with their versions.
 //!
-//! The newest memtable with a name decides; a name may be in several places, and is returned once.
+//! Names in memory are merged with those of the tree. A name may be in several places, and is
+//! returned once. The newest memtable with the name decides.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,24 +15,25 @@ use super::keys::Pointer;
 use super::memtable::Names as Stream;
 use crate::{Fault, Revision};
 
-/// A name and its version.
+/// A name and its version; `None` if it has none.
 type Entry = (UserKey, Option<Pointer>);
 
-/// See the module documentation.
+/// The merged names of a snapshot; see the module documentation.
 pub(crate) struct Names {
     prefix: Vec<u8>,
-    /// The next name of each stream in memory: by name, then by how new the memtable is, then the
-    /// stream's number.
+    /// The next name of each stream in memory. The order is by name, then by the age of the
+    /// memtable, then by the stream's number.
     heads: BinaryHeap<Reverse<(UserKey, usize, usize)>>,
     streams: Vec<(usize, Stream)>,
     tree: Entries,
-    /// The next one of the tree.
+    /// The next name of the tree.
     head: Option<Entry>,
     begun: bool,
 }
 
 impl Names {
-    /// Names with a prefix after another name, as of a revision; `tree` is the tree of names.
+    /// The names with a prefix that come after a name, as of a revision. `tree` is the tree of
+    /// names.
     pub(crate) fn new(
         snapshot: &Snapshot,
         tree: &Tree,
@@ -71,19 +72,19 @@ impl Names {
         }
     }
 
-    /// The next name in memory.
+    /// Takes the next name in memory.
     fn pop_memory(&mut self) -> Option<Entry> {
         let (name, pointer) = self.pass()?;
         while let Some(Reverse((other, ..))) = self.heads.peek()
             && *other == name
         {
-            // From an older memtable.
+            // The same name from an older memtable is skipped.
             self.pass();
         }
         Some((name, pointer))
     }
 
-    /// Advances the stream of the first head, and returns that head.
+    /// Takes the first head and advances its stream.
     fn pass(&mut self) -> Option<Entry> {
         let mut first = self.heads.peek_mut()?;
         let Reverse((name, _, number)) = &mut *first;
@@ -116,7 +117,7 @@ impl Names {
         Ok(())
     }
 
-    /// The next one. An error is the last.
+    /// Takes the next name. After an error there are no more.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, Fault> {
         if !self.begun {
             self.begun = true;

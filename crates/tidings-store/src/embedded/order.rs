@@ -1,12 +1,14 @@
-//! The order in which the records of each bucket end: which end so much before an earlier one that
-//! the index needs their ends, and when a sweep must examine a bucket again.
+//! The order in which the records of each bucket expire.
+//!
+//! It says which records expire so early that the index needs their expiries, and when a sweep must
+//! examine a bucket again.
 //!
 //! A sweep reads a bucket in the order of revisions and stops at the first live record. Records
-//! with the same TTL end in that order. A record that ends more than [`TOLERANCE`] before an
-//! earlier one of its bucket is *early*: it has an index entry by its end, which the sweep reads
-//! first. So another record delays an expiry by at most that.
+//! with the same TTL expire in that order. A record that expires more than [`TOLERANCE`] before an
+//! earlier record of its bucket is *early*: it has an index entry by its expiry, which the sweep
+//! reads first. So another record delays an expiry by at most the tolerance.
 //!
-//! All of this follows from the log and belongs to the index: the checkpoint has it, and a replay
+//! All of this follows from the log and belongs to the index. The checkpoint has it, and a replay
 //! adds later changes. Unknown state leads to more entries and more sweeps, never fewer.
 
 use std::collections::BTreeMap;
@@ -15,22 +17,23 @@ use std::time::Duration;
 
 use crate::{Revision, UnixMillis};
 
-/// Milliseconds by which a record may end before an earlier one without being early.
+/// Milliseconds by which a record may expire before an earlier one without being early.
 pub(crate) const TOLERANCE: i64 = 2_000;
 
-/// The order of one bucket.
+/// The order of one bucket. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Track {
-    /// The latest end in it.
+    /// The latest expiry in the bucket.
     pub(crate) latest: i64,
-    /// All early ends before this moment are written, and those of that moment before a revision.
+    /// Position in the early expiries: all before this moment are written, and those at it before a
+    /// revision.
     pub(crate) reached: (i64, Revision),
-    /// A lower bound of unwritten early ends.
+    /// A lower bound of the unwritten early expiries.
     pub(crate) early: i64,
-    /// A lower bound of other unwritten ends.
+    /// A lower bound of the other unwritten expiries.
     pub(crate) next: i64,
-    /// The confirmed time and the steady time at which a due end could not be read first, if that
-    /// is still so.
+    /// When a due expiry first could not be read, in confirmed and in monotonic time. `None` once
+    /// it can be read.
     pub(crate) unreadable: Option<(i64, Duration)>,
 }
 
@@ -52,7 +55,8 @@ impl Track {
     }
 }
 
-/// The order of every bucket that may end; see the module documentation. Clones share it.
+/// The order of every bucket with records that expire; see the module documentation. Clones share
+/// it.
 #[derive(Clone, Default)]
 pub(crate) struct Order(Arc<Mutex<BTreeMap<u64, Track>>>);
 
@@ -61,7 +65,7 @@ impl Order {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a record that is put into a bucket. Returns whether it is early.
+    /// Records that a record is put into a bucket. Returns whether it is early.
     pub(crate) fn put(&self, bucket: u64, expires_at: Option<UnixMillis>) -> bool {
         let Some(UnixMillis(end)) = expires_at else {
             return false;
@@ -85,7 +89,7 @@ impl Order {
         is_early
     }
 
-    /// The state of a bucket; an unknown one may have anything in it.
+    /// The order of a bucket. An unknown bucket may have anything in it.
     pub(crate) fn of(&self, bucket: u64) -> Track {
         let known = self.tracks().get(&bucket).copied();
         known.unwrap_or_else(|| Track::unknown(bucket))
@@ -99,11 +103,11 @@ impl Order {
         self.tracks().clone()
     }
 
-    /// Undoes a sweep whose commit failed: `before` is the state before it.
+    /// Undoes a sweep whose commit failed; `before` is the order before it.
     pub(crate) fn restore(&self, before: &BTreeMap<u64, Track>) {
         let mut tracks = self.tracks();
         for (bucket, track) in &mut *tracks {
-            // What was unknown is unknown again, and must not be taken for an empty bucket.
+            // A bucket that was unknown is unknown again, and must not be taken for an empty one.
             let before = before.get(bucket).copied();
             let before = before.unwrap_or_else(|| Track::unknown(*bucket));
             track.latest = track.latest.max(before.latest);

@@ -1,5 +1,7 @@
-//! The same work on many items by a few threads: a store of months has hundreds of files to open,
-//! and dozens of trees to read, and most of the time is waiting for the disk.
+//! Does the same work on many items with a few threads.
+//!
+//! A store of months has hundreds of files to open and dozens of trees to read. Most of the time is
+//! waiting for the disk.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -9,18 +11,18 @@ use std::thread;
 /// Maximum threads that open files, including the caller's.
 const THREADS: usize = 8;
 
-/// Maximum helpers of one read.
+/// Maximum helper threads of one read.
 const HELPERS_OF_ONE: usize = 15;
 
-/// Maximum helpers of all reads of a store at a time.
+/// Maximum helper threads of all concurrent reads of a store.
 const HELPERS_MAX: usize = 60;
 
-/// Does the work on each item; the results are in the order of the items.
+/// Does the work on each item. The results are in the order of the items.
 pub(crate) fn each<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     with_helpers(THREADS - 1, things, work)
 }
 
-/// Threads that help those that read a store, which share them.
+/// The helper threads that the reads of a store share.
 pub(crate) struct Helpers {
     free: AtomicUsize,
 }
@@ -34,7 +36,7 @@ impl Default for Helpers {
 }
 
 impl Helpers {
-    /// As [`each`], by the caller and the helpers that are free.
+    /// Like [`each`], with the caller's thread and the helpers that are free.
     pub(crate) fn each<T: Sync, R: Send>(
         &self,
         things: &[T],
@@ -56,7 +58,7 @@ impl Helpers {
     }
 }
 
-/// Helpers in use.
+/// Helpers in use by one read, given back when dropped.
 struct Taken<'a> {
     helpers: &'a Helpers,
     count: usize,
@@ -86,7 +88,7 @@ fn with_helpers<T: Sync, R: Send>(
     };
     thread::scope(|scope| {
         for _ in 0..helpers.min(things.len().saturating_sub(1)) {
-            // With fewer threads it takes longer.
+            // If a thread cannot be started, the work only takes longer.
             let _ = thread::Builder::new().spawn_scoped(scope, run);
         }
         run();

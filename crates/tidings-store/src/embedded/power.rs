@@ -1,20 +1,24 @@
-//! Power cuts, for tests: the state of a store's folder when the machine loses power at some change
-//! of its files.
+//! Simulated power cuts, for tests.
+//!
+//! They produce the state of a store's folder after the machine lost power at some change of its
+//! files.
 //!
 //! A [`Disk`] follows every [`Change`] in a folder and knows what is durable: a file's bytes as of
 //! its last sync, a folder's names as of its last sync. At the requested change the power fails:
-//! this and all later changes fail. [`Disk::leave`] then makes a folder as the machine may find it.
-//! In an unsynced file, each page is as of the last sync, or as written, or torn between the two,
-//! and the length is anything between; missing bytes are zeros. In an unsynced folder, none, the
-//! first ones or any of the changed names are changed; a rename is done or not done. Bytes that
-//! were synced and not written again are never damaged.
+//! this and all later changes fail. [`Disk::leave`] then makes a folder as the machine may find it:
 //!
-//! The index's trees are lsm-tree's, which syncs each table, then the folder, then the version that
-//! has it, then the folder, and replaces the pointer to that version last, as a whole: the files of
-//! a pointer are durable. So its files are taken as they are when the power fails, including
-//! incomplete ones; or, for each tree separately, as they were before the last checkpoint, as if
-//! nothing later had been synced. Sometimes files that were created since are damaged, synced or
-//! not: such an index must be detected and rebuilt.
+//! - In an unsynced file, each page is as of the last sync, or as written, or torn between the two.
+//!   The length is anything between; missing bytes are zeros.
+//! - In an unsynced folder, none, the first ones or any of the changed names are changed. A rename
+//!   is done or not done.
+//! - Bytes that were synced and not written again are never damaged.
+//!
+//! The index's trees are lsm-tree's. It syncs each table, then the folder, then the version that
+//! has the table, then the folder, and replaces the pointer to that version last, as a whole. So
+//! the files of a pointer are durable. The index's files are therefore taken as they are when the
+//! power fails, including incomplete ones; or, for each tree separately, as they were before the
+//! last checkpoint, as if nothing later had been synced. Sometimes files created since are damaged,
+//! synced or not: such an index must be detected and rebuilt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -62,17 +66,17 @@ struct Names {
     changes: Vec<NameChange>,
 }
 
-/// The files of the index, by path.
+/// The contents of the index's files, by path.
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// See the module documentation.
+/// A simulated disk; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Disk {
     root: PathBuf,
     files: Vec<Content>,
     folders: BTreeMap<PathBuf, Names>,
     random: Random,
-    /// Changes until the power fails.
+    /// Number of changes until the power fails.
     left: usize,
     is_off: bool,
     index_at_checkpoint: Files,
@@ -80,7 +84,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Follows a folder whose content is durable.
+    /// Starts to follow a folder, whose content counts as durable.
     pub(crate) fn follow(root: &Path, random: Random) -> Arc<Mutex<Self>> {
         let mut disk = Self {
             root: root.to_owned(),
@@ -120,7 +124,7 @@ impl Disk {
         self.folders.insert(folder.to_owned(), names);
     }
 
-    /// The power fails at the `changes`-th change from now; until then it is on.
+    /// Makes the power fail at the `changes`-th change from now, and turns it on until then.
     pub(crate) fn cut_after(&mut self, changes: usize) {
         (self.left, self.is_off) = (changes, false);
     }
@@ -222,8 +226,8 @@ impl Disk {
         assert!(self.is_off);
         let mut random = self.random.clone();
         for (folder, names) in &self.folders {
-            // A folder whose own name is lost is lost with its content; they are in the order of
-            // their paths.
+            // A folder whose own name is lost is lost with its content. Parents come before
+            // children in the order of paths.
             if !into.join(folder).is_dir() {
                 continue;
             }
@@ -286,7 +290,8 @@ impl Disk {
     }
 }
 
-/// The files of the index as of one moment in each tree, although lsm-tree may be writing.
+/// Reads the files of the index, those of each tree as of one moment, although lsm-tree may be
+/// writing.
 fn index_files(root: &Path) -> Files {
     let mut files = Files::new();
     let Ok(trees) = fs::read_dir(root.join(INDEX)) else {
@@ -367,7 +372,7 @@ fn left_of(content: &Content, random: &mut Random) -> Vec<u8> {
     left.resize(len, 0);
     for start in (0..len).step_by(PAGE) {
         let end = len.min(start + PAGE);
-        // The whole page, nothing, its beginning or its end.
+        // The whole page survives, or nothing, or its beginning, or its end.
         let (from, to) = match random.below(4) {
             0 => (start, start),
             1 => (start, start + random.below(end - start + 1)),
@@ -406,7 +411,7 @@ pub(crate) fn apply<T>(change: &Change<'_>, make: impl FnOnce() -> io::Result<T>
     if disk.left == 0 {
         disk.is_off = true;
         disk.index_at_cut = index_files(&disk.root);
-        // It may be done, although the caller gets an error.
+        // The change may be done although the caller gets an error.
         if disk.random.below(2) == 0 {
             return Err(off());
         }

@@ -1,10 +1,11 @@
-//! The power goes, or the process is killed, at random changes of the files, again and again on
-//! what the time before left: under concurrent writers, while opening, while mending; now and then
-//! the checkpoint is lost, too. Afterwards the store opens, every acknowledged write is there,
-//! nothing that was refused is, the indexes are right and the revisions have no gap.
+//! Test: cuts the power or kills the process at random changes of the files, again and again.
 //!
-//! `TIDINGS_STORE_CUTS` sets how often (default 40), `TIDINGS_STORE_CUTS_SEED` where the random
-//! numbers begin; a failure is reported with both.
+//! Each round continues with what the last one left: under concurrent writers, during opening,
+//! during repair. Now and then the checkpoint is lost, too. Afterwards the store opens, has every
+//! acknowledged write and no refused one, its indexes are right, and the revisions have no gap.
+//!
+//! `TIDINGS_STORE_CUTS` sets the number of rounds (default 40), `TIDINGS_STORE_CUTS_SEED` the seed
+//! of the random numbers. A failure is reported with both.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -22,16 +23,16 @@ const MINUTE: i64 = 60_000;
 const WRITERS: u64 = 6;
 const KEYS: usize = 3;
 
-/// What is known of a key.
+/// What the test knows about a key.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// The record that is there for sure, if there is one.
+    /// The record that the key certainly has, if it has one.
     sure: Option<Record>,
-    /// What may be there instead: what a write leaves of which it is not known whether it was done.
+    /// What the key may have instead: the results of writes whose outcome is unknown.
     others: Vec<Option<Record>>,
 }
 
-/// A writer: its keys, and what was acknowledged since the last check.
+/// A writer, with its keys, and the writes acknowledged since the last check.
 #[derive(Clone, Debug)]
 struct Writer {
     number: u64,
@@ -64,7 +65,7 @@ impl Writer {
     }
 
     fn record(&mut self, now: UnixMillis) -> NewRecord {
-        // Half of them noise, which makes frames of many pages.
+        // Half of the values are noise, which makes frames of many pages.
         let noise = self.random.below(2) * self.random.below(9000);
         let value: Vec<u8> = (0..16 + noise).map(|_| self.random.next() as u8).collect();
         let index = Index {
@@ -75,14 +76,14 @@ impl Writer {
         let minutes = match self.number {
             0 | 1 => 1 + self.random.next() % 4,
             2 | 3 => 1 + self.random.next() % 600,
-            // Anything from a minute to years.
+            // Any lifetime from a minute to years.
             4 => 1 << self.random.below(23),
             _ => return record,
         };
         record.expires_at(UnixMillis(now.0 + minutes.cast_signed() * MINUTE))
     }
 
-    /// Writes until the power goes.
+    /// Writes until the power fails.
     async fn write(&mut self, store: &EmbeddedStore, checked: Revision) {
         loop {
             match self.random.below(60) {
@@ -132,14 +133,14 @@ impl Writer {
                     known.others.push(after);
                     return;
                 }
-                // Of these it is promised that they were not done.
+                // These writes are certainly not done.
                 Err(WriteError::Fault(Fault::Storage(_))) => return,
                 Err(error) => panic!("{error}"),
             }
         }
     }
 
-    /// Two records of one value, of very different lives, in one commit.
+    /// Writes two records with the same value and very different lifetimes in one commit.
     async fn write_pair(&mut self, store: &EmbeddedStore) -> Result<(), WriteError> {
         let value = self.random.next().to_string();
         let now = store.shared.clock.now();
@@ -166,7 +167,7 @@ impl Writer {
     }
 }
 
-/// In memory if there is such a place, for what is really synced does not matter.
+/// Makes a folder, in memory if possible: real syncs do not matter here.
 fn new_folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
@@ -181,9 +182,9 @@ fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> 
         expire_by_itself: false,
         history_retention: Duration::MAX,
         free_space_min: 0,
-        // Few enough that the index is flushed many times between two cuts.
+        // So little that the index is flushed many times between two cuts.
         index_memory_bytes: 8 << 10,
-        // And segments are rewritten.
+        // So short that segments are rewritten.
         segment_bytes: 24 << 10,
         log_files_max: 2,
         ..EmbeddedOptions::default()
@@ -191,7 +192,7 @@ fn open(folder: &Path, clock: &ManualClock) -> Result<EmbeddedStore, OpenError> 
     EmbeddedStore::open(folder, options)
 }
 
-/// What the history told so far: the revision it reached, and the records it left.
+/// The state that follows from the history so far: its revision and its records.
 struct Story {
     revision: Revision,
     held: BTreeMap<Bytes, Record>,
@@ -199,8 +200,8 @@ struct Story {
 
 async fn check(store: &EmbeddedStore, writers: &mut [Writer], story: &mut Story) {
     let now = store.shared.clock.now();
-    // The history continues from where it was, has every acknowledged write, and ends in what is
-    // listed.
+    // The history continues from where it was, has every acknowledged write, and leads to the
+    // listed records.
     let page = store.list(ListRequest::default()).await.unwrap();
     let mut watch = store.watch(Bytes::new(), story.revision).await.unwrap();
     for pair in writers.iter().map(|writer| writer.number) {
@@ -278,7 +279,7 @@ async fn check(store: &EmbeddedStore, writers: &mut [Writer], story: &mut Story)
             let Known { sure, others } = std::mem::take(known);
             let sure = sure.filter(|record| is_live(record, now));
             let value = found.as_ref().map(|record| record.value.clone());
-            // What was written then may have expired since.
+            // A record written then may have expired since.
             let is_other = others.into_iter().any(|other| {
                 let other = other.filter(|record| is_live(record, now));
                 other.map(|record| record.value) == value
@@ -292,8 +293,8 @@ async fn check(store: &EmbeddedStore, writers: &mut [Writer], story: &mut Story)
     }
 }
 
-/// A commit with frames in two buckets, then hours without a writer, in which what is over is
-/// dropped; then the checkpoint is lost.
+/// Lets expired buckets be dropped while nothing is written for hours, then loses the checkpoint.
+/// The last commit before has frames in two buckets.
 async fn rest(folder: &Path, clock: &ManualClock, writers: &mut [Writer], story: &mut Story) {
     let store = open(folder, clock).unwrap();
     let now = store.shared.clock.now();
@@ -367,12 +368,14 @@ async fn nothing_acknowledged_is_lost() {
                 }
             }
         }
-        // Or only the process is killed, and what it wrote is there, though not yet on the disk.
+        // In the other cases only the process is killed: what it wrote is there, though not synced
+        // yet.
         if random.below(3) > 0 {
             let next = new_folder();
             disk.lock().unwrap().leave(next.path());
-            // And the checkpoint is lost with it, for all that it says follows from the log, if
-            // there is one: a store whose files tell of writes and whose log is empty is refused.
+            // The checkpoint may be lost as well, because all that it says follows from the log.
+            // Without a log it may not: a store whose files show writes and whose log is empty is
+            // refused.
             let has_log = !log::is_empty(&next.path().join(folder::LOG));
             if random.below(3) == 0 && has_log {
                 drop(std::fs::remove_file(next.path().join("CHECKPOINT")));

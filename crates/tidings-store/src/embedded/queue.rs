@@ -1,9 +1,10 @@
-//! The bounded queue in front of the committer: many tasks push and wait, one thread takes what is
-//! waiting.
+//! The bounded queue in front of the committer.
 //!
-//! A queued request holds a permit for every started KiB of what it has in memory, so count and
-//! bytes are both bounded. No timer delays a single request: the committer wakes as soon as there
-//! is one. After several writers were answered together, it may wait a little for them to
+//! Many tasks push requests and wait; one thread takes what is queued.
+//!
+//! A queued request holds a permit for every started KiB that it has in memory, so both count and
+//! bytes are bounded. No timer delays a single request: the committer wakes as soon as there is
+//! one. After several writers were answered together, it may wait a little for them to
 //! [return](Returning). It is woken only for what it waits for, because waking a thread costs a
 //! system call.
 
@@ -18,15 +19,15 @@ use crate::Fault;
 /// Bytes of a request for each permit.
 pub(crate) const PERMIT_BYTES: usize = 1024;
 
-/// Maximum requests (of up to a KiB) in the queue before writers wait.
+/// Number of permits: maximum requests of up to a KiB in the queue before writers wait.
 const PERMITS: u32 = 32 * 1024;
 
-/// Maximum requests of one commit, and the permits from which on it gets no other. Together with
-/// one of the greatest length they are much shorter than a frame of the log may be.
+/// Limits of one commit: maximum requests, and the permits at which it gets no further request.
+/// Together with one request of the greatest length they stay far below a log frame's maximum.
 const TAKE_MAX: usize = 512;
 const TAKE_PERMITS_MAX: usize = 2048;
 
-/// See the module documentation.
+/// A bounded queue of requests; see the module documentation.
 pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
     filled: Condvar,
@@ -34,9 +35,9 @@ pub(crate) struct Queue<T> {
 }
 
 struct State<T> {
-    /// Requests with their permits.
+    /// The requests, each with its number of permits.
     items: VecDeque<(T, u32)>,
-    /// The number of requests that the taker waits for; 0 if it does not sleep.
+    /// Number of requests that the taker waits for; 0 if it does not sleep.
     wanted: usize,
     closed: bool,
 }
@@ -44,20 +45,20 @@ struct State<T> {
 /// Writers that are about to write again.
 ///
 /// Writers that were answered together usually write again together. If some of them just miss a
-/// commit, they wait for it and for their own: from then on half the writers are served per sync.
-/// So the next commit waits for them, for less time than it takes itself.
+/// commit, they wait for it and for their own. From then on each sync serves only half of the
+/// writers. So the next commit waits for all of them, for less time than it takes itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Returning {
-    /// The number of requests when all have returned.
+    /// Number of requests once all of them have returned.
     pub(crate) count: usize,
-    /// The time to wait for them, once there is a request.
+    /// Maximum time to wait for them, once there is a request.
     pub(crate) patience: Duration,
 }
 
 /// The result of [`Queue::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Some requests, or none after the timeout.
+    /// The queue is open: some requests were taken, or none within the time.
     Open,
     /// The queue is closed and empty.
     Closed,
@@ -76,7 +77,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Adds a request of about this many bytes, waiting for room.
+    /// Adds a request of about this many bytes; waits for room.
     pub(crate) async fn push(&self, item: T, bytes: usize) -> Result<(), Fault> {
         let cost = u32::try_from(bytes / PERMIT_BYTES)
             .unwrap_or(PERMITS)
@@ -88,7 +89,7 @@ impl<T> Queue<T> {
         if state.closed {
             return Err(Fault::Closed);
         }
-        // Released by the taker.
+        // The taker gives the permits back.
         permit.forget();
         state.items.push_back((item, cost));
         let wake = (1..=state.items.len()).contains(&state.wanted);
@@ -102,9 +103,8 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Moves requests into `into`, waiting at most this long for the first, and for returning
-    /// writers. If none of them came in time, a later writer is treated as a single one and does
-    /// not wait.
+    /// Moves requests into `into`, waiting at most `wait` for the first, and for returning writers.
+    /// If no writer returns in time, a later one is treated as a single writer and does not wait.
     pub(crate) fn take(&self, into: &mut Vec<T>, wait: Duration, returning: Returning) -> Taken {
         let state = self.state();
         let mut state = self.sleep(state, 1, wait.min(returning.patience));
@@ -129,7 +129,7 @@ impl<T> Queue<T> {
         Taken::Open
     }
 
-    /// Waits at most this long for `wanted` requests.
+    /// Waits at most `time` for `wanted` requests.
     fn sleep<'a>(
         &self,
         mut state: MutexGuard<'a, State<T>>,
@@ -150,12 +150,12 @@ impl<T> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of waiting requests.
+    /// Number of queued requests.
     pub(crate) fn len(&self) -> usize {
         self.state().items.len()
     }
 
-    /// Refuses further requests; accepted ones are still taken.
+    /// Refuses further requests. Accepted ones are still taken.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.permits.close();
@@ -234,7 +234,7 @@ mod tests {
         let patience = Duration::from_secs(3600);
         let three = take(Returning { count: 3, patience });
         for number in 0..3 {
-            // Each arrives after the previous one was examined.
+            // Each writer arrives only after the previous request was examined.
             while queue.state().wanted == 0 && !three.is_finished() {
                 tokio::task::yield_now().await;
             }

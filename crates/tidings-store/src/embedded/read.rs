@@ -1,8 +1,8 @@
 //! Reads: a [`View`] is the store as of one commit, and answers every read.
 //!
 //! The pages of one list are read from one snapshot, which is [held](super::held) for them. Without
-//! a snapshot, a list at an older revision is the current one with the changes since then undone,
-//! so pages are exact however late they are read, as long as the history reaches back to them.
+//! a snapshot, a list at an older revision is the current list with the changes since then undone.
+//! So pages are exact however late they are read, as long as the history reaches back to them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -34,24 +34,25 @@ use crate::{
 /// Maximum events of one object that are read in the calling task.
 pub(crate) const AT_ONCE_MAX: usize = 64;
 
-/// How long the trees are read by one thread: some microseconds are enough if what is needed is in
-/// memory. Beyond it the disk is read, and it does many reads at once in about the time of one.
+/// Time after which a read of the trees gets helper threads. If what it needs is in memory, some
+/// microseconds are enough. Otherwise it reads the disk, which does many reads at once in about the
+/// time of one.
 const ALONE_MAX: Duration = Duration::from_micros(500);
 
-/// Maximum records skipped for one page of the newest.
+/// Maximum live or expired records skipped for one page of the newest.
 pub(crate) const PASSED_OVER_MAX: usize = 4096;
 
-/// Maximum ended versions skipped for one page of the newest. Nothing is read of them but entries
-/// of the index, which has those of expired ones as long as their bucket.
+/// Maximum ended versions skipped for one page of the newest. Only their index entries are read.
+/// The index has expired versions for as long as their bucket.
 pub(crate) const ENDED_MAX: usize = 4 * PASSED_OVER_MAX;
 
-/// See the module documentation.
+/// The store as of one commit; see the module documentation.
 pub(crate) struct View<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) codec: &'a Codec,
-    /// The latest writes, for reads that need only records.
+    /// The ring of recent changes, for reads that need only records.
     recent: Option<&'a Changes>,
-    /// The clock for reads that may take long.
+    /// The clock, for reads that may take long.
     clock: Option<&'a dyn Clock>,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) buckets: Arc<Buckets>,
@@ -59,12 +60,12 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The current state.
+    /// A view of the current state.
     pub(crate) fn new(engine: &'a Engine, codec: &'a Codec) -> Self {
         Self::at(engine, codec, engine.moment())
     }
 
-    /// The state of some moment.
+    /// A view of the state at some moment.
     pub(crate) fn at(engine: &'a Engine, codec: &'a Codec, moment: Moment) -> Self {
         let Moment {
             snapshot,
@@ -82,8 +83,9 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The same, with the history in memory where possible. It gets a commit after the engine does,
-    /// and never one that is not on disk. The clock tells reads that wait for the disk.
+    /// Adds the ring of recent changes and the clock to the view. The ring gets a commit after the
+    /// engine does, and never one that is not on disk. By the clock a read finds out that it waits
+    /// for the disk.
     pub(crate) fn with_recent(self, recent: &'a Changes, clock: &'a dyn Clock) -> Self {
         Self {
             recent: Some(recent),
@@ -111,7 +113,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The version of a key in the memtables.
+    /// What the memtables know about a key.
     pub(crate) fn in_memory(&self, hash: u64, key: &[u8], at: Revision) -> Found {
         let mut memtables = self.snapshot.memtables.iter();
         let found = memtables.find_map(|memtable| match memtable.find(hash, key, at) {
@@ -121,7 +123,8 @@ impl<'a> View<'a> {
         found.unwrap_or(Found::Unknown)
     }
 
-    /// The version of a key in the trees, looked up before, if no memtable has it.
+    /// The version of a key in the trees, if no memtable has it. An earlier look-up is used if it
+    /// is still valid.
     pub(crate) fn still_in_trees(
         &self,
         key: &[u8],
@@ -135,7 +138,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The version of a key in the trees.
+    /// Looks up the version of a key in the trees.
     fn in_trees(&self, key: &[u8]) -> Result<Option<Pointer>, Fault> {
         let entry = self.snapshot.get(&self.engine.index.names, key)?;
         entry.map(|bytes| Pointer::decode(&bytes)).transpose()
@@ -153,12 +156,14 @@ impl<'a> View<'a> {
                 .contains_key(bucket, &keys::ended_key(version)[..])?)
     }
 
-    /// The version with a revision. `None` if its bucket was dropped, as it expired long ago.
+    /// Reads the version with a revision. `None` if its bucket was dropped, because it expired long
+    /// ago.
     pub(crate) fn version(&self, revision: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
         self.version_into(revision, bucket, &mut Scratch::default())
     }
 
-    /// The same, for a version that may have been removed from the log since it ended.
+    /// Like [`version`](Self::version), but the version may have been removed from the log after it
+    /// ended.
     pub(crate) fn found(&self, revision: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
         let Some(segments) = self.buckets.get(&bucket) else {
             return Ok(None);
@@ -182,8 +187,9 @@ impl<'a> View<'a> {
             .transpose()
     }
 
-    /// Only the record of a version, for lists, which read one after the other into `scratch`: from
-    /// memory if possible, in a tenth of the time.
+    /// Reads only the record of a version, without its index values, for lists. It takes the record
+    /// from memory if possible, in a tenth of the time. Otherwise it reads into `scratch`, which
+    /// the caller reuses.
     fn record(
         &self,
         revision: Revision,
@@ -217,7 +223,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The live record under a key.
+    /// Reads the live record under a key.
     pub(crate) fn live(&self, key: &[u8], now: UnixMillis) -> Result<Option<Record>, Fault> {
         match self.pointer(key)? {
             Some(pointer) if pointer.is_live(now) => {
@@ -228,12 +234,12 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether the expiry of a version is written by the end of its bucket.
+    /// Whether the expiry of a version is written.
     pub(crate) fn is_swept(&self, bucket: u64, revision: Revision) -> bool {
         self.state.swept.has(bucket, revision)
     }
 
-    /// See [`Store::list`](crate::Store::list).
+    /// Lists records; see [`Store::list`](crate::Store::list).
     pub(crate) fn list(&self, request: &ListRequest, now: UnixMillis) -> Result<Page, ReadError> {
         let current = self.state.revision;
         let (revision, undone) = match request.at {
@@ -266,9 +272,9 @@ impl<'a> View<'a> {
         Ok(page.finish())
     }
 
-    /// The same for the events of one object at the latest revision, if these are few and in the
-    /// page cache: then another thread would take longer. If the index is not in memory, it ends
-    /// soon.
+    /// Lists the events of one object at the latest revision, in the calling task. `None` if they
+    /// are many or not in the page cache. For few cached events another thread would take longer.
+    /// If the index is not in memory, this soon gives up.
     pub(crate) fn list_at_once(
         &self,
         request: &ListRequest,
@@ -290,15 +296,15 @@ impl<'a> View<'a> {
         Ok(Some(page.finish()))
     }
 
-    /// Locations of versions that may be about an object, and perhaps of others. `None` if there
-    /// are many, or the disk is slow, and only few may be read.
+    /// Locations of all versions about an object, and perhaps of others. With `at_once`, `None` if
+    /// they are many or the disk is slow.
     fn about(
         &self,
         object: &ObjectSelector,
         prefix: &[u8],
         at_once: bool,
     ) -> Result<Option<BTreeMap<Revision, u64>>, Fault> {
-        // A version that is being flushed may be found twice.
+        // A map, because a version that is being flushed may be found twice.
         let mut versions = BTreeMap::new();
         let Some(object) = ObjectKey::of(object, prefix) else {
             return Ok(Some(versions));
@@ -330,8 +336,9 @@ impl<'a> View<'a> {
         Ok(Some(versions).filter(|versions| !are_many(versions)))
     }
 
-    /// What a read finds in each bucket, in their order: by this thread, and with helpers once it
-    /// waits for the disk. `None` if it does and must not.
+    /// Runs a read in each bucket; the results are in the order of the buckets. It starts in this
+    /// thread, and gets helpers once it waits for the disk. With `at_once` it returns `None`
+    /// instead.
     fn in_buckets<T: Send>(
         &self,
         at_once: bool,
@@ -360,14 +367,14 @@ impl<'a> View<'a> {
         Ok(Some(found))
     }
 
-    /// The versions, at a revision, of keys that changed after it.
+    /// The versions that keys had at a revision, for keys that changed after it.
     fn undone(
         &self,
         revision: Revision,
         request: &ListRequest,
     ) -> Result<BTreeMap<Bytes, Option<Pointer>>, Fault> {
         let mut undone = BTreeMap::new();
-        // Only the first change of a key after the revision has the version at the revision.
+        // Only a key's first change after the revision has the version at the revision.
         let mut undo = |key: &Bytes, previous: Option<Pointer>| {
             if request.contains(key) {
                 undone.entry(key.clone()).or_insert(previous);
@@ -410,7 +417,7 @@ impl<'a> View<'a> {
         Ok(undone)
     }
 
-    /// The key that an event changed, and its version before.
+    /// The key that an event changed, and its version before the event.
     fn previous(
         &self,
         revision: Revision,
@@ -528,8 +535,8 @@ impl<'a> View<'a> {
         page: &mut PageBuilder<'_>,
     ) -> Result<(), Fault> {
         let request = page.request;
-        // Few versions get here only if they are not all in the page cache. They are far apart, and
-        // a disk reads many at once in about the time of one.
+        // Few versions come here only if some are not in the page cache. They are far apart, and a
+        // disk reads many at once in about the time of one.
         if versions.len() <= AT_ONCE_MAX && !page.scratch.is_of_cached() {
             for (revision, bucket) in &versions {
                 if let Some(bucket) = self.buckets.get(bucket) {
@@ -541,7 +548,8 @@ impl<'a> View<'a> {
             Some(limit) => (true, limit),
             None => (false, usize::MAX),
         };
-        // They are not in order. Only as many are kept as the page has room for.
+        // The versions are not in the order of keys, so only as many records are kept as the page
+        // has room for.
         let mut found: BTreeMap<Bytes, Record> = BTreeMap::new();
         let (mut bytes, mut behind) = (0, 0);
         let mut add = |stored: Stored| {
@@ -590,7 +598,7 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// See [`Store::newest`](crate::Store::newest).
+    /// Reads the newest records; see [`Store::newest`](crate::Store::newest).
     pub(crate) fn newest(&self, request: &NewestRequest, now: UnixMillis) -> Result<Page, Fault> {
         let mut page = Page {
             revision: self.state.revision,
@@ -611,7 +619,7 @@ impl<'a> View<'a> {
                 break;
             }
             let revision = place.revision;
-            // Before it is read: it may be large.
+            // Checked before the record is read, which may be large.
             if request.values_only && room.is_full_of_values() {
                 page.more = true;
                 break;
@@ -658,7 +666,8 @@ impl<'a> View<'a> {
         Ok(page)
     }
 
-    /// Locations of versions that may match, and perhaps of others, the last seen first in each.
+    /// Locations of all versions that may match, and perhaps of others, in several streams. Each
+    /// stream has the last seen first.
     fn seen_streams(&self, request: &NewestRequest) -> Result<Vec<SeenStream>, Fault> {
         let mut streams = Vec::new();
         let Some(by) = By::of(request) else {
@@ -678,7 +687,8 @@ impl<'a> View<'a> {
                 return Ok(None);
             }
             if let By::Object(ObjectKey::Name(_, None)) = by {
-                // They are by groups of their names, each in order.
+                // These entries are sorted by the groups of their names, so only each group is in
+                // order.
                 let entries = self.snapshot.prefix(&bucket.index, &by.prefix()[..]);
                 let places = entries.map(|entry| keys::read_place(&key_of(entry)?));
                 let mut places: Vec<_> = places.collect::<Result<_, _>>()?;
@@ -700,8 +710,8 @@ impl<'a> View<'a> {
         Ok(streams)
     }
 
-    /// Changes after a revision in order, at most about `limit`, and the revision up to which they
-    /// reach.
+    /// Reads about `limit` changes after a revision, in order. Also returns the revision up to
+    /// which they are complete.
     pub(crate) fn changes(
         &self,
         after: Revision,
@@ -738,10 +748,10 @@ impl ListRequest {
     }
 }
 
-/// Collects a page up to its limit, and then finds out whether there is more, or counts it.
+/// Collects a page up to its limit, and then looks for more records, or counts them.
 struct PageBuilder<'a> {
     request: &'a ListRequest,
-    /// The number of records of the whole list, if known without counting.
+    /// Number of records of the whole list, if it is known without counting.
     all: Option<u64>,
     room: Room,
     page: Page,
@@ -769,7 +779,7 @@ impl<'a> PageBuilder<'a> {
         self.behind > 0 && (!self.request.count_remaining || self.all.is_some())
     }
 
-    /// Takes the next key with its version.
+    /// Takes the next key of the list, with its version.
     fn offer(
         &mut self,
         view: &View<'_>,

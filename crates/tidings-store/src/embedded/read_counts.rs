@@ -1,5 +1,6 @@
-//! Reading counts: those of the trees and of the memtables, merged in the order of their keys. No
-//! version is read.
+//! Reads counts: those of the trees and of the memtables, merged in the order of their keys.
+//!
+//! No version is read.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use super::keys;
 use super::read::View;
 use crate::{Count, Counts, CountsRequest, Fault, Revision};
 
-/// See [`Store::counts`](crate::Store::counts).
+/// Reads counts; see [`Store::counts`](crate::Store::counts).
 pub(crate) fn read(view: &View<'_>, request: &CountsRequest) -> Result<Counts, Fault> {
     let mut until = BTreeMap::new();
     let mut streams = Vec::new();
@@ -75,7 +76,7 @@ pub(crate) fn read(view: &View<'_>, request: &CountsRequest) -> Result<Counts, F
 
 type Stream<'a> = Box<dyn Iterator<Item = Result<(Slice, i64), Fault>> + 'a>;
 
-/// The sum of the first counts with the same key.
+/// Takes the first key of all streams, with the sum of its counts.
 fn next(streams: &mut [Peekable<Stream<'_>>]) -> Result<Option<(Slice, i64)>, Fault> {
     let mut first: Option<Slice> = None;
     for stream in &mut *streams {

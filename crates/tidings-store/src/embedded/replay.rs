@@ -1,7 +1,7 @@
-//! Replays the part of the log that is not in the index, at opening.
+//! Replays the part of the log that is not in the index yet, at opening.
 //!
-//! It uses only the log, not the index, so it does no harm that some trees may have some entries
-//! already: in the end each entry is in the state of the last commit.
+//! It uses only the log, not the index. So some trees may have some entries already: in the end
+//! each entry is in the state of the last commit.
 //!
 //! Each flush of a memtable writes a checkpoint, so a process that is killed during a replay leaves
 //! less to the next one.
@@ -21,8 +21,9 @@ use super::segment::Scratch;
 use super::stored::{Stored, unpack};
 use crate::{Fault, Revision};
 
-/// Puts every change after a revision into the index, up to the store's state. `commits` are those
-/// of the changes, as far as known; after a flush, `note` gets the last one in the trees.
+/// Applies every change after a revision to the index, up to the store's state. `commits` are the
+/// headers of these changes' commits, as far as known. After a flush, `note` gets the last commit
+/// that the trees have completely.
 pub(crate) fn replay(
     index: &Index,
     codec: &Codec,
@@ -45,7 +46,7 @@ pub(crate) fn replay(
         if index.is_full(1) {
             flush(index, buckets)?;
             replay.memtable = index.active();
-            // More changes of this commit may follow.
+            // More changes of the current commit may follow, so only commits before it count.
             let whole = commits.partition_point(|commit| commit.state.revision < revision);
             if let Some(commit) = whole.checked_sub(1).and_then(|at| commits.get(at)) {
                 note(commit)?;
@@ -55,7 +56,8 @@ pub(crate) fn replay(
     Ok(())
 }
 
-/// Merges only what is necessary: the flusher does the rest once the store is open.
+/// Flushes the memtables. It merges only what is necessary; the flusher does the rest once the
+/// store is open.
 fn flush(index: &Index, buckets: &Buckets) -> Result<(), OpenError> {
     index.set_aside();
     flush::flush(index, buckets).map_err(fault)?;
@@ -103,7 +105,7 @@ impl Replay<'_> {
             Event::End {
                 version, bucket, ..
             } => self.remove(version, bucket, revision)?,
-            // The new version is in a bucket that is dropped earlier, so it was put just now, or
+            // The new version is in a bucket that is dropped earlier. So it was put just now, or
             // was dropped with its bucket.
             Event::Replaced { version, bucket } if self.put != revision => {
                 self.remove(version, bucket, revision)?;
@@ -129,8 +131,8 @@ impl Replay<'_> {
         placed
     }
 
-    /// `None` if it was dropped with its bucket; or, in the bucket that never ends, if the history
-    /// no longer needs it.
+    /// Reads a version from the log. `None` if it was dropped with its bucket; or, in the bucket
+    /// that never expires, if the history no longer needs it.
     fn version(&self, version: Revision, bucket: u64) -> Result<Option<Stored>, Fault> {
         let Some(Bucket { log, .. }) = self.buckets.get(&bucket) else {
             return Ok(None);

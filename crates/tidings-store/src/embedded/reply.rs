@@ -1,8 +1,8 @@
-//! The committer's answers, and the answer if it ends before the outcome of a write is known.
+//! The committer's answers, including those for a committer that ends before it can answer.
 //!
-//! - Before its commit begins, nothing of a write is on the disk: the store is closed, and nothing
-//!   changed.
-//! - From then on it may be on the disk: the outcome is unknown.
+//! - Before its commit begins, nothing of a write is on the disk. The answer is that the store is
+//!   closed and nothing changed.
+//! - From then on the write may be on the disk. The answer is that the outcome is unknown.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tokio::sync::oneshot;
 
 use crate::{Fault, WriteError};
 
-/// The receiver of one answer. If dropped without one, it sends the answer of the module
-/// documentation.
+/// Where one answer goes. If dropped without an answer, it sends the one that the module
+/// documentation describes.
 pub(crate) struct Reply<T> {
-    /// `None` once the answer is given.
+    /// `None` once the answer is sent.
     sender: Option<oneshot::Sender<Result<T, WriteError>>>,
     begun: bool,
 }
@@ -36,12 +36,12 @@ impl<T> Reply<T> {
 
     pub(crate) fn send(mut self, answer: Result<T, WriteError>) {
         if let Some(sender) = self.sender.take() {
-            // The caller may be gone.
+            // The caller may be gone, so a failure to send is ignored.
             drop(sender.send(answer));
         }
     }
 
-    /// From now on the write may be on the disk.
+    /// Records that the write may be on the disk from now on.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
     }
@@ -57,15 +57,15 @@ impl<T> Drop for Reply<T> {
     }
 }
 
-/// A write that was decided; its answer is held back until the commit is on the disk.
+/// A decided write whose answer is held back until the commit is on the disk.
 pub(crate) trait Decided: Send {
-    /// See [`Reply::begin`].
+    /// Records that the commit begins; see [`Reply::begin`].
     fn begin(&mut self);
-    /// The outcome of the commit.
+    /// Sends the answer, given the outcome of the commit.
     fn answer(self: Box<Self>, committed: Result<(), Fault>);
 }
 
-/// A decision, and where it goes.
+/// Pairs a decision with the receiver of its answer.
 pub(crate) fn decided<T: Send + 'static>(
     reply: Reply<T>,
     result: Result<T, WriteError>,

@@ -1,4 +1,4 @@
-//! Requests to the committer, prepared by the caller as far as possible.
+//! Requests to the committer, prepared by their callers as far as possible.
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ pub(crate) enum Request {
         expected: Option<Revision>,
         reply: Reply<Deleted>,
     },
-    /// All or none of them, in one commit.
+    /// Several writes in one commit: all or none.
     Many(Vec<One>, Reply<Vec<Revision>>),
     Compact {
         revision: Revision,
@@ -27,18 +27,18 @@ pub(crate) enum Request {
     },
 }
 
-/// One of several writes.
+/// One write of several.
 pub(crate) enum One {
     Put(Box<Put>),
     Delete(Bytes, Expected),
 }
 
-/// Bytes of records that a commit with deletions may store on a nearly full disk: notes about what
-/// it deletes.
+/// Maximum bytes that a commit with deletions may store on a nearly full disk. They are notes about
+/// what it deletes.
 const NOTES_LEN_MAX: usize = 64 << 10;
 
-/// Whether writes of one commit need more space than they help to give back, so that a nearly full
-/// disk refuses them.
+/// Whether the writes of a commit need more space than they help to release. A nearly full disk
+/// then refuses them.
 pub(crate) fn need_space(writes: &[One]) -> bool {
     let is_delete = |write: &One| matches!(write, One::Delete(..));
     let stored: usize = writes.iter().map(One::stored_len).sum();
@@ -61,7 +61,7 @@ impl One {
     }
 }
 
-/// A record to be put, prepared by the caller as far as possible.
+/// A record to be put, prepared by its caller as far as possible.
 pub(crate) struct Put {
     pub(crate) key: Bytes,
     pub(crate) value: Bytes,
@@ -70,15 +70,15 @@ pub(crate) struct Put {
     pub(crate) expires_at: Option<UnixMillis>,
     pub(crate) body: PackedBody,
     pub(crate) expected: Expected,
-    /// The version of the key when the caller looked it up.
+    /// The key's version when the caller looked it up.
     pub(crate) looked_up: LookedUp,
-    /// The record to replace, as found by the caller.
+    /// The record to replace, as the caller found it.
     pub(crate) found: Option<Stored>,
 }
 
 impl Put {
-    /// Bytes that it holds in memory, about: its value and the one that it replaces, and not less
-    /// than it stores.
+    /// About how many bytes the put holds in memory, and never less than it stores. It holds its
+    /// value and the value that it replaces.
     pub(crate) fn bytes(&self) -> usize {
         let replaced = self.found.as_ref();
         let replaced = replaced.map_or(0, |found| found.record.value.len());

@@ -1,6 +1,7 @@
-//! Releases the space of replaced, deleted or expired records in buckets that are not dropped soon:
-//! a segment with much garbage is rewritten without it, next to the old one, and replaces it. A
-//! segment with nothing left is removed.
+//! Releases the space of replaced, deleted or expired records in the log.
+//!
+//! It works on buckets that are not dropped soon. A segment with much garbage is rewritten without
+//! it, next to the old one, which it then replaces. A segment with nothing left is removed.
 //!
 //! Entries are garbage as of a revision up to which history is forgotten and which the index on
 //! disk has. Invariants:
@@ -9,8 +10,8 @@
 //!   sees it, no watch reports it, and its entries in the index on disk were removed, or are
 //!   skipped as swept.
 //! - The end of a version is removed only if that version was swept, or is not in the log any more
-//!   and cannot come back: otherwise the version would be live again in a rebuilt index. A version
-//!   is also the end of the one it replaced; if that one still exists, and its own bucket does not
+//!   and cannot come back. Otherwise the version would be live again in a rebuilt index. A version
+//!   is also the end of the one it replaced. If that one still exists, and its own bucket does not
 //!   have its end, a deletion (kind `Ends`) with the same revision takes the place of the version.
 //! - Frames keep their headers. Frames without entries are removed, except a segment's last one:
 //!   without a checkpoint the newest frames have the store's state. So a segment with commits above
@@ -18,11 +19,11 @@
 //!   elsewhere and it is not its bucket's last.
 //! - A bucket's last segment is rewritten only after it was [sealed](super::log::Log::seal), so
 //!   that it does not grow.
-//! - Segments are rewritten in order, from the oldest of the first bucket on, and each is durable
+//! - Segments are rewritten in order, from the oldest of the first bucket on. Each is durable
 //!   before the next is begun.
 //!
 //! Versions that ended before their expiry have marks (`x`) in the bucket's tree, which are removed
-//! last; so the remaining marks show how much space can be gained, also after a restart. The state
+//! last. So the remaining marks show how much space can be gained, also after a restart. The state
 //! has the position of swept versions.
 
 use std::io;
@@ -40,31 +41,31 @@ use super::segment::{Frames, Scratch, Segment, Walk};
 use crate::clock::timed;
 use crate::{Fault, Revision};
 
-/// A segment is rewritten if about this part of it is garbage, and replaced if at least half of
-/// that part proves to be garbage.
+/// A segment is rewritten if about 1/4 of it is garbage. It is replaced if at least half of that
+/// proves to be garbage.
 const GAIN: u64 = 4;
 
-/// A segment of fewer bytes may have nothing but a header.
+/// Bytes below which a segment may have nothing but a header.
 const TINY: u64 = 512;
 
-/// Bytes read between two pauses, and written at once.
+/// Bytes read between two pauses, and bytes written at once.
 const PIECE: usize = 1 << 20;
 
-/// Bytes that are synced at once, so that commits need not wait long for the disk.
+/// Bytes that are synced at once. Commits then need not wait long for the disk.
 const SYNC_PIECE: u64 = 8 << 20;
 
-/// Entries examined to estimate the length of a segment's entries.
+/// Number of entries examined to estimate the length of a segment's entries.
 const SAMPLE: u64 = 128;
 
-/// Approximate bytes of an entry in addition to its content; an end has little more.
+/// About how many bytes an entry takes besides its content; an end takes little more.
 const ENTRY_LEN: u64 = 16;
 
-/// Why a segment was not rewritten.
+/// The reason why a segment was not rewritten.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Nothing changed.
     Nothing(Fault),
-    /// The state after a power cut is unknown; this process must not depend on it.
+    /// The state after a power cut is unknown, so this process must not depend on it.
     Unknown(io::Error),
 }
 
@@ -74,20 +75,20 @@ impl From<Fault> for Failure {
     }
 }
 
-/// The result for a segment.
+/// What became of a segment.
 enum Outcome {
     Kept,
     Replaced,
-    /// It was asked to end.
+    /// The pass was asked to end.
     Ended,
 }
 
-/// The inputs of a pass.
+/// The inputs of a pass over the log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pass {
     /// The swept position at a revision up to which history is forgotten.
     pub(crate) dead: Swept,
-    /// Buckets up to this one are not rewritten: they are dropped soon.
+    /// Buckets up to this one are not rewritten, because they are dropped soon.
     pub(crate) spared: u64,
 }
 
@@ -95,12 +96,12 @@ pub(crate) struct Pass {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     bucket: u64,
-    /// Segments that begin before this revision are done.
+    /// Segments of the bucket that begin before this revision are done.
     revision: Revision,
-    /// Whether segments of this bucket were released that the index still has entries of.
+    /// Whether the pass released segments of this bucket of which the index still has entries.
     has_swept: bool,
-    /// Whether the pass has left a segment out that a later one may do: the disk had no room for
-    /// it, or could not read it.
+    /// Whether the pass left out a segment that a later pass may do. The disk had no room for it,
+    /// or could not read it.
     pub(crate) is_incomplete: bool,
 }
 
@@ -118,7 +119,7 @@ impl Place {
         Some(self.at_bucket(self.bucket.checked_add(1)?))
     }
 
-    /// The beginning of a bucket.
+    /// The position at the beginning of a bucket.
     fn at_bucket(self, bucket: u64) -> Self {
         Self {
             bucket,
@@ -224,7 +225,7 @@ fn look_at_next(
     let next_first = later.map_or(Revision::MAX, |later| later.first);
     let dead = pass.dead.mark(from.bucket);
     let mut next = from.behind(segment);
-    // Ends left by a removed segment count for the previous one.
+    // Marks of versions whose segment was removed count for the previous segment.
     let start = if at == 0 { 0 } else { segment.first };
     let marks = &ended_key(start)[..]..&ended_key(next_first)[..];
     let mut ended = Vec::new();
@@ -242,7 +243,7 @@ fn look_at_next(
         return Ok(Next::Segment(next));
     };
     if !disk::has_room(&segment.path, expected) {
-        // Once a pass: it may be so for hundreds of them.
+        // Logged once a pass: it may be so for hundreds of segments.
         if !next.is_incomplete {
             tracing::warn!(
                 file = %segment.path.display(),
@@ -271,7 +272,7 @@ fn look_at_next(
     let mut scratch = Scratch::default();
     let mut is_gone = |version| match outcome {
         Ok(Outcome::Replaced) => Ok(true),
-        // It was removed before, and its mark was not.
+        // The version was removed in an earlier pass, and its mark was not.
         Ok(Outcome::Kept) => Ok(segment.version(version, &mut scratch)?.is_none()),
         _ => Ok::<_, Fault>(false),
     };
@@ -303,8 +304,8 @@ fn look_at_next(
     Ok(Next::Segment(next))
 }
 
-/// The estimated length of a segment without ended versions and those up to a revision, if enough
-/// of it is garbage.
+/// Estimated length after a rewrite; `None` if it would reclaim too little. `ended` is the number
+/// of ended versions. Versions up to the revision `dead` are garbage as well.
 fn worthwhile_len(
     segment: &Arc<Segment>,
     ended: u64,
@@ -313,7 +314,7 @@ fn worthwhile_len(
     let len = segment.len();
     let loose = segment.loose();
     if len <= TINY {
-        // There may be only a last frame, which was kept before.
+        // There may be only a last frame, which an earlier rewrite kept.
         let has_entries = segment.last() >= segment.first;
         return Ok(has_entries.then_some(len));
     }
@@ -327,7 +328,7 @@ fn worthwhile_len(
         sample = Sample::of(segment, segment.first)?;
     }
     let version_len = sample.version_bytes / sample.versions.max(1) + ENTRY_LEN;
-    // Ends were never examined: perhaps none is needed.
+    // Without a count, all ends count as garbage: perhaps none is needed.
     let told = sample.other_bytes.saturating_mul(len) / sample.bytes().max(1);
     let loose = loose.map_or(told, |loose| loose * ENTRY_LEN);
     let gain = swept + ended * version_len + loose;
@@ -388,14 +389,14 @@ struct Rewrite<'a> {
     /// The current swept position.
     swept: &'a Swept,
     limit: Revision,
-    /// Versions up to here were swept at that revision.
+    /// Versions of this segment up to this revision were swept at the limit.
     dead: Revision,
-    /// Versions that ended up to that revision, and their ends, in order.
+    /// Versions that ended up to the limit, with their ends, in order.
     ended: &'a [(Revision, Revision)],
-    /// Versions of this segment that are kept, in order.
+    /// Versions of this segment that stay, in order.
     kept: Vec<Revision>,
     scratch: Scratch,
-    /// The segment's last frame if it has no entries left: kept if nothing else is left.
+    /// The segment's last frame if it has no entries left; it stays if nothing else does.
     end: Option<(Frame, Header)>,
     is_removable: bool,
 }
@@ -456,7 +457,7 @@ impl Rewrite<'_> {
         Ok(true)
     }
 
-    /// The entries of a frame that are kept.
+    /// Rebuilds a frame from the entries that stay.
     fn frame(&mut self, mut entries: &[u8]) -> Result<Frame, Fault> {
         let mut frame = Frame::default();
         while !entries.is_empty() {
@@ -503,7 +504,7 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// Removes a version, but keeps the end of the one that it replaced.
+    /// Removes a version, but keeps the end of the version that it replaced.
     fn leave_out(
         &mut self,
         revision: Revision,
@@ -527,8 +528,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// Whether a version may still be in the log, now or after a power cut, without its end in the
-    /// state.
+    /// Whether a version's end must stay in the log. It must if the version may still be in the
+    /// log, now or after a power cut, and the state does not cover its end.
     fn is_to_be_told(&mut self, version: Revision, bucket: u64) -> Result<bool, Fault> {
         if self.swept.has(bucket, version) {
             return Ok(false);
@@ -543,11 +544,11 @@ impl Rewrite<'_> {
     }
 }
 
-/// The new segment in progress. The file is created with the first write.
+/// The new segment in progress. Its file is created with the first write.
 #[derive(Default)]
 struct Output {
     segment: Option<Segment>,
-    /// Frames that are not yet written, with their numbers.
+    /// Frames that are not written yet, with their numbers.
     waiting: Vec<(Built, u64)>,
     waiting_len: usize,
     len: u64,
@@ -599,7 +600,7 @@ impl Output {
         Ok(self.segment.take())
     }
 
-    /// Removes the file, if it was not put in place.
+    /// Removes the file, unless it has replaced the old segment.
     fn discard(&mut self) {
         if let Some(segment) = self.segment.take()
             && let Err(error) = disk::remove(&segment.path)

@@ -1,4 +1,4 @@
-//! Release of the space of records with all TTLs, without visible effects.
+//! Tests of releasing space: with all TTLs, and without visible effects.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ const MINUTE: i64 = 60_000;
 const DAY: i64 = 24 * 60 * MINUTE;
 const SEGMENT: u64 = 8 << 10;
 
-/// In memory if possible: each of many openings and commits is synced.
+/// Makes a folder, in memory if possible: each of many openings and commits is synced.
 fn new_folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
@@ -54,7 +54,7 @@ async fn reopen(store: EmbeddedStore, folder: &Path, clock: &ManualClock) -> Emb
     open(folder, clock)
 }
 
-/// A complete pass, in addition to those that the store begins by itself. Returns its last place.
+/// Runs a complete pass besides those that the store begins by itself. Returns its last place.
 fn pass(store: &EmbeddedStore) -> Place {
     let engine = engine(store);
     engine.log.seal(0, u64::MAX);
@@ -65,8 +65,7 @@ fn pass(store: &EmbeddedStore) -> Place {
     at
 }
 
-/// A pass over all buckets, in which all swept versions count as garbage if the history is
-/// forgotten.
+/// A pass over all buckets. All swept versions count as garbage if the history is forgotten.
 fn all(engine: &Engine) -> Pass {
     let state = engine.published().state;
     let is_forgotten = state.compacted == state.revision;
@@ -167,7 +166,7 @@ async fn churn(store: &EmbeddedStore, random: &mut Random, keys: &[Bytes], steps
         let now = store.shared.clock.now();
         let record = record(random, at % 5);
         let record = match random.below(6) {
-            // Sometimes a version replaces one of another bucket.
+            // Sometimes a version replaces one in another bucket.
             0 => record.expires_at(UnixMillis(now.0 + 600 * MINUTE)),
             1 => record.expires_at(UnixMillis(now.0 + 2 * MINUTE)),
             2 => record.expires_at(UnixMillis(now.0 + 14 * DAY)),
@@ -227,7 +226,7 @@ async fn the_space_of_replaced_and_deleted_records_is_given_back() {
     assert!(after < 2 * lives + 2 * SEGMENT, "{before} {after} {lives}");
     assert!(before > 6 * after);
 
-    // Everything is deleted, in segments that have only deletions in the end.
+    // Everything is deleted; the last segments have only deletions.
     let page = store.list(ListRequest::default()).await.unwrap();
     for record in page.records {
         store.delete(record.key, None).await.unwrap();
@@ -240,8 +239,8 @@ async fn the_space_of_replaced_and_deleted_records_is_given_back() {
     store.close().await;
 }
 
-/// For weeks, records with a TTL of two weeks are patched and deleted, beside those of an hour; and
-/// then there are no writes.
+/// For weeks, records with a TTL of two weeks are patched and deleted, beside those of an hour.
+/// Then there are no writes.
 #[tokio::test]
 async fn a_mixture_takes_little_more_than_what_lives() {
     let folder = new_folder();
@@ -251,7 +250,7 @@ async fn a_mixture_takes_little_more_than_what_lives() {
     let keys = keys(60);
     let mut most = 0;
     for day in 0..40 {
-        // There are no writes in the last days, and the records expire gradually.
+        // In the last days there are no writes, and the records expire gradually.
         for hour in 0..24 {
             for _ in 0..6 * usize::from(day < 25) {
                 let at = random.below(keys.len());
@@ -325,7 +324,7 @@ async fn a_store_that_stays_open_does_so_by_itself() {
     store.close().await;
 }
 
-/// Deletions may be the last writes for long, so the time alone begins a pass.
+/// Time alone begins a pass, because deletions may be the last writes for long.
 #[tokio::test]
 async fn space_is_given_back_without_further_writes() {
     let folder = new_folder();
@@ -346,7 +345,7 @@ async fn space_is_given_back_without_further_writes() {
     let idle = async {
         while log_len(&store) > 3 * SEGMENT {
             clock.advance(1_000);
-            // It only makes the store look at the clock.
+            // This call only makes the store read the clock.
             assert_eq!(store.expire().await.unwrap(), 0);
         }
     };
@@ -402,8 +401,8 @@ async fn nothing_that_can_be_read_changes() {
     assert!(given_back > 50 * SEGMENT, "{given_back}");
 }
 
-/// Versions that were replaced by ones of a dropped bucket must not be live again, although their
-/// own segment is unchanged.
+/// Versions that were replaced by ones of a dropped bucket must not be live again. Their own
+/// segment is unchanged.
 #[tokio::test]
 async fn what_tells_an_end_stays_as_long_as_what_ended() {
     let folder = new_folder();
@@ -469,7 +468,7 @@ async fn a_reader_goes_on_with_what_it_had() {
     let folder = new_folder();
     let clock = ManualClock::at(UnixMillis(NOW));
     let mut random = Random(1);
-    // Every commit flushes the previous index.
+    // Every commit flushes the previous memtable.
     let options = EmbeddedOptions {
         index_memory_bytes: 0,
         ..options(&clock)
@@ -497,8 +496,8 @@ async fn a_reader_goes_on_with_what_it_had() {
     store.close().await;
 }
 
-/// Whatever fails, the state is the old or the new one, and the work is completed when the disk
-/// works again.
+/// Whatever fails, the state is the old or the new one. The work is completed when the disk works
+/// again.
 #[tokio::test]
 async fn errors_of_the_disk_change_nothing() {
     let (mut nothing, mut unknown) = (0, 0);
@@ -523,7 +522,7 @@ async fn errors_of_the_disk_change_nothing() {
             churn(&store, &mut random, &keys, 25).await;
         }
         store = reopen(store, folder.path(), &clock).await;
-        // Nothing is done by itself.
+        // The store does nothing by itself.
         engine(&store).upkeep.give_up();
         store.compact(store.revision()).await.unwrap();
         let before = look(&store, &keys).await;
@@ -534,12 +533,12 @@ async fn errors_of_the_disk_change_nothing() {
             let engine = engine(&store);
             from = match rewrite::step(&engine, &all(&engine), at, &|_| true) {
                 Ok(next) => next,
-                // It is repeated until it is done, or its outcome is unknown.
+                // The pass is repeated until it is done, or its outcome is unknown.
                 Err(rewrite::Failure::Nothing(_)) => {
                     nothing += 1;
                     Some(at)
                 }
-                // Then nothing more is done.
+                // After an unknown outcome nothing more is done.
                 Err(rewrite::Failure::Unknown(_)) => {
                     unknown += 1;
                     None
@@ -562,7 +561,7 @@ async fn errors_of_the_disk_change_nothing() {
     assert!(nothing > 0 && unknown > 0, "{nothing} {unknown}");
 }
 
-/// At any change of the disk at which the power fails.
+/// The power fails at each change of the disk in turn.
 #[tokio::test]
 async fn a_power_cut_at_any_change_loses_nothing() {
     let folder = new_folder();
@@ -647,7 +646,7 @@ async fn segments_do_not_begin_twice_at_one_revision() {
     for revision in 1..20 {
         store.compact(revision).await.unwrap();
     }
-    // The state after a kill.
+    // A copy of the folder is its state after a kill.
     copy_folder(folder.path(), other.path());
     let found = EmbeddedStore::open(other.path(), options).unwrap();
     let listed = found.list(ListRequest::default()).await.unwrap();
@@ -656,7 +655,7 @@ async fn segments_do_not_begin_twice_at_one_revision() {
     assert_eq!(stats.oldest_revision, 19);
 }
 
-/// A store whose log has several segments of garbage, and nothing is done by itself.
+/// Makes a store whose log has several segments of garbage and which does nothing by itself.
 async fn with_garbage(folder: &Path, clock: &ManualClock) -> EmbeddedStore {
     let store = open(folder, clock);
     engine(&store).upkeep.give_up();
@@ -704,7 +703,7 @@ async fn what_cannot_be_read_is_passed_over() {
     }
 }
 
-/// What was left out for lack of room is done once there is room.
+/// A segment left out for lack of room is rewritten once there is room.
 #[tokio::test]
 async fn a_pass_without_room_is_to_be_repeated() {
     let folder = new_folder();
@@ -721,7 +720,7 @@ async fn a_pass_without_room_is_to_be_repeated() {
     store.close().await;
 }
 
-/// The same by itself: nothing has to grow first.
+/// The store rewrites it by itself; nothing has to grow first.
 #[tokio::test]
 async fn a_store_that_had_no_room_gives_space_back_once_it_has_some() {
     const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);

@@ -1,17 +1,17 @@
 //! A sample of written bodies, for training dictionaries.
 //!
-//! Writers add a body from time to time, without waiting. The distance to the next sample grows, so
-//! a store whose values do not change soon stops trying.
+//! Writers add a body from time to time, without waiting. The distance between samples grows, so a
+//! store whose values do not change soon stops training.
 //!
 //! Bound: one sample, of as many bytes as the store's options say.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Maximum bodies in a sample.
+/// Maximum number of bodies in a sample.
 const SAMPLE_LEN: usize = 2048;
 
-/// Every body is taken for the first sample. For each further sample the distance between two
-/// bodies taken grows by this factor, up to the maximum.
+/// Growth of the distance between two sampled bodies. The first sample takes every body. For each
+/// further sample the distance grows by this factor, up to the maximum.
 const DISTANCE_GROWTH: u64 = 4;
 const DISTANCE_MAX: u64 = 4096;
 
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Sample {
-    /// A sample of about this number of bytes.
+    /// A sample of at most about this many bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self(
             Mutex::new(State {
@@ -52,7 +52,8 @@ impl State {
 }
 
 impl Sample {
-    /// Perhaps keeps a copy; not if the lock is taken, since a sample may skip bodies.
+    /// Offers a body to the sample, which may copy it. It is skipped if the lock is taken, because
+    /// a sample need not have every body.
     pub(crate) fn offer(&self, body: &[u8]) {
         let Ok(mut state) = self.0.try_lock() else {
             return;

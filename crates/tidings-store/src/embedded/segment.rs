@@ -1,12 +1,12 @@
 //! One file of the log: frames of one bucket, appended, synced, and read by revision.
 //!
 //! Invariants: entries are in the order of their revisions. Readers see the bytes up to `len`, all
-//! of which are synced; the one writer appends after it and advances it when the sync has
+//! of which are synced. The one writer appends after it, and advances it when the sync has
 //! succeeded. Memory holds only one point for about four kilobytes of entries; a read takes the
 //! bytes between two points and scans them. The file is open while it may grow, and otherwise as
 //! described in [`handles`](super::handles).
 //!
-//! A segment that grows often has zeros after its frames, as room for the next ones: most file
+//! A segment that grows often has zeros after its frames, as room for the next ones. Most file
 //! systems write a file's new length to their journal, which takes longer than the frame. The zeros
 //! are removed before the next segment begins, so a segment that is not its bucket's last ends with
 //! its last frame.
@@ -29,45 +29,45 @@ use super::handles::{Handle, Handles};
 use super::varint::{Reader, put_varint};
 use crate::{Fault, Revision};
 
-/// Minimum bytes between two points. A read takes as many, which are one or two pages of the disk
-/// or the page cache anyway. A point takes eight bytes of memory, those of 100 million records
-/// about 50 MB.
+/// Minimum bytes between two points. A read takes that many bytes, which are one or two pages of
+/// the disk or the page cache anyway. A point takes eight bytes of memory; those of 100 million
+/// records take about 50 MB.
 const APART: u64 = 4096;
 
 /// Bytes that a scan of the file reads at a time.
 const CHUNK: u64 = 64 << 10;
 
-/// Bytes of zeros written at a time, as room for frames of up to an eighth of that: to extend the
+/// Bytes of zeros written at a time, as room for frames of up to an eighth of that. Extending the
 /// file costs more than such a frame.
 const ROOM: u64 = 128 << 10;
 const SMALL_FRAME: u64 = ROOM / 8;
 
-/// The number of loose ends of a segment that was never scanned completely.
+/// The value of `loose` in a segment that was never scanned completely.
 const NOT_LOOKED_AT: u64 = u64::MAX;
 
-/// Zeros are written in such pieces, because Linux caches each write as one unit: a change in a
-/// large unit may write all of it again, with each frame.
+/// Bytes of one write of zeros. Linux caches each write as one unit. A change in a large unit may
+/// write all of it again with each frame.
 const PIECE: u64 = 4096;
 
-/// A buffer for reading versions one after the other. Those that are close together are read at
+/// A buffer for reading versions one after the other. Versions that are close together are read at
 /// once.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// It grows as needed and never shrinks.
+    /// The bytes read. The buffer grows as needed and never shrinks.
     bytes: Vec<u8>,
     /// The segment, offset and length of the bytes.
     holds: Option<(Arc<Segment>, u64, usize)>,
-    /// The bytes that may still be read, if only the page cache is read.
+    /// Bytes that may still be read, if only the page cache may be read.
     cached: Option<usize>,
 }
 
-/// Maximum bytes that are read at once, in a fraction of a millisecond: more than the
-/// [versions](super::read::AT_ONCE_MAX) that are read at once take.
+/// Maximum bytes read from the page cache in one call, in a fraction of a millisecond. It is more
+/// than the [versions](super::read::AT_ONCE_MAX) that are read at once take.
 const CACHED_MAX: usize = 512 << 10;
 
 impl Scratch {
-    /// A buffer that reads only from the page cache, without waiting for a disk, and only a bounded
-    /// part; anything else is `WouldBlock`.
+    /// A buffer that reads only from the page cache, without waiting for a disk. It reads a bounded
+    /// number of bytes. Anything else fails with `WouldBlock`.
     pub(crate) fn of_cached() -> Self {
         Self {
             cached: Some(CACHED_MAX),
@@ -75,32 +75,33 @@ impl Scratch {
         }
     }
 
-    /// Whether it reads only from the page cache.
+    /// Whether the buffer reads only from the page cache.
     pub(crate) fn is_of_cached(&self) -> bool {
         self.cached.is_some()
     }
 }
 
-/// See the module documentation.
+/// A segment; see the module documentation.
 pub(crate) struct Segment {
     pub(crate) bucket: u64,
-    /// A lower bound of its revisions.
+    /// A lower bound of the segment's revisions.
     pub(crate) first: Revision,
     pub(crate) path: PathBuf,
     file: Handle,
     known: RwLock<Known>,
-    /// Zeros after the frames end here at the latest.
+    /// Upper bound of the end of the zeros after the frames.
     reach: AtomicU64,
-    /// The end of the frames in the `.idx` file; 0 if no such file can be used.
+    /// End of the frames in the `.idx` file; 0 if no such file can be used.
     noted: AtomicU64,
-    /// Whether it must not grow any more.
+    /// Whether the segment must not grow any more.
     retired: AtomicBool,
-    /// Number of versions whose ends may be in this segment, and which were removed from the log
-    /// since it was last scanned completely; see [`rewrite`](super::rewrite).
+    /// Number of ends in this segment that may no longer be needed. It counts versions whose ends
+    /// may be here and which were removed from the log since this segment was last scanned
+    /// completely; see [`rewrite`](super::rewrite).
     loose: AtomicU64,
 }
 
-/// Why a frame could not be appended.
+/// The reason why a frame could not be appended.
 #[derive(Debug)]
 pub(crate) enum AppendError {
     /// The write failed.
@@ -109,10 +110,10 @@ pub(crate) enum AppendError {
     Sync(io::Error),
 }
 
-/// The known content of a segment.
+/// What is known about a segment's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Known {
-    /// Some entries: the distance from the first revision, and the offset.
+    /// Points of some entries: the distance from the first revision, and the offset.
     points: Vec<(u32, u32)>,
     /// The end of the synced frames.
     len: u64,
@@ -157,26 +158,25 @@ pub(crate) struct Extent {
 /// The bytes after the last complete frame of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail {
-    /// Whether they contain a complete frame, or the file became shorter: a crash cannot cause
-    /// this.
+    /// Whether a crash cannot be the cause. The bytes contain a complete frame, or the file became
+    /// shorter.
     pub(crate) is_damage: bool,
-    /// The commit number and the last revision that they state, if readable.
+    /// The commit number and the last revision that the bytes state, if they can be read.
     pub(crate) claims: Option<(u64, Revision)>,
 }
 
-/// A frame that was found while opening.
+/// A frame found while opening.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundFrame {
     pub(crate) header: Header,
     pub(crate) offset: u64,
-    /// The revision of the last entry before it, and the frame's number before it.
+    /// The revision of the last entry before the frame, and the previous frame's number.
     before: (Revision, u64),
 }
 
 impl Segment {
-    /// A new, empty segment. The folder must be synced before its content is durable.
-    ///
-    /// An existing file of that name is from a failed commit, and is truncated.
+    /// Creates an empty segment. Its content is durable only after the folder is synced. An
+    /// existing file of that name is from a failed commit, and is truncated.
     pub(crate) fn create(
         path: PathBuf,
         bucket: u64,
@@ -208,13 +208,13 @@ impl Segment {
         }
     }
 
-    /// Number of ends in it that may not be needed; `None` if it was never scanned.
+    /// Number of ends in the segment that may not be needed; `None` if it was never scanned.
     pub(crate) fn loose(&self) -> Option<u64> {
         let loose = self.loose.load(Ordering::Relaxed);
         (loose != NOT_LOOKED_AT).then_some(loose)
     }
 
-    /// Counts one more.
+    /// Counts one more end that may not be needed.
     pub(crate) fn add_loose(&self) {
         let add = |loose| (loose != NOT_LOOKED_AT).then(|| loose + 1);
         let _ = self
@@ -222,12 +222,12 @@ impl Segment {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// It was scanned completely.
+    /// Records that the segment was scanned completely.
     pub(crate) fn looked_at(&self) {
         self.loose.store(0, Ordering::Relaxed);
     }
 
-    /// The approximate offset of entries from this revision on.
+    /// About the offset at which entries from this revision on begin.
     pub(crate) fn offset(&self, revision: Revision) -> u64 {
         let known = self.known();
         if known.last < revision {
@@ -240,8 +240,9 @@ impl Segment {
         before.map_or(0, |(_, at)| u64::from(*at))
     }
 
-    /// An existing segment, its frames after the `.idx` file with a number above `checkpoint`
-    /// (without one, the last two), and its end if that is not a complete frame.
+    /// Opens an existing segment. Also returns its frames after the `.idx` file with a number above
+    /// `checkpoint`, or without a checkpoint the last two; and the segment's end if that is not a
+    /// complete frame.
     pub(crate) fn open(
         path: PathBuf,
         bucket: u64,
@@ -255,8 +256,8 @@ impl Segment {
         let file = handle.get(&path)?;
         let file_len = file.metadata()?.len();
         let mut known = Known::default();
-        // Earlier versions wrote it some time after the checkpoint; frames after the checkpoint
-        // must be read.
+        // Earlier versions wrote this file some time after the checkpoint, but frames after the
+        // checkpoint must be read.
         if !from_start
             && let Some(read) = read_known(&idx_path(&path))
             && checkpoint.is_none_or(|checkpoint| read.number <= checkpoint)
@@ -290,8 +291,8 @@ impl Segment {
                 break (known.len < file_len).then_some(());
             };
             let (before, number) = ((known.last, known.number), header.number);
-            // Without a checkpoint: if the last frame belongs to an incomplete commit, the one
-            // before is the last complete one.
+            // Without a checkpoint two frames are enough: if the last belongs to an incomplete
+            // commit, the one before is the last complete one.
             if checkpoint.is_none() && frames.len() == 2 {
                 frames.remove(0);
             }
@@ -322,12 +323,12 @@ impl Segment {
         self.file.get(&self.path)
     }
 
-    /// Keeps the file open from now on: its name is about to be removed or reused.
+    /// Keeps the file open from now on, because its name will be removed or reused.
     pub(crate) fn keep_open(&self) -> io::Result<()> {
         self.file.keep(&self.path)
     }
 
-    /// It does not grow any more: releases spare memory, and opens its file only for reading.
+    /// Releases spare memory and lets the file be closed: the segment does not grow any more.
     pub(crate) fn rest(&self) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.points.shrink_to_fit();
@@ -349,18 +350,18 @@ impl Segment {
         self.len().max(self.reach.load(Ordering::Relaxed))
     }
 
-    /// The revision of the last entry, 0 if there is none.
+    /// The revision of the last entry; 0 if there is none.
     pub(crate) fn last(&self) -> Revision {
         self.known().last
     }
 
-    /// The number of the last frame, 0 if there is none.
+    /// The number of the last frame; 0 if there is none.
     pub(crate) fn number(&self) -> u64 {
         self.known().number
     }
 
-    /// Appends a frame and syncs it. Readers do not see it before [`publish`](Self::publish). A
-    /// small frame may be followed by room afterwards, up to `room_until`.
+    /// Appends a frame and syncs it. Readers do not see it before [`publish`](Self::publish). After
+    /// a small frame, zeros may be written as room, up to `room_until`.
     pub(crate) fn append(&self, built: &Built, room_until: u64) -> Result<(), AppendError> {
         let (start, len) = (self.len(), built.bytes.len() as u64);
         let file = self.file().map_err(AppendError::Write)?;
@@ -404,14 +405,14 @@ impl Segment {
         disk::write_at(&self.path, &*self.file()?, bytes, at)
     }
 
-    /// Renames it over another segment, whose `.idx` is removed already; see [`disk::rename`].
+    /// Renames the segment over another one, whose `.idx` is removed already; see [`disk::rename`].
     pub(crate) fn take_place_of(&mut self, old: &Self) -> io::Result<()> {
         disk::rename(&self.path, &old.path)?;
         self.path.clone_from(&old.path);
         Ok(())
     }
 
-    /// Whether it must not grow any more.
+    /// Whether the segment must not grow any more.
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
     }
@@ -421,7 +422,7 @@ impl Segment {
         self.retired.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the appended frame visible.
+    /// Makes the appended frame visible to readers.
     pub(crate) fn publish(&self, built: &Built, number: u64) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.add(self.first, built, number);
@@ -435,7 +436,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Makes its current content durable.
+    /// Makes the segment's current content durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         disk::sync_all(&self.path, &*self.file()?)
     }
@@ -448,7 +449,7 @@ impl Segment {
         (known.last, known.number) = frame.before;
     }
 
-    /// The bytes after the last frame.
+    /// Reads the bytes after the last frame.
     pub(crate) fn tail(&self) -> io::Result<Vec<u8>> {
         let (len, file) = (self.len(), self.file()?);
         let mut bytes =
@@ -457,7 +458,7 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// Its end, if the `.idx` file ends before.
+    /// The segment's end, if the `.idx` file ends earlier.
     pub(crate) fn extent(&self) -> Option<Extent> {
         let known = self.known();
         (known.len > self.noted.load(Ordering::Relaxed)).then(|| Extent {
@@ -468,7 +469,7 @@ impl Segment {
         })
     }
 
-    /// Writes the `.idx` file, as of a moment. It has a checksum and may be lost, so it is not
+    /// Writes the `.idx` file as of a moment. It has a checksum and may be lost, so it is not
     /// synced.
     pub(crate) fn write_idx(&self, extent: Extent) -> io::Result<()> {
         let Extent {
@@ -496,18 +497,18 @@ impl Segment {
         Ok(())
     }
 
-    /// Removes what [`write_idx`](Self::write_idx) wrote.
+    /// Removes the `.idx` file.
     pub(crate) fn remove_idx(&self) -> io::Result<()> {
         disk::remove(&idx_path(&self.path))
     }
 
-    /// Removes the file, if it exists. Open readers continue.
+    /// Removes the segment's files, if they exist. Open readers continue.
     pub(crate) fn remove(&self) -> io::Result<()> {
         self.remove_idx()?;
         disk::remove(&self.path)
     }
 
-    /// Reads its frames from the first on.
+    /// Starts to read the frames from the first on.
     pub(crate) fn frames(&self) -> io::Result<Frames<'_>> {
         let window = Window {
             file: self.file()?,
@@ -522,7 +523,7 @@ impl Segment {
         })
     }
 
-    /// The points around the version with a revision, if it is here.
+    /// The offsets of the points around the version with a revision, if this segment may have it.
     fn around(&self, revision: Revision) -> Option<(u64, u64)> {
         let known = self.known();
         let next = known
@@ -541,14 +542,14 @@ impl Segment {
             && let Ok(file) = self.file()
         {
             let len = std::num::NonZeroU64::new(end.saturating_sub(start));
-            // After an error it is read when needed.
+            // After an error the bytes are read when they are needed.
             let _ = rustix::fs::fadvise(&file, start, len, rustix::fs::Advice::WillNeed);
         }
         #[cfg(not(target_os = "linux"))]
         let _ = revision;
     }
 
-    /// The content of the version with a revision, if it is here.
+    /// Reads the content of the version with a revision; `None` if the segment does not have it.
     pub(crate) fn version<'a>(
         self: &Arc<Self>,
         revision: Revision,
@@ -640,7 +641,7 @@ impl Segment {
         Fault::Corrupt(format!("{} near byte {near}", self.path.display()))
     }
 
-    /// The next undamaged entries from a position on; see [`Walk`].
+    /// Reads the next bytes of whole entries from a position on; see [`Walk`].
     fn chunk(&self, from: Position) -> Result<Option<(u64, Vec<u8>, u64)>, Fault> {
         let (start, end) = {
             let known = self.known();
@@ -678,7 +679,7 @@ enum Position {
     Offset(u64),
 }
 
-/// Reads the entries of a segment in order, from about a revision on.
+/// The entries of a segment in order, from about a revision on.
 pub(crate) struct Walk {
     segment: Arc<Segment>,
     next: Position,
@@ -688,7 +689,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Begins at, or somewhat before, the first entry of this revision or a greater one.
+    /// Starts at the first entry of this revision or a greater one, or somewhat before it.
     pub(crate) fn new(segment: Arc<Segment>, revision: Revision) -> Self {
         Self {
             segment,
@@ -699,7 +700,7 @@ impl Walk {
         }
     }
 
-    /// The next entry.
+    /// Reads the next entry.
     pub(crate) fn next(&mut self) -> Result<Option<Entry<'_>>, Fault> {
         loop {
             let rest = self.bytes.get(self.at..).unwrap_or_default();
@@ -730,7 +731,7 @@ impl Walk {
     }
 }
 
-/// See [`Segment::frames`].
+/// The frames of a segment, in order; see [`Segment::frames`].
 pub(crate) struct Frames<'a> {
     segment: &'a Segment,
     window: Window,
@@ -738,7 +739,7 @@ pub(crate) struct Frames<'a> {
 }
 
 impl Frames<'_> {
-    /// The next undamaged frame: its header and its entries.
+    /// Reads the next undamaged frame: its header and its entries.
     pub(crate) fn next(&mut self) -> Result<Option<(Header, &[u8])>, Fault> {
         let at = self.at;
         if at >= self.window.end {
@@ -758,7 +759,7 @@ impl Frames<'_> {
     }
 }
 
-/// A file's bytes, read from beginning to end.
+/// A buffered reader of a file, from beginning to end.
 struct Window {
     file: Arc<File>,
     end: u64,
@@ -767,7 +768,7 @@ struct Window {
 }
 
 impl Window {
-    /// The bytes from an offset on: at least the requested number, or fewer at the end of the file.
+    /// The bytes from an offset on: at least `len`, or fewer at the end of the file.
     fn at(&mut self, offset: u64, len: usize) -> io::Result<&[u8]> {
         let skip = usize::try_from(offset - self.start).unwrap_or(usize::MAX);
         let left = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX);
@@ -781,7 +782,7 @@ impl Window {
     }
 }
 
-/// The points of a complete frame.
+/// Finds the points of a complete frame.
 fn index_frame(bytes: &[u8], entries_at: usize) -> Built {
     let (mut points, mut last, mut at) = (Vec::new(), 0, entries_at);
     while let Some((_, revision, len)) = frame::peek_entry(bytes.get(at..).unwrap_or_default()) {
@@ -796,10 +797,11 @@ fn index_frame(bytes: &[u8], entries_at: usize) -> Built {
     }
 }
 
-/// Reads from the page cache.
+/// Reads from the page cache only.
 ///
 /// # Errors
-/// `WouldBlock` if not all bytes are there, or that is unknown.
+///
+/// `WouldBlock` if not all bytes are cached, or if that cannot be found out.
 fn read_cached(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {

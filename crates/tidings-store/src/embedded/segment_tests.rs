@@ -1,4 +1,4 @@
-//! The number of points, and that they lead to every version.
+//! Tests of a segment's points: their number, and that they lead to every version.
 
 use super::super::frame::Frame;
 use super::super::keys::State;
@@ -6,8 +6,8 @@ use super::*;
 
 const BUCKET: u64 = 7;
 
-/// A segment of versions that are about as long as the compressed ones of real events, in frames of
-/// one to three hundred of them.
+/// Makes a segment of versions as long as the compressed ones of real events. They are in frames of
+/// one to three hundred versions.
 fn segment(folder: &Path, handles: &Arc<Handles>) -> (Arc<Segment>, Revision) {
     let path = folder.join("segment.log");
     let segment = Segment::create(path, BUCKET, 1, handles).unwrap();
@@ -45,7 +45,7 @@ fn check(segment: &Arc<Segment>, last: Revision) {
     assert_eq!(segment.version(last + 1, &mut scratch).unwrap(), None);
 }
 
-/// One point for about four kilobytes: a read takes the bytes between two points.
+/// There is one point for about four kilobytes, which a read takes at once.
 #[test]
 fn points_are_as_far_from_each_other_as_they_should_be() {
     let folder = tempfile::tempdir().unwrap();
@@ -63,7 +63,7 @@ fn points_are_as_far_from_each_other_as_they_should_be() {
     assert_eq!(known.points.capacity(), known.points.len());
 }
 
-/// Earlier versions of the program wrote eight times as many.
+/// Earlier versions of the program wrote eight times as many points.
 #[test]
 fn of_points_that_lie_close_some_are_passed_over() {
     let folder = tempfile::tempdir().unwrap();

@@ -27,7 +27,7 @@ use crate::{
     Stats, WatchError, Write, WriteError,
 };
 
-/// See the module documentation.
+/// The shared state of an embedded store; see the module documentation.
 pub(crate) struct Shared {
     pub(crate) options: EmbeddedOptions,
     pub(crate) clock: Arc<dyn Clock>,
@@ -35,14 +35,14 @@ pub(crate) struct Shared {
     pub(crate) codec: Arc<Codec>,
     pub(crate) queue: Queue<Request>,
     pub(crate) changes: Arc<Changes>,
-    /// `None` once it is closed. Readers share the lock while they read; the committer locks it
-    /// exclusively to close the engine.
+    /// The open store; `None` once it is closed. Readers share the lock while they read. The
+    /// committer locks it exclusively to close the engine.
     pub(crate) engine: RwLock<Option<Arc<Engine>>>,
     pub(crate) expired: AtomicU64,
     /// The time up to which the clock is believed.
     pub(crate) confirmed: Mutex<Confirmed>,
     pub(crate) ended: watch::Sender<bool>,
-    /// Held until the engine is closed.
+    /// The lock on the folder, held until the engine is closed.
     pub(crate) folder: Mutex<Option<Folder>>,
 }
 
@@ -51,7 +51,7 @@ impl Shared {
         self.engine.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Not held while something is waited for.
+    /// Locks the confirmed time. Do not hold the lock while waiting for something.
     pub(crate) fn confirmed(&self) -> MutexGuard<'_, Confirmed> {
         self.confirmed
             .lock()
@@ -80,8 +80,8 @@ impl Shared {
         answer.await.unwrap_or_else(|_| Err(reply::unknown()))
     }
 
-    /// The work for a write that is not left to the one committer: compression, looking up the key,
-    /// and reading the replaced record.
+    /// Prepares a write, so that the one committer need not do this work. It compresses the record,
+    /// looks up the key and reads the replaced record.
     pub(crate) fn ready(
         &self,
         key: Bytes,
@@ -114,9 +114,9 @@ impl Shared {
         }))
     }
 
-    /// The same for several writes, with the bytes that they take in the queue.
+    /// Prepares several writes. Also returns the bytes that they take in the queue.
     pub(crate) fn ready_all(&self, writes: Vec<Write>) -> Result<(usize, Vec<One>), WriteError> {
-        // Each write costs something even if it stores nothing.
+        // Each write counts for something even if it stores nothing.
         let (mut bytes, mut stored) = (0, 0);
         let ready = writes.into_iter().map(|write| {
             let Write {
@@ -139,9 +139,9 @@ impl Shared {
         Ok((bytes, ready))
     }
 
-    /// The identity of the store, which becomes `new` if it has none yet. Callers at the same time
-    /// get the same. Once the store is closed, another process may have the folder, so that it is
-    /// not touched.
+    /// The identity of the store; stores `new` as the identity if there is none yet. Concurrent
+    /// callers get the same identity. Once the store is closed, another process may have the
+    /// folder, so it is not touched.
     pub(crate) fn identity(&self, new: &str) -> Result<String, Fault> {
         let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
         match &*folder {
@@ -150,20 +150,20 @@ impl Shared {
         }
     }
 
-    /// Whether creates and updates are allowed. If the free space cannot be read, they are.
+    /// Whether creates and updates are allowed. They are if the free space cannot be read.
     pub(crate) fn has_space(&self) -> bool {
         let free = self.free_space();
         free.is_none_or(|free| free >= self.options.free_space_min)
     }
 
-    /// Free bytes on the disk, if they can be read.
+    /// Free bytes on the disk; `None` if they cannot be read.
     pub(crate) fn free_space(&self) -> Option<u64> {
         let disk = rustix::fs::statvfs(&self.path).ok()?;
         Some(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
-    /// Reads a page from the snapshot held for its revision, or from a new one, which is held if
-    /// there are more pages.
+    /// Reads a page from the snapshot held for its revision, or from a new one. The snapshot is
+    /// held if there are more pages.
     fn read_page<E: From<Fault>>(
         &self,
         at: At,
@@ -189,7 +189,7 @@ impl Shared {
         Ok(page)
     }
 
-    /// See [`View::list_at_once`].
+    /// Lists in the calling task, if that is fast; see [`View::list_at_once`].
     pub(crate) fn list_at_once(&self, request: &ListRequest) -> Result<Option<Page>, Fault> {
         let now = self.clock.now();
         self.read_page(request.at, |view| view.list_at_once(request, now))
@@ -200,7 +200,7 @@ impl Shared {
         let read = self.read_page(request.at, |view| view.list(request, now).map(Some));
         let read = read.map(Option::unwrap_or_default);
         match (request.at, read) {
-            // It may have been forgotten during the read.
+            // The revision may have been forgotten during the read.
             (At::Exact(requested), Err(ReadError::Fault(fault))) => {
                 let oldest = self.oldest()?;
                 let forgotten = requested < oldest;
@@ -223,7 +223,7 @@ impl Shared {
             View::at(engine, &self.codec, moment.clone()).with_recent(&self.changes, &*self.clock);
         let page = view.newest(request, now)?;
         if !page.behind.is_empty() {
-            // They are read as of the same revision.
+            // Records behind the page are read as of the same revision.
             engine.held.keep(&moment, self.clock.steady());
         }
         Ok(page)
@@ -269,7 +269,7 @@ impl Older for Shared {
             }
             Ok(view.changes(after, limit)?)
         });
-        // It may have been forgotten during the read.
+        // The revision may have been forgotten during the read.
         let oldest = self.oldest()?;
         if after < oldest {
             Err(compacted(oldest))

@@ -1,5 +1,6 @@
-//! A version decoded from its bytes; and the place where one was found, for the commit that may
-//! replace it.
+//! Versions decoded from their bytes.
+//!
+//! It also has the result of looking one up, for the commit that may replace it.
 
 use std::sync::Arc;
 
@@ -32,18 +33,17 @@ impl Stored {
     }
 }
 
-/// The version of a key in a [`View`](super::read::View), for use by a later one.
-///
-/// A memtable with a name keeps it until it is flushed. So if no memtable was dropped since, and
-/// the current ones do not have the name, the result was from the trees, and is still the same.
+/// The version of a key as found in a [`View`](super::read::View), for use by a later view. A
+/// memtable with a name keeps it until it is flushed. So if no memtable was dropped since, and the
+/// current ones do not have the name, the result was from the trees, and is still valid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LookedUp {
     pub(crate) pointer: Option<Pointer>,
-    /// Number of memtables dropped at that time.
+    /// Number of memtables dropped by then.
     pub(crate) forgotten: u64,
 }
 
-/// A version from its bytes. Key and value share one allocation.
+/// Decodes a version from its bytes. Key and value share one allocation.
 pub(crate) fn unpack(
     codec: &Codec,
     bytes: &[u8],
@@ -72,7 +72,7 @@ pub(crate) fn unpack(
     })
 }
 
-/// Only the record of a version. Key and value share one allocation.
+/// Decodes only the record of a version. Key and value share one allocation.
 pub(crate) fn unpack_record(
     codec: &Codec,
     version: Version<'_>,

@@ -1,12 +1,15 @@
-//! Checksums of the index's files, as of a checkpoint. They find damage before lsm-tree reads the
-//! files: it allocates memory for as many entries as a file claims, without checking the claim.
+//! Checksums of the index's files, as of a checkpoint.
 //!
-//! Only the end of each file is summed, on which everything else in it depends; blocks of tables
-//! have checksums of their own, which are compared as they are read. Contents are not interpreted.
+//! They find damage before lsm-tree reads the files: it allocates memory for as many entries as a
+//! file claims, without checking the claim.
+//!
+//! Only the end of each file is summed, because everything else in it depends on that. Blocks of
+//! tables have checksums of their own, which are compared as they are read. Contents are not
+//! interpreted.
 //!
 //! Invariants: a named file is complete and does not change, so sums are made only while no thread
 //! writes to a tree. A pointer changes only after a file was added beside it. Files without a sum
-//! (tables merged since) are left to lsm-tree, as are all if there are no sums, which are not
+//! (tables merged since) are left to lsm-tree, as are all files if there are no sums, which are not
 //! synced. Sums are removed when the trees are opened, because a process may reuse a name of an
 //! earlier one.
 
@@ -32,20 +35,20 @@ const FILE: &str = "SUMS";
 /// Bytes at the end of a file that are summed.
 const END: u64 = 32 << 10;
 
-/// How long a file is, and the sum of its end.
+/// The length of a file, and the checksum of its end.
 type Sum = (u64, u64);
 
-/// The sums of files by their names in the folder of an index.
+/// The sums of files, by their names in the index's folder.
 #[derive(Default)]
 pub(crate) struct Sums(Mutex<BTreeMap<String, Sum>>);
 
 impl Sums {
-    /// Writes the sums of all files that are there. None of them may be written to meanwhile.
+    /// Writes the sums of all existing files. None of them may be written to meanwhile.
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut now = BTreeMap::new();
         for name in files(folder, "")? {
-            // One that is gone was merged with others meanwhile.
+            // A file that is gone by now was merged with others.
             let sum = known.get(&name).filter(|_| !is_pointer(&name)).copied();
             if let Some(sum) =
                 sum.map_or_else(|| sum_of(&folder.join(&name)), |sum| Ok(Some(sum)))?
@@ -65,7 +68,7 @@ impl Sums {
     }
 }
 
-/// Whether the files are as they were when their sums were written down, which are forgotten then.
+/// Whether the files are as they were when their sums were written. If so, removes the sums.
 pub(crate) fn take(folder: &Path) -> io::Result<bool> {
     let path = folder.join(FILE);
     let text = match fs::read(&path) {
@@ -97,7 +100,7 @@ fn is_pointer(name: &str) -> bool {
     Path::new(name).ends_with(POINTER)
 }
 
-/// Whether a file was added beside a pointer since the sums were made, so that the pointer may have
+/// Whether a file was added beside a pointer since the sums were made. Then the pointer may have
 /// changed.
 fn is_added_to(folder: &Path, pointer: &str, summed: &BTreeSet<&str>) -> io::Result<bool> {
     let tree = Path::new(pointer).parent().unwrap_or(Path::new(""));
@@ -127,7 +130,7 @@ fn decode(text: &str) -> Option<Vec<(String, Sum)>> {
     lines.lines().map(line).collect()
 }
 
-/// The sum of a file; `None` if it is not there.
+/// The sum of a file; `None` if the file does not exist.
 fn sum_of(path: &Path) -> io::Result<Option<Sum>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -139,11 +142,11 @@ fn sum_of(path: &Path) -> io::Result<Option<Sum>> {
     Ok(Some((len, xxh3_64(&end))))
 }
 
-/// The files in the folders of a folder that keep what they say.
+/// The names of the files in the folders of an index, which never change once complete.
 fn files(folder: &Path, below: &str) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     let entries = match fs::read_dir(folder.join(below)) {
-        // The tree of a bucket that was dropped meanwhile.
+        // The bucket of this tree was dropped meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
         entries => entries?,
     };
@@ -199,7 +202,7 @@ mod tests {
         fs::write(file(POINTER), "0").unwrap();
         assert!(!take(folder).unwrap(), "nothing was added that it leads to");
 
-        // What merges do between two checkpoints.
+        // Merges make these changes between two checkpoints.
         fs::remove_file(file("v1")).unwrap();
         fs::write(file("v2"), "two").unwrap();
         fs::write(file(POINTER), "2").unwrap();

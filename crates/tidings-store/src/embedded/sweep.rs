@@ -1,12 +1,13 @@
-//! Writes expiries of records by the confirmed time: first the early ones of a bucket, by their
-//! expiry, then the others in the order of their revisions, up to the first live one (see
-//! [`order`](super::order)).
+//! Writes expiries of records by the confirmed time.
+//!
+//! In each bucket it first writes the early ones, by their expiry. Then it writes the others in the
+//! order of their revisions, up to the first live one (see [`order`](super::order)).
 //!
 //! Invariants: expiries in the order of revisions are in the state (a mark for each bucket, and the
-//! last finished bucket), and do not change the index; an early expiry is written like a deletion,
+//! last finished bucket), and do not change the index. An early expiry is written like a deletion,
 //! but in a bucket that stays as long as its version's, so that a rebuilt index finds it.
-//! Unreadable records in one bucket do not delay another: not at all if they are damaged, and for
-//! an hour at most if their file cannot be read.
+//! Unreadable records in one bucket do not delay another bucket: not at all if they are damaged,
+//! and for at most an hour if their file cannot be read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,25 +22,25 @@ use super::read::View;
 use super::stored::unpack_record;
 use crate::{Fault, Record, Revision, UnixMillis};
 
-/// Maximum versions that a sweep examines; most of them may have ended before their expiry.
+/// Maximum versions that a sweep examines. Most of them may have ended before their expiry.
 const STEPS_MAX: usize = 16 * 1024;
 
-/// Milliseconds for which a file that cannot be read is waited for, and for which its bucket is
-/// over, before the ends in it are given up. The wait is in steady time: a process may begin long
-/// after the end, or the machine may have been suspended.
+/// Milliseconds before the expiries in an unreadable file are given up. The store must have waited
+/// that long, and the bucket must be expired for that long. The wait is in monotonic time: a
+/// process may begin long after the expiry, or the machine may have been suspended.
 const UNREADABLE_MAX: i64 = 3_600_000;
 
-/// Early ends examined at a time, for the lag.
+/// Number of early expiries examined at a time when measuring the lag.
 const LOOKED_AT: usize = 256;
 
-/// Maximum live records behind which one that is over is looked for, for the lag.
+/// Maximum live records scanned for an expired one when measuring the lag.
 const LOOKED_BEHIND: usize = 1024;
 
-/// The remaining work of a sweep.
+/// The work that is left for a sweep.
 struct Budget {
     ends: usize,
     steps: usize,
-    /// Bytes of values that end, which are in memory until the commit is done.
+    /// Bytes of values that may still end. They are in memory until the commit is done.
     bytes: usize,
 }
 
@@ -60,12 +61,13 @@ impl Budget {
 }
 
 impl Batch<'_> {
-    /// Writes expiries, at most about `quota`, and of values of about [`LOADED_MAX`] bytes. Returns
-    /// whether there may be more. Must precede everything else in the batch. If the commit fails,
-    /// the index's order of ends must be restored.
+    /// Writes about `quota` expiries at most, of values of about [`LOADED_MAX`] bytes. Returns
+    /// whether there may be more. The sweep must precede everything else in the batch. If the
+    /// commit fails, the caller must restore the index's order of expiries.
     ///
     /// # Errors
-    /// That of the first bucket that could not be read; expiries written before remain.
+    ///
+    /// The error of the first bucket that could not be read; expiries written before remain.
     pub(crate) fn sweep(&mut self, quota: usize) -> Result<bool, Fault> {
         let mut budget = Budget {
             ends: quota,
@@ -86,7 +88,7 @@ impl Batch<'_> {
             order.set(*name, track);
             let waited = steady.saturating_sub(since.1);
             match swept {
-                // Everything in it has expired. It must not delay later buckets for ever.
+                // Everything in the bucket has expired. It must not delay later buckets for ever.
                 Err(fault) if is_over && is_given_up((*name, waited), &fault, now) => {
                     tracing::error!(
                         bucket = name,
@@ -151,7 +153,8 @@ impl Batch<'_> {
         let first = self.state.revision + 1;
         let mut versions = Vec::new();
         let swept = self.sweep_early_versions((name, bucket), track, budget, &mut versions);
-        // A rebuilt index must find it as long as the version exists.
+        // A rebuilt index must find the end as long as the version exists, so it goes to a bucket
+        // that stays at least as long.
         let last = self.view.buckets.keys().next_back();
         let stays = if self.home >= name {
             self.home
@@ -183,7 +186,7 @@ impl Batch<'_> {
             if is_ended || self.state.swept.has(name, revision) {
                 continue;
             }
-            // `None` if it was removed from the log, since it ended.
+            // `None` if the version was removed from the log, so it has ended.
             let Some(found) = self.view.found(revision, name)? else {
                 continue;
             };
@@ -222,9 +225,9 @@ impl Batch<'_> {
         let first = self.state.revision + 1;
         let mut versions = Vec::new();
         let swept = self.sweep_versions((name, bucket), track, budget, &mut versions);
-        // The state has the swept position as long as the bucket exists, and the log has the
-        // expiries as long as the history needs them, in whatever bucket. So they are written to
-        // the bucket of this commit.
+        // The state has the swept position as long as the bucket exists. The log has the expiries
+        // as long as the history needs them, in whatever bucket. So they are written to the bucket
+        // of this commit.
         self.log_ends(self.home, first, name, versions);
         swept
     }
@@ -237,7 +240,7 @@ impl Batch<'_> {
         versions: &mut Vec<Revision>,
     ) -> Result<(), Fault> {
         let start = self.state.swept.mark(name).saturating_add(1);
-        // Both are in the order of revisions, so the marks are read in step.
+        // Marks and versions are both in the order of revisions, so the marks are read in step.
         let (first, last) = (keys::ended_key(start), keys::ended_key(Revision::MAX));
         let mut marks = self
             .view
@@ -255,7 +258,7 @@ impl Batch<'_> {
                 while mark.is_some_and(|mark| mark < revision) {
                     mark = marks.next().transpose()?;
                 }
-                // They include versions that this batch ended.
+                // The memtables include versions that this batch ended.
                 let memtables = &self.view.snapshot.memtables;
                 if mark == Some(revision) || memtables.have_ended(revision, self.state.revision) {
                     return Ok(Some((revision, Found::Ended)));
@@ -281,7 +284,7 @@ impl Batch<'_> {
                 Some((revision, Found::Expired(record))) => {
                     let ended = self.next_revision();
                     versions.push(revision);
-                    // The state has it, so no entry of the index needs to change.
+                    // The state has the end, so no entry of the index needs to change.
                     self.state.swept.set_mark(name, revision);
                     budget.spend(&record);
                     self.ended(record, name, ended, true);
@@ -293,8 +296,8 @@ impl Batch<'_> {
     }
 }
 
-/// Whether a fault in a bucket that is over, found some time ago, is reason to do without the rest
-/// of it: damage at once, a file that cannot be read after some time.
+/// Whether the rest of an expired bucket is given up because of a fault. Damage counts at once, a
+/// file that cannot be read after some time.
 fn is_given_up((bucket, waited): (u64, Duration), fault: &Fault, now: i64) -> bool {
     let end = i64::try_from(bucket).unwrap_or(i64::MAX);
     let has_waited = waited >= Duration::from_millis(UNREADABLE_MAX.cast_unsigned())
@@ -302,7 +305,7 @@ fn is_given_up((bucket, waited): (u64, Duration), fault: &Fault, now: i64) -> bo
     matches!(fault, Fault::Corrupt(_)) || has_waited && is_lasting(fault)
 }
 
-/// The next result of a sweep.
+/// The next version that a sweep finds.
 enum Found {
     Ended,
     Expired(Record),
@@ -310,8 +313,7 @@ enum Found {
 }
 
 impl View<'_> {
-    /// Early ends of a bucket from a moment on, in order: the first `limit`, or all if there are
-    /// fewer.
+    /// The first `limit` early expiries of a bucket from a position on, in order.
     fn early(
         &self,
         (name, bucket): (u64, &Bucket),
@@ -329,8 +331,8 @@ impl View<'_> {
         for entry in entries.take(limit) {
             found.push(keys::read_early_key(&key_of(entry)?)?);
         }
-        // Each source returned its next `limit`, so the first `limit` of all are among them; an end
-        // that is being flushed is found twice.
+        // Each source returned its next `limit`, so the first `limit` of all are among them. An
+        // expiry that is being flushed is found twice.
         found.sort_unstable();
         found.dedup();
         found.truncate(limit);
@@ -338,7 +340,7 @@ impl View<'_> {
     }
 
     /// Milliseconds by which the earliest unwritten expiry is overdue. Where the log is damaged, it
-    /// is overdue since that was found.
+    /// is overdue since the damage was found.
     pub(crate) fn expiry_lag(&self, now: UnixMillis) -> Result<u64, Fault> {
         let mut first = now;
         for (name, bucket) in self
@@ -352,9 +354,9 @@ impl View<'_> {
         Ok(now.0.saturating_sub(first.0).max(0).cast_unsigned())
     }
 
-    /// The end of the first record in order that is over. It may be behind live ones, which hold up
-    /// the sweep, as long as these end within the tolerance: of those behind any other, none that
-    /// is over is in order.
+    /// The expiry of the first record that is due in the order of revisions. It may come after live
+    /// records that delay the sweep, as long as these expire within the tolerance. Expired records
+    /// after any other live record are early, so they are not in this order.
     fn first_in_order(
         &self,
         (name, bucket): (u64, &Bucket),
@@ -387,7 +389,7 @@ impl View<'_> {
                     }
                 }
                 Ok(_) => return Ok(None),
-                // The lag of the others, and everything else that is counted, is still told.
+                // The lag of other buckets, and all other statistics, are still reported.
                 Err(Fault::Corrupt(_)) => {
                     let since = self.engine.index.order.of(name).unreadable;
                     return Ok(since.map(|(confirmed, _)| UnixMillis(confirmed)));

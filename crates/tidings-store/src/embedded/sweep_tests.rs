@@ -1,7 +1,8 @@
-//! Every expiry is written in time, with any mix of TTLs: through days of hourly traffic, after
-//! silence, and for any writes, in any order, with reopening and losses between them. The clock is
-//! manual; the store reads it once a second, so an expiry written within [`TOLERANCE`] is written
-//! within five seconds.
+//! Tests that every expiry is written in time, with any mix of TTLs.
+//!
+//! They cover days of hourly traffic, silence, and any writes in any order, with reopening and
+//! losses between them. The clock is manual. The store reads it once a second, so an expiry written
+//! within [`TOLERANCE`] is written within five seconds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +24,7 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
-/// A store, and the expiries that it must write.
+/// A store under test, and the expiries that it must write.
 struct Kept {
     folder: tempfile::TempDir,
     clock: ManualClock,
@@ -115,7 +116,7 @@ impl Kept {
         );
         let lag = stats.expiry_lag_ms;
         assert!(lag <= TOLERANCE.cast_unsigned(), "{lag} ms late");
-        // What ends in this very millisecond may wait, and is not late.
+        // A record that expires in this very millisecond may stay, and is not late.
         if found > count(now - 1) {
             assert!(lag > 0, "the lag tells that one waits");
         }
@@ -136,7 +137,7 @@ impl Kept {
         self.open();
     }
 
-    /// The history has one end for each record.
+    /// Checks that the history has one end for each record.
     async fn check_history(&self) {
         let last = self.store().revision();
         let mut watch = self.store().watch(Bytes::new(), 1).await.unwrap();
@@ -177,7 +178,7 @@ async fn after_silence() {
         kept.write(&format!("weeks/{number}"), 14 * DAY).await;
         kept.pass(HOUR).await;
     }
-    // Some of them have ended, and the others of their bucket live for two days.
+    // Some records have ended, and the others of their bucket live for two days.
     kept.pass(14 * DAY - 48 * HOUR).await;
     for number in 0..12 {
         kept.write(&format!("hour/{number}"), HOUR).await;
@@ -189,7 +190,7 @@ async fn after_silence() {
     kept.check_history().await;
 }
 
-/// More than one commit writes, all at one moment, after a record that stays live.
+/// Early expiries at one moment need more than one commit. They follow a record that stays live.
 #[tokio::test]
 async fn many_early_ends_at_once() {
     let mut kept = Kept::new(false);
@@ -248,7 +249,7 @@ async fn a_bucket_that_cannot_be_read_holds_up_no_other_for_long() {
     assert!(files.len() > 2, "{files:?}");
     fs::remove_file(&files[0]).unwrap();
 
-    // Perhaps it passes.
+    // The fault may be temporary.
     clock.advance(30 * MINUTE);
     let refused = store.expire().await;
     assert!(
@@ -269,7 +270,7 @@ async fn a_bucket_that_cannot_be_read_holds_up_no_other_for_long() {
     assert!(files.iter().all(is_gone), "the space is free: {left:?}");
 }
 
-/// A process that begins long after a bucket is over has not waited for a file of it yet.
+/// A process that begins long after a bucket expired has not yet waited for a file of it.
 #[tokio::test]
 async fn a_bucket_that_was_over_before_is_not_given_up_at_the_first_failure() {
     let folder = tempfile::tempdir().unwrap();
@@ -283,7 +284,7 @@ async fn a_bucket_that_was_over_before_is_not_given_up_at_the_first_failure() {
     let file = segments(folder.path()).remove(0);
     let away = file.with_extension("away");
     fs::rename(&file, &away).unwrap();
-    // It may also wait while the clock is set, which is believed after a minute.
+    // The process may also wait while the clock is set, which is believed after a minute.
     for set_by in [0, 9 * DAY, 0, 0, 0] {
         clock.set_by(set_by);
         clock.advance(31 * SECOND);
@@ -298,13 +299,13 @@ async fn a_bucket_that_was_over_before_is_not_given_up_at_the_first_failure() {
     assert_eq!(store.stats().await.unwrap().records, 0);
 }
 
-/// Damage makes the lag grow, and does not make everything else fail that is counted.
+/// Damage makes the lag grow, but all other statistics are still reported.
 #[tokio::test]
 async fn the_lag_includes_ends_that_are_damaged() {
     let mut kept = Kept::new(false);
     kept.write("lost", MINUTE).await;
     kept.write("lives", HOUR).await;
-    // It is over, and its bucket may still get records, so that this is not given up.
+    // The record has expired, and its bucket may still get records, so the bucket is not given up.
     kept.clock.advance(70 * SECOND);
     let file = segments(kept.path()).remove(0);
     let mut bytes = fs::read(&file).unwrap();
@@ -323,7 +324,8 @@ async fn the_lag_includes_ends_that_are_damaged() {
     assert_eq!((stats.records, stats.expiry_lag_ms), (2, 10_000));
 }
 
-/// It is late, though the sweep may not come to it before the other one is over.
+/// An expiry behind a live record is late, even if the sweep cannot reach it before the other
+/// expires.
 #[tokio::test]
 async fn the_lag_tells_of_one_that_waits_behind_a_live_one() {
     let mut kept = Kept::new(false);

@@ -1,4 +1,4 @@
-//! Rare faults, tested from inside: damage and failed commits.
+//! Tests of rare faults from inside the crate: damage and failed commits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -141,7 +141,7 @@ async fn a_damaged_bucket_holds_up_no_other() {
     let files = segments(folder.path());
     assert_eq!(files.len(), 2);
     garble_end(&files[0]);
-    // It has expired, but its bucket may still get records.
+    // The record has expired, but its bucket may still get records.
     clock.advance(2 * MINUTE);
     let refused = store.expire().await;
     assert!(
@@ -223,8 +223,7 @@ fn an_unreadable_checkpoint_of_an_empty_log_is_damage() {
     assert_eq!(Checkpoint::read(folder.path()).unwrap(), None);
 }
 
-/// A folder without a checkpoint does not become a new store if any file shows that it was written
-/// to.
+/// A folder without a checkpoint does not become a new store if any file shows writes.
 #[tokio::test]
 async fn a_log_that_is_lost_with_its_checkpoint_is_damage() {
     let clock = ManualClock::at(UnixMillis(NOW));
@@ -260,8 +259,7 @@ async fn a_log_that_is_lost_with_its_checkpoint_is_damage() {
     }
 }
 
-/// An earlier version dropped buckets with frames of the newest commit. Its state is repaired at
-/// opening.
+/// An earlier version dropped buckets with frames of the newest commit. Opening repairs that state.
 #[tokio::test]
 async fn a_newest_commit_that_is_not_in_the_log_is_made_again_when_opening() {
     let clock = ManualClock::at(UnixMillis(NOW));
@@ -277,7 +275,7 @@ async fn a_newest_commit_that_is_not_in_the_log_is_made_again_when_opening() {
             .unwrap();
         }
         store.close().await;
-        // As if everything in it was swept and forgotten, and then dropped.
+        // As if everything in the bucket was swept and forgotten, and then dropped.
         let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
         let engine = Engine::open(folder.path(), SIZES, &codec).unwrap();
         let first = *engine.buckets().keys().next().unwrap();
@@ -336,8 +334,8 @@ async fn an_index_found_damaged_in_use_is_made_anew() {
     store.close().await;
 }
 
-/// Versions in the trees from an interrupted flush must not be found once they have ended; and
-/// `.idx` files may be newer than the checkpoint.
+/// Versions that an interrupted flush left in the trees must not be found once they have ended.
+/// Also, `.idx` files may be newer than the checkpoint.
 #[tokio::test]
 async fn what_ended_after_an_interrupted_write_out_stays_ended() {
     let folder = tempfile::tempdir().unwrap();
@@ -446,7 +444,7 @@ async fn what_was_looked_up_before_the_index_was_written_out_is_looked_up_again(
     let before = look_up();
     let created = store.create(key.clone(), NewRecord::new("one")).await;
     let created = created.unwrap();
-    // Every commit flushes the previous memtable; the first has the key.
+    // Every commit flushes the previous memtable; the first one has the key.
     let known = |view: &View<'_>| {
         let hash = view.engine.index.hash(b"a");
         let found = view.in_memory(hash, b"a", view.state.revision);
@@ -498,7 +496,7 @@ async fn errors_of_the_disk_lose_nothing_acknowledged() {
                     let mut outcomes = Vec::new();
                     for number in 0..30 {
                         let key = Bytes::from(format!("{writer}/{number}"));
-                        // Two buckets, so that a commit has one frame or two.
+                        // There are two buckets, so that a commit has one frame or two.
                         let record = living("1", 60 + number % 2 * 6000);
                         outcomes.push((key.clone(), store.create(key, record).await));
                     }
@@ -541,7 +539,7 @@ async fn errors_of_the_disk_lose_nothing_acknowledged() {
     assert!(refused > 0 && unknown > 0);
 }
 
-/// A few events of one object are read in the calling task: the same result, or none.
+/// A few events of one object are read in the calling task, with the same result or none.
 #[tokio::test]
 async fn an_objects_events_are_the_same_read_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -585,7 +583,7 @@ async fn an_objects_events_are_the_same_read_at_once() {
 }
 
 /// A page of the newest ends after the maximum of skipped records, and the next one continues
-/// there, whether they are in memory or in the trees.
+/// there. The records may be in memory or in the trees.
 #[tokio::test]
 async fn pages_of_the_newest_pass_over_a_bounded_number_of_records() {
     const RECORDS: usize = 2 * read::PASSED_OVER_MAX + 100;
@@ -615,7 +613,7 @@ async fn pages_of_the_newest_pass_over_a_bounded_number_of_records() {
             store.close().await;
             store = open(folder.path(), &clock).unwrap();
         }
-        // By its object; the reason is checked in the record.
+        // The search is by object, and the reason is checked in the record.
         let mut request = NewestRequest {
             object: Some(ObjectSelector::Uid("one".to_owned())),
             reason: Some("BackOff".to_owned()),
@@ -629,7 +627,7 @@ async fn pages_of_the_newest_pass_over_a_bounded_number_of_records() {
             pages.push(keys.collect::<Vec<_>>());
             assert_eq!(page.more, page.place.is_some());
             let Some(place) = page.place else { break };
-            // The number of records that the pages cover.
+            // Number of records that the pages cover.
             let reached = RECORDS - usize::try_from(place.last_seen.0 - NOW).unwrap();
             let found: usize = pages.iter().map(Vec::len).sum();
             assert!(reached - found <= pages.len() * read::PASSED_OVER_MAX);
@@ -643,7 +641,7 @@ async fn pages_of_the_newest_pass_over_a_bounded_number_of_records() {
             "opened again: {is_opened_again}"
         );
 
-        // A page that is full earlier is like any other.
+        // A page that is full before the maximum is skipped is like any other.
         request.limit = 2;
         request.after = None;
         let page = store.newest(request).await.unwrap();
@@ -661,7 +659,7 @@ async fn room_in_a_bucket_goes_when_others_are_written_to() {
         let key = format!("{bucket} {number}").into();
         store.create(key, living("1", minutes)).await.unwrap();
     };
-    // By name, the one that ends first is first.
+    // In the order of names the bucket that expires first is first.
     let lengths = || {
         let files = segments(folder.path()).into_iter();
         let lengths = files.map(|path| fs::metadata(path).unwrap().len());
@@ -672,7 +670,7 @@ async fn room_in_a_bucket_goes_when_others_are_written_to() {
     }
     let with_room = lengths()[0];
     assert!(with_room > 100 << 10);
-    // It comes after the answer of one of these, and before the next one is written.
+    // The room is removed after the answer to one of these writes, and before the next is written.
     for number in 0..70 {
         create("long", number, 600).await;
     }
@@ -694,7 +692,7 @@ async fn a_panic_before_the_commit_changed_nothing_and_one_behind_it_may_have() 
         let store = Arc::new(open(folder.path(), &clock).unwrap());
         store.create("old".into(), living("1", 1)).await.unwrap();
         faults::panic_next(&store.shared.path, point);
-        // More than fit in one commit.
+        // More writes than fit in one commit.
         let mut writes = tokio::task::JoinSet::new();
         for number in 0..600 {
             let (store, key) = (Arc::clone(&store), Bytes::from(format!("new{number}")));
@@ -725,7 +723,7 @@ async fn a_panic_before_the_commit_changed_nothing_and_one_behind_it_may_have() 
     }
 }
 
-/// Four changes, two seconds apart, and which of them can be watched after the last.
+/// Makes four changes, two seconds apart, and checks which can be watched after the last.
 #[tokio::test]
 async fn history_is_forgotten_by_age_and_by_count() {
     let seconds = Duration::from_secs;
@@ -764,8 +762,8 @@ async fn history_is_forgotten_by_age_and_by_count() {
     }
 }
 
-/// A replay after a kill is not repeated by the next process, even if that one is killed during the
-/// replay.
+/// The next process does not repeat a replay after a kill. That holds even if it is killed during
+/// the replay.
 #[tokio::test]
 async fn a_replay_that_is_interrupted_is_continued() {
     let folder = tempfile::tempdir().unwrap();
@@ -793,7 +791,7 @@ async fn a_replay_that_is_interrupted_is_continued() {
     let reached = || Checkpoint::read(killed.path()).unwrap().unwrap().number;
     assert_eq!(reached(), 1);
 
-    // Nothing of it is closed, and what the last memtable has is not flushed.
+    // The store is not closed, and the last memtable is not flushed.
     let codec = Codec::new(dictionaries::load(killed.path()).unwrap());
     let sizes = Sizes {
         memtable: 16 << 10,
@@ -812,7 +810,7 @@ async fn a_replay_that_is_interrupted_is_continued() {
     store.close().await;
 }
 
-/// A process flushes replayed entries once the store is open, since it may be killed, too.
+/// A process flushes replayed entries once the store is open, because it may be killed, too.
 #[tokio::test]
 async fn what_was_replayed_is_flushed_without_being_asked() {
     let folder = tempfile::tempdir().unwrap();
@@ -861,7 +859,7 @@ async fn a_log_of_large_values_is_not_replayed_from_far_behind() {
             .await
             .unwrap();
     }
-    // The last of them waited for those that were flushed first.
+    // The last of the writes waited until earlier ones were flushed.
     assert!(Checkpoint::read(folder.path()).unwrap().unwrap().number > 30);
     store.close().await;
 }

@@ -1,4 +1,4 @@
-//! The threads of a store.
+//! Tests of the threads of a store.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 
 use super::*;
 
-/// Notes which threads are in a span.
+/// A tracing layer that records which threads enter a span.
 #[derive(Clone, Default)]
 struct Within(Arc<Mutex<BTreeSet<String>>>);
 
@@ -29,7 +29,7 @@ async fn all_threads_log_in_the_span_in_which_the_store_was_opened() {
     let open = || EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap();
     let store =
         tracing::subscriber::with_default(logging, || tracing::error_span!("store").in_scope(open));
-    // Then each of them has begun and ended.
+    // After closing, each thread has begun and ended.
     store.close().await;
     let within = within.0.lock().unwrap();
     let names = within.iter();

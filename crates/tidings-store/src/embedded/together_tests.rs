@@ -1,4 +1,4 @@
-//! Several writes in one commit: all or none.
+//! Tests of several writes in one commit: all or none.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -132,7 +132,7 @@ async fn records_that_are_too_much_for_one_commit_are_refused() {
     assert!(is_expected, "{error}");
     assert_eq!((contents(&store).await, store.revision()), before);
 
-    // Several together, each of which may be as long.
+    // Several commits together, each of which may be as long as the limit.
     let (one, other) = (puts(31), puts(31));
     let (one, other) = futures::join!(store.write_all(one), store.write_all(other));
     one.unwrap();
@@ -145,7 +145,7 @@ async fn records_that_are_too_much_for_one_commit_are_refused() {
     store.close().await;
 }
 
-/// To compress them, and to look up and read what they replace, may take long.
+/// Compressing records, and looking up and reading what they replace, may take long.
 #[tokio::test]
 async fn many_writes_are_not_made_ready_in_the_callers_task() {
     let folder = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ async fn many_writes_are_not_made_ready_in_the_callers_task() {
     let writes = (0..=READY_AT_ONCE_MAX)
         .map(|number| Write::put(number.to_string(), NewRecord::new("1")))
         .collect();
-    // While this is held, every read waits.
+    // While this lock is held, every read waits.
     let (shared, (held, is_held)) = (Arc::clone(&store.shared), mpsc::channel());
     let (polled, is_polled) = mpsc::channel();
     let holder = std::thread::spawn(move || {
@@ -168,7 +168,7 @@ async fn many_writes_are_not_made_ready_in_the_callers_task() {
     is_held.recv().unwrap();
     let mut written = Box::pin(store.write_all(writes));
     assert!(written.as_mut().now_or_never().is_none());
-    // The holder is gone if the caller had to wait for it.
+    // The receiver is gone if the caller had to wait for it.
     let _ = polled.send(());
     assert!(holder.join().unwrap(), "the caller's task was held up");
     assert_eq!(written.await.unwrap().len(), READY_AT_ONCE_MAX + 1);

@@ -1,12 +1,12 @@
-//! A thread that trains a zstd dictionary on a sample of the store's values, and keeps it if it
-//! saves enough.
+//! A thread that trains a zstd dictionary on a sample of the store's values.
 //!
 //! When the [sample](super::sample) is full, a dictionary is trained on most of it and measured on
-//! the rest against the one in use; if that saves a twentieth, it is stored, synced, and used from
+//! the rest against the current one. If it saves a twentieth, it is stored, synced, and used from
 //! then on.
 //!
-//! Bounds: [`DICTIONARIES_MAX`] dictionaries; one training at a time in a process, and none while
-//! tables of an index are merged, since each takes some 13 MiB however small its sample is.
+//! Bounds: a store has at most [`DICTIONARIES_MAX`] dictionaries. A process runs one training at a
+//! time, and none while it merges tables of an index, because a training takes some 13 MiB however
+//! small its sample is.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -15,27 +15,28 @@ use std::thread::JoinHandle;
 use super::codec::{Codec, packed_len};
 use super::dictionaries;
 
-/// One in `HELD_BACK` bodies of the sample is not used for training but to measure the result.
+/// One in `HELD_BACK` bodies of the sample is not trained on, but used to measure the result.
 const HELD_BACK: usize = 8;
 
-/// Maximum bytes of a dictionary, and the maximum as a part of the bytes it is trained on: with a
-/// greater part it would learn the sample by heart. A smaller one makes real events longer, and
-/// compresses no faster.
+/// Maximum length of a dictionary in bytes, and its maximum share of the bytes it is trained on.
+/// With a greater share it would learn the sample by heart. A smaller dictionary makes real events
+/// longer, and compresses no faster.
 const DICTIONARY_BYTES: usize = 112 << 10;
 const DICTIONARY_SHARE: usize = 10;
 
 /// Maximum dictionaries of a store.
 const DICTIONARIES_MAX: u32 = 64;
 
-/// Held while a dictionary is trained, in whatever store, and shared by what else takes memory.
+/// Locked exclusively while any store trains a dictionary, and shared by other work that takes
+/// memory.
 static TRAINING: RwLock<()> = RwLock::new(());
 
-/// Waits until no dictionary is trained; none is as long as the answer is held.
+/// Waits until no dictionary is being trained. None is trained while the returned guard is held.
 pub(crate) fn pause() -> RwLockReadGuard<'static, ()> {
     TRAINING.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The running thread; dropping it waits for its end.
+/// The training thread. Dropping this waits for its end.
 pub(crate) struct Trainer {
     codec: Arc<Codec>,
     thread: Option<JoinHandle<()>>,
@@ -81,7 +82,7 @@ fn train(codec: &Codec, store: &Path, sample: &[Vec<u8>]) {
         .partition(|(number, _)| number % HELD_BACK == 0);
     let learned: Vec<&[u8]> = learned.into_iter().map(|(_, body)| &body[..]).collect();
     let held_back: Vec<&[u8]> = held_back.into_iter().map(|(_, body)| &body[..]).collect();
-    // Training on values without common parts is an error of zstd.
+    // zstd fails to train on values without common parts.
     let len: usize = learned.iter().map(|body| body.len()).sum();
     let len = DICTIONARY_BYTES.min(len / DICTIONARY_SHARE);
     let Ok(dictionary) = zstd::dict::from_samples(&learned, len) else {
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(codec.current().0, 1);
         let new = codec.pack(body(5000));
         assert!(new.as_packed().bytes.len() * 2 < old.as_packed().bytes.len());
-        // After a restart both are still read.
+        // After a restart both dictionaries are still read.
         let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
         assert_eq!(codec.unpack(new.as_packed()).unwrap(), body(5000));
         assert_eq!(codec.unpack(old.as_packed()).unwrap(), body(0));

@@ -1,11 +1,12 @@
-//! The scheduling of space release in the log; [`rewrite`](super::rewrite) does the work.
+//! Decides when to release space in the log; [`rewrite`](super::rewrite) does the work.
 //!
-//! A pass examines every segment of buckets that are not dropped soon. So a pass follows after
-//! these have grown by half, or versions with a quarter of their bytes have ended, and at least one
-//! segment either way: the work is in proportion to the writes. It begins when the history up to
-//! that moment is forgotten, because before that there is little garbage. The growth before opening
-//! is unknown, so the first pass begins when the history at opening is forgotten; for segments
-//! without much garbage it reads a few entries of the index.
+//! A pass examines every segment of the buckets that are not dropped soon. It is scheduled after
+//! these have grown by half, or after versions with a quarter of their bytes have ended, and after
+//! at least one segment's bytes either way. So the work is in proportion to the writes.
+//!
+//! The pass begins when the history up to that moment is forgotten, because before that there is
+//! little garbage. The growth before opening is unknown, so the first pass begins when the history
+//! at opening is forgotten. For segments without much garbage it reads a few entries of the index.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,15 +14,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::keys::{State, Swept};
 use crate::Revision;
 
-/// The condition of the next pass.
+/// The condition for the next pass.
 enum Next {
-    /// History up to a revision is forgotten; with the swept position of that time.
+    /// History up to this revision must be forgotten; with the swept position at scheduling.
     Forgotten(Revision, Swept),
-    /// The log has `len` bytes, or versions with `ended` bytes have ended.
+    /// The log must have `len` bytes, or versions with `ended` bytes must have ended.
     Grown { len: u64, ended: u64 },
-    /// The running pass ends.
+    /// The running pass must end.
     Running,
-    /// The store is opened again.
+    /// The store must be opened again.
     Opening,
 }
 
@@ -29,17 +30,16 @@ enum Next {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     No,
-    /// Due as soon as the index is flushed.
+    /// A pass is due as soon as the index is flushed.
     OnceIndexed,
-    /// Due, and counted as begun; with the swept position at a forgotten revision.
+    /// A pass is due, and counts as begun; with the swept position at a forgotten revision.
     Now(Swept),
 }
 
-/// See the module documentation.
+/// Schedules passes; see the module documentation.
 pub(crate) struct Upkeep {
     next: Mutex<Next>,
-    /// Bytes of values, before compression, of versions that ended since the last pass was
-    /// scheduled.
+    /// Bytes of values, before compression, of versions that ended since the last scheduling.
     ended: AtomicU64,
 }
 
@@ -57,14 +57,13 @@ impl Upkeep {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts versions that a commit ended in buckets that are not dropped soon; `bytes` are those
-    /// of their values.
+    /// Counts bytes of values that a commit ended in buckets that are not dropped soon.
     pub(crate) fn ended(&self, bytes: u64) {
         self.ended.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Called by the committer. `indexed` is the revision of the index on disk, `len` the bytes of
-    /// those buckets.
+    /// Decides whether a pass is due. The committer calls this. `indexed` is the revision of the
+    /// index on disk, `len` the bytes of the buckets that are not dropped soon.
     pub(crate) fn due(&self, state: &State, indexed: Revision, len: impl FnOnce() -> u64) -> Due {
         let mut next = self.next();
         match &mut *next {
@@ -86,7 +85,7 @@ impl Upkeep {
         }
     }
 
-    /// A pass ended and left `len` bytes.
+    /// Records that a pass ended and left `len` bytes.
     pub(crate) fn finished(&self, len: u64, segment_len: u64) {
         *self.next() = Next::Grown {
             len: len + (len / 2).max(segment_len),
@@ -94,13 +93,13 @@ impl Upkeep {
         };
     }
 
-    /// A pass failed, or left something out that a later one may do, in this state of the store. It
-    /// is repeated when the history has advanced.
+    /// Records that a pass failed or left something out, in this state of the store. It is repeated
+    /// when the history has advanced.
     pub(crate) fn failed(&self, state: &State) {
         *self.next() = Next::Forgotten(state.revision + 1, state.swept.clone());
     }
 
-    /// The revision that is to be forgotten before the next pass, if one is to come.
+    /// The revision that must be forgotten before the next pass, if one is scheduled.
     #[cfg(test)]
     pub(crate) fn awaits(&self) -> Option<Revision> {
         match &*self.next() {

@@ -2,12 +2,12 @@
 
 use crate::Fault;
 
-/// The fault of what cannot be read.
+/// The fault for stored data that cannot be decoded.
 pub(crate) fn damaged(what: &str) -> Fault {
     Fault::Corrupt(format!("{what} cannot be read"))
 }
 
-/// LEB128.
+/// Appends an integer as LEB128.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value as u8) | 0x80);
@@ -16,18 +16,18 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// The number of bytes that [`put_varint`] writes.
+/// Number of bytes that [`put_varint`] writes.
 pub(crate) fn varint_len(value: u64) -> usize {
     (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
-/// Its length, and the bytes.
+/// Appends the length of some bytes, and the bytes.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Reads what the functions above write; every error names the field.
+/// Reads what the functions above write. Every error names the field.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     what: &'static str,
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
         Self { bytes, what }
     }
 
-    /// The unread bytes.
+    /// The bytes that are not read yet.
     pub(crate) fn left(&self) -> &'a [u8] {
         self.bytes
     }

@@ -1,6 +1,5 @@
 //! Watches read the shared ring of recent changes, or, if that is too short, their own stream.
 //!
-//!
 //! ```text
 //!   start ──▶ Recent ──fell behind──▶ Direct (no stream) ──▶ Direct (stream) ──caught up──▶ Recent
 //!                                           ▲     member failed     │
