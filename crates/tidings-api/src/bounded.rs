@@ -1,21 +1,21 @@
-//! Lists of bounded length in answers; items that do not fit are counted.
+//! Lists of bounded length for messages; items that do not fit are counted.
 
 use std::fmt::Display;
 
 use tidings_core::validate::{json_len, text_within};
 
-/// The length of a text in JSON, in bytes.
+/// The length of a text as JSON, in bytes, without the quotes.
 pub fn text_len(text: &str) -> usize {
     text.chars().map(json_len).sum()
 }
 
-/// The text for omitted items.
+/// The text that stands for `count` omitted items.
 pub fn and_more(count: usize) -> String {
     format!("… and {count} more")
 }
 
-/// A list of items in a bounded number of bytes of JSON, with `… and N more` after those that fit.
-/// The first item is always included, cut if necessary.
+/// A list of items, as text in a bounded number of bytes of JSON. `… and N more` follows the items
+/// that fit. The first item is always included, cut if necessary.
 pub struct BoundedList {
     separator: &'static str,
     room: usize,
@@ -36,7 +36,7 @@ impl BoundedList {
         }
     }
 
-    /// Adds an item. Once an item did not fit, further ones are only counted, not even formatted.
+    /// Adds an item. Once an item did not fit, later ones are only counted, not even formatted.
     pub fn push(&mut self, item: impl Display) {
         if self.more > 0 {
             self.more += 1;
@@ -58,17 +58,17 @@ impl BoundedList {
         self.items += 1;
     }
 
-    /// Counts omitted items.
+    /// Counts items that the caller omits.
     pub fn leave_out(&mut self, count: usize) {
         self.more += count;
     }
 
-    /// The number of items, omitted ones included.
+    /// Number of items, including omitted ones.
     pub fn items(&self) -> usize {
         self.items + self.more
     }
 
-    /// The text, with the number of omitted items at its end.
+    /// The finished text, with the number of omitted items at its end.
     pub fn finish(mut self) -> String {
         if self.more > 0 {
             self.text.push_str(self.separator);

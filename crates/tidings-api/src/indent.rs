@@ -1,6 +1,6 @@
-//! Indentation of JSON as Go does it for `pretty`, chunk by chunk.
+//! Indents JSON as Go does it for `pretty`, chunk by chunk.
 
-/// Indents compact JSON by two spaces, keeping the order of members. Chunks may end anywhere.
+/// Indents compact JSON by two spaces, and keeps the order of members. Chunks may end anywhere.
 #[derive(Debug, Default)]
 pub struct Indenter {
     depth: usize,
@@ -11,7 +11,7 @@ pub struct Indenter {
 }
 
 impl Indenter {
-    /// Appends the next part of a document, indented.
+    /// Appends the next chunk of a document, indented.
     pub fn push(&mut self, json: &[u8], out: &mut Vec<u8>) {
         out.reserve(json.len() * 3 / 2);
         for &byte in json {

@@ -1,5 +1,6 @@
-//! `Table`, what `kubectl get` prints: the columns of `pkg/printers/internalversion/printers.go`
-//! and their cells.
+//! The `Table` that `kubectl get` prints.
+//!
+//! Columns and cells are those of `pkg/printers/internalversion/printers.go`.
 
 use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
@@ -13,15 +14,15 @@ use crate::codec::time::Moment;
 use crate::codec::view::EventView;
 use crate::codec::{self, Api};
 
-/// The object in a row, in addition to its cells.
+/// The object in a row, besides the cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IncludeObject {
-    /// Nothing.
+    /// No object.
     None,
     /// The event's metadata, as a `PartialObjectMetadata`.
     #[default]
     Metadata,
-    /// The event.
+    /// The whole event.
     Object,
 }
 
@@ -29,6 +30,7 @@ impl IncludeObject {
     /// Reads `includeObject` (`metav1.TableOptions`).
     ///
     /// # Errors
+    ///
     /// Go's words for another value.
     pub fn parse(text: Option<&str>) -> Result<Self, String> {
         match text {
@@ -47,13 +49,13 @@ impl IncludeObject {
 /// The options of a Table's rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
-    /// The version of events in the rows.
+    /// The API version of events in the rows.
     pub api: Api,
     /// The apiVersion of the Table, and of the metadata in its rows.
     pub api_version: &'static str,
-    /// The object in a row, in addition to its cells.
+    /// The object in a row, besides the cells.
     pub include_object: IncludeObject,
-    /// The time at which ages are computed.
+    /// The time from which ages are computed.
     pub now: Timestamp,
 }
 
@@ -109,8 +111,8 @@ const COLUMNS: [Column; 10] = [
 ];
 
 impl Rows {
-    /// Appends the beginning of a Table, up to the `[` of its rows. Without `columns` these are
-    /// `null`, as in all but the first Table of a watch.
+    /// Appends the beginning of a Table, up to the `[` of its rows. Without `columns` the column
+    /// definitions are `null`, as in all but the first Table of a watch.
     pub fn write_start(&self, meta: &ListMeta, columns: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"kind\":\"Table\",\"apiVersion\":\"");
         out.extend_from_slice(self.api_version.as_bytes());
@@ -118,7 +120,7 @@ impl Rows {
         codec::write_list_meta(meta, out);
         out.extend_from_slice(b",\"columnDefinitions\":");
         if columns {
-            // Constant strings and integers: this cannot fail.
+            // These are constant strings and integers, so this cannot fail.
             out.extend(serde_json::to_vec(&COLUMNS).unwrap_or_default());
         } else {
             out.extend_from_slice(b"null");
@@ -131,7 +133,7 @@ impl Rows {
         out.extend_from_slice(b"]}");
     }
 
-    /// Appends one row.
+    /// Appends one row for a decoded event.
     pub fn write_row(&self, event: &Event, out: &mut Vec<u8>) {
         let written = self.write(&event, out, |api_version, out| {
             match api_version {
@@ -146,7 +148,7 @@ impl Rows {
         debug_assert!(written.is_some(), "a decoded event can be written");
     }
 
-    /// The same from the event's bytes; `None` if they are not in the usual form.
+    /// Appends one row from an event's stored bytes; `None` if they are not in the usual form.
     pub fn write_stored_row(&self, stored: &StoredEvent<'_>, out: &mut Vec<u8>) -> Option<()> {
         self.write(stored, out, |api_version, out| match api_version {
             Some(api_version) => stored.write_partial_json(api_version, true, out),
@@ -154,8 +156,8 @@ impl Rows {
         })
     }
 
-    /// Writes the cells, and with `write_object` the event or, if there is a version of it, its
-    /// `PartialObjectMetadata`.
+    /// Writes the cells and, by `write_object`, the object of a row. `write_object` gets the
+    /// version of a `PartialObjectMetadata`, or `None` for the event itself.
     fn write<'a>(
         &self,
         event: &impl EventView<'a>,
@@ -234,8 +236,8 @@ impl Rows {
     }
 }
 
-/// A duration in milliseconds as `kubectl` shows ages
-/// (`k8s.io/apimachinery/pkg/util/duration.HumanDuration`): `12m`, `2d3h`.
+/// A duration in milliseconds as `kubectl` shows ages, such as `12m` or `2d3h`. It follows
+/// `k8s.io/apimachinery/pkg/util/duration.HumanDuration`.
 pub fn human_duration(millis: i128) -> String {
     let seconds = millis / 1000;
     if seconds < -1 {

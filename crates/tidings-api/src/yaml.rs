@@ -1,8 +1,10 @@
-//! YAML of clients. What aliases make of a body is bounded by its length: each may name what is as
-//! long as all of it.
+//! Reads YAML of clients, with bounded aliases.
 //!
-//! Most of what clients send as YAML is JSON, which takes a tenth of the time to read as such.
-//! [`plain_json`] does that where both readings are the same.
+//! An alias may name a value as long as the whole body, so the length of the body bounds what all
+//! aliases may repeat.
+//!
+//! Most YAML from clients is JSON, which takes a tenth of the time to read as JSON. [`plain_json`]
+//! does that where both readings are the same.
 
 use std::fmt;
 
@@ -10,17 +12,19 @@ use serde::de::{self, Deserialize, DeserializeSeed, MapAccess, SeqAccess, Visito
 use serde_json::{Map, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Options};
 
-/// Values that aliases of a short body may repeat.
+/// Minimum of the bound on parser events that aliases may repeat, for short bodies.
 const EVENTS_MIN: usize = 10_000;
-/// The parser's own bound.
+/// Maximum of that bound, which is the parser's own.
 const EVENTS_MAX: usize = 1_000_000;
-/// Text that a short body may have and repeat, in bytes.
+/// Minimum of the bound on bytes of text, for short bodies.
 const TEXT_BYTES_MIN: usize = 64 * 1024;
 
 /// Reads one document.
 ///
 /// # Errors
-/// Why it is no YAML, or none of the wanted form; a key given twice, unless the last is to count.
+///
+/// The reason why the body is no YAML, or not of the wanted form; a duplicate key, unless the last
+/// is to count.
 pub fn read<'de, T: Deserialize<'de>>(
     body: &'de [u8],
     duplicate_keys: DuplicateKeyPolicy,
@@ -28,8 +32,8 @@ pub fn read<'de, T: Deserialize<'de>>(
     serde_saphyr::from_slice_with_options(body, options(body.len(), duplicate_keys))
 }
 
-/// Whether YAML is refused because a key is given twice: with [`DuplicateKeyPolicy::LastWins`] it
-/// may be read.
+/// Whether YAML is refused because of a duplicate key. With [`DuplicateKeyPolicy::LastWins`] it may
+/// be read.
 pub fn has_key_twice(error: &Error) -> bool {
     match error {
         Error::AliasError { error, .. } | Error::WithSnippet { error, .. } => has_key_twice(error),
@@ -37,9 +41,9 @@ pub fn has_key_twice(error: &Error) -> bool {
     }
 }
 
-/// The object that a body is both as JSON and, if it can be read so, as YAML. `None` if it is no
-/// JSON object, or one that the two may read differently: a key is given twice or merges another
-/// object, or a number has a fraction, an exponent, or more than 63 bits.
+/// The object that a body is both as JSON and as YAML. `None` if the body is no JSON object, or one
+/// that the two may read differently: a key is a duplicate or merges another object, or a number
+/// has a fraction, an exponent, or more than 63 bits.
 pub fn plain_json(body: &[u8]) -> Option<Value> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = Plain.deserialize(&mut deserializer).ok()?;
@@ -51,7 +55,7 @@ pub fn plain_json(body: &[u8]) -> Option<Value> {
 #[derive(Clone, Copy)]
 struct Plain;
 
-/// The key of YAML that merges another object into this one.
+/// The key with which YAML merges another object into this one.
 const MERGE: &str = "<<";
 
 impl<'de> DeserializeSeed<'de> for Plain {
@@ -104,7 +108,7 @@ impl<'de> Visitor<'de> for Plain {
     }
 }
 
-/// YAML up to where a second document begins.
+/// The part of a YAML body before a second document.
 pub fn first_document(body: &[u8]) -> &[u8] {
     let mut at = 0;
     let mut begun = false;
@@ -166,14 +170,14 @@ mod tests {
         assert!(is_read(&format!("\"{escapes}\"")));
     }
 
-    /// One of some texts, between which are commas.
+    /// Generates some of these texts, which commas separate.
     fn one_of(texts: &'static str) -> impl Strategy<Value = String> + Clone {
         let texts: Vec<&str> = texts.split(',').collect();
         prop::sample::select(texts).prop_map(str::to_owned)
     }
 
-    /// Text of JSON, or nearly: with keys given twice, numbers of all kinds, escapes that YAML
-    /// does not have, and space of all kinds.
+    /// Generates JSON text, or nearly JSON. It has duplicate keys, numbers of all kinds, escapes
+    /// that YAML does not have, and all kinds of space.
     fn nearly_json() -> impl Strategy<Value = String> {
         let character = prop_oneof![
             4 => "[ -~]",
@@ -255,7 +259,7 @@ mod tests {
         }
     }
 
-    /// What aliases multiply is counted, so JSON must have none of it.
+    /// Repetition by aliases is counted, and JSON must not count as repetition.
     #[test]
     fn deep_and_long_json_is_plain() {
         let deep = format!("{}1{}", "{\"a\":".repeat(100), "}".repeat(100));

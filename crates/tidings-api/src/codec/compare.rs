@@ -1,4 +1,4 @@
-//! Comparison of two events, field by field of the table, for managed fields.
+//! Compares two events field by field, for managed fields. The table of fields drives it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::Api;
 use super::objects::{Object, Skipped, Value};
 use crate::managed::{Atom, Changes, PathElement};
 
-/// The fields, named as in this version, that a write changed.
+/// The fields that a write changed, named as in the version `api`.
 pub(crate) fn compare(api: Api, old: &Event, new: &Event) -> Changes {
     let mut changes = Changes::default();
     compare_objects(api.event(), Some(old), Some(new), &mut changes);
@@ -35,7 +35,7 @@ fn compare_fields(
     new: Option<Value<'_>>,
     changes: &mut Changes,
 ) {
-    // The common case.
+    // The common case: nothing changed.
     if let (Some(old), Some(new)) = (&old, &new)
         && old == new
     {
@@ -74,7 +74,7 @@ fn compare_fields(
             });
             compare_parts(element, &old, &new, changes);
         }
-        // Items are identified by a key, and owned as a whole.
+        // Items are identified by a key, and each item is owned as a whole.
         Kind::List(of, Some(key)) => {
             let [old, new] = [old, new].map(|side| match side {
                 Some(Value::List(list)) => {
@@ -86,7 +86,7 @@ fn compare_fields(
             });
             compare_parts(element, &old, &new, changes);
         }
-        // Only managedFields is a list without a key, and it is not managed itself.
+        // Only managedFields is a list without a key, and it has no managers itself.
         Kind::List(_, None) => {}
         _ => {
             let present = |value: &Value<'_>| always || !value.is_empty();
@@ -104,7 +104,7 @@ fn keyed(of: &Type, key: &str, item: &dyn Object) -> PathElement {
     PathElement::keyed(key, Atom::Text(value.to_owned()))
 }
 
-/// Records changes of a field with parts, which is set if it is not empty.
+/// Records changes of a field that has parts. The field counts as set if it has any part.
 fn compare_parts<V: PartialEq>(
     element: PathElement,
     old: &BTreeMap<PathElement, V>,
@@ -119,7 +119,7 @@ fn compare_parts<V: PartialEq>(
     });
 }
 
-/// An object that is compared as a whole.
+/// An object that is compared as a whole, by the fields of its type.
 struct Whole<'a>(&'a Type, &'a dyn Object);
 
 impl PartialEq for Whole<'_> {
@@ -132,7 +132,7 @@ impl PartialEq for Whole<'_> {
 }
 
 impl Value<'_> {
-    /// Whether it is the zero value.
+    /// Whether the value is the zero value.
     fn is_empty(&self) -> bool {
         match self {
             Self::Text(text) => text.is_empty(),

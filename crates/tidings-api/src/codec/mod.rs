@@ -1,9 +1,12 @@
 //! Conversion of events between wire, store and memory.
 //!
 //! In memory there is one type: the core/v1 protobuf message, in canonical form (empty fields are
-//! unset). The stored form is that message in Kubernetes' envelope, without resourceVersion and
-//! selfLink, as kube-apiserver stores it in etcd, except that kube-apiserver also writes empty
-//! fields. On the wire it is JSON, YAML or protobuf of either API version.
+//! unset).
+//!
+//! The stored form is that message in Kubernetes' envelope, without resourceVersion and selfLink.
+//! It is what kube-apiserver stores in etcd, except that kube-apiserver also writes empty fields.
+//!
+//! On the wire an event is JSON, YAML or protobuf of either API version.
 
 mod compare;
 pub mod json;
@@ -30,7 +33,7 @@ use time::Moment;
 
 pub use crate::go::{not_registered, unknown_kind};
 
-/// The two API versions an event is served in.
+/// The two API versions that serve events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Api {
     /// `v1`.
@@ -40,7 +43,7 @@ pub enum Api {
 }
 
 impl Api {
-    /// The version of events in an API group: core, or else events.k8s.io.
+    /// The version of events in an API group; any group but core means events.k8s.io.
     pub fn of_group(group: &str) -> Self {
         if group.is_empty() {
             Self::Core
@@ -49,7 +52,7 @@ impl Api {
         }
     }
 
-    /// The group, empty for core.
+    /// The API group; empty for core.
     pub fn group(self) -> &'static str {
         match self {
             Self::Core => "",
@@ -57,7 +60,7 @@ impl Api {
         }
     }
 
-    /// `apiVersion`.
+    /// The `apiVersion` of objects in this version.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::Core => "v1",
@@ -65,7 +68,7 @@ impl Api {
         }
     }
 
-    /// The type of an event: its table of fields.
+    /// The type of an event in this version: its table of fields.
     pub fn event(self) -> &'static Type {
         match self {
             Self::Core => &core_v1::EVENT,
@@ -73,7 +76,7 @@ impl Api {
         }
     }
 
-    /// `events` or `events.events.k8s.io`, as messages name the resource.
+    /// The name of the resource in messages: `events` or `events.events.k8s.io`.
     pub fn resource(self) -> &'static str {
         match self {
             Self::Core => "events",
@@ -82,10 +85,10 @@ impl Api {
     }
 }
 
-/// Why bytes could not be decoded: a fragment of a message.
+/// The reason why bytes could not be decoded, as a fragment of a message.
 pub type Unreadable = String;
 
-/// Reads an event of either version from any self-describing data (JSON bytes, a JSON value).
+/// Reads an event of either version from JSON bytes, a JSON value or other self-describing data.
 pub fn read_event<'de, D: Deserializer<'de>>(
     api: Api,
     value: D,
@@ -103,7 +106,7 @@ pub fn read_type_meta<'de, D: Deserializer<'de>>(value: D) -> Result<TypeMeta, D
     Ok(type_meta)
 }
 
-/// Reads the options of a delete, which are the same in every version.
+/// Reads the options of a delete request, which are the same in every version.
 pub fn read_delete_options<'de, D: Deserializer<'de>>(
     value: D,
     reading: &mut Reading,
@@ -121,7 +124,7 @@ pub fn read_protobuf_event(api: Api, raw: Bytes) -> Result<Event, Unreadable> {
     Ok(event)
 }
 
-/// Decodes the message of an event; if that fails, with U+FFFD where its texts are not UTF-8.
+/// Decodes the message of an event. If its texts are not UTF-8, they get U+FFFD there.
 fn decode_message(api: Api, raw: Bytes) -> Result<Event, Unreadable> {
     let decode = |raw: Bytes| match api {
         Api::Core => Event::decode(raw),
@@ -139,32 +142,32 @@ fn canonicalize(event: &mut Event) {
     objects::canonicalize(Api::Core.event(), event);
 }
 
-/// Appends the event's JSON, with `kind` and `apiVersion` if it stands `alone` (items of a list do
-/// not).
+/// Appends the event's JSON to `out`. If it stands `alone`, it has `kind` and `apiVersion`; items
+/// of a list do not.
 pub fn write_event(api: Api, event: &Event, alone: bool, out: &mut Vec<u8>) {
     write_members(out, |members| {
         if alone {
             write_type(members, "Event", api.api_version());
         }
-        // A decoded event can always be written.
+        // A decoded event can always be written, so the result needs no check.
         members.rest(|out| {
             let _ = write_fields(api.event(), &ObjectSource(event), out);
         });
     });
 }
 
-/// Appends the first members of every document.
+/// Appends the first members of every document: `kind` and `apiVersion`.
 pub(crate) fn write_type(members: &mut Members<'_>, kind: &str, api_version: &str) {
     members.text("kind", kind);
     members.text("apiVersion", api_version);
 }
 
-/// Appends a list's metadata.
+/// Appends the metadata of a list.
 pub fn write_list_meta(meta: &ListMeta, out: &mut Vec<u8>) {
     let _ = write_object(&objects::LIST_META, &ObjectSource(meta), out);
 }
 
-/// Appends a `PartialObjectMetadata`, with `kind` and `apiVersion` if it stands `alone`.
+/// Appends a `PartialObjectMetadata`; if it stands `alone`, with `kind` and `apiVersion`.
 pub fn write_partial(metadata: &ObjectMeta, api_version: &str, alone: bool, out: &mut Vec<u8>) {
     write_members(out, |members| {
         if alone {
@@ -176,7 +179,7 @@ pub fn write_partial(metadata: &ObjectMeta, api_version: &str, alone: bool, out:
     });
 }
 
-/// Appends the event as an enveloped protobuf message.
+/// Encodes the event as a protobuf message in an envelope.
 pub fn protobuf_event(api: Api, event: Event) -> Vec<u8> {
     match api {
         Api::Core => protobuf::envelop(api.api_version(), "Event", &event),
@@ -184,7 +187,7 @@ pub fn protobuf_event(api: Api, event: Event) -> Vec<u8> {
     }
 }
 
-/// The stored bytes of an event. Afterwards the event is in canonical form, and without
+/// Encodes an event for the store. Afterwards the event is in canonical form, without
 /// resourceVersion and selfLink, which are not stored.
 pub fn encode_stored(event: &mut Event) -> Bytes {
     canonicalize(event);
@@ -195,11 +198,12 @@ pub fn encode_stored(event: &mut Event) -> Bytes {
     protobuf::envelop("v1", "Event", event).into()
 }
 
-/// Reads an event from its stored bytes, and sets its resourceVersion to the revision. As
-/// kube-apiserver stores any bytes as text, texts have U+FFFD where they are not UTF-8.
+/// Reads an event from its stored bytes, and sets its resourceVersion to the revision. Texts that
+/// are not UTF-8 get U+FFFD, because kube-apiserver stores any bytes as text.
 ///
 /// # Errors
-/// Why the bytes are not an event: they are damaged, or another program's.
+///
+/// The reason why the bytes are not an event: they are damaged, or another program's.
 pub fn decode_stored(value: &Bytes, revision: u64) -> Result<Event, Unreadable> {
     let enveloped = protobuf::open(value)?;
     if enveloped.kind != "Event" || enveloped.api_version != "v1" {
@@ -215,13 +219,13 @@ pub fn decode_stored(value: &Bytes, revision: u64) -> Result<Event, Unreadable> 
     Ok(event)
 }
 
-/// Sets the resourceVersion to the revision at which an event is stored.
+/// Sets an event's resourceVersion to the revision at which it is stored.
 pub fn set_revision(event: &mut Event, revision: u64) {
     let metadata = event.metadata.get_or_insert_default();
     metadata.resource_version = Some(revision.to_string());
 }
 
-/// The times of an event.
+/// All times of an event.
 pub fn times(event: &Event) -> EventTimes<Timestamp> {
     let metadata = event.metadata.as_ref();
     let series = event.series.as_ref();
@@ -235,7 +239,7 @@ pub fn times(event: &Event) -> EventTimes<Timestamp> {
     }
 }
 
-/// When an event last happened: [`EventTimes::last_seen`].
+/// The time at which an event last happened: [`EventTimes::last_seen`].
 pub fn last_seen(event: &Event) -> Option<Timestamp> {
     times(event).last_seen()
 }
@@ -268,7 +272,7 @@ pub(crate) mod tests {
         ])
     }
 
-    /// Any event in canonical form.
+    /// Generates any event in canonical form.
     pub(crate) fn event() -> impl Strategy<Value = Event> {
         use k8s_pb::api::core::v1::{EventSeries, EventSource, ObjectReference};
         use k8s_pb::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
@@ -328,7 +332,8 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Whatever goes through JSON, protobuf or the store comes out as it was, in both versions.
+        /// An event that goes through JSON, protobuf or the store comes out unchanged, in both
+        /// versions.
         #[test]
         fn events_survive_every_form(event in event()) {
             for api in [Api::Core, Api::Events] {
@@ -369,7 +374,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Go's encoder writes every field that is no pointer.
+    /// Go's encoder writes every field that is no pointer, even an empty one.
     #[test]
     fn what_is_stored_empty_is_unset() {
         let written = Event {
@@ -420,7 +425,8 @@ pub(crate) mod tests {
                 let value: Bytes = protobuf::envelop_bytes("v1", "Event", &raw).into();
                 assert_eq!(decode_stored(&value, 1).unwrap().message(), SHOWN);
             }
-            // A name would become another's, and a message that is cut off cannot be read.
+            // A changed name would become another object's, so it is refused; a message that is cut
+            // off cannot be read.
             let unnamed = stored::bytes_field(1, &stored::bytes_field(1, b"web\xff"));
             assert!(read_protobuf_event(api, unnamed.into()).is_err());
             raw.truncate(raw.len() - 1);

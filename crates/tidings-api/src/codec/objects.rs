@@ -1,5 +1,6 @@
-//! Access to the fields of an event's types in memory (k8s-pb's) by number, so that generic code
-//! can walk a table of fields.
+//! Access by number to the fields of an event's types in memory (k8s-pb's).
+//!
+//! Generic code can thus walk a table of fields.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -14,13 +15,13 @@ use tidings_core::wire::{Moment, Nothing, Sink, Source, moment};
 
 /// An object whose fields are accessed by number.
 pub(crate) trait Object {
-    /// The value of a field.
+    /// The value of the field with this number.
     fn value(&self, number: u32) -> Value<'_>;
-    /// A mutable reference to a field.
+    /// A mutable reference to the field with this number.
     fn place(&mut self, number: u32) -> Place<'_>;
-    /// Whether the other object has the same type and values.
+    /// Whether the other object has the same type and the same values.
     fn is_same(&self, other: &dyn Object) -> bool;
-    /// For [`Object::is_same`].
+    /// The object as `Any`, for [`Object::is_same`].
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -36,7 +37,7 @@ pub(crate) enum Value<'a> {
     Json(Option<&'a [u8]>),
     Object(Option<&'a dyn Object>),
     List(&'a dyn List),
-    /// There is no such field.
+    /// The type has no such field.
     Nothing,
 }
 
@@ -65,7 +66,7 @@ pub(crate) trait TimePlace {
 pub(crate) trait ObjectPlace {
     fn get(&mut self) -> Option<&mut dyn Object>;
     fn clear(&mut self);
-    /// Sets it to an empty object.
+    /// Sets the field to an empty object, and returns that.
     fn set_empty(&mut self) -> &mut dyn Object;
 }
 
@@ -79,7 +80,7 @@ pub(crate) trait List {
     fn push(&mut self) -> &mut dyn Object;
 }
 
-/// A type of a field in memory.
+/// A Rust type that fields in memory have.
 trait Held {
     fn value(&self) -> Value<'_>;
     fn place(&mut self) -> Place<'_>;
@@ -210,7 +211,7 @@ macro_rules! objects {
 }
 tidings_core::event_types!(objects);
 
-/// Further types of the API that are not part of events.
+/// Further types of the API that are not part of an event.
 macro_rules! companions {
     ($then:path $(, $version:ident)?) => { $then! { $($version;)?
 
@@ -241,11 +242,11 @@ PRECONDITIONS Preconditions "What has to hold of an object that is deleted." {
 companions!(tidings_core::field_tables, core);
 companions!(objects);
 
-/// An object of any kind, whose fields are skipped.
+/// An object of any kind, whose fields are all skipped.
 #[derive(Default)]
 pub(crate) struct Skipped;
 
-/// It has no fields.
+/// The type of a skipped object: it has no fields.
 pub(crate) static SKIPPED: Type = Type {
     name: "Unknown",
     about: "",
@@ -269,7 +270,7 @@ impl Object for Skipped {
     }
 }
 
-/// An object as a source to write from.
+/// An object that a document is written from.
 #[derive(Clone, Copy)]
 pub(crate) struct ObjectSource<'a>(pub(crate) &'a dyn Object);
 
@@ -297,7 +298,7 @@ impl Source for ObjectSource<'_> {
     }
 }
 
-/// Converts an object to canonical form, so that equal objects have equal bytes: empty fields are
+/// Converts an object to canonical form, so that equal objects have equal bytes. Empty fields are
 /// unset, objects that are always present are set, and times have their field's precision.
 pub(crate) fn canonicalize(of: &Type, object: &mut dyn Object) {
     for field in of.fields {
@@ -336,7 +337,8 @@ pub(crate) fn canonicalize(of: &Type, object: &mut dyn Object) {
     }
 }
 
-/// Refuses times that cannot be printed; `around` is the path of the object, with a final dot.
+/// Refuses times that cannot be printed. `around` is the path of the object, with a final dot, for
+/// the error.
 pub(crate) fn check_times(of: &Type, object: &mut dyn Object, around: &str) -> Result<(), String> {
     for field in of.fields {
         match object.place(field.stored) {

@@ -1,8 +1,7 @@
-//! Kubernetes' protobuf: the envelope around a message, and conversion between the messages of both
-//! versions.
+//! Kubernetes' protobuf: the envelope around a message, and conversion between both versions.
 //!
-//! The envelope is `k8s.io/apimachinery/pkg/runtime/serializer/protobuf`'s: four magic bytes, then
-//! `runtime.Unknown`.
+//! The envelope is that of `k8s.io/apimachinery/pkg/runtime/serializer/protobuf`: four magic bytes,
+//! then `runtime.Unknown`.
 
 use bytes::Bytes;
 use k8s_pb::api::core::v1::{Event as CoreEvent, EventSeries as CoreSeries};
@@ -24,12 +23,12 @@ struct Unknown {
     content_type: String,
 }
 
-/// An opened envelope; `raw` shares the bytes it was opened from.
+/// An opened envelope. Its `raw` shares the bytes that it was opened from.
 #[derive(Debug)]
 pub struct Enveloped {
-    /// `apiVersion` of the object.
+    /// The `apiVersion` of the object.
     pub api_version: String,
-    /// `kind` of the object.
+    /// The `kind` of the object.
     pub kind: String,
     /// The object's own bytes.
     pub raw: Bytes,
@@ -38,7 +37,8 @@ pub struct Enveloped {
 /// Opens an envelope.
 ///
 /// # Errors
-/// Why the bytes are not an envelope, as a fragment of a message.
+///
+/// The reason why the bytes are not an envelope, as a fragment of a message.
 pub fn open(bytes: &Bytes) -> Result<Enveloped, String> {
     if bytes.is_empty() {
         return Err("empty data".into());
@@ -65,14 +65,14 @@ pub fn open(bytes: &Bytes) -> Result<Enveloped, String> {
     })
 }
 
-/// Puts a message into an envelope, with the same bytes as the API server.
+/// Puts a message into an envelope, with the same bytes as kube-apiserver.
 pub fn envelop(api_version: &str, kind: &str, message: &impl Message) -> Vec<u8> {
     envelop_with(api_version, kind, message.encoded_len(), |out| {
         message.encode_raw(out);
     })
 }
 
-/// The same around a message that is encoded already.
+/// Puts a message that is encoded already into an envelope.
 pub fn envelop_bytes(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     envelop_with(api_version, kind, message.len(), |out| {
         out.extend_from_slice(message);
@@ -97,12 +97,12 @@ fn envelop_with(
     out.push(0x12);
     put_varint(len as u64, &mut out);
     put_message(&mut out);
-    // contentEncoding and contentType, empty but present.
+    // Fields contentEncoding and contentType: empty, but present.
     out.extend_from_slice(&[0x1a, 0, 0x22, 0]);
     out
 }
 
-/// A frame of a protobuf watch: its length in four bytes, then a bare `WatchEvent` around an
+/// A frame of a protobuf watch. It is a length in four bytes, then a bare `WatchEvent` around an
 /// enveloped object.
 pub fn watch_frame(kind: &str, object: &[u8]) -> Vec<u8> {
     use k8s_pb::apimachinery::pkg::{apis::meta::v1::WatchEvent, runtime::RawExtension};
@@ -114,13 +114,13 @@ pub fn watch_frame(kind: &str, object: &[u8]) -> Vec<u8> {
     };
     let len = event.encoded_len();
     let mut frame = Vec::with_capacity(len + 4);
-    // A frame holds one event, which is far below 4 GiB.
+    // A frame holds one event, so it is far below 4 GiB.
     frame.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes());
     event.encode_raw(&mut frame);
     frame
 }
 
-/// Conversion of a field's value between the messages of both versions.
+/// Converts a field's value between the messages of both versions.
 trait Across<T> {
     fn across(self) -> T;
 }
@@ -137,12 +137,12 @@ macro_rules! across {
         $(across!(@$table $($rows)+);)+
     };
     (@EVENT $($rows:tt)+) => {
-        /// The stored event as an `events.k8s.io/v1` message.
+        /// Converts a stored event to an `events.k8s.io/v1` message.
         pub fn to_events(event: CoreEvent) -> EventsEvent {
             across!(event => EventsEvent, other { $($rows)+ })
         }
 
-        /// An `events.k8s.io/v1` message as the event to store.
+        /// Converts an `events.k8s.io/v1` message to the event to store.
         pub(crate) fn from_events(event: EventsEvent) -> CoreEvent {
             across!(event => CoreEvent, own { $($rows)+ })
         }

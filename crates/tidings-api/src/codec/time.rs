@@ -1,5 +1,7 @@
-//! Parsing of Kubernetes' two time types, `Time` (whole seconds) and `MicroTime` (exactly six
-//! fractional digits), as `k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go` does.
+//! Parses Kubernetes' two time types, `Time` and `MicroTime`.
+//!
+//! `Time` has whole seconds, `MicroTime` exactly six fractional digits, as in
+//! `k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go`.
 
 use crate::go;
 
@@ -47,7 +49,7 @@ mod tests {
 
     #[test]
     fn every_day_is_printed_as_it_was_read() {
-        // The calendar repeats after 400 years.
+        // The calendar repeats after 400 years, so these cover all days.
         let first = civil::date(1999, 1, 1);
         let dates = first.series(jiff::Span::new().days(1));
         for date in dates.take_while(|date| date.year() < 2400) {

@@ -1,4 +1,4 @@
-//! What selectors and tables read of an event, whether it is decoded or lies in its stored bytes.
+//! The fields of an event that selectors and tables read, from a decoded event or its stored bytes.
 #![expect(
     clippy::option_option,
     reason = "the outer None means unusual bytes, the inner one a value that is not set"
@@ -10,18 +10,17 @@ use super::objects::{Object, Value};
 use super::stored::{StoredEvent, field};
 use super::time::Moment;
 
-/// Fields of an event, by their numbers in the stored message. Texts that are not set are empty.
-///
-/// An outer `None` means stored bytes that are not in the usual form and have to be decoded; a
-/// decoded event never returns it.
+/// Access to an event's fields by their numbers in the stored message. Unset texts are empty. An
+/// outer `None` means stored bytes that are not in the usual form and must be decoded. A decoded
+/// event never returns it.
 pub(crate) trait EventView<'a> {
     /// A text of the event itself.
     fn text(&self, number: usize) -> Option<&'a str>;
-    /// A text of a message in the event.
+    /// A text of a message inside the event.
     fn text_of(&self, message: usize, number: usize) -> Option<&'a str>;
     fn time(&self, number: usize) -> Option<Option<Moment>>;
     fn count(&self) -> Option<i32>;
-    /// Count and last time of the series.
+    /// Count and last time of the event's series, if it has one.
     fn series(&self) -> Option<Option<(i32, Option<Moment>)>>;
 }
 

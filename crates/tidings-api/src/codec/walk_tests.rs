@@ -1,4 +1,4 @@
-//! A walk over the table: each field alone, in every form and both versions.
+//! Test that walks the table of fields: each field alone, in every form and both versions.
 
 use serde_json::{Value, json};
 use tidings_core::fields::{Field, Kind, Type};
@@ -7,7 +7,7 @@ use super::stored::StoredEvent;
 use super::*;
 use crate::managed::declares;
 
-/// A value of a field that holds no objects.
+/// A sample value for a field that holds no objects.
 fn sample(kind: Kind) -> Value {
     match kind {
         Kind::Text => json!("x"),
@@ -22,8 +22,8 @@ fn sample(kind: Kind) -> Value {
     }
 }
 
-/// Hands each field that holds no objects to `each`: a pointer to it, its value, and the JSON of an
-/// event with nothing else.
+/// Calls `each` for each field that holds no objects. It gets a pointer to the field, its value,
+/// and the JSON of an event with nothing else.
 fn walk(
     of: &Type,
     pointer: &str,

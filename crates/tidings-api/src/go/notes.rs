@@ -7,7 +7,7 @@ use tidings_core::validate::{Quoted, text_within};
 
 use crate::bounded::text_len;
 
-/// Maximum notes on one body, as in the API server.
+/// Maximum notes on one body, as in kube-apiserver.
 const NOTES_MAX: usize = 100;
 /// Maximum bytes of all notes on one body.
 const NOTES_BYTES_MAX: usize = 32 * 1024;
@@ -15,9 +15,9 @@ const NOTES_BYTES_MAX: usize = 32 * 1024;
 /// The notes on one body, such as `unknown field "metadata.foo"`.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// A text for each field, in the order of the document.
+    /// The notes, in the order of the document.
     pub texts: Vec<String>,
-    /// Digests of the noted paths, so that each is noted once.
+    /// Digests of the noted paths, so that each path is noted once.
     noted: HashSet<u64>,
     bytes: usize,
 }
@@ -30,8 +30,8 @@ impl Notes {
         self.note_digested(what, digest, path);
     }
 
-    /// The same with a digest of the path, so that a path that was noted already need not be read
-    /// again.
+    /// Notes a field by a digest of its path, besides the path. A path that was noted before is
+    /// then not read again.
     pub(crate) fn note_digested(&mut self, what: &str, mut path_digest: DefaultHasher, path: &str) {
         if self.texts.len() >= NOTES_MAX || self.bytes >= NOTES_BYTES_MAX {
             return;
@@ -82,7 +82,7 @@ mod tests {
         }
         let lens: Vec<usize> = long.texts.iter().map(String::len).collect();
         assert_eq!(lens[..3], [10_017; 3]);
-        // The quotes take two bytes each.
+        // The two quotes take two bytes each, because they are escaped.
         assert_eq!(lens[3..], [NOTES_BYTES_MAX - 3 * 10_019 - 1]);
         assert!(long.texts[3].ends_with("a…"));
     }

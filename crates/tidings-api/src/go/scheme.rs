@@ -1,4 +1,4 @@
-//! The errors of kube-apiserver's scheme for other kinds.
+//! The errors of kube-apiserver's scheme for kinds other than Event.
 
 use tidings_core::validate::go_quote;
 
@@ -22,7 +22,7 @@ const CORE_KINDS: [&str; 16] = [
     "ServiceAccount",
 ];
 
-/// Kinds of every version.
+/// Kinds that exist in every version.
 const META_KINDS: [&str; 7] = [
     "CreateOptions",
     "DeleteOptions",
@@ -33,7 +33,7 @@ const META_KINDS: [&str; 7] = [
     "UpdateOptions",
 ];
 
-/// kube-apiserver's words for a kind that is not Event: another one, or an unknown one.
+/// kube-apiserver's error for a kind that is not Event, whether it exists or not.
 pub fn unknown_kind(group_version: &str, kind: &str) -> String {
     let is_known = match group_version {
         "v1" => META_KINDS.contains(&kind) || CORE_KINDS.contains(&kind),
@@ -47,7 +47,7 @@ pub fn unknown_kind(group_version: &str, kind: &str) -> String {
     }
 }
 
-/// The words for a kind that is unknown in a version.
+/// kube-apiserver's error for a kind that does not exist in a version.
 pub fn not_registered(group_version: &str, kind: &str) -> String {
     format!(
         "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",

@@ -1,12 +1,14 @@
-//! The syntax errors of Go's `encoding/json`. Used only after our reader has refused a text, so
-//! that clients get the words that they get everywhere in Kubernetes.
+//! The syntax errors of Go's `encoding/json`.
+//!
+//! They are used only after our reader has refused a text, so that clients get the same words as
+//! everywhere in Kubernetes.
 
 use tidings_core::validate::go_quote;
 
-/// Maximum depth, as in Go.
+/// Maximum depth of nesting, as in Go.
 const DEPTH_MAX: usize = 10_000;
 
-/// The syntax error of a text; `None` if it is JSON to Go.
+/// Go's syntax error for a text; `None` if the text is JSON to Go.
 pub fn complaint(text: &[u8]) -> Option<String> {
     let mut scanner = Scanner {
         state: State::Value,
@@ -17,7 +19,7 @@ pub fn complaint(text: &[u8]) -> Option<String> {
             return Some(complaint);
         }
     }
-    // The end of the text ends a number.
+    // The end of the text also ends a number.
     let ended = scanner.open.is_empty()
         && matches!(
             scanner.state,
@@ -26,23 +28,23 @@ pub fn complaint(text: &[u8]) -> Option<String> {
     (!ended).then(|| "unexpected end of JSON input".to_owned())
 }
 
-/// What the scanner expects next.
+/// The next part of a text that the scanner expects.
 #[derive(Clone, Copy)]
 enum State {
     Value,
-    /// After `[`.
+    /// After `[`: an item or `]`.
     ValueOrEnd,
-    /// After `{`.
+    /// After `{`: a key or `}`.
     KeyOrEnd,
-    /// After a comma in an object.
+    /// After a comma in an object: a key.
     Key,
-    /// After a value.
+    /// After a value: a comma, the end of the container, or nothing.
     End,
     String,
     Escape,
-    /// Remaining hexadecimal digits.
+    /// Hexadecimal digits of an escape; the number of those that remain.
     Hex(u8),
-    /// The word, and the number of letters read.
+    /// A literal such as `true`, and the number of its letters read.
     Word(&'static str, usize),
     Minus,
     Zero,
@@ -192,7 +194,7 @@ impl Scanner {
     }
 }
 
-/// Go reports a byte as the character of that number.
+/// An error at a byte, which Go reports as the character with that number.
 fn invalid<T>(byte: u8, context: &str) -> Result<T, String> {
     let letter = match byte {
         b'\'' => "\\'".to_owned(),
@@ -205,7 +207,7 @@ fn invalid<T>(byte: u8, context: &str) -> Result<T, String> {
     Err(format!("invalid character '{letter}' {context}"))
 }
 
-/// Converts text that only Go accepts to JSON that is valid for every parser: lone surrogates and
+/// Converts text that only Go accepts to JSON that every parser accepts. Lone surrogates and
 /// invalid UTF-8 become U+FFFD, as in Go's strings.
 pub fn replace_what_is_no_text(text: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(text);
@@ -221,7 +223,7 @@ pub fn replace_what_is_no_text(text: &[u8]) -> Vec<u8> {
         let (len, is_half) = match unit(behind) {
             Some(0xd800..0xdc00) if matches!(second(), Some(0xdc00..0xe000)) => (11, false),
             Some(0xd800..0xe000) => (5, true),
-            // The escaped character, which may be a backslash.
+            // The escaped character, which may itself be a backslash.
             _ => (behind.chars().next().map_or(0, char::len_utf8), false),
         };
         let (escaped, behind) = behind.split_at_checked(len).unwrap_or_default();
@@ -237,7 +239,7 @@ pub fn replace_what_is_no_text(text: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Answers of Go 1.26's encoding/json.
+    /// These are answers of Go 1.26's encoding/json.
     #[test]
     fn complaints_are_those_of_go() {
         let end = Some("unexpected end of JSON input");

@@ -1,5 +1,6 @@
-//! Go's `time.Parse` for the two layouts: it accepts more than RFC 3339 (an hour of one digit), and
-//! has Go's errors.
+//! Go's `time.Parse` for Kubernetes' two time layouts.
+//!
+//! It accepts more than RFC 3339 (an hour of one digit), and has Go's errors.
 
 use std::fmt::Write;
 
@@ -9,10 +10,11 @@ use tidings_core::wire::Moment;
 const TIME: &str = "2006-01-02T15:04:05Z07:00";
 const MICRO_TIME: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// Reads a time, with six fractional digits if it is a `MicroTime`.
+/// Reads a time; a `MicroTime` (`micro`) has exactly six fractional digits.
 ///
 /// # Errors
-/// Go's words.
+///
+/// Go's words for the mistake.
 pub(crate) fn parse(text: &str, micro: bool) -> Result<Moment, String> {
     let mut reader = Reader {
         layout: if micro { MICRO_TIME } else { TIME },
@@ -60,7 +62,7 @@ impl<'a> Reader<'a> {
         format!("parsing time {}{why}", quote(self.text.as_bytes()))
     }
 
-    /// The rest does not match the layout's element.
+    /// Go's error if the rest does not match an element of the layout.
     fn mismatch<T>(&self, rest: &[u8], element: &str) -> Result<T, String> {
         let layout = self.layout;
         let rest = quote(rest);
@@ -73,7 +75,7 @@ impl<'a> Reader<'a> {
         Err(self.refusal(&format!(": {what} out of range")))
     }
 
-    /// Continues behind what was found of the layout's element.
+    /// Continues after a found element of the layout; an error if nothing was found.
     fn take<T>(&mut self, found: Option<(T, &'a [u8])>, element: &str) -> Result<T, String> {
         let Some((value, rest)) = found else {
             return self.mismatch(self.rest, element);
@@ -87,7 +89,7 @@ impl<'a> Reader<'a> {
         self.take(rest.map(|rest| ((), rest)), literal)
     }
 
-    /// Two digits, or one if not `fixed`.
+    /// Reads two digits, or if not `fixed` also one digit.
     fn number(
         &mut self,
         element: &str,
@@ -113,7 +115,7 @@ impl<'a> Reader<'a> {
         Ok(i32::try_from(micros * 1000).unwrap_or_default())
     }
 
-    /// Any number of digits, also none.
+    /// Reads any number of fractional digits, also none.
     fn fraction(&mut self) -> i32 {
         let [b'.' | b',', fraction @ ..] = self.rest else {
             return 0;
@@ -129,7 +131,7 @@ impl<'a> Reader<'a> {
             .fold(0, |value, digit| value * 10 + i32::from(digit - b'0'))
     }
 
-    /// The offset from UTC in seconds.
+    /// Reads the offset from UTC, in seconds.
     fn zone(&mut self) -> Result<i64, String> {
         const ELEMENT: &str = "Z07:00";
         if let Some(rest) = self.rest.strip_prefix(b"Z") {
@@ -159,7 +161,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The value of `len` digits, and the rest.
+/// The value of exactly `len` digits, and the rest of the bytes.
 fn digits(bytes: &[u8], len: usize) -> Option<(i64, &[u8])> {
     let (digits, rest) = bytes.split_at_checked(len)?;
     let value = digits.iter().try_fold(0, |value, digit| {
@@ -170,7 +172,7 @@ fn digits(bytes: &[u8], len: usize) -> Option<(i64, &[u8])> {
     Some((value, rest))
 }
 
-/// Quoting of Go's time package: bytes that are not printable ASCII are escaped.
+/// Quotes like Go's time package: bytes that are not printable ASCII are escaped.
 fn quote(bytes: &[u8]) -> String {
     let mut out = String::from("\"");
     for &byte in bytes {
@@ -178,7 +180,7 @@ fn quote(bytes: &[u8]) -> String {
             b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
             b' '..0x80 => out.push(char::from(byte)),
             _ => {
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 let _ = write!(out, "\\x{byte:02x}");
             }
         }
@@ -191,7 +193,7 @@ fn quote(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Answers of Go 1.26's `time.Parse`.
+    /// These are answers of Go 1.26's `time.Parse`.
     #[test]
     fn complaints_are_those_of_go() {
         #[rustfmt::skip]

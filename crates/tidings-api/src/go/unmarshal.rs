@@ -1,9 +1,10 @@
-//! Decoding errors for values of the wrong type (`encoding/json`,
-//! `runtime.DefaultUnstructuredConverter`).
+//! Go's errors for values of the wrong type.
+//!
+//! They are those of `encoding/json` and `runtime.DefaultUnstructuredConverter`.
 
 use serde_json::Value;
 
-/// Go's name for the type of a value.
+/// Go's name for the type of a JSON value.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -15,12 +16,12 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The error for a value in a place such as `value of type []string`.
+/// Go's error for JSON of the wrong type, in a place such as `value of type []string`.
 pub(crate) fn cannot_unmarshal(found: &str, into: &str) -> String {
     format!("json: cannot unmarshal {found} into Go {into}")
 }
 
-/// The same for a value from a map in memory.
+/// Go's error for a value of the wrong type from a map in memory.
 pub(crate) fn unstructured_mismatch(found: &str, expected: &str) -> String {
     let (kind, number) = found.split_once(' ').unwrap_or((found, ""));
     let kind = match kind {

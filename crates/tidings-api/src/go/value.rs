@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use serde_json::{Map, Value};
 use tidings_core::validate::Quoted;
 
-/// A decoded JSON value as `%v` prints it: `map[count:x]`.
+/// A JSON value as Go's `%v` prints it: `map[count:x]`.
 pub(crate) struct GoValue<'a>(pub(crate) &'a Value);
 
 impl Display for GoValue<'_> {
@@ -21,7 +21,7 @@ impl Display for GoValue<'_> {
     }
 }
 
-/// The same for a list.
+/// A list as Go's `%v` prints it.
 pub(crate) struct GoList<'a>(pub(crate) &'a [Value]);
 
 impl Display for GoList<'_> {
@@ -35,7 +35,7 @@ impl Display for GoList<'_> {
     }
 }
 
-/// The same for a map.
+/// A map as Go's `%v` prints it.
 pub(crate) struct GoMap<'a>(pub(crate) &'a Map<String, Value>);
 
 impl Display for GoMap<'_> {
@@ -51,7 +51,7 @@ impl Display for GoMap<'_> {
     }
 }
 
-/// A decoded JSON value as `%T` prints it.
+/// The type of a JSON value as Go's `%T` prints it.
 pub(crate) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -64,7 +64,7 @@ pub(crate) fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// A decoded JSON value as `%#v` prints it: `map[string]interface {}{"count":"x"}`.
+/// A JSON value as Go's `%#v` prints it: `map[string]interface {}{"count":"x"}`.
 pub(crate) struct GoSyntax<'a>(pub(crate) &'a Value);
 
 impl Display for GoSyntax<'_> {

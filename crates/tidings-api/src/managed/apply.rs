@@ -1,9 +1,10 @@
-//! Server-side apply of one configuration to one event (`managedfields/internal`:
-//! `fieldmanager.go`, `structuredmerge.go`, `skipnonapplied.go`, `lastappliedmanager.go`,
-//! `lastappliedupdater.go`).
+//! Server-side apply of one configuration to one event.
 //!
-//! What is applied is partial, so it is handled as JSON; what is stored is typed. An apply that
-//! changes nothing leaves the event as it is, and the time of its manager, too.
+//! It follows `managedfields/internal`: `fieldmanager.go`, `structuredmerge.go`,
+//! `skipnonapplied.go`, `lastappliedmanager.go`, `lastappliedupdater.go`.
+//!
+//! A configuration is partial, so it is handled as JSON; the stored event is typed. An apply that
+//! changes nothing leaves the event as it is, including the time of its manager.
 
 use std::sync::Arc;
 
@@ -18,42 +19,44 @@ use super::set::{FieldSet, PathElement, Shown};
 use super::{BEFORE_FIRST_APPLY, Writer, managed_fields, strip, update};
 use crate::codec::{self, Api, json::Reading};
 
-/// A field of another manager.
+/// A field that the configuration would change and another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Who: `"name" using v1`.
+    /// The other manager, such as `"name" using v1`.
     pub manager: Arc<str>,
-    /// Which, as in `.metadata.labels.app`.
+    /// The field, such as `.metadata.labels.app`.
     pub field: String,
 }
 
-/// Why a configuration is not applied.
+/// The reason why a configuration is not applied.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
-    /// It is no configuration of this kind.
+    /// The configuration is not one of this kind.
     #[error("{0}")]
     Unacceptable(String),
-    /// It does not fit the kind's schema, or what is stored does not.
+    /// The configuration or the stored event does not fit the kind's schema.
     #[error("{0}")]
     Unfit(String),
-    /// Others manage what it would change.
+    /// Other managers own fields that the configuration would change.
     #[error("others manage what would change")]
     Conflicts(Vec<Conflict>),
 }
 
-/// Where kubectl keeps what it applied on the client's side.
+/// The annotation in which kubectl keeps the configuration of its client-side apply.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The manager whose server-side apply continues its client-side ones.
+/// The manager whose server-side apply continues its client-side applies.
 const KUBECTL: &str = "kubectl";
-/// An annotation that makes all together longer than this is left out.
+/// Maximum bytes of all annotations. The annotation of the client-side apply is dropped if it would
+/// exceed them.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-/// Applies a configuration to an event, or makes one of it if there is none.
+/// Applies a configuration to an event, or makes a new event of it if `live` is `None`.
 ///
 /// # Errors
-/// [`ApplyError`] says what is wrong with the configuration, or which fields others manage (never
-/// if `force`).
+///
+/// [`ApplyError`] says what is wrong with the configuration, or which fields other managers own
+/// (never if `force`).
 pub fn apply(
     live: Option<&Event>,
     config: &Value,
@@ -150,7 +153,7 @@ pub fn apply(
     Ok(event)
 }
 
-/// A configuration has to say what it is, and that has to be what the request is for.
+/// Checks that a configuration states the kind and version that the request is for.
 fn check_type(config: &Value, api: Api) -> Result<(), ApplyError> {
     if text(config, "/apiVersion") == api.api_version() && text(config, "/kind") == "Event" {
         return Ok(());
@@ -159,13 +162,13 @@ fn check_type(config: &Value, api: Api) -> Result<(), ApplyError> {
     Err(ApplyError::Unacceptable(why))
 }
 
-/// The text at a pointer, empty if there is none.
+/// The text at a JSON pointer; empty if there is none.
 fn text<'a>(config: &'a Value, pointer: &str) -> &'a str {
     let text = config.pointer(pointer).and_then(Value::as_str);
     text.unwrap_or_default()
 }
 
-/// As Go prints a `GroupVersionKind`.
+/// The configuration's `GroupVersionKind`, as Go prints it.
 fn group_version_kind(config: &Value) -> String {
     let api_version = text(config, "/apiVersion");
     let (group, version) = match api_version.split_once('/') {
@@ -176,7 +179,7 @@ fn group_version_kind(config: &Value) -> String {
     format!("{group}/{version}, Kind={}", text(config, "/kind"))
 }
 
-/// Which object a configuration is for, as messages say it.
+/// The object that a configuration is for, as messages name it.
 fn describe(config: &Value) -> String {
     let namespace = text(config, "/metadata/namespace");
     let name = text(config, "/metadata/name");
@@ -198,7 +201,7 @@ fn to_event(api: Api, value: Value) -> Result<Event, serde_json::Error> {
     }
 }
 
-/// Who manages what was written, in the order messages list them.
+/// The managers of changed fields, with the fields, in the order in which messages list them.
 fn conflicts(managed: &Managed, written: &FieldSet) -> Vec<(Arc<str>, Vec<PathElement>)> {
     let by_manager = managed.0.iter().flat_map(|(manager, entry)| {
         let paths = entry.set.intersection(written).paths();
@@ -208,8 +211,8 @@ fn conflicts(managed: &Managed, written: &FieldSet) -> Vec<(Arc<str>, Vec<PathEl
     by_manager.collect()
 }
 
-/// What kubectl applied on the client's side and what is still so: `kubectl apply --server-side`
-/// may take it over.
+/// The fields that kubectl applied client-side and that are unchanged since.
+/// `kubectl apply --server-side` may take them over.
 fn applied_by_client(schema: Schema, event: &Event, live: &Value, api: Api) -> FieldSet {
     let metadata = event.metadata.as_ref();
     let applied: Option<Value> = metadata
@@ -227,7 +230,7 @@ fn applied_by_client(schema: Schema, event: &Event, live: &Value, api: Api) -> F
     ours
 }
 
-/// Lets the annotation of kubectl's client-side apply follow, if there is one.
+/// Updates the annotation of kubectl's client-side apply, if there is one.
 fn renew_last_applied(event: &mut Event, config: &Value) {
     let annotations = &mut event.metadata.get_or_insert_default().annotations;
     if annotations.get(LAST_APPLIED).is_none_or(String::is_empty) {
@@ -248,7 +251,7 @@ fn renew_last_applied(event: &mut Event, config: &Value) {
     }
 }
 
-/// JSON as Go's encoder writes it: these characters, which stand in texts only, are escaped.
+/// JSON as Go's encoder writes it. Go escapes these characters, which occur only in texts.
 fn as_go_encodes(value: &Value) -> String {
     let mut json = value.to_string();
     for (character, escaped) in [

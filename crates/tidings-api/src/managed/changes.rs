@@ -8,9 +8,9 @@ use super::set::{FieldSet, PathElement};
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     path: Vec<PathElement>,
-    /// Fields that were added or modified.
+    /// The fields that were added or modified.
     pub(crate) written: FieldSet,
-    /// Fields that were removed.
+    /// The fields that were removed.
     pub(crate) removed: FieldSet,
 }
 
@@ -30,7 +30,7 @@ impl Changes {
         self.path.pop();
     }
 
-    /// Compares a field whose parts are owned separately; `parts` walks them.
+    /// Compares a field whose parts are owned separately; `parts` walks the parts.
     pub(crate) fn inside(
         &mut self,
         element: PathElement,
@@ -49,7 +49,7 @@ impl Changes {
         self.path.pop();
     }
 
-    /// Records a difference of the current field.
+    /// Records that the current field differs.
     pub(crate) fn note(&mut self, was: bool, is: bool) {
         if is {
             self.written.insert(&self.path);

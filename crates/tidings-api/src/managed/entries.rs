@@ -1,5 +1,4 @@
-//! Decoding and encoding of managedFields (`managedfields/internal/managedfields.go`,
-//! `capmanagers.go`).
+//! Decodes and encodes managedFields (`managedfields/internal/managedfields.go`, `capmanagers.go`).
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use super::writer::Writer;
 
 /// Maximum managers by update; beyond it the oldest are merged into one.
 const UPDATE_MANAGERS_MAX: usize = 10;
-/// The manager that the oldest are merged into.
+/// Name of the manager that the oldest ones are merged into.
 const OLD_UPDATES: &str = "ancient-changes";
 
 /// The operation of a manager.
@@ -30,12 +29,12 @@ impl Operation {
     }
 }
 
-/// A manager. For an apply, the version is not part of its identity.
+/// A manager. The API version is not part of the identity of one that applies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Manager {
     pub(super) name: String,
     pub(super) operation: Operation,
-    /// Of an update; empty for an apply.
+    /// The API version of an update; empty for an apply.
     api_version: String,
     subresource: String,
 }
@@ -53,7 +52,7 @@ impl Manager {
         }
     }
 
-    /// Its name in conflicts.
+    /// The manager's name in messages about conflicts.
     pub(super) fn describe(&self) -> String {
         let subresource = match self.subresource.as_str() {
             "" => String::new(),
@@ -67,11 +66,11 @@ impl Manager {
     }
 }
 
-/// The fields of a manager.
+/// The fields that a manager owns.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) set: FieldSet,
-    /// The version in whose names the set is.
+    /// The API version whose field names the set has.
     pub(super) api_version: String,
     pub(super) time: Option<Time>,
 }
@@ -88,7 +87,8 @@ impl Managed {
     /// Reads managedFields.
     ///
     /// # Errors
-    /// Why they cannot be read.
+    ///
+    /// The reason why they cannot be read.
     pub(super) fn decode(entries: &[ManagedFieldsEntry]) -> Result<Self, String> {
         let decoded = entries.iter().enumerate().map(|(index, entry)| {
             let operation = match entry.operation() {
@@ -126,7 +126,7 @@ impl Managed {
         decoded.collect::<Result<_, _>>().map(Self)
     }
 
-    /// managedFields in upstream's order: applies first, then by time and name.
+    /// The managers as managedFields, in upstream's order: applies first, then by time and name.
     pub(super) fn encode(&self) -> Vec<ManagedFieldsEntry> {
         let mut entries: Vec<(&Manager, &Entry)> = self.0.iter().collect();
         entries.sort_by_key(|(manager, entry)| {
@@ -148,12 +148,12 @@ impl Managed {
         entries.into_iter().map(encode).collect()
     }
 
-    /// Removes managers whose fields are of another version.
+    /// Removes managers whose fields are of another API version.
     pub(super) fn keep_version(&mut self, api_version: &str) {
         self.0.retain(|_, entry| entry.api_version == api_version);
     }
 
-    /// Removes the changed fields from all managers, and managers without fields.
+    /// Removes changed fields from all managers, and then managers without fields.
     pub(super) fn take(&mut self, changes: &Changes) {
         self.0.retain(|_, entry| {
             entry.set.subtract(&changes.written);
@@ -162,7 +162,7 @@ impl Managed {
         });
     }
 
-    /// Adds fields to a manager, with the current time.
+    /// Adds fields to a manager, with the writer's time.
     pub(super) fn add(&mut self, manager: Manager, set: &FieldSet, writer: Writer<'_>) {
         let entry = self.0.entry(manager).or_insert_with(|| Entry {
             set: FieldSet::default(),
@@ -174,7 +174,7 @@ impl Managed {
     }
 
     /// Merges the oldest managers by update into one, until their number is within the limit. All
-    /// are of one version.
+    /// must be of one API version.
     pub(super) fn cap(&mut self) {
         let is_update = |manager: &&Manager| manager.operation == Operation::Update;
         let count = self.0.keys().filter(is_update).count();
@@ -188,7 +188,8 @@ impl Managed {
             let seconds = time.and_then(|time| time.seconds).unwrap_or(0);
             (seconds, manager.clone())
         });
-        // The first merged manager is replaced by the one they are merged into.
+        // The merged manager takes the place of one of them, so one more than the surplus is
+        // merged.
         let oldest = oldest.iter().take(surplus + 1);
         let merged = oldest.filter_map(|manager| self.0.remove(manager));
         let merged = merged.reduce(|mut merged, entry| {

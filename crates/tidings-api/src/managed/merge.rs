@@ -1,6 +1,7 @@
-//! Merging of an applied configuration into an event, and removal of fields that are no longer
-//! applied (`typed/merge.go`, `typed/remove.go`, and `prune` in `merge/update.go` of
-//! structured-merge-diff). All on JSON in one version.
+//! Merges an applied configuration into an event, and removes fields that are no longer applied.
+//!
+//! It follows `typed/merge.go`, `typed/remove.go`, and `prune` in `merge/update.go` of
+//! structured-merge-diff. All values are JSON in one API version.
 
 use std::collections::BTreeSet;
 
@@ -42,8 +43,8 @@ fn merge_at(schema: Schema, live: Option<&Value>, applied: Option<&Value>) -> Op
     }
 }
 
-/// The items of both lists: shared ones in the applied order, those only in the live list at their
-/// place between the shared ones.
+/// The items of both lists. Shared items are in the applied order. Items only in the live list keep
+/// their place between the shared ones.
 fn merge_items(live: &[(PathElement, &Value)], applied: &[(PathElement, &Value)]) -> Vec<Value> {
     let in_live: BTreeSet<_> = elements(live).collect();
     let in_applied: BTreeSet<_> = elements(applied).collect();
@@ -54,7 +55,7 @@ fn merge_items(live: &[(PathElement, &Value)], applied: &[(PathElement, &Value)]
     loop {
         match (live.peek(), applied.peek()) {
             (None, None) => return merged,
-            // Only in the live list: it keeps its place.
+            // Only in the live list: the item keeps its place.
             (Some((element, item)), _) if !in_applied.contains(element) => {
                 merged.push((*item).clone());
                 live.next();
@@ -84,7 +85,7 @@ fn elements<'a>(list: &'a [(PathElement, &Value)]) -> impl Iterator<Item = &'a P
     list.iter().map(|(element, _)| element)
 }
 
-/// The value without the fields of a set; `null` if nothing is left of it.
+/// A value without the fields of a set; `null` if nothing is left of it.
 fn remove(schema: Schema, value: &Value, set: &FieldSet) -> Value {
     let kept = match (schema, value) {
         (Schema::Struct(_) | Schema::Texts, Value::Object(members)) => {
@@ -119,8 +120,8 @@ fn remove(schema: Schema, value: &Value, set: &FieldSet) -> Value {
     }
 }
 
-/// Removes from a merged value the fields that its applier applied `last` time and that no manager
-/// has now; `managed` is the fields of all managers, including the applier's new ones.
+/// Removes fields that the applier applied `last` time and that no manager has now. `managed` is
+/// the fields of all managers, including the applier's new ones.
 pub(super) fn prune(schema: Schema, merged: Value, last: &FieldSet, managed: &FieldSet) -> Value {
     if last.is_empty() {
         return merged;
@@ -136,14 +137,14 @@ pub(super) fn prune(schema: Schema, merged: Value, last: &FieldSet, managed: &Fi
     gone.subtract(&named(managed));
     let pruned = remove(schema, &merged, &gone);
 
-    // And so do fields that were removed with them but never applied.
+    // Fields that were removed with them but never applied stay as well.
     let mut gone = of_merged;
     gone.subtract(&named(&field_set(schema, &pruned)));
     remove(schema, &merged, &gone.intersection(&last))
 }
 
-/// The set with the named members around its fields (`EnsureNamedFieldsAreMembers`): `source.host`
-/// brings `source`, but `labels.app` does not bring the map of labels' own inner maps.
+/// Adds the named parents of a set's fields to the set (`EnsureNamedFieldsAreMembers`). So
+/// `source.host` brings `source`. Keys inside a map such as `labels` are no named fields.
 fn with_named(schema: Schema, set: &FieldSet) -> FieldSet {
     let named = |schema: Schema, element: &PathElement| match element {
         PathElement::Field(name) => schema.declared(name),

@@ -1,14 +1,15 @@
-//! `metadata.managedFields`, the managers of an event's fields, and server-side apply
-//! (`k8s.io/apimachinery/pkg/util/managedfields`, `sigs.k8s.io/structured-merge-diff`).
+//! `metadata.managedFields`, the managers of an event's fields, and server-side apply.
+//!
+//! It follows `k8s.io/apimachinery/pkg/util/managedfields` and `sigs.k8s.io/structured-merge-diff`.
 //!
 //! - [`track`] is called for every create, PUT and patch. It gives the writer the fields that it
-//!   changed, and removes them from all others. Whether events that were never applied are tracked
-//!   is an option.
-//! - [`apply()`] merges an applied configuration into an event, refuses to change fields of other
-//!   managers, and removes fields that the manager no longer applies.
+//!   changed, and removes them from all other managers. Whether events that were never applied are
+//!   tracked is an option.
+//! - [`apply()`] merges an applied configuration into an event. It refuses to change fields of
+//!   other managers, and removes fields that the manager no longer applies.
 //!
 //! Fields are named as in the API version of the write. As in kube-apiserver, whose converter
-//! cannot convert between the two groups, a write forgets what was managed through the other
+//! cannot convert between the two groups, a write forgets the managers of fields in the other
 //! version.
 
 mod apply;
@@ -31,10 +32,10 @@ pub use writer::Writer;
 
 use crate::codec;
 
-/// The manager of the fields set before the first apply.
+/// The manager that gets the fields set before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// The fields of metadata without a manager, in addition to metadata itself.
+/// The fields of metadata that never have a manager, besides metadata itself.
 const UNMANAGED: [&str; 9] = [
     "name",
     "namespace",
@@ -49,7 +50,7 @@ const UNMANAGED: [&str; 9] = [
 
 /// Updates the managed fields of an event that is created (`live` is `None`) or replaces `live`.
 ///
-/// The client's managedFields are used if they can be read; empty ones make the event forget all
+/// The client's managedFields are used if they can be read. Empty ones make the event forget all
 /// managers. An event without managers is tracked from its creation if `track_on_create`, otherwise
 /// from the first apply.
 pub fn track(live: Option<&Event>, new: &mut Event, writer: Writer<'_>, track_on_create: bool) {
@@ -68,7 +69,7 @@ pub fn track(live: Option<&Event>, new: &mut Event, writer: Writer<'_>, track_on
     new.metadata.get_or_insert_default().managed_fields = managed.encode();
 }
 
-/// Gives the writer the fields that it changed.
+/// Gives the writer the fields that it changed, and takes them from all other managers.
 fn update(live: Option<&Event>, new: &Event, mut managed: Managed, writer: Writer<'_>) -> Managed {
     let changes = codec::compare(writer.api, live.unwrap_or(&Event::default()), new);
     managed.keep_version(writer.api.api_version());
@@ -83,7 +84,7 @@ fn update(live: Option<&Event>, new: &Event, mut managed: Managed, writer: Write
     managed
 }
 
-/// Removes fields that are never managed.
+/// Removes the fields that are never managed.
 fn strip(set: &mut FieldSet) {
     for element in ["apiVersion", "kind"] {
         set.strip(&PathElement::known(element), &[]);
@@ -96,7 +97,7 @@ fn managed_fields(event: Option<&Event>) -> &[ManagedFieldsEntry] {
     metadata.map_or(&[], |metadata| metadata.managed_fields.as_slice())
 }
 
-/// Restores the old times if only times changed, so that these alone cause no write
+/// Restores the old times if nothing but times changed. So times alone cause no write
 /// (`IgnoreManagedFieldsTimestampsTransformer`).
 pub fn keep_times(new: &mut ObjectMeta, old: &ObjectMeta) {
     let timeless = |entry: &ManagedFieldsEntry| ManagedFieldsEntry {
@@ -122,7 +123,7 @@ pub fn manager_of(user_agent: &str) -> String {
     fitting.collect()
 }
 
-/// Whether the schema of apply declares the field of a JSON pointer.
+/// Whether the apply schema declares the field at a JSON pointer.
 #[cfg(test)]
 pub(crate) fn declares(api: codec::Api, pointer: &str) -> bool {
     let mut names = pointer.split('/').skip(1);

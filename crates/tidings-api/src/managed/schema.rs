@@ -1,5 +1,7 @@
-//! The schema of an event for apply: which objects are owned as a whole, and which lists are sets
-//! or maps. It follows from the table of an event's fields.
+//! The schema of an event for apply: which objects are owned as a whole, which lists are sets or
+//! maps.
+//!
+//! It follows from the table of an event's fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +14,7 @@ use crate::bounded::BoundedList;
 use crate::codec::Api;
 use crate::go::{GoSyntax, GoValue, go_type};
 
-/// Maximum bytes of the errors.
+/// Maximum bytes of the errors about one configuration.
 const UNFIT_BYTES_MAX: usize = 16 * 1024;
 
 /// The schema of a value.
@@ -23,15 +25,15 @@ pub(super) enum Schema {
     Bool,
     /// A scalar of any type, such as a time.
     Any,
-    /// An object with these members.
+    /// An object with the members of this type.
     Struct(&'static Type),
-    /// An object with these members that is owned as a whole.
+    /// An object with the members of this type that is owned as a whole.
     Atomic(&'static Type),
-    /// An object of texts.
+    /// An object whose values are texts.
     Texts,
     /// A list of texts without order or repetition.
     Set,
-    /// A list of objects with this key field, each owned as a whole.
+    /// A list of objects identified by this key field, each owned as a whole.
     Keyed(&'static str, &'static Type),
 }
 
@@ -58,7 +60,7 @@ impl Schema {
         Struct(api.event())
     }
 
-    /// The schema of a declared member.
+    /// The schema of a member that the type declares.
     pub(super) fn declared(self, name: &str) -> Option<Self> {
         match self {
             Struct(of) if of.name == "Event" && matches!(name, "apiVersion" | "kind") => Some(Text),
@@ -67,7 +69,7 @@ impl Schema {
         }
     }
 
-    /// The schema of a member of an object.
+    /// The schema of any member of an object.
     pub(super) fn member(self, name: &str) -> Self {
         self.declared(name)
             .unwrap_or(if matches!(self, Texts) { Text } else { Any })
@@ -114,7 +116,8 @@ impl Schema {
 /// Checks a value against the schema; `null` is always valid.
 ///
 /// # Errors
-/// All errors, in one text.
+///
+/// All mistakes, in one text.
 pub(super) fn check(schema: Schema, value: &Value) -> Result<(), String> {
     let mut errors = BoundedList::new("\n  ", UNFIT_BYTES_MAX);
     check_at(schema, value, &mut Vec::new(), &mut errors);
@@ -161,7 +164,7 @@ fn check_at(schema: Schema, value: &Value, path: &mut Vec<PathElement>, errors: 
                 }
                 path.pop();
                 if !known {
-                    // Only the first is reported, as upstream.
+                    // Only the first undeclared field is reported, as upstream does it.
                     break;
                 }
             }
@@ -225,7 +228,7 @@ fn collect(schema: Schema, value: &Value, path: &mut Vec<PathElement>, set: &mut
     }
 }
 
-/// The fields that differ (`TypedValue.Compare`).
+/// The fields that differ between two values (`TypedValue.Compare`).
 pub(super) fn compare(schema: Schema, old: &Value, new: &Value) -> Changes {
     let mut changes = Changes::default();
     if let (Some(old), Some(new)) = (old.as_object(), new.as_object()) {
@@ -291,7 +294,7 @@ pub(super) fn is_nothing(value: Option<&Value>) -> bool {
     }
 }
 
-/// The items of a list, with their path elements.
+/// The items of a list, each with its path element.
 pub(super) fn items(schema: Schema, list: Option<&Value>) -> Vec<(PathElement, &Value)> {
     let items = list.and_then(Value::as_array).into_iter().flatten();
     items

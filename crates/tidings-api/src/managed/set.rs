@@ -1,8 +1,9 @@
-//! Sets of fields, and their JSON form `FieldsV1`
-//! (`sigs.k8s.io/structured-merge-diff/v6/fieldpath`: `Set`, `PathElement`, `serialize.go`).
+//! Sets of fields, and their JSON form `FieldsV1`.
 //!
-//! A set is a tree. An inner node need not be a member: owning `metadata.labels.app` is not owning
-//! `metadata.labels`. Every node is a member or has members below it.
+//! They correspond to `sigs.k8s.io/structured-merge-diff/v6/fieldpath`: `Set`, `PathElement`,
+//! `serialize.go`. A set is a tree. An inner node need not be a member: owning
+//! `metadata.labels.app` is not owning `metadata.labels`. Every node is a member or has members
+//! below it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,16 +14,16 @@ use serde_json::Value;
 
 use tidings_core::wire::write_string;
 
-/// One step of a path. The order is upstream's `PathElement.Compare`.
+/// One step of a path. The order is that of upstream's `PathElement.Compare`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PathElement {
     /// `f:`, a member of an object.
     Field(Cow<'static, str>),
-    /// `k:`, an item of a list, by its key fields.
+    /// `k:`, an item of a list, identified by its key fields.
     Key(Vec<(String, Atom)>),
-    /// `v:`, an item of a set.
+    /// `v:`, an item of a set, identified by its value.
     Value(Atom),
-    /// `i:`, an item of a list by its index.
+    /// `i:`, an item of a list, identified by its index.
     Index(i64),
 }
 
@@ -40,7 +41,7 @@ pub(crate) enum Atom {
 }
 
 impl Atom {
-    /// The key of a JSON value.
+    /// Converts a JSON value.
     pub(crate) fn from_json(value: &Value) -> Self {
         match value {
             Value::String(text) => Self::Text(text.clone()),
@@ -54,7 +55,7 @@ impl Atom {
 }
 
 impl fmt::Display for Atom {
-    /// As JSON.
+    /// Writes the value as JSON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Integer(number) => write!(f, "{number}"),
@@ -71,12 +72,12 @@ impl PathElement {
         Self::Field(Cow::Borrowed(name))
     }
 
-    /// The member of this name.
+    /// A member of this name.
     pub(crate) fn named(name: impl Into<String>) -> Self {
         Self::Field(Cow::Owned(name.into()))
     }
 
-    /// The item of a list with this key field.
+    /// An item of a list whose key field has this value.
     pub(crate) fn keyed(field: &str, value: Atom) -> Self {
         Self::Key(vec![(field.to_owned(), value)])
     }
@@ -123,7 +124,7 @@ impl PathElement {
 }
 
 impl fmt::Display for PathElement {
-    /// As in `.metadata.ownerReferences[uid="1"]`.
+    /// Writes the element as messages show it, as in `.metadata.ownerReferences[uid="1"]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field(name) => write!(f, ".{name}"),
@@ -140,7 +141,7 @@ impl fmt::Display for PathElement {
     }
 }
 
-/// A path as shown in messages.
+/// A path as messages show it.
 pub(crate) struct Shown<'a>(pub &'a [PathElement]);
 
 impl fmt::Display for Shown<'_> {
@@ -149,7 +150,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// See the [module](self).
+/// A set of fields; see the [module](self).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSet(BTreeMap<PathElement, Node>);
 
@@ -222,7 +223,7 @@ impl FieldSet {
         Self(both.collect())
     }
 
-    /// Removes the other's members. Members below these stay.
+    /// Removes the other set's members. Members below these stay.
     pub(crate) fn subtract(&mut self, other: &Self) {
         self.0.retain(|element, node| {
             if let Some(theirs) = other.0.get(element) {
@@ -233,7 +234,7 @@ impl FieldSet {
         });
     }
 
-    /// Removes an element and some of its direct members; used for fields that are never managed.
+    /// Removes an element and some of its direct members, for fields that are never managed.
     pub(crate) fn strip(&mut self, element: &PathElement, names: &[&'static str]) {
         let Some(node) = self.0.get_mut(element) else {
             return;
@@ -253,8 +254,8 @@ impl FieldSet {
         }
     }
 
-    /// Makes members of all inner nodes that are `named`, which gives the context below a node;
-    /// below others it is `unnamed`.
+    /// Makes members of all inner nodes for which `named` returns a context. That context is used
+    /// below the node. Below other nodes the context is `unnamed`.
     pub(crate) fn with_members<C: Copy>(
         &self,
         context: C,
@@ -272,7 +273,7 @@ impl FieldSet {
         Self(nodes.collect())
     }
 
-    /// The paths of all members; those of a level come before those below it.
+    /// The paths of all members. Those of one level come before those below it.
     pub(crate) fn paths(&self) -> Vec<Vec<PathElement>> {
         let mut paths = Vec::new();
         self.collect(&mut Vec::new(), &mut paths);
@@ -318,7 +319,8 @@ impl FieldSet {
     /// Reads `FieldsV1`.
     ///
     /// # Errors
-    /// Why the JSON is not a set.
+    ///
+    /// The reason why the JSON is not a set.
     pub(crate) fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice::<Node>(json).map(|node| node.below)
     }
@@ -376,7 +378,7 @@ mod tests {
         String::from_utf8(set.to_json()).unwrap()
     }
 
-    /// What kube-apiserver 1.36 stored for what it was sent.
+    /// kube-apiserver 1.36 stored these for the objects that it was sent.
     #[test]
     fn fields_v1_is_read_and_written_as_upstream() {
         for (sent, kept) in [
@@ -444,7 +446,7 @@ mod tests {
     }
 
     proptest! {
-        /// The tree does what a plain set of paths does.
+        /// The tree behaves like a plain set of paths.
         #[test]
         fn trees_are_sets(a in paths(), b in paths()) {
             let (left, right) = (tree(a.clone()), tree(b.clone()));

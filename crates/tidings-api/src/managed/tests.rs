@@ -1,4 +1,4 @@
-//! What kube-apiserver 1.36 answered, and laws.
+//! Tests with answers of kube-apiserver 1.36, and tests of laws.
 
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{FieldsV1, Time};
 use proptest::prelude::*;
@@ -50,7 +50,7 @@ fn managers(event: &Event) -> Vec<String> {
     entries.collect()
 }
 
-/// The fields of others that a configuration would change.
+/// The fields of other managers that a configuration would change.
 fn conflicts(live: &Event, config: &Value, writer: Writer<'_>) -> Vec<String> {
     match apply(Some(live), config, writer, false) {
         Err(ApplyError::Conflicts(found)) => found.into_iter().map(|it| it.field).collect(),
@@ -58,7 +58,7 @@ fn conflicts(live: &Event, config: &Value, writer: Writer<'_>) -> Vec<String> {
     }
 }
 
-/// An event after a write that changes it.
+/// The event after a write that changes it.
 fn written(live: &Event, writer: Writer<'_>, change: impl FnOnce(&mut Event)) -> Event {
     let mut new = live.clone();
     change(&mut new);
@@ -72,7 +72,7 @@ fn created(value: Value) -> Event {
     event
 }
 
-/// An event that was created with everything that lists and maps can be.
+/// An event that was created with every kind of list and map.
 fn full() -> Event {
     created(json!({
         "metadata": {
@@ -123,7 +123,7 @@ fn a_create_gives_its_manager_what_it_sets() {
             r#""f:series":{".":{},"f:count":{},"f:lastObservedTime":{}},"f:type":{}}"#
         )]
     );
-    // Written through the other group, what was managed through this one is forgotten.
+    // A write through the other API group forgets the managers of this one.
     let change = |event: &mut Event| event.message = Some("other".into());
     let other = written(&strict, writer("m2", 2), change);
     assert_eq!(managers(&other), [r#"m2 Update v1 2 {"f:message":{}}"#]);
@@ -188,7 +188,7 @@ fn what_others_manage_is_taken_only_by_force() {
             ),
         ]
     );
-    // Fields it no longer applies are removed, unless another manager has them.
+    // Fields that the manager no longer applies are removed, unless another manager has them.
     let less = config(&json!({"metadata": {"name": "a", "labels": {"x": "other"}}, "count": 5}));
     let less = apply(Some(&applied), &less, writer("app", 3), false).unwrap();
     let json = json_of(&less);
@@ -297,7 +297,7 @@ fn kubectl_goes_on_from_its_client_side_apply() {
         applied.metadata.as_ref().unwrap().annotations[key],
         "{\"apiVersion\":\"v1\",\"count\":1,\"kind\":\"Event\",\"message\":\"a\\u003cb\",\"metadata\":{\"name\":\"a\"},\"reason\":\"B\"}\n"
     );
-    // kubectl must not take fields that were changed since.
+    // kubectl must not take over fields that were changed since.
     let changed = written(&applied, writer("other", 3), |event| event.count = Some(7));
     let wanted = config(&json!({"metadata": {"name": "a"}, "reason": "C", "count": 9}));
     let found = conflicts(&changed, &wanted, writer("kubectl", 4));
@@ -394,7 +394,7 @@ fn managers_are_named_after_programs() {
 }
 
 proptest! {
-    /// Walking typed events finds the same differences as walking their JSON.
+    /// Comparing typed events finds the same differences as comparing their JSON.
     #[test]
     fn both_walks_agree(old in any_event(), new in any_event(), api in prop_oneof![Just(Api::Core), Just(Api::Events)]) {
         let value = |event: &Event| -> Value {
@@ -408,8 +408,8 @@ proptest! {
         prop_assert_eq!(typed.removed, untyped.removed);
     }
 
-    /// Who applies by force has what was applied, and owns exactly that; applying it again changes
-    /// nothing.
+    /// After an apply by force the event has what was applied, and its manager owns exactly that. A
+    /// second apply changes nothing.
     #[test]
     fn what_is_applied_is_there(live in any_event(), wanted in any_event()) {
         let mut live = live;

@@ -4,7 +4,7 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::codec::Api;
 
-/// The manager of a write, its API version, and its time.
+/// The manager of a write, with the write's API version and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
     /// The manager's name.

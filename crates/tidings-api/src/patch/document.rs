@@ -1,4 +1,4 @@
-//! Parsing of a patch: JSON in which duplicate keys are noted, as Go does.
+//! Parses a patch: JSON whose duplicate keys are noted, as Go does.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
@@ -8,10 +8,11 @@ use serde_json::{Map, Value};
 
 use crate::go::{Notes, complaint, replace_what_is_no_text};
 
-/// Reads a patch and notes duplicate keys, such as `duplicate field "a[0].b"`; their last value is
-/// used.
+/// Reads a patch and notes duplicate keys, such as `duplicate field "a[0].b"`. The last value of a
+/// duplicate counts.
 ///
 /// # Errors
+///
 /// Go's words for a syntax error.
 pub(super) fn read(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     match parse(body) {
@@ -31,8 +32,8 @@ fn parse(body: &[u8]) -> serde_json::Result<(Value, Vec<String>)> {
     Ok((value, reader.notes.texts))
 }
 
-/// The state of the reader. It also has a digest of the path, which may be as long as the patch, so
-/// that short members below a long path do not cost its length.
+/// The state of the reader. The path may be as long as the patch, so the state also has a digest of
+/// it. Short members below a long path then do not cost the path's length.
 #[derive(Default)]
 struct Reader {
     path: String,

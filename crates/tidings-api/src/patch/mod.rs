@@ -1,5 +1,7 @@
-//! JSON patch, merge patch and strategic merge patch, applied to an event's JSON in the version of
-//! the request (`k8s.io/apiserver/pkg/endpoints/handlers/patch.go`).
+//! JSON patch, merge patch and strategic merge patch.
+//!
+//! They are applied to an event's JSON in the version of the request
+//! (`k8s.io/apiserver/pkg/endpoints/handlers/patch.go`).
 
 mod document;
 mod error;
@@ -44,7 +46,7 @@ pub enum PatchKind {
 }
 
 impl PatchKind {
-    /// The kind that a Content-Type names.
+    /// The kind of patch that a Content-Type names.
     pub fn of(content_type: Option<&str>) -> Option<Self> {
         let content_type = content_type.unwrap_or_default();
         match content_type.split(';').next().unwrap_or_default() {
@@ -61,6 +63,7 @@ impl Patch {
     /// Reads a patch.
     ///
     /// # Errors
+    ///
     /// 400 for an invalid patch, 413 for too many operations, 415 for an apply. With `Ignore`, an
     /// invalid field of an operation is a 422.
     pub fn parse(
@@ -108,10 +111,11 @@ impl Patch {
         Ok(Self { change, notes })
     }
 
-    /// Applies the patch.
+    /// Applies the patch to an event's JSON.
     ///
     /// # Errors
-    /// 422 if it is well-formed but does not fit this object.
+    ///
+    /// 422 if the patch is well-formed but does not fit this object.
     pub fn apply(&self, target: &mut Value) -> Result<(), PatchError> {
         match &self.change {
             Change::Json(operations) => {
@@ -131,8 +135,8 @@ impl Patch {
         }
     }
 
-    /// The state for reading the patched event: kube-apiserver reads the result of a strategic
-    /// merge patch from memory and others from JSON, with different words.
+    /// The state for reading the patched event. kube-apiserver reads the result of a strategic
+    /// merge patch from memory and other results from JSON, with different words.
     pub fn reading(&self) -> Reading {
         match self.change {
             Change::Strategic(_) => Reading::of_unstructured(),
@@ -145,8 +149,8 @@ impl Patch {
         matches!(self.change, Change::Strategic(_))
     }
 
-    /// What an error shows if the result is not an event: the patched object, or the strategic
-    /// merge patch.
+    /// The object that an error shows if the result is not an event. It is the patched object, or
+    /// the strategic merge patch.
     pub fn shown<'a>(&'a self, patched: &'a Value) -> Box<dyn Display + 'a> {
         match &self.change {
             Change::Strategic(patch) => Box::new(GoMap(patch)),
@@ -154,10 +158,11 @@ impl Patch {
         }
     }
 
-    /// The warnings about the patch and the patched event.
+    /// Converts the notes on the patch and on the patched event to warnings.
     ///
     /// # Errors
-    /// The error, if they are refused.
+    ///
+    /// The error, if the fields refuse the write.
     pub fn heed(
         &self,
         reading: Reading,
@@ -185,7 +190,7 @@ mod tests {
         Patch::parse(kind, body, FieldValidation::Warn)
     }
 
-    /// Why operations are not applied to an object.
+    /// The reason why operations are not applied to an object.
     fn refusal(operations: &[Value], mut target: Value) -> PatchError {
         let body = serde_json::to_vec(operations).unwrap();
         let patch = parse("application/json-patch+json", &body).unwrap();
@@ -233,7 +238,8 @@ mod tests {
         assert_eq!(error, PatchError::Unprocessable);
     }
 
-    /// JSON of the shapes patches have, with an event's names and the directives among its keys.
+    /// Generates JSON of the shapes that patches have, with an event's names and directives as
+    /// keys.
     fn patch() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
@@ -263,7 +269,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a client sends as a patch is applied or refused.
+        /// Any JSON that a client sends as a patch is applied or refused.
         #[test]
         fn any_patch_is_answered(target in patch(), patch in patch()) {
             let patch = patch.to_string();

@@ -1,6 +1,8 @@
-//! JSON patch as in kube-apiserver's library, `evanphx/json-patch`. Beyond the standard, a missing
-//! value is null, a missing member can be replaced and copied (as null), and negative indexes count
-//! from the end of a list: that of an addition from the end of the list that results.
+//! JSON patch as in kube-apiserver's library, `evanphx/json-patch`.
+//!
+//! It extends the standard: a missing value is null, a missing member can be replaced and copied
+//! (as null), and negative indexes count from the end of a list. The index of an addition counts
+//! from the end of the resulting list.
 
 use serde_json::Value;
 
@@ -16,15 +18,15 @@ const WORK_MAX: usize = 4 * 1024 * 1024;
 /// Maximum operations of a patch.
 pub(super) const OPERATIONS_MAX: usize = 10_000;
 
-/// Maximum bytes that all copies of a patch together may add; as much as kube-apiserver reads of a
-/// body.
+/// Maximum bytes that all copies of a patch together may add. kube-apiserver reads as many bytes of
+/// a body.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// The operation cannot be applied. Clients get no reason.
+/// The error of an operation that cannot be applied. Clients get no reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Impossible;
 
-/// An operation of a JSON patch. The path is required.
+/// An operation of a JSON patch. Its path is required.
 #[derive(Debug, Default)]
 pub(super) struct Operation {
     op: Option<String>,
@@ -36,6 +38,7 @@ pub(super) struct Operation {
 /// Reads a list of operations, and notes unknown members.
 ///
 /// # Errors
+///
 /// Go's words for a value of the wrong type.
 pub(super) fn read(patch: Value) -> Result<(Vec<Operation>, Vec<String>), String> {
     let mut notes = Notes::default();
@@ -84,7 +87,7 @@ fn mismatch(found: &Value, place: &str) -> String {
     cannot_unmarshal(kind(found), place)
 }
 
-/// The remaining work: a short operation may go over a list that is as long as a body.
+/// The work that is left, in values. A short operation may walk a list as long as a body.
 struct Work(usize);
 
 impl Work {
@@ -158,8 +161,8 @@ impl Place {
         Ok(Self { around, last })
     }
 
-    /// Refuses a value that would be too deep at this place: repeated moves could otherwise exceed
-    /// the recursion that it allows.
+    /// Refuses a value that would be too deep at this place. Repeated moves could otherwise nest
+    /// values deeper than recursion allows.
     fn bounded(&self, value: &Value, work: &mut Work) -> Result<(), Impossible> {
         let levels = POINTER_DEPTH_MAX.saturating_sub(self.around.len() + 1);
         check_depth(value, levels, work)
@@ -173,7 +176,7 @@ impl Place {
         Ok(found)
     }
 
-    /// The value, if any. An index outside of a list is an error.
+    /// The value at this place, if any. An index outside of a list is an error.
     fn get<'a>(&self, target: &'a mut Value) -> Result<Option<&'a Value>, Impossible> {
         let found = part(self.container(target)?, &self.last)?;
         Ok(found.map(|found| &*found))
@@ -183,7 +186,7 @@ impl Place {
         match self.container(target)? {
             Value::Array(items) if self.last == "-" => items.push(value),
             Value::Array(items) => {
-                // In the list that it becomes: behind the last item is -1.
+                // The index counts in the resulting list, so -1 is after the last item.
                 let place = index(&self.last, items.len() + 1)?;
                 work.spend(items.len().checked_sub(place).ok_or(Impossible)?)?;
                 items.insert(place, value);
@@ -234,7 +237,8 @@ fn part<'a>(value: &'a mut Value, step: &str) -> Result<Option<&'a mut Value>, I
     }
 }
 
-/// An index into a list, counted from the end if negative; it may be one past the last.
+/// Reads an index into a list, which counts from the end if negative. It may be one past the last
+/// item.
 fn index(step: &str, len: usize) -> Result<usize, Impossible> {
     let place: i64 = step.parse().map_err(|_| Impossible)?;
     let place = if place < 0 {
@@ -245,7 +249,7 @@ fn index(step: &str, len: usize) -> Result<usize, Impossible> {
     usize::try_from(place).map_err(|_| Impossible)
 }
 
-/// Refuses a value with more levels.
+/// Refuses a value with more than `levels` levels.
 fn check_depth(value: &Value, levels: usize, work: &mut Work) -> Result<(), Impossible> {
     work.spend(1)?;
     let own = usize::from(value.is_array() || value.is_object());
@@ -258,7 +262,7 @@ fn check_depth(value: &Value, levels: usize, work: &mut Work) -> Result<(), Impo
     }
 }
 
-/// The approximate length of a value as JSON.
+/// About the length of a value as JSON, in bytes.
 pub(super) fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 2,
@@ -283,7 +287,7 @@ mod tests {
         apply(&mut target, &operations).ok().map(|()| target)
     }
 
-    /// Answers of kube-apiserver 1.36.
+    /// These are answers of kube-apiserver 1.36.
     #[test]
     fn operations_are_applied_as_upstream_applies_them() {
         let whole = |a: Value| Some(json!({"a": a, "c/d": "x"}));

@@ -3,8 +3,8 @@
 //! Maps merge key by key and `null` deletes, as in a merge patch. Two lists merge instead of being
 //! replaced: `metadata.ownerReferences` by `uid`, and `metadata.finalizers` as a set. The
 //! directives `$patch`, `$retainKeys`, `$setElementOrder/…` and `$deleteFromPrimitiveList/…` apply
-//! where there is something to merge with; new values are added unchanged, except for maps with a
-//! `$patch`.
+//! where the target has a value to merge with. New values are added unchanged, except for maps with
+//! a `$patch`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,10 +16,10 @@ use super::error::PatchError;
 use super::operations::size;
 use crate::go::{GoList, GoMap, GoValue, go_type};
 
-/// Maximum bytes of a text about a refused patch.
+/// Maximum bytes of the text about a refused patch.
 const REFUSAL_BYTES_MAX: usize = 32 * 1024;
 /// Maximum bytes of lists to process, as a multiple of the size of patch and target. Each list is
-/// processed a few times; only patches that name one owner many times exceed this.
+/// processed a few times. Only patches that name one owner many times exceed this.
 const WORK_FACTOR: usize = 16;
 
 const BAD_RETAIN_KEYS: &str = "invalid patch format of retainKeys";
@@ -32,6 +32,7 @@ const DELETION: &str = "$deleteFromPrimitiveList";
 /// Applies a patch to an event's JSON.
 ///
 /// # Errors
+///
 /// The invalid directive or list.
 pub(super) fn apply(
     target: &mut Map<String, Value>,
@@ -60,7 +61,7 @@ impl Place {
     }
 }
 
-/// The patch is not well formed.
+/// The error of a patch that is not well formed.
 fn malformed(why: &str) -> PatchError {
     PatchError::Malformed(why.to_owned())
 }
@@ -77,7 +78,7 @@ fn kind_at(path: &[String]) -> Option<Kind> {
     field.map(|field| field.kind)
 }
 
-/// The member by which the items of a list merge. Without one, a list is a set or replaced.
+/// The member by which the items of a list merge. `None` for a list that is a set or is replaced.
 fn merge_key(path: &[String]) -> Option<&'static str> {
     match kind_at(path)? {
         Kind::List(_, key) => key,
@@ -146,7 +147,7 @@ fn merge(
     Ok(())
 }
 
-/// Removes the members that a patch does not retain.
+/// Removes the members that `$retainKeys` does not name.
 fn retain(
     target: &mut Map<String, Value>,
     patch: &Map<String, Value>,
@@ -229,7 +230,7 @@ fn check_order(sent: &[Value], order: &[Value], key: Option<&str>) -> Result<(),
     Ok(())
 }
 
-/// `mergeSlice`.
+/// Merges the list of a patch into the target's list (`mergeSlice`).
 fn merge_lists(
     mut items: Vec<Value>,
     patch: Vec<Value>,
@@ -278,7 +279,8 @@ fn merge_lists(
     let own_of = |item: &Value| item.get(key).map(Value::to_string);
     items.retain(|item| own_of(item).is_none_or(|own| !gone.contains(&own)));
     let before = items.clone();
-    // A map, because both lists may be as long as a body. Of items of one key it has the first.
+    // A map, because both lists may be as long as a body. Of items with the same key it has the
+    // first.
     let places = items.iter().enumerate().rev();
     let places = places.filter_map(|(place, item)| Some((own_of(item)?, place)));
     let mut places: HashMap<String, usize> = places.collect();
@@ -297,9 +299,9 @@ fn merge_lists(
     put_together(items, &sent, &before, Some(key))
 }
 
-/// Orders a merged list (`mergeSortedSlice`): items of the patch in the patch's order, other items
-/// in the order of `before`, and both kinds relative to each other as in `before`, or else items of
-/// the patch first.
+/// Orders a merged list (`mergeSortedSlice`). Items of the patch are in the patch's order, other
+/// items in the order of `before`. Both kinds are relative to each other as in `before`; where that
+/// does not say, items of the patch come first.
 fn put_together(
     merged: Vec<Value>,
     order: &[Value],
@@ -371,7 +373,7 @@ fn list(value: Value) -> Result<Vec<Value>, PatchError> {
     }
 }
 
-/// The error if an ordering directive does not name a list.
+/// The error of an ordering directive that does not name a list.
 fn no_list(path: &[String], known: bool) -> PatchError {
     let (name, around) = path
         .split_last()
@@ -403,7 +405,7 @@ fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// A value without maps that have a `$patch`.
+/// A value without the maps in it that have a `$patch`; `None` if it is such a map itself.
 fn without_directives(value: Value) -> Option<Value> {
     Some(match value {
         Value::Object(members) if members.contains_key("$patch") => return None,
@@ -423,7 +425,7 @@ fn without_directives(value: Value) -> Option<Value> {
 
 const MAP: &str = "map[string]interface {}";
 const LIST: &str = "[]interface {}";
-/// `%s` of nil.
+/// A nil as Go's `%s` prints it.
 const NIL: &str = "%!s(<nil>)";
 
 fn other_type(expected: &str, found: &Value) -> PatchError {
@@ -434,7 +436,7 @@ fn other_type(expected: &str, found: &Value) -> PatchError {
     PatchError::Unexpected(format!("expected a {expected}, but received a {found}"))
 }
 
-/// The type of all items of the lists, which has to be the same.
+/// The type of all items of the lists, which must be the same.
 fn kind_of_items(lists: &[&[Value]]) -> Result<&'static str, PatchError> {
     let mut kinds = lists.iter().copied().flatten().map(go_type);
     match kinds.next() {
@@ -569,7 +571,7 @@ mod tests {
         Ok(target)
     }
 
-    /// Answers of kube-apiserver 1.36.
+    /// These are answers of kube-apiserver 1.36.
     #[test]
     fn what_is_not_accepted() {
         let unexpected = |why: &str| PatchError::Unexpected(why.to_owned());

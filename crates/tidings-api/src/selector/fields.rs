@@ -10,12 +10,12 @@ use crate::codec::Api;
 use crate::codec::stored::{field, meta, reference, source};
 use crate::codec::view::EventView;
 
-/// A parsed field selector; the empty one matches everything. Terms are grouped by field, so that
+/// A parsed field selector; an empty one matches everything. Terms are grouped by field, so that
 /// each field is read once, however long the selector is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     fields: BTreeMap<EventField, Wanted>,
-    /// Matches nothing: some field would need two values.
+    /// Whether the selector matches nothing, because a field would need two values.
     nothing: bool,
 }
 
@@ -32,14 +32,14 @@ impl Wanted {
     }
 }
 
-/// The fields that can be selected by.
+/// The fields that a selector can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum EventField {
-    /// A text of the event, by number.
+    /// A text of the event, by field number.
     Own(usize),
-    /// A text of an object in the event, by both numbers.
+    /// A text of an object in the event, by the numbers of object and field.
     Of(usize, usize),
-    /// The component of the source, or else the reporting one.
+    /// The component of the source, or else the reporting component.
     Source,
 }
 
@@ -80,13 +80,14 @@ impl EventField {
     }
 }
 
-/// The label, whether it has to be equal or unequal, and the value.
+/// A term whose field is not checked yet: label, whether it must be equal, and value.
 pub(crate) type UncheckedTerm<'a> = (&'a str, bool, String);
 
 impl FieldSelector {
     /// Reads a selector.
     ///
     /// # Errors
+    ///
     /// A fragment that names the invalid term or field.
     pub fn parse(api: Api, text: &str) -> Result<Self, String> {
         Self::of(api, Self::terms(text)?)
@@ -95,6 +96,7 @@ impl FieldSelector {
     /// Reads the terms of a selector, without checking that the fields exist.
     ///
     /// # Errors
+    ///
     /// A fragment that says what cannot be read.
     pub fn terms(text: &str) -> Result<Vec<UncheckedTerm<'_>>, String> {
         let parts = split_unescaped(text).filter(|part| !part.is_empty());
@@ -110,9 +112,10 @@ impl FieldSelector {
         terms.collect()
     }
 
-    /// Makes a selector of terms.
+    /// Makes a selector from terms.
     ///
     /// # Errors
+    ///
     /// A fragment that names an unknown field.
     pub fn of(api: Api, terms: Vec<UncheckedTerm<'_>>) -> Result<Self, String> {
         let mut selector = Self::default();
@@ -133,17 +136,18 @@ impl FieldSelector {
         }
     }
 
-    /// Whether it matches everything.
+    /// Whether the selector matches everything.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Whether it matches an event.
+    /// Whether the selector matches an event.
     pub fn matches(&self, event: &Event) -> bool {
         self.matches_view(&event) == Some(true)
     }
 
-    /// Whether it matches; `None` if the bytes of the event are not in the usual form.
+    /// Whether the selector matches an event, decoded or stored. `None` if its stored bytes are not
+    /// in the usual form.
     pub(super) fn matches_view<'a>(&self, event: &impl EventView<'a>) -> Option<bool> {
         for (field, wanted) in &self.fields {
             if !wanted.accepts(field.of(event)?) {
@@ -158,22 +162,22 @@ impl FieldSelector {
         self.add(EventField::NAME, true, name.into());
     }
 
-    /// The value that a field must have, if there is such a term.
+    /// The value that the selector requires of a field, if it does.
     fn required(&self, field: EventField) -> Option<&str> {
         self.fields.get(&field)?.equal.as_deref()
     }
 
-    /// The same of the object that an event is about.
+    /// The value that the selector requires of a field of the involved object, if it does.
     fn required_of_object(&self, number: usize) -> Option<&str> {
         self.required(EventField::Of(field::INVOLVED_OBJECT, number))
     }
 
-    /// The name that an event must have.
+    /// The name that an event must have, if the selector has one.
     pub fn name(&self) -> Option<&str> {
         self.required(EventField::NAME)
     }
 
-    /// The namespace that an event must have.
+    /// The namespace that an event must have, if the selector has one.
     pub fn namespace(&self) -> Option<&str> {
         self.required(EventField::NAMESPACE)
     }
@@ -185,7 +189,8 @@ impl FieldSelector {
         by_uid.or_else(|| self.object_by_name())
     }
 
-    /// The same, if nothing else has to be compared: all events about it are selected.
+    /// Like [`object`](Self::object), but only if the selector has no other condition. Then all
+    /// events about the object are selected.
     pub fn only_object(&self) -> Option<SelectedObject<'_>> {
         let object = self.object()?;
         let parts: &[usize] = match object {
@@ -203,7 +208,7 @@ impl FieldSelector {
         Some(object).filter(|_| is_whole && !self.nothing)
     }
 
-    /// The same by their name alone, for a store that does not find uids.
+    /// The objects that an event must be about, by name, for a store that does not find uids.
     pub fn object_by_name(&self) -> Option<SelectedObject<'_>> {
         let name = self.required_of_object(reference::NAME);
         Some(SelectedObject::Name {
@@ -223,14 +228,14 @@ pub enum SelectedObject<'a> {
     Name {
         /// The name, never empty.
         name: &'a str,
-        /// Their kind, if the selector has it.
+        /// The kind of the objects, if the selector has it.
         kind: Option<&'a str>,
-        /// Their namespace, if the selector has it.
+        /// The namespace of the objects, if the selector has it.
         namespace: Option<&'a str>,
     },
 }
 
-/// Splits at unescaped commas.
+/// Splits a text at unescaped commas.
 fn split_unescaped(text: &str) -> impl Iterator<Item = &str> {
     let mut is_escaped = false;
     text.split(move |character: char| {
@@ -240,7 +245,7 @@ fn split_unescaped(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Splits at the first of `=`, `==` and `!=`.
+/// Splits a term at the first of `=`, `==` and `!=`.
 fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
     let (label, value) = term.split_once('=')?;
     Some(match label.strip_suffix('!') {
@@ -249,7 +254,8 @@ fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
     })
 }
 
-/// Undoes `\\`, `\,` and `\=`; a bare comma or equals sign, or another escape, is an error.
+/// Undoes the escapes `\\`, `\,` and `\=`. A bare comma or equals sign, or another escape, is an
+/// error.
 fn unescape(value: &str) -> Result<String, String> {
     let mut out = String::with_capacity(value.len());
     let mut characters = value.chars();
@@ -376,7 +382,7 @@ mod tests {
         let uid = Some(SelectedObject::Uid("u1"));
         #[rustfmt::skip]
         let table = [
-            // The selector, its object, and whether nothing else has to be compared.
+            // Each row: the selector, its object, and whether nothing else has to be compared.
             ("involvedObject.uid=u1", uid, true),
             ("involvedObject.name=web,involvedObject.uid=u1", uid, false),
             (
@@ -386,9 +392,9 @@ mod tests {
             ),
             ("involvedObject.name=web", named(None, None), true),
             ("involvedObject.name=web,involvedObject.uid=", named(None, None), false),
-            // kubectl events --for
+            // The selector of kubectl events --for.
             ("involvedObject.kind=Pod,involvedObject.name=web", named(Some("Pod"), None), true),
-            // kubectl describe, of an object without a uid
+            // The selector of kubectl describe, for an object without a uid.
             ("involvedObject.name=web,involvedObject.namespace=shop,involvedObject.kind=Pod",
                 named(Some("Pod"), Some("shop")), true),
             ("involvedObject.name=web,reason=BackOff", named(None, None), false),

@@ -1,5 +1,7 @@
-//! Label selectors (`k8s.io/apimachinery/pkg/labels`): `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a
-//! notin (b)`, `a`, `!a`, `a>1`, `a<1`, joined by commas.
+//! Label selectors (`k8s.io/apimachinery/pkg/labels`).
+//!
+//! Requirements are `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b)`, `a`, `!a`, `a>1` and `a<1`,
+//! joined by commas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +12,12 @@ use crate::bounded::BoundedList;
 /// Maximum bytes of an error about values.
 const REFUSED_BYTES_MAX: usize = 16 * 1024;
 
-/// A parsed label selector; the empty one matches everything. Requirements are grouped by key, so
+/// A parsed label selector; an empty one matches everything. Requirements are grouped by key, so
 /// that each label is looked up once, however long the selector is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     keys: BTreeMap<String, Wanted>,
-    /// Keys that must be present.
+    /// Keys that an object's labels must have.
     needed: BTreeSet<String>,
 }
 
@@ -78,6 +80,7 @@ impl LabelSelector {
     /// Reads a selector.
     ///
     /// # Errors
+    ///
     /// A fragment that says what was found and expected, or which key or value is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser {
@@ -110,13 +113,14 @@ impl LabelSelector {
         Ok(selector)
     }
 
-    /// Whether it matches everything.
+    /// Whether the selector matches everything.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Whether the labels match. Visits at most one key more than there are labels: a required key
-    /// that is missing ends the search, and all other requirements concern labels that are present.
+    /// Whether the labels match. It visits at most one key more than there are labels: a required
+    /// key that is missing ends the search, and all other requirements concern labels that are
+    /// present.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.needed.iter().all(|key| labels.contains_key(key))
             && labels.iter().all(|(key, value)| {
@@ -240,7 +244,7 @@ impl Parser {
         integer
     }
 
-    /// One value, which may be missing and is empty then.
+    /// Reads one value; a missing value is the empty one.
     fn exact_value(&mut self) -> Result<String, String> {
         match self.peek() {
             Token::End | Token::Symbol(",") => Ok(String::new()),
@@ -251,7 +255,7 @@ impl Parser {
         }
     }
 
-    /// A set of values, each of which may be missing and is empty then.
+    /// Reads a set of values in parentheses; a missing value is the empty one.
     fn values(&mut self, key: &str) -> Result<BTreeSet<String>, String> {
         match self.next() {
             Token::Symbol("(") => {}
@@ -304,7 +308,7 @@ fn check_value(key: &str, place: usize, value: &str) -> Option<String> {
     })
 }
 
-/// An error with all complaints, if there are any.
+/// One error with all complaints, if there are any.
 fn join_errors(complaints: impl Iterator<Item = String>) -> Result<(), String> {
     let mut list = BoundedList::new(", ", REFUSED_BYTES_MAX);
     complaints.for_each(|complaint| list.push(complaint));
@@ -356,7 +360,7 @@ mod tests {
         }
     }
 
-    /// Every key that would have to be looked at is one more comparison for every event of a list.
+    /// Each key that had to be looked up would cost one more comparison for every event of a list.
     #[test]
     fn a_long_selector_is_short_to_match() {
         let repeated = LabelSelector::parse(&vec!["a!=b"; 5000].join(",")).unwrap();

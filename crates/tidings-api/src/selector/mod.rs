@@ -12,12 +12,12 @@ use crate::codec::stored::StoredEvent;
 pub use fields::{FieldSelector, SelectedObject};
 pub use labels::LabelSelector;
 
-/// Both selectors; an event has to match both.
+/// A field selector and a label selector; an event must match both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
-    /// By fields.
+    /// The field selector.
     pub fields: FieldSelector,
-    /// By labels.
+    /// The label selector.
     pub labels: LabelSelector,
 }
 
@@ -30,7 +30,8 @@ impl Selector {
     /// Whether the event in stored bytes matches; `revision` is its resourceVersion.
     ///
     /// # Errors
-    /// Why the bytes are not an event.
+    ///
+    /// The reason why the bytes are not an event.
     pub fn selects(&self, value: &Bytes, revision: u64) -> Result<bool, String> {
         if self.is_empty() {
             return Ok(true);
@@ -43,7 +44,8 @@ impl Selector {
         Ok(self.matches(&codec::decode_stored(value, revision)?))
     }
 
-    /// The same without decoding; `None` if the bytes are not in the usual form.
+    /// Whether the event matches, without decoding it. `None` if the bytes are not in the usual
+    /// form.
     fn matches_stored(&self, stored: &StoredEvent<'_>) -> Option<bool> {
         if !self.fields.matches_view(stored)? {
             return Some(false);
@@ -51,7 +53,7 @@ impl Selector {
         Some(self.labels.is_empty() || self.labels.matches(&stored.labels()?))
     }
 
-    /// Whether an event matches both.
+    /// Whether an event matches both selectors.
     pub fn matches(&self, event: &Event) -> bool {
         static NONE: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
         let labels = event
@@ -70,7 +72,7 @@ mod tests {
     use crate::codec::Api;
 
     proptest! {
-        /// Whatever a client writes is a selector or an error.
+        /// Any text that a client sends is a selector or an error.
         #[test]
         fn any_text_is_answered(text in prop_oneof![any::<String>(), "[a-c=!,()<> \\\\inot.]{0,24}"]) {
             let labels = LabelSelector::parse(&text);
@@ -82,7 +84,7 @@ mod tests {
             }
         }
 
-        /// A value is found again however it has to be escaped.
+        /// A selector finds a value again, whatever had to be escaped in it.
         #[test]
         fn values_are_escaped_with_backslashes(reason in "[a,=\\\\ü]{0,8}") {
             let escaped: String = reason

@@ -55,7 +55,7 @@ const PIECE: u64 = 4096;
 pub(crate) struct Scratch {
     /// The bytes read. The buffer grows as needed and never shrinks.
     bytes: Vec<u8>,
-    /// The segment, offset and length of the bytes.
+    /// Where the buffer's bytes are from: segment, offset and length.
     holds: Option<(Arc<Segment>, u64, usize)>,
     /// Bytes that may still be read, if only the page cache may be read.
     cached: Option<usize>,

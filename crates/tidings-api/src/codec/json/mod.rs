@@ -1,7 +1,7 @@
-//! JSON as Kubernetes reads it. Writing is in [`tidings_core::wire`].
+//! Reads JSON as Kubernetes does. Writing is in [`tidings_core::wire`].
 //!
-//! `null` is the zero value; unknown and duplicate fields are noted rather than refused (the last
-//! value is used); and a value of the wrong type is an error in Go's words.
+//! `null` is read as the zero value. Unknown and duplicate fields are noted and not refused; the
+//! last duplicate counts. A value of the wrong type is an error in Go's words.
 
 mod read;
 mod reading;

@@ -1,4 +1,4 @@
-//! Decoding of objects from JSON, by the tables of their fields.
+//! Decodes objects from JSON, driven by the tables of their fields.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,12 +11,12 @@ use super::reading::{Reading, Step};
 use crate::codec::objects::{List, Object, ObjectPlace, Place};
 use crate::codec::time::{parse_micro_time, parse_time};
 
-/// `apiVersion` and `kind`, if they are present.
+/// The `apiVersion` and `kind` of a document, if it has them.
 #[derive(Default, Debug, Clone, PartialEq, Eq)]
 pub struct TypeMeta {
-    /// `apiVersion`.
+    /// The document's `apiVersion`.
     pub api_version: Option<String>,
-    /// `kind`.
+    /// The document's `kind`.
     pub kind: Option<String>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn read_document<'de, T: Object + Default, D: Deserializer<'de>>(
     Ok((type_meta, object))
 }
 
-/// Reads the value of a field; `null` is the zero value.
+/// Reads the value of a field into its place; `null` is the zero value.
 fn read_value<'de, D: Deserializer<'de>>(
     kind: Kind,
     place: Place<'_>,
@@ -55,7 +55,7 @@ fn read_value<'de, D: Deserializer<'de>>(
                 fitting.ok()
             });
         }
-        // Go's `*bool`: false is a value, absent is no value.
+        // As for Go's `*bool`, false is a value and an absent field is none.
         Place::Bool(place) => {
             *place = match read_scalar(value)? {
                 Scalar::Null => None,
@@ -107,8 +107,8 @@ fn read_value<'de, D: Deserializer<'de>>(
             if let Kind::List(of, key) = kind {
                 let items = Items::Objects(list, of);
                 let given = value.deserialize_any(ListVisitor(items, reading))?;
-                // Only for managedFields: an empty list, like one empty entry, is a request to
-                // forget them, so it is read as one empty entry.
+                // Only managedFields has no key. An empty list, like one empty entry, asks to
+                // forget all managers, so it is read as one empty entry.
                 if given && key.is_none() && list.len() == 0 {
                     list.push();
                 }
@@ -135,7 +135,7 @@ fn read_text<'de, D: Deserializer<'de>>(
     })
 }
 
-/// An integer of a Go type; the error for other numbers contains the number.
+/// Reads an integer of the Go type `expected`. The error for another number contains the number.
 fn integer<'de, D: Deserializer<'de>>(
     value: D,
     reading: &mut Reading,
@@ -164,7 +164,7 @@ impl<'de> DeserializeSeed<'de> for ValueSeed<'_, '_> {
     }
 }
 
-/// Where to put a decoded object.
+/// The place that a decoded object is written to.
 enum Target<'a> {
     Place(&'a mut dyn ObjectPlace),
     Object(&'a mut dyn Object),
@@ -177,7 +177,7 @@ struct ObjectVisitor<'a> {
     type_meta: Option<&'a mut TypeMeta>,
 }
 
-/// The methods of a visitor for values of the wrong type: they record the mismatch and continue.
+/// Visitor methods for values of the wrong type: they record the mismatch and continue.
 macro_rules! wrong_types {
     ($($kind:ident),*) => { $(wrong_types!(@$kind);)* };
     (@bool) => {
@@ -326,13 +326,13 @@ impl Visitor<'_> for KeySeed {
     }
 }
 
-/// The list to which items are appended.
+/// The list that items are appended to.
 enum Items<'a> {
     Texts(&'a mut Vec<String>),
     Objects(&'a mut dyn List, &'static Type),
 }
 
-/// Reads a list, and returns whether there was one.
+/// Reads a list, and returns whether the value was a list.
 struct ListVisitor<'a>(Items<'a>, &'a mut Reading);
 
 impl ListVisitor<'_> {
@@ -372,7 +372,7 @@ impl<'de> Visitor<'de> for ListVisitor<'_> {
     }
 }
 
-/// Reads an item and appends it.
+/// Reads an item and appends it to the list.
 struct ItemSeed<'a, 'l>(&'a mut Items<'l>, &'a mut Reading);
 
 impl<'de> DeserializeSeed<'de> for ItemSeed<'_, '_> {
@@ -391,7 +391,7 @@ impl<'de> DeserializeSeed<'de> for ItemSeed<'_, '_> {
     }
 }
 
-/// Reads an object of strings.
+/// Reads an object whose values are strings.
 struct MapVisitor<'a>(&'a mut Reading);
 
 impl MapVisitor<'_> {
@@ -429,12 +429,12 @@ impl<'de> Visitor<'de> for MapVisitor<'_> {
     }
 }
 
-/// A scalar, or the mere fact that there is a list or object.
+/// A scalar, or only the fact that the value is a list or an object.
 enum Scalar {
     Null,
     Bool(bool),
     Integer(i64),
-    /// Any other number, as text.
+    /// A number that is no `i64`, as text.
     Number(String),
     Text(String),
     Array,
@@ -442,7 +442,7 @@ enum Scalar {
 }
 
 impl Scalar {
-    /// The type in Go's words.
+    /// The value's type in Go's words.
     fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -484,7 +484,8 @@ impl<'de> Visitor<'de> for ScalarVisitor {
         )
     }
     fn visit_f64<E: Error>(self, value: f64) -> Result<Scalar, E> {
-        // As it was most likely written; for larger numbers it is unknown whether they had a point.
+        // The number as it was most likely written. Of a larger number it is unknown whether it had
+        // a point.
         let shown = if value.abs() < 1e16 {
             format!("{value:?}")
         } else {

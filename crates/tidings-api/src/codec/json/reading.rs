@@ -1,29 +1,29 @@
-//! The state of decoding JSON: the path so far, and notes on unknown and duplicate fields.
+//! The state of decoding JSON: the current path, and notes on unknown and duplicate fields.
 
 use serde::de::Error;
 
 use crate::go::{Notes, cannot_unmarshal, unstructured_mismatch};
 
-/// What a decoder records in addition to the value: its path, unknown and duplicate fields, and
+/// The findings of a decoder besides the decoded value. They are unknown and duplicate fields, and
 /// values of the wrong type, all in Go's words.
 #[derive(Default, Debug)]
 pub struct Reading {
     pub(super) path: Vec<Step>,
-    /// Unknown and duplicate fields.
+    /// Notes on unknown and duplicate fields.
     pub notes: Notes,
-    /// The first value of a wrong type. Go continues, and reports it at the end.
+    /// The first value of a wrong type. Go continues after it, and reports it at the end.
     mismatch: Option<String>,
-    /// An error that ended the decoding at once.
+    /// The error that ended the decoding at once.
     fatal: Option<String>,
-    /// Why the kind of the document cannot be read.
+    /// The reason why the document's kind cannot be read.
     uninterpretable: Option<String>,
-    /// Whether the source is a map in memory, for which Go has other words.
+    /// Whether the source is a map in memory, for which Go words errors differently.
     unstructured: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    /// The Go struct and its field.
+    /// The Go struct and the name of its field.
     Field(&'static str, &'static str),
     Index(usize),
 }
@@ -33,7 +33,8 @@ const TYPE_META: &str = "struct { APIVersion string \"json:\\\"apiVersion,omitem
     \"json:\\\"kind,omitempty\\\"\" }";
 
 impl Reading {
-    /// For the result of a strategic merge patch (`runtime.DefaultUnstructuredConverter`).
+    /// State for reading the result of a strategic merge patch. It is a map in memory
+    /// (`runtime.DefaultUnstructuredConverter`).
     pub(crate) fn of_unstructured() -> Self {
         Self {
             unstructured: true,
@@ -50,24 +51,24 @@ impl Reading {
             }
         }
         path.extend([".", last]);
-        // Nothing is before the first name.
+        // The first name has no dot before it.
         path.strip_prefix('.').unwrap_or(&path).to_owned()
     }
 
-    /// Notes a field. Its path is short: the name, and a few steps to it.
+    /// Notes a field under its path, which has a few short steps.
     pub(super) fn note(&mut self, what: &str, name: &str) {
         let path = self.path_to(name);
         self.notes.note(what, &path);
     }
 
-    /// Ends the decoding, as an error of a Go type's own decoder does.
+    /// Ends the decoding, like an error of a Go type's own decoder.
     pub(crate) fn fail<E: Error>(&mut self, message: String) -> E {
         let error = E::custom(&message);
         self.fatal.get_or_insert(message);
         error
     }
 
-    /// Ends the decoding because a time is not text.
+    /// Ends the decoding because a time is not a string.
     pub(crate) fn fail_time<E: Error>(&mut self, found: &str) -> E {
         let place = match self.within() {
             Some(place) if !self.unstructured => format!("struct field {place}"),
@@ -76,7 +77,7 @@ impl Reading {
         self.fail(cannot_unmarshal(found, &format!("{place} of type string")))
     }
 
-    /// The current place: the innermost struct, and the names that lead to it.
+    /// The current place in Go's words: the innermost struct, and the names that lead to it.
     fn within(&self) -> Option<String> {
         let names = self.path.iter().filter_map(|step| match step {
             Step::Field(of, name) => Some((*of, *name)),
@@ -86,7 +87,7 @@ impl Reading {
         Some(format!("{}.{}", structs.last()?, names.join(".")))
     }
 
-    /// Records a value that is not of the expected Go type.
+    /// Records that a value is not of the expected Go type.
     pub(crate) fn mismatch(&mut self, found: &str, expected: &str) {
         if self.mismatch.is_some() {
             return;
@@ -121,7 +122,7 @@ impl Reading {
         self.uninterpretable.get_or_insert(why);
     }
 
-    /// The integer that Go makes of a whole float from a map in memory.
+    /// The integer of a float without a fraction, which Go accepts from a map in memory.
     pub(crate) fn whole(&self, number: &str) -> Option<i64> {
         if !self.unstructured {
             return None;
@@ -129,12 +130,12 @@ impl Reading {
         number.strip_suffix(".0")?.parse().ok()
     }
 
-    /// Why the kind of the document could not be read, if so.
+    /// The reason why the kind of the document could not be read, if it could not.
     pub fn uninterpretable(&self) -> Option<&str> {
         self.uninterpretable.as_deref()
     }
 
-    /// Why the document is refused, if so.
+    /// The reason why the document is refused, if it is.
     pub fn complaint(&self) -> Option<&str> {
         self.fatal.as_deref().or(self.mismatch.as_deref())
     }

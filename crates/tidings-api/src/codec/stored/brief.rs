@@ -1,4 +1,4 @@
-//! What an event says, in short: what one looks at to list, count and order many of them.
+//! Brief views of stored events: the fields for listing, counting and ordering many of them.
 
 use jiff::Timestamp;
 use tidings_core::reading::{EventTimes, Order, is_set, object_namespace};
@@ -9,7 +9,7 @@ use super::numbers::{field, meta, reference, source};
 use super::wire::Message;
 use crate::codec::view::EventView;
 
-/// The fields of an event that tell what happened; those that are not set are empty. Times are in
+/// The fields of an event that tell what happened. A text that is not set is empty. Times are in
 /// milliseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -22,7 +22,7 @@ pub struct Brief<'a> {
     pub uid: &'a str,
     /// `involvedObject.kind`.
     pub kind: &'a str,
-    /// The [`object_namespace`] of the object.
+    /// The namespace of the object; see [`object_namespace`].
     pub object_namespace: &'a str,
     /// `involvedObject.name`.
     pub object: &'a str,
@@ -38,20 +38,20 @@ pub struct Brief<'a> {
     pub message: &'a str,
     /// `action`.
     pub action: &'a str,
-    /// Who reported it: `source.component`, or else `reportingComponent`.
+    /// The reporting component: `source.component`, or else `reportingComponent`.
     pub component: &'a str,
-    /// From where: `source.host`, or else `reportingInstance`.
+    /// The reporting host: `source.host`, or else `reportingInstance`.
     pub host: &'a str,
-    /// When it first happened, no later than `last`: [`EventTimes::first_seen`].
+    /// The time when it first happened, not after `last`: [`EventTimes::first_seen`].
     pub first: i64,
-    /// When it last happened: [`EventTimes::last_seen`].
+    /// The time when it last happened: [`EventTimes::last_seen`].
     pub last: i64,
-    /// How often, once at least: `series.count`, or else `count`.
+    /// The number of occurrences, at least 1: `series.count`, or else `count`.
     pub count: u64,
 }
 
 impl<'a> StoredEvent<'a> {
-    /// What it says, in short.
+    /// The brief view of the event; `None` for bytes that are not in the usual form.
     pub fn brief(&self) -> Option<Brief<'a>> {
         let (event, metadata) = (&self.event, &self.metadata);
         let object = event.message(field::INVOLVED_OBJECT)?;
@@ -100,7 +100,7 @@ impl<'a> StoredEvent<'a> {
 }
 
 impl<'a> Brief<'a> {
-    /// The place of the event at a resourceVersion among others.
+    /// The place of the event in the order of events, given its resourceVersion.
     pub fn order(&self, resource_version: u64) -> Order<'a> {
         let last = Timestamp::from_millisecond(self.last).ok();
         Order::new(last, Some(resource_version), (self.namespace, self.name))

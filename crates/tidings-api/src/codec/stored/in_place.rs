@@ -1,4 +1,4 @@
-//! Stored bytes as a source to write from, without decoding the event.
+//! Writes documents from stored bytes without decoding the event.
 
 use tidings_core::fields::{Field, Kind};
 use tidings_core::wire::{Sink, Source};
@@ -13,7 +13,7 @@ pub(super) struct Part<'b, 'a> {
     version: Option<&'b str>,
 }
 
-/// An event and its resourceVersion.
+/// An event in its bytes, and its resourceVersion.
 pub(super) struct Versioned<'b, 'a> {
     pub(super) event: &'b Message<'a>,
     pub(super) metadata: &'b Message<'a>,
@@ -42,7 +42,8 @@ impl Source for Part<'_, '_> {
     fn give<K: Sink>(&self, field: &Field, sink: &mut K) -> Option<()> {
         let number = field.stored as usize;
         match field.kind {
-            // Skip the search for items, which would walk over the whole message.
+            // The search for items walks over the whole message, so it is skipped if there are
+            // none.
             Kind::List(..) | Kind::Set | Kind::Map if !self.message.has(number) => {}
             Kind::Text => match self.version {
                 Some(version) if number == meta::RESOURCE_VERSION => sink.text(version),
@@ -93,7 +94,8 @@ impl<'b, 'a> Part<'b, 'a> {
         }
     }
 
-    /// Every API server writes maps in order; others are left to the full decoder.
+    /// Gives the entries of a map that is in order, as every API server writes it. `None` for
+    /// another map, which the full decoder reads.
     fn give_map<K: Sink>(&self, number: usize, sink: &mut K) -> Option<()> {
         let mut last = None;
         for entry in self.message.each(number) {

@@ -2,10 +2,11 @@
 //!
 //! Decoding an event takes about thirty allocations, and encoding visits all of them again; a long
 //! list does little else. Here JSON is written from the bytes, and protobuf is the bytes themselves
-//! with the resourceVersion inserted. Every method returns `None` for bytes that are not in the
-//! usual form, the one that every API server writes; the caller then uses
-//! [`decode_stored`](super::decode_stored), which also reports damage. A property test checks that
-//! both ways give the same answer.
+//! with the resourceVersion inserted.
+//!
+//! Every method returns `None` for bytes that are not in the usual form, the form that every API
+//! server writes. The caller then uses [`decode_stored`](super::decode_stored), which also reports
+//! damage. A property test checks that both ways give the same answer.
 
 mod brief;
 mod in_place;
@@ -33,7 +34,7 @@ use super::protobuf::MAGIC;
 use super::time::Moment;
 use super::{Api, write_type};
 
-/// `TypeMeta{apiVersion: "v1", kind: "Event"}` as the envelope's first field.
+/// The envelope's first field, `TypeMeta{apiVersion: "v1", kind: "Event"}`.
 const TYPE_OF_STORED: &[u8] = b"\x0a\x02v1\x12\x05Event";
 
 /// An event in its stored bytes. All methods return `None` for bytes that are not in the usual
@@ -46,7 +47,7 @@ pub struct StoredEvent<'a> {
 }
 
 impl<'a> StoredEvent<'a> {
-    /// Opens a record's value that was written at this revision.
+    /// Opens a record's value that was written at a revision.
     pub fn open(value: &'a [u8], revision: u64) -> Option<Self> {
         let envelope = Message::read(value.strip_prefix(MAGIC)?)?;
         let plain = envelope.get(1)??.bytes()? == TYPE_OF_STORED && envelope.text(3)?.is_empty();
@@ -54,7 +55,7 @@ impl<'a> StoredEvent<'a> {
         envelope.text(4)?;
         let event = Message::read(envelope.get(2)??.bytes()?).filter(|_| plain)?;
         let metadata = event.message(field::METADATA)?.unwrap_or(Message::EMPTY);
-        // This field is replaced when writing, but it has to be valid.
+        // This field is replaced when the event is written, but it has to be valid.
         metadata.text(meta::RESOURCE_VERSION)?;
         (!metadata.has(meta::MANAGED_FIELDS)).then_some(Self {
             event,
@@ -63,7 +64,7 @@ impl<'a> StoredEvent<'a> {
         })
     }
 
-    /// Appends its JSON, as [`write_event`](super::write_event) does.
+    /// Appends the event's JSON, as [`write_event`](super::write_event) does.
     pub fn write_json(&self, api: Api, alone: bool, out: &mut Vec<u8>) -> Option<()> {
         let mut written = Some(());
         write_members(out, |members| {
@@ -77,7 +78,8 @@ impl<'a> StoredEvent<'a> {
         written
     }
 
-    /// Appends its `PartialObjectMetadata`, as [`write_partial`](super::write_partial) does.
+    /// Appends the event's `PartialObjectMetadata`, as [`write_partial`](super::write_partial)
+    /// does.
     pub fn write_partial_json(
         &self,
         api_version: &str,
@@ -97,7 +99,7 @@ impl<'a> StoredEvent<'a> {
         written
     }
 
-    /// Calls `write` with the revision as resourceVersion.
+    /// Calls `write` with the event and its revision as resourceVersion.
     fn versioned<T>(&self, write: impl FnOnce(&Versioned<'_, 'a>) -> T) -> T {
         let mut version = itoa::Buffer::new();
         write(&Versioned {
@@ -107,7 +109,7 @@ impl<'a> StoredEvent<'a> {
         })
     }
 
-    /// Appends its protobuf message.
+    /// Appends the event's protobuf message, without an envelope.
     pub fn write_protobuf(&self, api: Api, out: &mut Vec<u8>) -> Option<()> {
         self.write_partial_protobuf(out)?;
         match api {
@@ -133,8 +135,8 @@ impl<'a> StoredEvent<'a> {
         Some(())
     }
 
-    /// Appends the protobuf message of its metadata alone, which is both a `PartialObjectMetadata`
-    /// and the first field of an event.
+    /// Appends the protobuf message of the event's metadata alone. It is both a
+    /// `PartialObjectMetadata` and the first field of an event.
     pub fn write_partial_protobuf(&self, out: &mut Vec<u8>) -> Option<()> {
         let mut metadata = Vec::with_capacity(256);
         let version = self.revision.to_string();
@@ -157,7 +159,7 @@ impl<'a> StoredEvent<'a> {
         Some(())
     }
 
-    /// `metadata.labels`.
+    /// The event's `metadata.labels`.
     pub fn labels(&self) -> Option<BTreeMap<String, String>> {
         self.metadata
             .each(meta::LABELS)
@@ -168,7 +170,7 @@ impl<'a> StoredEvent<'a> {
             .collect()
     }
 
-    /// Count and last time of the series, if there is one.
+    /// Count and last time of the event's series, if it has one.
     pub fn series(&self) -> Option<Option<(i32, Option<Moment>)>> {
         match self.event.message(field::SERIES)? {
             Some(series) => Some(Some((series.number(1)? as i32, series.time(2)?))),
@@ -218,7 +220,7 @@ mod tests {
         }
         let mut bytes = Vec::new();
         prop_assert_eq!(stored.write_protobuf(Api::Core, &mut bytes), Some(()));
-        // What was stored empty is sent empty: it is the same to every reader.
+        // A field that was stored empty is sent empty, which means the same to every reader.
         let mut read: Event = decoded(&bytes)?;
         canonicalize(&mut read);
         prop_assert_eq!(&read, &event);
@@ -277,19 +279,19 @@ mod tests {
     }
 
     proptest! {
-        /// What is served from the bytes is what is served from the event.
+        /// Documents written from the bytes equal those written from the decoded event.
         #[test]
         fn both_ways_give_the_same(event in super::super::tests::event(), metadata in metadata()) {
             check(&encode_stored(&mut event.clone()))?;
             let name = event.metadata.as_ref().and_then(|metadata| metadata.name.clone());
             let event = Event { metadata: Some(ObjectMeta { name, ..metadata }), ..event };
             check(&encode_stored(&mut event.clone()))?;
-            // Not in canonical form, as Go's encoder leaves it: empty fields are there.
+            // This event is not in canonical form, because Go's encoder writes empty fields.
             let event = Event { action: Some(String::new()), count: Some(0), series: Some(EventSeries::default()), ..event };
             check(&protobuf::envelop("v1", "Event", &event).into())?;
         }
 
-        /// Bytes of any kind are looked at or left to the decoder, without a panic.
+        /// Bytes of any kind are read in place or left to the decoder, without a panic.
         #[test]
         fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let around = enveloped(&bytes);
@@ -316,7 +318,7 @@ mod tests {
         }
     }
 
-    /// What prost and Go would merge or sort is left to them.
+    /// Forms that prost and Go would merge or sort are left to them.
     #[test]
     fn the_unusual_is_left_to_the_decoder() {
         let twice = bytes_field(field::INVOLVED_OBJECT, b"").repeat(2);
@@ -330,12 +332,12 @@ mod tests {
         }
         let mut json = Vec::new();
         tidings_core::wire::write_string("x", &mut json);
-        // A field whose number no decoder takes.
+        // A field with a number that no decoder accepts.
         let mut beyond = Vec::new();
         put_varint(1 << 35 | 8, &mut beyond);
         beyond.push(1);
         let numbered = enveloped(&beyond);
-        // An invalid text, where another takes its place.
+        // An invalid resourceVersion, which another text replaces.
         let version = bytes_field(meta::RESOURCE_VERSION, b"\xff");
         let versioned = enveloped(&bytes_field(field::METADATA, &version));
         let mut typed = enveloped(b"");

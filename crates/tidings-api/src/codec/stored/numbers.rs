@@ -1,6 +1,6 @@
-//! Field numbers, from the table, as constants.
+//! Field numbers as constants, taken from the table of fields.
 
-/// Names the numbers of a type's fields.
+/// Defines constants for the numbers of a type's fields.
 macro_rules! numbers {
     ($of:path; $($constant:ident $name:literal;)+) => {
         $(
@@ -10,7 +10,7 @@ macro_rules! numbers {
     };
 }
 
-/// Numbers of core/v1 Event's fields.
+/// Numbers of the fields of a core/v1 Event.
 pub(crate) mod field {
     use tidings_core::fields::core_v1::EVENT;
 
@@ -32,7 +32,7 @@ pub(crate) mod field {
     }
 }
 
-/// Numbers of ObjectMeta's fields.
+/// Numbers of the fields of ObjectMeta.
 pub(crate) mod meta {
     use tidings_core::fields::core_v1::OBJECT_META;
 
@@ -47,7 +47,7 @@ pub(crate) mod meta {
     }
 }
 
-/// Numbers of ObjectReference's fields.
+/// Numbers of the fields of ObjectReference.
 pub(crate) mod reference {
     use tidings_core::fields::core_v1::OBJECT_REFERENCE;
 
@@ -60,7 +60,7 @@ pub(crate) mod reference {
     }
 }
 
-/// Numbers of EventSource's fields.
+/// Numbers of the fields of EventSource.
 pub(crate) mod source {
     use tidings_core::fields::core_v1::EVENT_SOURCE;
 

@@ -1,24 +1,24 @@
-//! An owned [`Brief`]: what an event says, without the rest of what is stored, in one allocation.
+//! An owned copy of a [`Brief`], in one allocation, without the rest of the stored bytes.
 
 use super::brief::Brief;
 
-/// How many texts there are.
+/// Number of texts in a brief.
 const TEXTS: usize = 14;
 
-/// A copy of a [`Brief`], for those who hold many events without their stored bytes.
+/// A copy of a [`Brief`], for callers that hold many events without their stored bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedBrief {
     first: i64,
     last: i64,
     count: u64,
-    /// All texts, one after the other, and where each ends.
+    /// All texts, one after the other; below, where each ends.
     texts: Box<str>,
     ends: [u32; TEXTS],
 }
 
 impl OwnedBrief {
-    /// Copies a brief, with at most `message_max` bytes of its message: whole characters from its
-    /// beginning.
+    /// Copies a brief, with at most the first `message_max` bytes of its message. The message is
+    /// cut between characters.
     pub fn new(brief: &Brief<'_>, message_max: usize) -> Self {
         let all = [
             brief.namespace,
@@ -39,7 +39,7 @@ impl OwnedBrief {
         let mut texts = String::with_capacity(all.iter().map(|text| text.len()).sum());
         let ends = all.map(|text| {
             texts.push_str(text);
-            // A stored event has 3 MiB at most.
+            // A stored event has at most 3 MiB, so 32 bits are enough.
             u32::try_from(texts.len()).unwrap_or(u32::MAX)
         });
         Self {
@@ -51,7 +51,7 @@ impl OwnedBrief {
         }
     }
 
-    /// What the event says.
+    /// The brief view of the event.
     pub fn brief(&self) -> Brief<'_> {
         let mut from = 0;
         let [
@@ -95,7 +95,7 @@ impl OwnedBrief {
         }
     }
 
-    /// Memory that it takes, in bytes.
+    /// Bytes of memory that the copy takes.
     pub fn memory(&self) -> usize {
         size_of::<Self>() + self.texts.len()
     }

@@ -1,19 +1,19 @@
-//! Texts of events that are not UTF-8.
+//! Repairs texts of events that are not UTF-8.
 //!
 //! Go does not check the texts of a protobuf message, neither when it writes nor when it reads one.
-//! So an API server accepts and stores a message that was cut to a number of bytes within a
-//! character, as the output of a probe is, and shows U+FFFD in JSON.
+//! So an API server accepts and stores a message that was cut within a character, such as the
+//! output of a probe, and shows U+FFFD in JSON.
 
 use bytes::Bytes;
 use tidings_core::fields::{Kind, Type};
 
 use super::wire::{Message, Value, put_bytes, put_field};
 
-/// The message of an event of this type with U+FFFD where its own texts are not UTF-8. `None` if
-/// they are, or if the message cannot be read.
+/// Replaces bytes that are not UTF-8 by U+FFFD in the event's own texts. `None` if all are UTF-8,
+/// or if the message cannot be read.
 ///
-/// Texts of the objects in it stay as they are: these are names, which nothing else may become. The
-/// message becomes three times as long at most.
+/// Texts of the objects in the event stay as they are: they are names, and a changed name means
+/// another object. The message becomes at most three times as long.
 pub(crate) fn repaired(of: &Type, event: &[u8]) -> Option<Bytes> {
     let is_text = |number: usize| {
         let mut fields = of.fields.iter();

@@ -1,7 +1,8 @@
 //! A protobuf reader without allocation: fields by number, borrowed from the bytes.
 //!
-//! It reads what an API server writes. For anything else that protobuf allows (groups, fixed-width
-//! numbers, a message in two parts) it returns [`None`], and the caller uses the full decoder.
+//! It reads the forms that an API server writes. For anything else that protobuf allows (groups,
+//! fixed-width numbers, a message in two parts) it returns [`None`], and the caller uses the full
+//! decoder.
 #![expect(
     clippy::option_option,
     reason = "the outer None is the unusual, the inner one a field that is not set"
@@ -9,7 +10,7 @@
 
 use tidings_core::wire::{Moment, moment, put_varint, varint};
 
-/// The greatest field number of an event's messages.
+/// The greatest field number in an event's messages.
 const NUMBER_MAX: usize = 17;
 
 /// The value of a field.
@@ -39,19 +40,17 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The fields of a message.
-///
-/// A list creates about ten of these for each event, so they are small.
+/// The fields of a message. A list creates about ten of these for each event, so they are small.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     bytes: &'a [u8],
-    /// A number, or offset and length in `bytes`.
+    /// The value by field number: a number, or offset and length in `bytes`.
     values: [u64; NUMBER_MAX + 1],
-    /// A bit for each field number that is present,
+    /// A bit for each field number that is present.
     present: u32,
-    /// that is a number,
+    /// A bit for each field number whose value is a number.
     numbers: u32,
-    /// and that is present more than once.
+    /// A bit for each field number that is present more than once.
     repeated: u32,
 }
 
@@ -91,11 +90,11 @@ impl<'a> Message<'a> {
                 }
             };
         }
-        // Offsets and lengths have 32 bits each.
+        // Offsets and lengths have 32 bits each, so a longer message is refused.
         u32::try_from(bytes.len()).ok().map(|_| message)
     }
 
-    /// The value of a field that must not be repeated.
+    /// The value of a field; `None` if the field is repeated.
     pub(crate) fn get(&self, number: usize) -> Option<Option<Value<'a>>> {
         let has = |mask: u32| mask & 1 << number != 0;
         if has(self.repeated) {
@@ -112,17 +111,17 @@ impl<'a> Message<'a> {
         Some(Some(Value::Bytes(self.bytes.get(start..start + len)?)))
     }
 
-    /// A text, empty when unset.
+    /// The text of a field; empty if it is unset.
     pub(crate) fn text(&self, number: usize) -> Option<&'a str> {
         self.get(number)?.map_or(Some(""), Value::text)
     }
 
-    /// A number, zero when unset.
+    /// The number of a field; zero if it is unset.
     pub(crate) fn number(&self, number: usize) -> Option<u64> {
         self.get(number)?.map_or(Some(0), Value::number)
     }
 
-    /// A message, if it is set.
+    /// The message of a field, if it is set.
     pub(crate) fn message(&self, number: usize) -> Option<Option<Message<'a>>> {
         match self.get(number)? {
             Some(value) => Message::read(value.bytes()?).map(Some),
@@ -130,7 +129,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// A `Time` or `MicroTime`, if it is set.
+    /// The `Time` or `MicroTime` of a field, if it is set.
     pub(crate) fn time(&self, number: usize) -> Option<Option<Moment>> {
         let Some(value) = self.get(number)? else {
             return Some(None);
@@ -176,7 +175,7 @@ fn fields(mut bytes: &[u8]) -> impl Iterator<Item = Option<(usize, Value<'_>)>> 
         }
         let field = next_field(&mut bytes);
         if field.is_none() {
-            // The rest cannot be read.
+            // The rest cannot be read, so the iteration ends.
             bytes = &[];
         }
         Some(field)
@@ -184,7 +183,7 @@ fn fields(mut bytes: &[u8]) -> impl Iterator<Item = Option<(usize, Value<'_>)>> 
 }
 
 fn next_field<'a>(bytes: &mut &'a [u8]) -> Option<(usize, Value<'a>)> {
-    // Decoders refuse tags of more than 32 bits, and the number 0.
+    // Decoders refuse tags of more than 32 bits, and the field number 0.
     let tag = u32::try_from(varint(bytes)?).ok()?;
     let number = Some(tag as usize >> 3).filter(|number| *number > 0)?;
     let value = match tag & 7 {
@@ -207,7 +206,7 @@ pub fn put_bytes(number: usize, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// A message that has nothing but a field of bytes.
+/// A message with a single field that holds bytes.
 #[cfg(test)]
 pub(crate) fn bytes_field(number: usize, bytes: &[u8]) -> Vec<u8> {
     let mut message = Vec::new();
