@@ -1,9 +1,10 @@
-//! A token bucket whose clock is an argument: `golang.org/x/time/rate`, as client-go and
-//! EventRateLimit use it.
+//! A token bucket whose clock is an argument.
+//!
+//! It follows `golang.org/x/time/rate`, as client-go and EventRateLimit use it.
 
 use crate::Monotonic;
 
-/// The rate at which a bucket fills, and its size.
+/// The rate at which a bucket fills, and its capacity.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenRate {
     per_second: f64,
@@ -11,7 +12,7 @@ pub struct TokenRate {
 }
 
 impl TokenRate {
-    /// A rate of tokens a second, and the maximum number of tokens.
+    /// A rate in tokens per second, and the maximum number of tokens.
     pub fn new(per_second: f32, burst: u32) -> Self {
         Self {
             per_second: f64::from(per_second),
@@ -49,15 +50,15 @@ impl TokenBucket {
         }
     }
 
-    /// Takes a token, if there is one. If the clock goes back, no tokens are lost, but the repeated
-    /// time fills the bucket again.
+    /// Takes a token if there is one, and returns whether it did. If the clock goes back, no tokens
+    /// are lost, but the repeated time fills the bucket again.
     pub fn take(&mut self, rate: TokenRate, now: Monotonic) -> bool {
         const SECOND: i64 = 1_000_000_000;
         let elapsed = now.nanos_since(self.last).max(0);
         let seconds = (elapsed / SECOND) as f64 + (elapsed % SECOND) as f64 / 1e9;
         let tokens = (self.tokens + seconds * rate.per_second).min(rate.burst) - 1.;
-        // A token that is due within a nanosecond counts; otherwise rounding could refuse one that
-        // is due.
+        // A token that is due within a nanosecond counts. Otherwise rounding could refuse a token
+        // that is due.
         let due = tokens >= 0. || (-tokens / rate.per_second) * 1e9 < 1.;
         let taken = rate.burst >= 1. && due;
         if taken {
@@ -71,7 +72,7 @@ impl TokenBucket {
 mod tests {
     use super::*;
 
-    /// Takes at each of `nanoseconds`; whether each was given.
+    /// Takes a token at each of `nanoseconds`, and returns whether each take succeeded.
     fn takes(per_second: f32, burst: u32, nanoseconds: impl IntoIterator<Item = i64>) -> Vec<bool> {
         let rate = TokenRate::new(per_second, burst);
         let mut bucket = TokenBucket::full(rate, Monotonic::ZERO);
@@ -83,8 +84,8 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    /// client-go's TestBasicThrottle, TestIncrementThrottle; and what odd rates and bursts come to
-    /// in `golang.org/x/time/rate`.
+    /// client-go's TestBasicThrottle and TestIncrementThrottle. The other rows are odd rates and
+    /// bursts, with their results in `golang.org/x/time/rate`.
     #[test]
     fn a_bucket_gives_what_it_has() {
         let rows: [(f32, u32, &[i64], &[bool]); 7] = [
@@ -98,11 +99,11 @@ mod tests {
                 &[0, 0, 25 * SECOND, 25 * SECOND, 25 * SECOND, 30 * SECOND],
                 &[true, true, true, true, false, false],
             ),
-            // Nothing comes back.
+            // At rate zero no token comes back.
             (0., 1, &[0, i64::MAX], &[true, false]),
-            // Nothing is ever there.
+            // At burst zero there is never a token.
             (1e9, 0, &[0, SECOND], &[false, false]),
-            // Back in time takes nothing away, and the time after it counts again.
+            // Going back in time takes nothing away, and the time after it counts again.
             (
                 1.,
                 1,
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!(back, [true; 4]);
     }
 
-    /// client-go's TestMultithreadedThrottling and TestThrottle, by the clock alone: no caller gets
+    /// client-go's TestMultithreadedThrottling and TestThrottle, by the clock alone. No caller gets
     /// more than burst and refill.
     #[test]
     fn a_bucket_gives_no_more_than_it_has() {
@@ -137,8 +138,8 @@ mod tests {
         }
     }
 
-    /// client-go's TestRatePrecisionBug: every second more than one token comes in, and no rounding
-    /// may take it away.
+    /// client-go's TestRatePrecisionBug: rounding must not take away a token. Every second more
+    /// than one token comes in.
     #[test]
     fn rounding_refuses_no_token_that_is_due() {
         let taken = takes(
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(taken, [true; 60]);
     }
 
-    /// At a nanosecond for each token, one that is a nanosecond away is not there yet.
+    /// At a rate of one token per nanosecond, a token that is a nanosecond away is not there yet.
     #[test]
     fn a_token_a_nanosecond_away_is_refused() {
         assert_eq!(takes(1e9, 1, [0, 0, 1, 1]), [true, false, true, false]);

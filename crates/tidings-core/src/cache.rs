@@ -13,28 +13,28 @@ use crate::key::{Hashed, Key};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Current entries.
+    /// Number of entries now.
     pub entries: usize,
-    /// Approximate bytes of these entries. An event that several entries share counts for each.
+    /// About how many bytes the entries take. An event that several entries share counts for each.
     pub bytes: usize,
-    /// Lookups that found an entry.
+    /// Number of lookups that found an entry.
     pub hits: u64,
-    /// Lookups that found no entry.
+    /// Number of lookups that found no entry.
     pub misses: u64,
-    /// Entries that were evicted. A repeat of an evicted event is treated as new; if this happens
-    /// often, raise the cache's bounds.
+    /// Number of entries evicted because of a bound. A repeat of an evicted event counts as a new
+    /// event. If this happens often, raise the cache's bounds.
     pub evictions: u64,
 }
 
 struct Slot<V> {
     value: V,
-    /// Bytes of the entry and its key.
+    /// Bytes of the entry and its key, which do not change.
     base: usize,
-    /// Further bytes of the value, which may change.
+    /// Further bytes of the value on the heap, which may change.
     extra: usize,
 }
 
-/// A bounded map from [`Key`]s.
+/// A bounded map from [`Key`]s to values.
 pub(crate) struct Cache<V> {
     slots: LruCache<Key, Slot<V>, BuildHasherDefault<Hashed>>,
     entries_max: usize,
@@ -45,13 +45,14 @@ pub(crate) struct Cache<V> {
     evictions: u64,
 }
 
-/// Bytes of an entry in addition to its key: the list's links and the table's slot.
+/// Bytes of an entry besides its key: the list's links and the table's slot.
 const SLOT_BYTES: usize = 48;
 
 impl<V> Cache<V> {
     pub(crate) fn new(entries_max: usize, bytes_max: usize) -> Self {
         Self {
-            // Unbounded in `lru`, which would allocate its maximum at once and cannot count bytes.
+            // `lru` has no bound here: with one it would allocate its maximum at once, and it
+            // cannot count bytes.
             slots: LruCache::unbounded_with_hasher(BuildHasherDefault::default()),
             entries_max,
             bytes_max,
@@ -62,7 +63,7 @@ impl<V> Cache<V> {
         }
     }
 
-    /// The value of `key`, which becomes the most recently used.
+    /// Looks up the value of `key`, which becomes the most recently used one.
     pub(crate) fn get(&mut self, key: &Key) -> Option<&mut V> {
         let slot = self.slots.get_mut(key);
         if slot.is_some() {
@@ -78,14 +79,14 @@ impl<V> Cache<V> {
         self.slots.peek_mut(key).map(|slot| &mut slot.value)
     }
 
-    /// Inserts or replaces the value of `key`, and evicts what exceeds the bounds. `extra` is the
-    /// value's bytes on the heap.
+    /// Inserts or replaces the value of `key`, and evicts entries beyond the bounds. `extra` is the
+    /// bytes of the value on the heap.
     pub(crate) fn put(&mut self, key: Key, value: V, extra: usize) {
         self.insert(key, value, extra);
         self.trim();
     }
 
-    /// The same without eviction; call [`Cache::pop_excess`].
+    /// Like [`Cache::put`], but without eviction; call [`Cache::pop_excess`] afterwards.
     pub(crate) fn insert(&mut self, key: Key, value: V, extra: usize) {
         let base = SLOT_BYTES + size_of::<Slot<V>>() + key.size();
         self.bytes += base + extra;
@@ -108,7 +109,7 @@ impl<V> Cache<V> {
         Some((key, slot.value))
     }
 
-    /// Removes the least recently used entry, if the bounds are exceeded.
+    /// Removes the least recently used entry if the bounds are exceeded.
     pub(crate) fn pop_excess(&mut self) -> Option<(Key, V)> {
         if self.slots.len() <= self.entries_max && self.bytes <= self.bytes_max {
             return None;
@@ -117,18 +118,18 @@ impl<V> Cache<V> {
         self.pop()
     }
 
-    /// Every key, most recently used first.
+    /// All keys, most recently used first.
     pub(crate) fn keys(&self) -> Vec<Key> {
         self.slots.iter().map(|(key, _)| key.clone()).collect()
     }
 
-    /// Updates the value's bytes on the heap, and evicts what exceeds the bounds.
+    /// Updates the value's bytes on the heap, and evicts entries beyond the bounds.
     pub(crate) fn weigh(&mut self, key: &Key, extra: usize) {
         self.reweigh(key, extra);
         self.trim();
     }
 
-    /// The same without eviction; call [`Cache::pop_excess`].
+    /// Like [`Cache::weigh`], but without eviction; call [`Cache::pop_excess`] afterwards.
     pub(crate) fn reweigh(&mut self, key: &Key, extra: usize) {
         if let Some(slot) = self.slots.peek_mut(key) {
             self.bytes = self.bytes - slot.extra + extra;
@@ -159,7 +160,7 @@ mod tests {
     use crate::Event;
     use crate::key::{Keys, Projection};
 
-    /// Keys of one size.
+    /// A key; all have the same size.
     fn key(text: &str) -> Key {
         let event = Event::from_wire(v1::Event::default());
         Keys::new(1).custom(&event, Projection::CUSTOM, text.to_owned())
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(one, base + 10);
         cache.put(key("b"), 2, 7);
         assert_eq!(cache.stats().bytes, one + base + 7);
-        // In place of what was there.
+        // This replaces an earlier value.
         cache.put(key("b"), 3, 5);
         assert_eq!(cache.stats().bytes, one + base + 5);
         cache.weigh(&key("a"), 4);
@@ -199,14 +200,15 @@ mod tests {
     #[test]
     fn what_was_used_longest_ago_goes_first() {
         let base = SLOT_BYTES + size_of::<Slot<i32>>() + key("a").size();
-        // Bounded by entries, then by bytes: exactly as much as the bound stays.
+        // The cache is bounded by entries, then by bytes. An entry that fills the bound exactly
+        // stays.
         for (entries_max, bytes_max) in [(2, usize::MAX), (usize::MAX, 2 * base)] {
             let mut cache = Cache::new(entries_max, bytes_max);
             cache.put(key("a"), 1, 0);
             cache.put(key("b"), 2, 0);
             assert_eq!(cache.stats().evictions, 0);
             assert_eq!(cache.keys().len(), 2);
-            // Used again by a lookup, not by a glance.
+            // A lookup counts as use, a peek does not.
             cache.get(&key("a"));
             cache.peek(&key("b"));
             assert!(cache.keys() == [key("a"), key("b")]);
@@ -217,7 +219,7 @@ mod tests {
             assert_eq!(cache.stats().evictions, 1);
             assert!(cache.keys() == [key("c"), key("a")]);
         }
-        // What grows has others go for it; too large by itself, it goes, too.
+        // A value that grows evicts others. If it is too large by itself, it is evicted, too.
         let mut cache = Cache::new(usize::MAX, 2 * base);
         cache.put(key("a"), 1, 0);
         cache.put(key("b"), 2, 0);

@@ -1,48 +1,49 @@
-//! A value that the caller attaches to an event. It is not written, and not compared.
+//! A value that the caller attaches to an event. It is neither written nor compared.
 
 use std::any::Any;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-/// A value that stays with an event until its outcome is known, such as a tracing span, or a caller
-/// that waits for the outcome.
+/// A value that stays with an event until its outcome is known. Examples are a tracing span, or a
+/// caller that waits for the outcome.
 ///
-/// It is never written, and not part of any key. A correlator's cache, which keeps an event for
-/// longer than its write, drops the context; an open series keeps [`EventContext::kept`].
+/// The value is never written, and is not part of any key. A correlator's cache, which keeps an
+/// event for longer than its write, drops the context. An open series keeps [`EventContext::kept`].
 ///
-/// The maker gets its own type back by upcasting to [`Any`].
+/// The caller gets its own type back by upcasting to [`Any`].
 pub trait EventContext: Any + Send + Sync {
-    /// Whether a caller waits for the outcome of this event. It is then written at once and by
-    /// itself: a series does not delay it, and no later event replaces it.
+    /// Whether a caller waits for the outcome of this event. Default: no. Such an event is written
+    /// at once and by itself: a series does not delay it, and no later event replaces it.
     fn is_awaited(&self) -> bool {
         false
     }
 
-    /// Whether an earlier process may have created this event: then a create that finds its name
-    /// taken has succeeded.
+    /// Whether an earlier process may have created this event. Default: no. If so, a create that
+    /// finds the name taken has succeeded.
     fn may_be_written(&self) -> bool {
         false
     }
 
-    /// The context for watchers that do not write the event, without the waiting caller. Called
-    /// only if it [is awaited](EventContext::is_awaited). Default: no context.
+    /// The context for watchers that do not write the event, without the waiting caller. It is
+    /// called only if the context [is awaited](EventContext::is_awaited). Default: no context.
     fn unawaited(&self) -> Option<Arc<dyn EventContext>> {
         None
     }
 
-    /// The part to keep with an event that is only counted now and written with a later one,
-    /// perhaps in half an hour. It should include whatever needs the event's outcome, but nothing
-    /// that holds other memory, such as a span. Default: nothing.
+    /// The part to keep with an event that is counted now and written later with another event.
+    /// That may be half an hour later. The part should include everything that needs the event's
+    /// outcome, but nothing that holds other memory, such as a span. Default: nothing.
     fn kept(&self) -> Option<Arc<dyn EventContext>> {
         None
     }
 
-    /// The event of `earlier` is written with this one: takes over whatever needs its outcome.
+    /// Takes over everything in `earlier` that needs its event's outcome. The event of `earlier` is
+    /// written together with this one. Default: nothing is taken over.
     fn absorb(&self, _earlier: &dyn EventContext) {}
 }
 
-/// `later`, with whatever needs the outcome of `earlier`.
+/// Makes `later` take over everything that needs the outcome of the event of `earlier`.
 pub(crate) fn absorb(
     later: &mut Option<Arc<dyn EventContext>>,
     earlier: Option<&Arc<dyn EventContext>>,
@@ -54,7 +55,7 @@ pub(crate) fn absorb(
     }
 }
 
-/// A shared context that is ignored in comparisons and `Debug`.
+/// A shared context that comparisons and `Debug` ignore.
 #[derive(Clone)]
 pub(crate) struct SharedContext(pub(crate) Arc<dyn EventContext>);
 
@@ -64,7 +65,7 @@ impl fmt::Debug for SharedContext {
     }
 }
 
-// A context is only passed on here; its maker has to keep it consistent over a panic.
+// A context is only passed on here. Its maker must keep it consistent across a panic.
 impl UnwindSafe for SharedContext {}
 impl RefUnwindSafe for SharedContext {}
 

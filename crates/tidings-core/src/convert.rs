@@ -1,7 +1,7 @@
-//! Conversion of an event's JSON between core/v1 and events.k8s.io/v1.
+//! Converts an event's JSON between core/v1 and events.k8s.io/v1.
 //!
 //! Both versions have the same values under different names (Kubernetes'
-//! `pkg/apis/events/v1/conversion.go`), so conversion only renames top-level members: every value,
+//! `pkg/apis/events/v1/conversion.go`). So conversion only renames top-level members: every value,
 //! known to this library or not, is unchanged. events.k8s.io/v1beta1 has the names of
 //! events.k8s.io/v1.
 
@@ -9,8 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::fields::{Field, core_v1, events_v1};
 
-/// The fields that differ: the name in core/v1, then the name in events.k8s.io/v1. Every other
-/// field has one name.
+/// The fields whose names differ: each name in core/v1, then in events.k8s.io/v1.
 pub fn renamed_fields() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
     let of_core =
         |field: &Field| (core_v1::EVENT.fields.iter()).find(|core| core.number == field.stored);
@@ -21,16 +20,16 @@ pub fn renamed_fields() -> impl Iterator<Item = (&'static str, &'static str)> + 
     pairs.filter(|(core, events)| core != events)
 }
 
-/// Why an event's JSON could not be converted. The event is unchanged.
+/// The reason why an event's JSON could not be converted. The event is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
     /// A field is present under both names, and only one value could be kept.
     #[error("has both {from} and {to}, which are the same field in events.k8s.io/v1 and core/v1")]
     BothNames {
-        /// The name in the shape converted from.
+        /// The field's name in the version converted from.
         from: &'static str,
-        /// The name in the shape converted to.
+        /// The field's name in the version converted to.
         to: &'static str,
     },
 }
@@ -58,7 +57,7 @@ pub fn to_core_v1(event: &mut Map<String, Value>) -> Result<(), ConvertError> {
     Ok(())
 }
 
-/// Renames the fields of a core/v1 event to those of events.k8s.io/v1 and sets `apiVersion` and
+/// Renames the fields of a core/v1 event to those of events.k8s.io/v1. Also sets `apiVersion` and
 /// `kind`.
 ///
 /// # Errors
@@ -75,7 +74,7 @@ fn rename(
     event: &mut Map<String, Value>,
     names: impl Iterator<Item = (&'static str, &'static str)> + Clone,
 ) -> Result<(), ConvertError> {
-    // Check all fields first, so that a refused event is unchanged.
+    // All fields are checked first, so that a refused event is unchanged.
     for (from, to) in names.clone() {
         if event.contains_key(from) && event.contains_key(to) {
             return Err(ConvertError::BothNames { from, to });

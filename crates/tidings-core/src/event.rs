@@ -1,8 +1,10 @@
-//! An event between recorder and sink: small, shared and immutable, converted to the wire type on
-//! request.
+//! An event between recorder and sink: small, shared and immutable.
 //!
-//! Invariant: an event never changes after it was made. What correlation adds (a count, the name of
-//! the first occurrence, a combined message) lives beside it, in [`Occurrence`](crate::Occurrence).
+//! It is converted to the wire type on request.
+//!
+//! Invariant: an event never changes after it was made. The results of correlation (a count, the
+//! name of the first occurrence, a combined message) are kept beside it, in
+//! [`Occurrence`](crate::Occurrence).
 
 mod wire_size;
 
@@ -22,24 +24,22 @@ use crate::validate::{self, check_dns1123_label};
 use crate::wire::Moment;
 use crate::{EventName, EventSource, NameStamps, Reference};
 
-/// The longest message an event is made with, in bytes, unless [`NewEvent::text_bytes_max`] says
-/// otherwise.
-///
-/// The API server sets no limit of its own to core/v1 events without an `eventTime`, but it refuses
-/// requests beyond 3 MiB, and a character may take six bytes in JSON.
+/// Default maximum length of a message, in bytes; see [`NewEvent::text_bytes_max`]. The API server
+/// sets no limit of its own to core/v1 events without an `eventTime`. But it refuses requests
+/// beyond 3 MiB, and a character may take six bytes in JSON.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
 
-/// The longest reason and action, in bytes: these are words for programs.
+/// Maximum length of reason and action, in bytes: these are words for programs.
 const WORD_BYTES_MAX: usize = 1024;
 
-/// How many of the texts, in packed order, are: type.
+/// Number of leading packed texts up to the type.
 pub(crate) const TYPE_TEXTS: usize = 1;
-/// Type and reason.
+/// Number of leading packed texts up to the reason.
 pub(crate) const REASON_TEXTS: usize = 2;
-/// Type, reason and message.
+/// Number of leading packed texts up to the message.
 pub(crate) const MESSAGE_TEXTS: usize = 3;
 
-/// The type of an event. Kubernetes knows these two and no others.
+/// The type of an event. Kubernetes knows only these two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EventType {
     /// Information only.
@@ -81,20 +81,21 @@ impl std::str::FromStr for EventType {
     }
 }
 
-/// The namespace of events about cluster-scoped objects (nodes, namespaces, …), as an event always
-/// has a namespace.
+/// The namespace of events about cluster-scoped objects, such as nodes and namespaces. An event
+/// always has a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClusterScopedNamespace {
     /// `default`, as client-go does.
     #[default]
     Default,
-    /// `kube-system`. The API server accepts this only of events with an `eventTime`, for which it
-    /// has stricter rules. The event gets one, and whatever the rules want beside it: a message of
-    /// at most 1,024 bytes, a reason and an action (the reason, where none is given) of at most
-    /// 128, a reporting controller that is a qualified name, and a reporting instance (the host or
-    /// the component, where none is given).
+    /// `kube-system`, which the API server accepts only of events with an `eventTime`.
+    ///
+    /// Stricter rules hold for such events, so the event gets an `eventTime` and whatever else they
+    /// require: a message of at most 1,024 bytes; a reason and an action of at most 128 bytes (the
+    /// action defaults to the reason); a reporting controller that is a qualified name; and a
+    /// reporting instance (by default the host or the component).
     KubeSystem,
-    /// A namespace of your choice: [`ClusterScopedNamespace::fixed`].
+    /// A namespace of your choice; see [`ClusterScopedNamespace::fixed`].
     Fixed(FixedNamespace),
 }
 
@@ -102,7 +103,7 @@ pub enum ClusterScopedNamespace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedNamespace(Arc<str>);
 
-/// An invalid namespace.
+/// The error for a name that no namespace can have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no namespace can be called {0:?}: at most 63 lower-case letters, digits and '-', starting and ending with a letter or digit"
@@ -110,14 +111,16 @@ pub struct FixedNamespace(Arc<str>);
 pub struct InvalidNamespace(pub String);
 
 impl ClusterScopedNamespace {
-    /// Events about cluster-scoped objects go to `namespace`. The API server accepts this of an
-    /// event whose `involvedObject` names that namespace too, so it does; `kubectl describe` of the
-    /// object, which looks for events about an object without a namespace, will not find them.
-    /// `default` and `kube-system` are the same as the variants for them.
+    /// Puts events about cluster-scoped objects into `namespace`.
+    ///
+    /// The API server accepts this only if the event's `involvedObject` names that namespace too,
+    /// so it does. `kubectl describe` of the object will not find these events, because it looks
+    /// for events about an object without a namespace. `default` and `kube-system` give the
+    /// variants for them.
     ///
     /// # Errors
     ///
-    /// [`InvalidNamespace`] when no namespace can have that name.
+    /// [`InvalidNamespace`] if no namespace can have that name.
     pub fn fixed(namespace: &str) -> Result<Self, InvalidNamespace> {
         if !check_dns1123_label(namespace).is_empty() {
             return Err(InvalidNamespace(namespace.to_owned()));
@@ -135,25 +138,25 @@ impl ClusterScopedNamespace {
 pub struct NewEvent<'a> {
     /// The reporting component and host.
     pub source: &'a EventSource,
-    /// The object that it is about.
+    /// The object that the event is about.
     pub regarding: &'a Reference,
     /// A second object that takes part.
     pub related: Option<&'a Reference>,
-    /// Its type.
+    /// The type of the event.
     pub event_type: EventType,
-    /// Why it happened: a short word in CamelCase that programs may look for.
+    /// The reason: a short word in CamelCase that programs may look for.
     pub reason: &'a str,
     /// The action that was taken or failed; may be empty.
     pub action: &'a str,
-    /// The text for people. Formatted once, directly into the event.
+    /// The text for people. It is formatted once, directly into the event.
     pub message: &'a dyn fmt::Display,
     /// Annotations of the event object.
     pub annotations: Option<&'a Arc<BTreeMap<String, String>>>,
     /// Labels of the event object.
     pub labels: Option<&'a Arc<BTreeMap<String, String>>>,
-    /// The event's namespace if `regarding` has no namespace.
+    /// The event's namespace, if `regarding` has none.
     pub cluster_scoped_namespace: &'a ClusterScopedNamespace,
-    /// Texts longer than this many bytes are cut on a character boundary and end in
+    /// Maximum bytes of a text. A longer text is cut on a character boundary and ends in
     /// [`TRUNCATION_MARKER`]. Reason and action are cut at 1,024 bytes in any case.
     pub text_bytes_max: usize,
 }
@@ -167,34 +170,34 @@ struct Fields {
     name: EventName,
     source: EventSource,
     regarding: Reference,
-    /// type, reason, message, action
+    /// In this order: type, reason, message, action.
     text: Packed<4>,
     first_timestamp: Option<Timestamp>,
     last_timestamp: Option<Timestamp>,
     count: i32,
     size: usize,
-    /// Most events have none of these, and are so much smaller.
+    /// Rare fields. Most events have none of them, and so are much smaller.
     extras: Option<Box<Extras>>,
 }
 
-/// Rare fields.
+/// Rare fields of an event.
 #[derive(Clone, Default)]
 struct Extras {
-    /// `None`: the namespace of `regarding`.
+    /// The event's namespace; `None` means the namespace of `regarding`.
     namespace: Option<Box<str>>,
     related: Option<Reference>,
     annotations: Option<Arc<BTreeMap<String, String>>>,
     labels: Option<Arc<BTreeMap<String, String>>>,
-    /// Only where the API server's strict rules are wanted.
+    /// The `eventTime`, only for events under the API server's strict rules.
     event_time: Option<Timestamp>,
-    /// The wire event this was made from: it may have more than the fields above.
+    /// The wire event that this event was made from. It may have further fields.
     wire: Option<Box<v1::Event>>,
     /// The caller's context.
     context: Option<SharedContext>,
 }
 
 impl Extras {
-    /// Boxed, unless there is nothing in it.
+    /// Boxes the fields, unless all are unset.
     fn boxed(self) -> Option<Box<Self>> {
         let is_empty = self.namespace.is_none()
             && self.related.is_none()
@@ -224,20 +227,20 @@ impl Extras {
 }
 
 impl Event {
-    /// Makes an event that happened at `at`: count 1, first and last seen then, named by `names`.
+    /// Makes an event that happened at `at`, with count 1 and a name from `names`.
     ///
-    /// Like client-go's `recorderImpl.makeEvent`, but the API server always accepts the result:
-    /// long texts are cut, and invalid labels and annotations are omitted and listed in
+    /// It is like client-go's `recorderImpl.makeEvent`, but the API server always accepts the
+    /// result: long texts are cut, and invalid labels and annotations are omitted and listed in
     /// [`OMITTED_ANNOTATION`](crate::OMITTED_ANNOTATION).
     pub fn new(new: &NewEvent<'_>, names: &NameStamps, at: Timestamp) -> Self {
         Self::past(new, names, at, at)
     }
 
-    /// Makes an event, `now`, of what happened at `at`. It is named by `now`: things that are known
-    /// to have happened at one moment, a creation say, happen to be recorded by several programs,
-    /// and again after a restart.
+    /// Makes an event, at the time `now`, about something that happened at `at`. The name is made
+    /// from `now`: several programs may record the same past moment, such as an object's creation,
+    /// and record it again after a restart.
     pub fn past(new: &NewEvent<'_>, names: &NameStamps, now: Timestamp, at: Timestamp) -> Self {
-        // The start of the year 1 is Go's time that is not set: the API server refuses it.
+        // The start of the year 1 is Go's unset time, which the API server refuses.
         let is_set = !Moment::from(at).truncated_to_micros().is_zero();
         let at = is_set.then_some(at);
         let mut regarding = Cow::Borrowed(new.regarding);
@@ -304,8 +307,7 @@ impl Event {
         })
     }
 
-    /// An event that already has its wire form, kept whole: [`Event::to_wire`] gives all of it
-    /// back.
+    /// Makes an event of a wire event, which is kept whole: [`Event::to_wire`] returns all of it.
     pub fn from_wire(event: v1::Event) -> Self {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let extras = Extras {
@@ -338,11 +340,11 @@ impl Event {
         })
     }
 
-    /// The event that stands for several like `self`: same object, type, reason and source, another
-    /// message, seen once, at `at`.
+    /// Makes the event that stands for several events like `self`.
     ///
-    /// client-go's aggregate event has no more than that; with `keep_metadata` it also keeps
-    /// annotations, labels, action and the related object of `self`, and who reported it.
+    /// It has the same object, type, reason and source, another message, and was seen once, at
+    /// `at`. client-go's aggregate event has no other fields. With `keep_metadata` it also keeps
+    /// annotations, labels, action, related object and reporter of `self`.
     pub(crate) fn combined(
         &self,
         name: EventName,
@@ -395,8 +397,8 @@ impl Event {
         })
     }
 
-    /// The same event as the API server's strict rules for events with an `eventTime` want it; `at`
-    /// is when it happened, if it does not say.
+    /// Makes the same event valid under the API server's strict rules for events with an
+    /// `eventTime`. `at` is the `eventTime` if the event has no time.
     pub(crate) fn strict(&self, at: Timestamp) -> Self {
         let this = &*self.0;
         let reason = non_empty(self.reason());
@@ -439,7 +441,7 @@ impl Event {
             .extras
             .as_ref()
             .is_some_and(|extras| extras.wire.is_some());
-        // Of other events it is their recorder's, and shared.
+        // The source of other events is shared with their recorder, so it does not count.
         let source = if is_wire {
             fields.source.heap_size()
         } else {
@@ -457,7 +459,7 @@ impl Event {
         Self(Arc::new(fields))
     }
 
-    /// The same event with `context` to travel with it.
+    /// The same event with `context` attached.
     #[must_use]
     pub fn with_context(self, context: Arc<dyn EventContext>) -> Self {
         self.having_context(Some(SharedContext(context)))
@@ -469,7 +471,7 @@ impl Event {
         Some(&context.0)
     }
 
-    /// The event for those who only look at it: see [`EventContext::unawaited`].
+    /// The event for watchers that do not write it; see [`EventContext::unawaited`].
     #[must_use]
     pub fn unawaited(self) -> Self {
         match self.context() {
@@ -481,7 +483,7 @@ impl Event {
         }
     }
 
-    /// The event without its context, and the context.
+    /// Splits the event into the event without context, and the context.
     pub(crate) fn split_context(&self) -> (Cow<'_, Self>, Option<Arc<dyn EventContext>>) {
         match self.context() {
             None => (Cow::Borrowed(self), None),
@@ -493,7 +495,7 @@ impl Event {
     }
 
     fn having_context(self, context: Option<SharedContext>) -> Self {
-        // Nearly always it is not shared yet.
+        // The fields are nearly always not shared yet, so this rarely copies.
         let mut fields = Arc::unwrap_or_clone(self.0);
         let extras = Extras {
             context,
@@ -516,13 +518,13 @@ impl Event {
         self.0.name.text(&self.0.regarding)
     }
 
-    /// The name as what it is made of.
+    /// The event's name in its parts.
     pub fn event_name(&self) -> &EventName {
         &self.0.name
     }
 
-    /// The namespace the event lies in: that of the object it is about, or the one chosen for
-    /// cluster-scoped objects.
+    /// The namespace of the event. It is that of the object, or the one chosen for cluster-scoped
+    /// objects.
     pub fn namespace(&self) -> &str {
         self.extras()
             .and_then(|extras| extras.namespace.as_deref())
@@ -534,7 +536,8 @@ impl Event {
         &self.0.source
     }
 
-    /// The object it is about: `involvedObject` of core/v1, `regarding` of events.k8s.io/v1.
+    /// The object that the event is about: `involvedObject` of core/v1, `regarding` of
+    /// events.k8s.io/v1.
     pub fn regarding(&self) -> &Reference {
         &self.0.regarding
     }
@@ -544,12 +547,12 @@ impl Event {
         self.extras()?.related.as_ref()
     }
 
-    /// Its type: `Normal` or `Warning`, or whatever stood in the wire event it was made from.
+    /// The type: `Normal` or `Warning`, or any text of the wire event it was made from.
     pub fn event_type(&self) -> &str {
         self.0.text.get(0)
     }
 
-    /// Why it happened.
+    /// The reason: a short word for programs.
     pub fn reason(&self) -> &str {
         self.0.text.get(1)
     }
@@ -574,33 +577,34 @@ impl Event {
         self.extras()?.labels.as_deref()
     }
 
-    /// When it was first seen.
+    /// The time when the event was first seen.
     pub fn first_timestamp(&self) -> Option<Timestamp> {
         self.0.first_timestamp
     }
 
-    /// When it was last seen.
+    /// The time when the event was last seen.
     pub fn last_timestamp(&self) -> Option<Timestamp> {
         self.0.last_timestamp
     }
 
-    /// When it happened, of events under the API server's strict rules.
+    /// The `eventTime`, if the event is under the API server's strict rules.
     pub fn event_time(&self) -> Option<Timestamp> {
         self.extras()?.event_time
     }
 
-    /// The number of times it was seen.
+    /// The number of times the event was seen.
     pub fn count(&self) -> i32 {
         self.0.count
     }
 
-    /// About how many bytes of memory it takes, for bounds on queues and caches. A shared reference
-    /// counts in full.
+    /// About how many bytes of memory the event takes, for bounds on queues and caches. A shared
+    /// reference counts in full.
     pub fn size(&self) -> usize {
         self.0.size
     }
 
-    /// The wire type. Fields that client-go's recorder always writes are present, if empty.
+    /// Converts the event to the wire type. Fields that client-go's recorder always writes are
+    /// present, if empty.
     pub fn to_wire(&self) -> v1::Event {
         let this = &*self.0;
         if let Some(wire) = self.wire() {
@@ -635,12 +639,12 @@ impl Event {
         }
     }
 
-    /// Whether both are clones of one event.
+    /// Whether both are clones of the same event.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The finalizers of the wire event it was made from.
+    /// The finalizers of the wire event that this event was made from.
     pub(crate) fn finalizers(&self) -> &[String] {
         let wire = self.wire();
         wire.and_then(|wire| wire.metadata.finalizers.as_deref())

@@ -1,5 +1,6 @@
-//! Changes that prevent the API server from refusing an event: texts are cut, names are made valid,
-//! and invalid labels and annotations are omitted.
+//! Changes that keep the API server from refusing an event.
+//!
+//! Texts are cut, names are made valid, and invalid labels and annotations are omitted.
 //!
 //! An event is never lost because a part of it is invalid, and the event shows what was omitted or
 //! cut. The rules are those of [`validate`](crate::validate): lenient for events without an
@@ -18,14 +19,14 @@ use crate::validate::{
 /// The end of a text that was cut.
 pub const TRUNCATION_MARKER: &str = "…(truncated)";
 
-/// The annotation that lists labels and annotations left out because the API server would have
-/// refused the event for them.
+/// The annotation that lists omitted labels and annotations. The API server would have refused the
+/// event because of them.
 pub const OMITTED_ANNOTATION: &str = "tidings/omitted";
 
-/// The longest value of [`OMITTED_ANNOTATION`], in bytes.
+/// Maximum length of the value of [`OMITTED_ANNOTATION`], in bytes.
 const OMITTED_BYTES_MAX: usize = 1024;
 
-/// The word for a missing one that the strict rules require.
+/// The word for a missing text that the strict rules require.
 const UNNAMED: &str = "unspecified";
 
 /// Labels and annotations by name.
@@ -36,8 +37,8 @@ pub(crate) fn non_empty(text: &str) -> &str {
     if text.is_empty() { UNNAMED } else { text }
 }
 
-/// The same reporter, valid under the strict rules: its controller is a qualified name, and it has
-/// an instance. Its source component and host stay.
+/// Makes a reporter valid under the strict rules. Its controller becomes a qualified name, and it
+/// gets an instance. Its source component and host stay.
 pub(crate) fn strict_source(source: &EventSource) -> EventSource {
     let controller = [source.reporting_controller(), source.source_component()]
         .into_iter()
@@ -59,7 +60,7 @@ pub(crate) fn strict_source(source: &EventSource) -> EventSource {
     }
 }
 
-/// The qualified name closest to `name`: invalid characters become dashes.
+/// The qualified name that is closest to `name`: invalid characters become dashes.
 fn qualified(name: &str) -> String {
     let mut valid: String = name
         .chars()
@@ -75,7 +76,7 @@ fn qualified(name: &str) -> String {
     non_empty(valid).to_owned()
 }
 
-/// `text`, cut and marked if it is longer.
+/// The text, cut and marked if it is longer than `bytes_max`.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> Cow<'_, str> {
     if text.len() <= bytes_max {
         return Cow::Borrowed(text);
@@ -84,7 +85,7 @@ pub(crate) fn cut(text: &str, bytes_max: usize) -> Cow<'_, str> {
     Cow::Owned([text.get(..keep).unwrap_or_default(), TRUNCATION_MARKER].concat())
 }
 
-/// The labels and annotations that the API server accepts. If it refuses any,
+/// The labels and annotations that the API server accepts. If any are omitted,
 /// [`OMITTED_ANNOTATION`] lists their keys.
 pub(crate) fn accepted_metadata(
     labels: Option<&Map>,
@@ -153,7 +154,7 @@ mod tests {
         TEXT_BYTES_MAX,
     };
 
-    /// The API server's complaints about the event.
+    /// The API server's complaints about an event.
     fn complaints(event: &Event) -> Vec<String> {
         let regarding = event.regarding().fields();
         let name = event.name();
@@ -228,7 +229,8 @@ mod tests {
         });
         let at = "2024-01-01T00:00:00Z".parse().unwrap();
         let expected = [
-            // event namespace, involvedObject's, with an eventTime
+            // Each row: the event's namespace, the namespace of involvedObject, whether there is an
+            // eventTime.
             ("default", "", false),
             ("kube-system", "", true),
             ("default", "", false),
@@ -295,7 +297,7 @@ mod tests {
         assert_eq!(accepted_metadata(None, Some(&Map::default())), (None, None));
     }
 
-    /// Annotations of a number of bytes each, under keys of one letter, and which of them are kept.
+    /// Annotations of given lengths under keys of one letter, and which of them are kept.
     #[test]
     fn annotations_are_kept_as_far_as_there_is_room() {
         const ROOM: usize = ANNOTATIONS_BYTES_MAX - OMITTED_ANNOTATION.len() - OMITTED_BYTES_MAX;
@@ -360,8 +362,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever it is made of, an event about an object with a name and namespace the server
-        /// knows is accepted.
+        /// The server accepts any event about an object with a name and a namespace that it knows.
         #[test]
         fn every_event_is_accepted(
             namespaced in any::<bool>(),

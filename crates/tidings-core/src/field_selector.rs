@@ -4,17 +4,17 @@ use std::fmt::Write;
 
 use crate::Reference;
 
-/// The two API groups that serve events; they name the object an event is about differently.
+/// The two API groups that serve events. They name the object of an event differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventApi {
-    /// core/v1: `involvedObject`.
+    /// core/v1, which names the object `involvedObject`.
     Core,
-    /// events.k8s.io/v1: `regarding`.
+    /// events.k8s.io/v1, which names the object `regarding`.
     Events,
 }
 
 impl EventApi {
-    /// The group and version, as in an object's apiVersion.
+    /// Group and version, as in an object's apiVersion.
     pub const fn api_version(self) -> &'static str {
         match self {
             Self::Core => "v1",
@@ -47,7 +47,7 @@ impl EventApi {
 /// ```
 pub fn field_selector(api: EventApi, regarding: &Reference) -> String {
     let mut selector = String::new();
-    // In the order of their names, as client-go puts them.
+    // The fields are in the order of their names, as in client-go.
     for (field, value) in [
         ("apiVersion", regarding.api_version()),
         ("kind", regarding.kind()),
@@ -58,7 +58,7 @@ pub fn field_selector(api: EventApi, regarding: &Reference) -> String {
             continue;
         }
         let comma = if selector.is_empty() { "" } else { "," };
-        // Writing to a String does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(selector, "{comma}{}.{field}=", api.object_field());
         for character in value.chars() {
             if matches!(character, '\\' | ',' | '=') {
@@ -75,8 +75,8 @@ mod tests {
     use super::*;
     use crate::ReferenceFields;
 
-    /// client-go `tools/events` TestGetFieldSelector, but for its error: an unknown version cannot
-    /// be asked for.
+    /// client-go `tools/events` TestGetFieldSelector, except its error: no unknown version can be
+    /// passed.
     #[test]
     fn names_the_object_in_the_words_of_the_api() {
         let pod = ReferenceFields {

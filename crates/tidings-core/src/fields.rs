@@ -1,40 +1,40 @@
-//! The fields of an event as data: every field of both API versions, with its names, number, type,
-//! and the rules for writing and merging it.
+//! The fields of an event as data, for both API versions.
 //!
-//! The rows are in `fields/rows.rs`, and nowhere else. A field that is added there is read and
-//! written in every form.
+//! Each field has its names, number and type, and the rules for writing and merging it. The rows
+//! are in `fields/rows.rs`, and nowhere else. A field that is added there is read and written in
+//! every form.
 
 mod rows;
 
 /// An object type in one API version.
 #[derive(Debug)]
 pub struct Type {
-    /// The name of Go's struct.
+    /// The name of the Go struct.
     pub name: &'static str,
-    /// A description, in a sentence.
+    /// A description in one sentence.
     pub about: &'static str,
-    /// Whether it is owned as a whole (`x-kubernetes-map-type: atomic`), not field by field.
+    /// Whether managers own it as a whole (`x-kubernetes-map-type: atomic`), not field by field.
     pub atomic: bool,
-    /// Its fields in the order of JSON.
+    /// The fields in the order of JSON.
     pub fields: &'static [Field],
-    /// Its fields in the order of protobuf.
+    /// The fields in the order of protobuf.
     pub by_number: &'static [Field],
 }
 
 /// A field of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// `,"name":`, so that writing it is one copy.
+    /// The text `,"name":`, so that writing it is one copy.
     member: &'static str,
-    /// Its number in protobuf.
+    /// The field's number in protobuf.
     pub number: u32,
-    /// The number of the same field in core/v1, which is what is stored.
+    /// The number of the same field in core/v1, the stored version.
     pub stored: u32,
-    /// The type of its value.
+    /// The type of the field's value.
     pub kind: Kind,
-    /// When it is written.
+    /// The rule for when the field is written.
     pub rule: Rule,
-    /// A description, in a sentence.
+    /// A description in one sentence.
     pub what: &'static str,
 }
 
@@ -53,38 +53,39 @@ pub enum Kind {
     Time,
     /// A time in microseconds.
     MicroTime,
-    /// Strings by name.
+    /// A map of strings.
     Map,
     /// A set of strings.
     Set,
-    /// Any JSON.
+    /// Any JSON value.
     Json,
     /// An object.
     Object(&'static Type),
-    /// A list of objects with the named key field; without a key, the list is owned as a whole.
+    /// A list of objects. Items merge by the named key field; without one, the list is owned as a
+    /// whole.
     List(&'static Type, Option<&'static str>),
 }
 
-/// When a field is written.
+/// The rule for when a field is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Always, and OpenAPI declares it required.
+    /// The field is always written, and OpenAPI declares it required.
     Required,
-    /// Always; if it is empty, as `""`, `{}` or `null`.
+    /// The field is always written; if it is empty, as `""`, `{}` or `null`.
     Always,
-    /// Unless it is empty.
+    /// The field is written unless it is empty.
     Omitted,
-    /// If it is set, even to the zero value.
+    /// The field is written if it is set, even to the zero value.
     Pointer,
 }
 
 impl Type {
-    /// The field of this name.
+    /// The field with this name.
     pub fn field(&self, name: &str) -> Option<&'static Field> {
         self.fields.iter().find(|field| field.name() == name)
     }
 
-    /// The field that a path of names leads to, through objects.
+    /// The field at a path of names, through objects.
     pub fn at<S: AsRef<str>>(&self, path: &[S]) -> Option<&'static Field> {
         let (last, way) = path.split_last()?;
         let mut around = self;
@@ -97,7 +98,7 @@ impl Type {
         around.field(last.as_ref())
     }
 
-    /// The number of the field of this name; 0 if there is no such field.
+    /// The number of the field with this name; 0 if there is no such field.
     pub const fn number(&self, name: &str) -> u32 {
         let mut at = 0;
         while at < self.fields.len() {
@@ -110,7 +111,7 @@ impl Type {
     }
 }
 
-/// Whether a member, as [`Field::member`] has it, is of this name.
+/// Whether a member in the form of [`Field::member`] has this name.
 const fn is_name(member: &[u8], name: &[u8]) -> bool {
     if member.len() != name.len() + 4 {
         return false;
@@ -144,20 +145,20 @@ impl Field {
         }
     }
 
-    /// Its name in JSON.
+    /// The field's name in JSON.
     #[inline]
     pub fn name(&self) -> &'static str {
         let member = self.member;
         member.get(2..member.len() - 2).unwrap_or_default()
     }
 
-    /// `,"name":`, as it stands behind another member.
+    /// The text `,"name":`, as it follows another member.
     #[inline]
     pub fn member(&self) -> &'static str {
         self.member
     }
 
-    /// Whether it is written even if it is empty.
+    /// Whether the field is written even if it is empty.
     #[inline]
     pub fn is_always_there(&self) -> bool {
         matches!(self.rule, Rule::Required | Rule::Always)
@@ -180,8 +181,8 @@ pub const fn by_number<const N: usize>(rows: &[Field]) -> [Field; N] {
     sorted
 }
 
-/// The rows stand in the order of core/v1's JSON; that of a message with numbers of its own is the
-/// order of these.
+/// The fields in the order of JSON. The rows are in the order of core/v1's JSON. If a message has
+/// numbers of its own, its JSON is in the order of these numbers.
 #[doc(hidden)]
 pub const fn in_order(rows: &'static [Field], by_number: &'static [Field]) -> &'static [Field] {
     let mut at = 0;

@@ -1,10 +1,10 @@
-//! Keys, which define when two events are the same: by typed fields, never by joined strings.
+//! Keys define when two events are the same, by typed fields and never by joined strings.
 //!
 //! A [`Projection`] selects fields of an event; a [`Key`] is an event together with a projection. A
-//! key holds the shared event itself, so it needs no allocation; its hash is computed once, and two
+//! key holds the shared event itself, so it needs no allocation. Its hash is computed once, and two
 //! keys are equal only if all selected fields are equal. client-go joins the fields into one string
-//! without a separator (`getEventKey`, `getSpamKey`, `EventAggregatorByReasonFunc`), so that
-//! different events can share a key.
+//! without a separator (`getEventKey`, `getSpamKey`, `EventAggregatorByReasonFunc`), so different
+//! events can share a key there.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -16,26 +16,27 @@ use crate::reference::{ALL_FIELDS, OBJECT_FIELDS, PART_FIELDS};
 use crate::source::{COMPONENT_FIELDS, REPORTING_FIELDS};
 use crate::{Event, Reference};
 
-/// The selected fields of an event: the number of leading fields in each packed group, and others.
+/// The fields of an event that a key compares. Of each packed group it is the number of leading
+/// fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Projection {
-    /// Fields of the source: component, host | reportingController, reportingInstance.
+    /// Number of source fields: component, host | reportingController, reportingInstance.
     source: u8,
-    /// Fields of the regarding object: kind, namespace, name, uid, apiVersion | fieldPath |
-    /// resourceVersion. The last only in client-go's series: an object that was updated is still
-    /// the same object.
+    /// Number of fields of the object: kind, namespace, name, uid, apiVersion | fieldPath |
+    /// resourceVersion. Only client-go's series compare the last one: an object that was updated is
+    /// still the same object.
     regarding: u8,
-    /// Texts: type | reason | message | action.
+    /// Number of texts: type | reason | message | action.
     text: u8,
-    /// Whether the action is compared even where the message is not.
+    /// Whether the action is compared even if the message is not.
     action: bool,
-    /// Whether the namespace of the event itself is compared.
+    /// Whether the event's own namespace is compared.
     namespace: bool,
-    /// Fields of the related object, in the same order.
+    /// Number of fields of the related object, in the order of `regarding`.
     related: u8,
 }
 
-/// No field of the event: keys that consist of a text only.
+/// Selects no field, for keys that consist of a text only.
 const NOTHING: Projection = Projection {
     source: 0,
     regarding: 0,
@@ -46,8 +47,8 @@ const NOTHING: Projection = Projection {
 };
 
 impl Projection {
-    /// The same event again, as client-go sees it: source, object, part of the object, type,
-    /// reason, message.
+    /// Repeats of an event, as client-go defines them. It compares source, object, part of the
+    /// object, type, reason and message.
     pub(crate) const CLIENT_GO_REPEAT: Self = Self {
         source: COMPONENT_FIELDS as u8,
         regarding: PART_FIELDS as u8,
@@ -55,7 +56,7 @@ impl Projection {
         ..NOTHING
     };
 
-    /// The same event again: all fields that a reader sees, except times, annotations and labels.
+    /// Repeats of an event: all fields that a reader sees, except times, annotations and labels.
     pub(crate) const REPEAT: Self = Self {
         source: REPORTING_FIELDS as u8,
         regarding: PART_FIELDS as u8,
@@ -75,16 +76,16 @@ impl Projection {
         related: PART_FIELDS as u8,
     };
 
-    /// The same as client-go's `tools/events` sees it: an object that was updated is another
-    /// object.
+    /// Events of one series, as client-go's `tools/events` defines it. There an object that was
+    /// updated is another object.
     pub(crate) const CLIENT_GO_SERIES: Self = Self {
         regarding: ALL_FIELDS as u8,
         related: ALL_FIELDS as u8,
         ..Self::SERIES
     };
 
-    /// Events that differ in message only, as client-go sees it: source, reporter, object, type,
-    /// reason.
+    /// Events that differ only in their message, as client-go defines them. It compares source,
+    /// reporter, object, type and reason.
     pub(crate) const CLIENT_GO_SIMILAR: Self = Self {
         source: REPORTING_FIELDS as u8,
         regarding: OBJECT_FIELDS as u8,
@@ -92,13 +93,13 @@ impl Projection {
         ..NOTHING
     };
 
-    /// Events that differ in message only, within one namespace.
+    /// Events of one namespace that differ only in their message.
     pub(crate) const SIMILAR: Self = Self {
         namespace: true,
         ..Self::CLIENT_GO_SIMILAR
     };
 
-    /// Events that share a budget in client-go: source, object, type.
+    /// Events that share a budget in client-go: same source, object and type.
     pub(crate) const BUDGET_BY_OBJECT: Self = Self {
         source: COMPONENT_FIELDS as u8,
         regarding: OBJECT_FIELDS as u8,
@@ -106,23 +107,23 @@ impl Projection {
         ..NOTHING
     };
 
-    /// Events that share a budget: source, object, type, reason.
+    /// Events that share a budget: same source, object, type and reason.
     pub(crate) const BUDGET_BY_REASON: Self = Self {
         text: REASON_TEXTS as u8,
         ..Self::BUDGET_BY_OBJECT
     };
 
-    /// Events of one namespace for which a function of the user's gives the same text.
+    /// Events of one namespace for which the user's function returns the same text.
     pub(crate) const CUSTOM: Self = Self {
         namespace: true,
         ..NOTHING
     };
 
-    /// Events for which a function of the user's gives the same text.
+    /// Events for which the user's function returns the same text.
     pub(crate) const CLIENT_GO_CUSTOM: Self = NOTHING;
 
     fn hash(self, event: &Event, state: &mut impl Hasher) {
-        // The projection is compared too: keys of different kinds share one cache.
+        // The projection takes part, because keys of different kinds share one cache.
         Hash::hash(&self, state);
         if self.source > 0 {
             event.source().hash_prefix(usize::from(self.source), state);
@@ -166,7 +167,8 @@ impl Projection {
     }
 }
 
-/// Makes keys whose hashes the authors of messages cannot predict unless they know the seed.
+/// Makes keys whose hashes cannot be predicted without the seed. So authors of messages cannot
+/// cause collisions.
 pub(crate) struct Keys(FixedState);
 
 impl Keys {
@@ -174,12 +176,12 @@ impl Keys {
         Self(FixedState::with_seed(seed))
     }
 
-    /// `event` seen through `projection`.
+    /// The key of `event` by `projection`.
     pub(crate) fn key(&self, event: &Event, projection: Projection) -> Key {
         self.make(event, projection, None)
     }
 
-    /// `event` seen through `projection`, and the text that a function of the user returned for it.
+    /// The key of `event` by `projection`, and by the text that the user's function returned.
     pub(crate) fn custom(&self, event: &Event, projection: Projection, text: String) -> Key {
         self.make(event, projection, Some(text.into()))
     }
@@ -207,12 +209,12 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Approximate bytes of memory that a cache keeps alive by holding this key.
+    /// About how many bytes of memory a cache keeps alive by holding this key.
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>() + self.event.size() + self.text.as_ref().map_or(0, |text| text.len())
     }
 
-    /// The same key, held by `event`, whose selected fields are equal.
+    /// The same key, but holding `event`, whose selected fields are equal.
     pub(crate) fn kept_by(&self, event: &Event) -> Self {
         Self {
             event: event.clone(),
@@ -220,7 +222,7 @@ impl Key {
         }
     }
 
-    /// The bytes that `event` takes in addition to this key: 0 if it is the key's own event.
+    /// Bytes that `event` takes besides this key: 0 if it is the key's own event.
     pub(crate) fn size_beside(&self, event: &Event) -> usize {
         if self.event.is_same(event) {
             0
@@ -247,7 +249,7 @@ impl Hash for Key {
     }
 }
 
-/// Returns the hash that a [`Key`] already has.
+/// A hasher that returns the hash that a [`Key`] already has.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Hashed(u64);
 
@@ -257,7 +259,7 @@ impl Hasher for Hashed {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // Not used by `Key`, but correct for any input.
+        // `Key` does not use this, but it is correct for any input.
         for byte in bytes {
             self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
         }
@@ -268,9 +270,9 @@ impl Hasher for Hashed {
     }
 }
 
-/// Which stored event an [`Occurrence`](crate::Occurrence) is written to: two occurrences of one
-/// key change the same event in the cluster, so their writes keep their order. Cheap to clone and
-/// to hash.
+/// Identifies the stored event that an [`Occurrence`](crate::Occurrence) is written to. Two
+/// occurrences with the same key change the same event in the cluster, so their writes keep their
+/// order. It is cheap to clone and to hash.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct CountKey(pub(crate) Key);
 
@@ -289,7 +291,7 @@ mod tests {
 
     use super::*;
 
-    /// What an event is made of, in this order: source component, host, reportingController,
+    /// The parts of an event. In order: source component, host, reportingController,
     /// reportingInstance; kind, namespace, name, uid, apiVersion, fieldPath, resourceVersion; type,
     /// reason, message, action; the event's namespace; the related object's name.
     type Parts = [&'static str; 17];
@@ -347,7 +349,7 @@ mod tests {
         })
     }
 
-    /// Each projection, and the places in [`Parts`] of what it compares.
+    /// Each projection, with the indexes in [`Parts`] of the fields it compares.
     const PROJECTIONS: [(Projection, &[usize]); 10] = [
         (
             Projection::SERIES,
@@ -385,14 +387,14 @@ mod tests {
     }
 
     proptest! {
-        /// Two events that differ in one place have one key exactly when that place does not count;
-        /// so with any two.
+        /// Two events that differ in one part have the same key exactly if that part is not
+        /// compared. The same holds for any two events.
         #[test]
         fn keys_are_equal_exactly_when_all_that_counts_is(left in parts(), other in parts(), place in 0..17_usize, seed: u64) {
             let keys = Keys::new(seed);
             let mut near = left;
             near[place] = other[place];
-            // Moved across a border: the same text when joined.
+            // A character is moved from one part to the next: joined, the text is the same.
             let mut shifted = left;
             shifted.swap(place, (place + 1) % 17);
             for right in [other, near, shifted] {
@@ -401,7 +403,7 @@ mod tests {
                     let (one, two) = (keys.key(&event(&left), projection), keys.key(&event(&right), projection));
                     prop_assert_eq!(one == two, same, "{:?}", projection);
                     prop_assert_eq!(one.hash == two.hash, same, "{:?}", projection);
-                    // Of one hash by chance, they are still told apart.
+                    // Keys with the same hash by chance are still different.
                     let two = Key { hash: one.hash, ..two };
                     prop_assert_eq!(one == two, same, "{:?}", projection);
                 }
@@ -433,7 +435,7 @@ mod tests {
         assert_eq!(key.size(), size_of::<Key>() + small.size());
         let custom = keys.custom(&small, Projection::CUSTOM, text.to_owned());
         assert_eq!(custom.size(), key.size() + text.len());
-        // The same key, kept by another event of it.
+        // The same key, held by another event with equal fields.
         let kept = key.kept_by(&large);
         assert_eq!(
             BuildHasherDefault::<Hashed>::default().hash_one(&kept),

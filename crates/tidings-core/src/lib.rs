@@ -1,6 +1,7 @@
-//! The rules of Kubernetes Events: the event itself, when two events are the same, how repeats are
-//! counted and floods limited, what is written to the API server, and what is retried after a
-//! failure.
+//! The rules of Kubernetes Events.
+//!
+//! They cover the event itself, when two events are the same, how repeats are counted and floods
+//! limited, what is written to the API server, and what is retried after a failure.
 //!
 //! The crate has no I/O, no clock, no async and no global state: inputs in, decisions out, and time
 //! is an argument. The `tidings` crate adds threads, queues and HTTP. Use this crate alone to drive

@@ -1,10 +1,9 @@
-//! Names of events: valid for the API server, and never the same twice within a process, whatever
-//! the clock does.
+//! Names of events: valid for the API server, and unique within a process, whatever the clock does.
 //!
 //! client-go names an event `<object>.<nanoseconds in hexadecimal>`
-//! (`tools/record/util.GenerateEventName`), so two events about one object at one reading of the
-//! clock share a name and the second is lost. Here a stamp is the clock's reading or, where that is
-//! not later than the last stamp, one more than it.
+//! (`tools/record/util.GenerateEventName`). So two events about one object at one reading of the
+//! clock share a name, and the second is lost. Here a stamp is the clock's reading or, if that is
+//! not later than the last stamp, the last stamp plus one.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -14,9 +13,8 @@ use jiff::Timestamp;
 
 use crate::Reference;
 
-/// Hands out the stamps that event names are made of: increasing, so never one twice.
-///
-/// A process shares one among everything that makes events.
+/// Makes the stamps in event names. Stamps increase, so none is used twice. All code in a process
+/// that makes events shares one value.
 #[derive(Debug)]
 pub struct NameStamps {
     last: AtomicU64,
@@ -24,7 +22,7 @@ pub struct NameStamps {
 }
 
 impl NameStamps {
-    /// Stamps whose fallback names (see [`EventName`]) are made from `seed`, which should differ
+    /// Stamps whose fallback names (see [`EventName`]) are made from `seed`. The seed should differ
     /// between processes.
     pub const fn new(seed: u64) -> Self {
         Self {
@@ -38,12 +36,12 @@ impl NameStamps {
         self.seed
     }
 
-    /// The next stamp: nanoseconds since the Unix epoch at `at`, or one more than the last stamp
-    /// where the clock stands still or stepped back.
+    /// The next stamp: nanoseconds since the Unix epoch at `at`. If the clock stands still or
+    /// stepped back, it is the last stamp plus one.
     pub fn next(&self, at: Timestamp) -> u64 {
         let nanoseconds = u64::try_from(at.as_nanosecond()).unwrap_or(0);
-        // Relaxed is enough: only the uniqueness of the number matters, nothing else is published
-        // with it.
+        // Relaxed is enough: only the uniqueness of the number matters, and nothing else is
+        // published with it.
         let previous = self
             .last
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
@@ -59,7 +57,7 @@ impl NameStamps {
         }
     }
 
-    /// The name for an event about `regarding`, made now.
+    /// A name for an event about `regarding` that is made at `at`.
     pub fn name(&self, regarding: &Reference, at: Timestamp) -> EventName {
         let stamp = self.next(at);
         if regarding.is_nameable() {
@@ -70,20 +68,20 @@ impl NameStamps {
     }
 }
 
-/// An event's name, kept as its parts until the text is needed.
+/// An event's name, kept in parts until the text is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventName {
-    /// `<object name>.<stamp in hexadecimal>`.
+    /// The name `<object name>.<stamp in hexadecimal>`.
     Stamped(u64),
-    /// A UUID, where the object's name cannot be part of a valid event name (upper case, `:`, too
-    /// long, empty…).
+    /// A UUID, for an object whose name cannot be part of a valid event name. Such a name has upper
+    /// case or `:`, is too long, or is empty.
     Uuid([u8; 16]),
-    /// A name given from outside.
+    /// A name given by the caller.
     Given(Box<str>),
 }
 
 impl EventName {
-    /// The name of an event about `regarding`.
+    /// The text of the name, for an event about `regarding`.
     pub fn text<'a>(&'a self, regarding: &Reference) -> Cow<'a, str> {
         match self {
             Self::Stamped(stamp) => Cow::Owned(stamped(regarding.name(), *stamp)),
@@ -100,17 +98,17 @@ impl EventName {
     }
 }
 
-/// `<object name>.<stamp in hexadecimal>`, whether that is a valid name or not.
+/// `<object name>.<stamp in hexadecimal>`, whether or not that is a valid name.
 fn stamped(object_name: &str, stamp: u64) -> String {
     let mut name = String::with_capacity(object_name.len() + 17);
     name.push_str(object_name);
-    // Writing to a String does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(name, ".{stamp:x}");
     name
 }
 
-/// The name client-go gives to a combined event at `at`, valid or not: before 1970 the number has a
-/// sign, outside 1678 to 2262 it wraps.
+/// The name that client-go gives to a combined event at `at`, whether or not it is valid. Before
+/// 1970 the number has a sign; outside 1678 to 2262 it wraps.
 pub(crate) fn client_go_combined_name(object_name: &str, at: Timestamp) -> EventName {
     let nanoseconds = at.as_nanosecond() as i64;
     let sign = if nanoseconds < 0 { "-" } else { "" };
@@ -118,15 +116,15 @@ pub(crate) fn client_go_combined_name(object_name: &str, at: Timestamp) -> Event
     EventName::Given(format!("{object_name}.{sign}{magnitude:x}").into())
 }
 
-/// A UUID (version 8: of our own making) that differs for every stamp of one seed: the stamp's bits
-/// all stand in it.
+/// A UUID that differs for every stamp of one seed, because all of the stamp's bits are in it. Its
+/// version is 8: custom.
 fn uuid(seed: u64, stamp: u64) -> u128 {
-    // 122 free bits: 58 of the seed, 64 of the stamp spread by a bijection so that neighbours look
-    // nothing alike.
+    // There are 122 free bits: 58 of the seed, and 64 of the stamp, which a bijection spreads so
+    // that neighbours look nothing alike.
     let spread = spread(stamp ^ seed);
     let high = (seed & !0xf000) | 0x8000;
     let low = (spread >> 2) | 0x8000_0000_0000_0000;
-    // The two bits of `spread` that the variant displaces take the place of the seed's lowest two.
+    // The variant displaces two bits of `spread`. They take the place of the seed's lowest two.
     let high = (high & !0x3) | (spread & 0x3);
     (u128::from(high) << 64) | u128::from(low)
 }
@@ -204,7 +202,7 @@ mod tests {
 
     const NAMEABLE: usize = 236;
 
-    /// Go's `fmt.Sprintf("%v.%x", name, now.UnixNano())`.
+    /// Names as Go's `fmt.Sprintf("%v.%x", name, now.UnixNano())` makes them.
     #[test]
     fn combined_events_are_named_as_client_go_names_them() {
         let rows = [
@@ -212,7 +210,7 @@ mod tests {
             (0, "p.0"),
             (-1, "p.-1"),
             (-255, "p.-ff"),
-            // Beyond 2262 the number wraps.
+            // After 2262 the number wraps.
             (i128::from(i64::MAX) + 1, "p.-8000000000000000"),
         ];
         for (nanoseconds, expected) in rows {
@@ -221,7 +219,7 @@ mod tests {
         }
     }
 
-    /// All bits of the stamp stand in it, and all of the seed but those displaced.
+    /// A UUID has all bits of the stamp, and all of the seed except the displaced ones.
     #[test]
     fn fallback_names_differ_in_every_bit_of_stamp_and_seed() {
         let text = |seed, stamp| uuid_text(uuid(seed, stamp));
@@ -229,14 +227,14 @@ mod tests {
         assert!((0..64).all(|bit| seen.insert(text(7, 7 ^ (1 << bit)))));
         let displaced = |bit: &u32| matches!(bit, 0 | 1 | 12..=15);
         let kept = (0..64).filter(|bit| !displaced(bit));
-        // Of one spread, so that only the seed tells them apart.
+        // The spread part is the same, so only the seed makes them differ.
         for bit in kept {
             assert!(
                 seen.insert(text(7 ^ (1 << bit), 7 ^ (1 << bit))),
                 "bit {bit}"
             );
         }
-        // The version takes the place of whatever the seed has there.
+        // The version replaces the seed's bits in its place.
         seen.insert(text(0xf007, 7));
         for name in &seen {
             let digits: Vec<_> = name.split('-').map(str::len).collect();

@@ -1,19 +1,19 @@
 //! The outcome of an event: delivered, merged into another write, dropped for a named cause, or
-//! still pending.
+//! pending.
 //!
-//! Invariant, for every machine that reports fates: offered = delivered + aggregated + dropped +
-//! pending. Every loss has a cause.
+//! Invariant, for every state machine that reports outcomes: offered = delivered + aggregated +
+//! dropped + pending. Every loss has a cause.
 
 use std::fmt;
 
-/// The causes, each with its label: the one place where a cause is added. `benign` marks those that
-/// happen in a healthy cluster.
+/// Declares the causes of drops, each with its label; the one place to add a cause. `benign` marks
+/// causes that occur in a healthy cluster.
 macro_rules! drop_causes {
     (@is_benign) => { false };
     (@is_benign benign) => { true };
     ($($(#[$doc:meta])+ $cause:ident = $label:literal $($benign:ident)?,)+) => {
-        /// Why an event was given up. One list for the whole library, so that every loss has
-        /// exactly one name.
+        /// The cause for which an event was dropped. The library has only this list, so every loss
+        /// has exactly one name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum DropCause {
@@ -21,7 +21,7 @@ macro_rules! drop_causes {
         }
 
         impl DropCause {
-            /// Every cause, in the order of declaration.
+            /// All causes, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$cause),+];
 
             /// A stable name in snake_case, for metric labels and log fields.
@@ -31,8 +31,8 @@ macro_rules! drop_causes {
                 }
             }
 
-            /// Whether this happens in a healthy cluster, and so is logged only at debug level.
-            /// client-go logs the same causes at verbosity 5.
+            /// Whether the cause occurs in a healthy cluster. It is then logged only at debug
+            /// level. client-go logs the same causes at verbosity 5.
             pub const fn is_benign(self) -> bool {
                 match self {
                     $(Self::$cause => drop_causes!(@is_benign $($benign)?),)+
@@ -45,38 +45,42 @@ macro_rules! drop_causes {
 drop_causes! {
     /// A bounded queue was full, in events or in bytes.
     QueueFull = "queue_full",
-    /// The correlator's spam filter had no token left for events like it, and nothing of it was
-    /// written: a repeat of a written event is held back instead, and its count is written later.
+    /// The correlator's spam filter had no token left for such events, and nothing of the event was
+    /// written. A repeat of a written event is not dropped: it is held back, and its count is
+    /// written later.
     SpamFiltered = "spam_filtered",
-    /// The object it is about could not be referred to.
+    /// No reference to the event's object could be made.
     InvalidReference = "invalid_reference",
     /// The event was invalid (an unknown type, for example), or its record on disk was damaged.
     InvalidEvent = "invalid_event",
-    /// It was recorded after shutdown.
+    /// The event was recorded after shutdown.
     Stopped = "stopped",
-    /// The watcher ended without having been stopped: its tokio runtime has ended, or no thread
-    /// could be started for it.
+    /// The watcher ended without being stopped. Its tokio runtime has ended, or no thread could be
+    /// started for it.
     RuntimeGone = "runtime_gone",
-    /// The event is larger than the queue, or than the server accepts (413).
+    /// The event is larger than the queue, or larger than the server accepts (413).
     TooLarge = "too_large",
-    /// The sink could not make a request for it (a namespace it may not write to, for example).
+    /// The sink could not make a request of the event (for example, it may not write to the
+    /// namespace).
     InvalidRequest = "invalid_request",
-    /// The server has an event of that name that this delivery did not write (409 `AlreadyExists`).
+    /// The server has an event with that name which this delivery did not write (409
+    /// `AlreadyExists`).
     AlreadyExists = "already_exists" benign,
-    /// Its namespace is being deleted (403 with the cause `NamespaceTerminating`).
+    /// The event's namespace is being deleted (403 with the cause `NamespaceTerminating`).
     NamespaceTerminating = "namespace_terminating" benign,
-    /// The server found it malformed (400 or 422).
+    /// The server found the event malformed (400 or 422).
     RejectedInvalid = "rejected_invalid",
     /// The server did not accept the credentials (401), even after the retries for token rotation.
     RejectedUnauthorized = "rejected_unauthorized",
-    /// The credentials may not write events there (403).
+    /// The credentials do not permit writing events there (403).
     RejectedForbidden = "rejected_forbidden",
     /// The namespace does not exist, or the server does not serve events (404 to a create).
     RejectedNotFound = "rejected_not_found",
-    /// The server accepts no more such events for now (429 of EventRateLimit): after a few retries
-    /// if only events about this object were refused, else after minutes without an admitted event.
+    /// The server limits the rate of such events (429 of EventRateLimit). If only events about this
+    /// object were refused, the event is dropped after a few retries, otherwise after minutes
+    /// without an admitted event.
     RateLimited = "rate_limited",
-    /// Any other refusal that a retry does not change.
+    /// The server refused the event for another reason that a retry does not change.
     RejectedOther = "rejected_other",
     /// All retries failed.
     RetriesExhausted = "retries_exhausted",
@@ -88,7 +92,7 @@ impl fmt::Display for DropCause {
     }
 }
 
-/// Drops, counted by cause.
+/// Counts of dropped events by cause.
 ///
 /// ```
 /// use tidings_core::{DropCause, DropCounts};
@@ -109,19 +113,19 @@ impl DropCounts {
         }
     }
 
-    /// Adds all of `other`.
+    /// Adds all counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (cause, number) in other.iter() {
             self.add(cause, number);
         }
     }
 
-    /// The number of events dropped for `cause`.
+    /// Number of events dropped for `cause`.
     pub fn get(&self, cause: DropCause) -> u64 {
         self.0.get(cause as usize).copied().unwrap_or(0)
     }
 
-    /// The number of all dropped events.
+    /// Number of all dropped events.
     pub fn total(&self) -> u64 {
         self.0
             .iter()
@@ -152,14 +156,14 @@ impl fmt::Display for DropCounts {
 /// The outcome of an event that was offered to a [`Delivery`](crate::Delivery).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The sink took it.
+    /// The sink accepted the event.
     Delivered,
-    /// A later event of the same key is sent in its place: counts and timestamps are absolute. A
-    /// note that differs is gone, unless the series shows the last one.
+    /// A later event with the same key is sent in its place. Counts and timestamps are absolute, so
+    /// nothing is lost. A note that differs is gone, unless the series shows the last one.
     Aggregated,
-    /// It was given up.
+    /// The event was dropped.
     Dropped(DropCause),
-    /// The delivery was abandoned while the event was waiting or being written.
+    /// The delivery was abandoned while the event was queued or being written.
     Pending,
 }
 

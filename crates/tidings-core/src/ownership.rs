@@ -1,22 +1,22 @@
-//! Which object made which other, as far as names and events tell.
+//! Finds which object made which other object, from names and events.
 //!
-//! Objects that are gone are known only to events. Controllers name what they make after
-//! themselves, with a suffix of a known form, and say in their events what they made and deleted.
-//! An object that is found by its name may in truth belong to another one with such a name; that is
-//! the price of finding what is gone.
+//! Objects that are gone are known only from events. Controllers name their objects after
+//! themselves, with a suffix of a known form, and say in their events which objects they created
+//! and deleted. An object found by its name may in truth belong to another object with such a name.
+//! That is the price of finding objects that are gone.
 
-/// What an event of a controller says about an object it owns.
+/// A controller's statement in an event about an object that it owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told<'a> {
     /// The owned object's kind.
     pub kind: &'static str,
     /// The owned object's name.
     pub name: &'a str,
-    /// Whether it was deleted, as opposed to made or changed.
+    /// True if the object was deleted, false if it was created or changed.
     pub deleted: bool,
 }
 
-/// Maximum of owners that a name is tried for: the parts of a claim's name.
+/// Maximum owners that are tried for the name of a claim, one for each part of the name.
 const OWNERS_MAX: usize = 8;
 
 /// Kinds and names of the objects that an object may have been made by, directly or through others,
@@ -43,14 +43,14 @@ pub fn possible_owners<'a>(
         (pod && random, "DaemonSet", first),
         (pod && random, "Job", first),
         (pod && is_ordinal(last), "StatefulSet", first),
-        // Of an indexed job: job-0-x7k2p.
+        // A pod of an indexed job, such as job-0-x7k2p.
         (pod && random && ordinal, "Job", second),
         (pod && random && hash, "Deployment", second),
         (pod && random && ordinal, "CronJob", second),
         (kind == "ReplicaSet" && is_hash(last), "Deployment", first),
         (kind == "Job" && is_ordinal(last), "CronJob", first),
     ];
-    // A claim is called after its template first: data-web-0.
+    // A claim's name begins with its template's: data-web-0.
     let is_claim = kind == "PersistentVolumeClaim" && is_ordinal(last);
     let claim = first.match_indices('-').filter(move |_| is_claim);
     let claim = claim.take(OWNERS_MAX).filter_map(move |(at, _)| {
@@ -64,14 +64,13 @@ pub fn possible_owners<'a>(
         .map(|(_, kind, owner)| (kind, owner))
 }
 
-/// Whether an object of this kind and name is called as one would be that `owner_kind/owner` made,
-/// directly or through others.
+/// Whether an object's name has the form that `owner_kind/owner` gives, directly or through others.
 pub fn is_named_after(owner_kind: &str, owner: &str, kind: &str, name: &str) -> bool {
     possible_owners(kind, name).any(|found| found == (owner_kind, owner))
 }
 
-/// What an event says about an object that the one it is about owns: the messages of the
-/// controllers of `k8s.io/kubernetes/pkg/controller`.
+/// Reads a controller's event about an object that it owns. The messages are those of the
+/// controllers in `k8s.io/kubernetes/pkg/controller`.
 pub fn told_of<'a>(kind: &str, reason: &str, message: &'a str) -> Option<Told<'a>> {
     let word_after = |text: &str| {
         let rest = message.get(message.find(text)? + text.len()..)?;
@@ -100,19 +99,19 @@ pub fn told_of<'a>(kind: &str, reason: &str, message: &'a str) -> Option<Told<'a
     })
 }
 
-/// The letters and digits of `k8s.io/apimachinery/pkg/util/rand`: no vowels, nothing that is read
-/// as another.
+/// Whether the text has only letters and digits of `k8s.io/apimachinery/pkg/util/rand`. These have
+/// no vowels, and no two look alike.
 fn is_safe(text: &str) -> bool {
     text.bytes()
         .all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte))
 }
 
-/// The five characters at the end of a generated name.
+/// Whether the text is like the five characters at the end of a generated name.
 fn is_random(text: &str) -> bool {
     text.len() == 5 && is_safe(text)
 }
 
-/// A pod template's hash, a 32-bit number written with safe characters.
+/// Whether the text is like a pod template's hash, a 32-bit number in safe characters.
 fn is_hash(text: &str) -> bool {
     (1..=10).contains(&text.len()) && is_safe(text)
 }

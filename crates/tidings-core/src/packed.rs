@@ -1,10 +1,11 @@
-//! Several short strings in one allocation, so that an event costs a handful of allocations and its
-//! key fields compare as one run of bytes.
+//! Several short strings in one allocation.
 //!
-//! Invariant: `ends` never decreases, its last value is `text.len()`, and every value lies on a
-//! character boundary of `text`. Two values are equal in their first `n` strings exactly when those
-//! ends and the bytes up to the last of them are equal: the ends take part, so ("ab", "c") and
-//! ("a", "bc") differ.
+//! So an event costs a handful of allocations, and its key fields compare as one run of bytes.
+//!
+//! Invariant: `ends` never decreases, its last value is `text.len()`, and every value is on a
+//! character boundary of `text`. Two values are equal in their first `n` strings exactly if their
+//! first `n` ends and the bytes up to the last of these are equal. The ends take part, so ("ab",
+//! "c") and ("a", "bc") differ.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -29,7 +30,7 @@ impl<const N: usize> Packed<N> {
         packer.finish()
     }
 
-    /// The string at `index`; empty when there is none.
+    /// The string at `index`; empty if there is none.
     pub(crate) fn get(&self, index: usize) -> &str {
         let start = match index {
             0 => 0,
@@ -44,7 +45,7 @@ impl<const N: usize> Packed<N> {
             && self.prefix(count) == other.prefix(count)
     }
 
-    /// Feeds the first `count` strings, and where each ends, to `state`.
+    /// Hashes the first `count` strings and their ends into `state`.
     pub(crate) fn hash_prefix(&self, count: usize, state: &mut impl Hasher) {
         state.write(self.prefix(count).as_bytes());
         self.ends.get(..count).hash(state);
@@ -77,7 +78,7 @@ impl<const N: usize> fmt::Debug for Packed<N> {
     }
 }
 
-/// Builds a [`Packed`] string by string.
+/// Builds a [`Packed`] value string by string.
 pub(crate) struct Packer<const N: usize> {
     text: String,
     ends: [u32; N],
@@ -100,8 +101,8 @@ impl<const N: usize> Packer<N> {
         self.close();
     }
 
-    /// Adds the next string, cut to `limit` bytes (on a character boundary, ending in `marker`)
-    /// when it is longer.
+    /// Adds the next string, cut to `limit` bytes if it is longer. It is cut on a character
+    /// boundary, and then ends in `marker`.
     pub(crate) fn push_cut(&mut self, part: &str, limit: usize, marker: &str) {
         if part.len() <= limit {
             return self.push(part);
@@ -112,7 +113,8 @@ impl<const N: usize> Packer<N> {
         self.close();
     }
 
-    /// The same for whatever can be shown.
+    /// Adds a value that can be displayed as the next string, cut like [`push_cut`](Self::push_cut)
+    /// does.
     pub(crate) fn push_display(&mut self, part: &dyn fmt::Display, limit: usize, marker: &str) {
         use fmt::Write;
         let start = self.text.len();
@@ -121,8 +123,8 @@ impl<const N: usize> Packer<N> {
             room: limit,
             cut: false,
         };
-        // A Display that fails keeps what it wrote so far: an event with half a message beats no
-        // event.
+        // A Display that fails keeps what it wrote so far: an event with half a message is better
+        // than none.
         let _ = write!(writer, "{part}");
         if writer.cut {
             let keep = floor_char_boundary(&self.text, start + limit.saturating_sub(marker.len()));
@@ -182,16 +184,15 @@ impl fmt::Write for Cutting<'_> {
         if keep < part.len() {
             self.cut = true;
             self.room = 0;
-            // Stops an endless Display.
+            // This stops an endless Display.
             return Err(fmt::Error);
         }
         Ok(())
     }
 }
 
-/// The last character boundary of `text` at or before `at`. Std has this from Rust 1.91.
-///
-/// For our own crates only, which all cut texts with it.
+/// The last character boundary of `text` at or before `at`. Std has this from Rust 1.91. It is
+/// public only for our own crates, which all cut texts with it.
 #[doc(hidden)]
 pub fn floor_char_boundary(text: &str, at: usize) -> usize {
     if at >= text.len() {
@@ -209,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    /// Shown in several parts.
+    /// A value that is displayed in several parts.
     struct Parts(&'static [&'static str]);
 
     impl fmt::Display for Parts {
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_cut_on_a_character_boundary() {
-        // What is shown, in parts; the limit; what is kept of it. The marker takes two bytes.
+        // Each row: the displayed parts, the limit, and the kept text. The marker takes two bytes.
         let rows: [(&[&str], usize, &str); 10] = [
             (&["ab", "cd"], 4, "abcd"),
             (&["ab", "cd"], 3, "a.."),
@@ -234,7 +235,7 @@ mod tests {
             (&[], 0, ""),
         ];
         for (parts, limit, kept) in rows {
-            // Behind another text, whose length does not count.
+            // The string follows another one, whose length does not count.
             let mut packer = Packer::<3>::with_capacity(0);
             packer.push("first");
             packer.push_display(&Parts(parts), limit, "..");
@@ -254,7 +255,7 @@ mod tests {
             assert_eq!(packed.heap_size() >= capacity, kept, "{capacity}");
             assert_eq!((packed.get(0), packed.get(1)), ("a", ""));
         }
-        // A third text of two is left out.
+        // A third text for two places is ignored.
         let mut packer = Packer::<2>::with_capacity(8);
         for text in ["a", "b", "c"] {
             packer.push(text);

@@ -1,9 +1,8 @@
-//! The patch of a repeat: a strategic merge patch with absolute values, so that a later one
-//! replaces an earlier one.
+//! The patch of a repeat: a strategic merge patch with absolute values.
 //!
-//! client-go makes it by comparing the event with a copy of it whose count is 0, whose message is
-//! empty and whose last timestamp is the Unix epoch (`eventLogger.eventObserve`); what follows from
-//! that for odd events is in [`client_go`].
+//! A later patch thus replaces an earlier one. client-go makes it by comparing the event with a
+//! copy whose count is 0, whose message is empty and whose last timestamp is the Unix epoch
+//! (`eventLogger.eventObserve`). The consequences for odd events are in [`client_go`].
 
 use jiff::Timestamp;
 
@@ -12,18 +11,19 @@ use crate::wire::{Moment, write_members, write_string};
 use crate::{LAST_NOTE_ANNOTATION, Occurrence};
 
 impl Occurrence {
-    /// The body of its patch: a strategic merge patch, keys sorted.
+    /// The body of the patch: a strategic merge patch with sorted keys.
     ///
-    /// Empty for an event with no earlier one, which has nothing to compare with. Such an event is
-    /// a [`OccurrenceKind::Create`](crate::OccurrenceKind::Create), except that client-go patches,
-    /// with nothing, an event whose first occurrence came with a count above 1.
+    /// It is empty for an event without an earlier one, because there is nothing to compare with.
+    /// Such an event is a [`OccurrenceKind::Create`](crate::OccurrenceKind::Create), with one
+    /// exception: client-go sends an empty patch for an event whose first occurrence came with a
+    /// count above 1.
     pub fn patch_body(&self) -> Vec<u8> {
         self.patch_of("")
     }
 
-    /// The same, for a stored event of this resourceVersion: the server refuses it with 409 if the
-    /// event has changed since, so that a late patch does not undo a later one. `None` for an event
-    /// that is patched as client-go does, without a version.
+    /// The body of a patch that applies only to one resourceVersion of the stored event. The server
+    /// refuses it with 409 if the event has changed since, so a late patch does not undo a later
+    /// one. `None` for an event that is patched as client-go does, without a version.
     pub fn patch_body_of_version(&self, resource_version: &str) -> Option<Vec<u8>> {
         self.has_versioned_patch()
             .then(|| self.patch_of(resource_version))
@@ -47,21 +47,21 @@ impl Occurrence {
     }
 }
 
-/// The patch that client-go sends: count, last timestamp and message, each only where it differs
-/// from 0, the epoch or the empty text.
+/// The patch that client-go sends. It has count, last timestamp and message, each only if it
+/// differs from 0, the epoch or the empty text.
 fn client_go(occurrence: &Occurrence) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + occurrence.message().len());
     write_members(&mut out, |o| {
         o.integer("count", occurrence.count().into());
         let last = occurrence.last_timestamp();
-        // Compared as written, in whole seconds.
+        // Times are compared as written, in whole seconds.
         let at_epoch = last.is_some_and(|last| last.as_nanosecond().div_euclid(1_000_000_000) == 0);
         if !at_epoch {
             o.time("lastTimestamp", last.and_then(set));
         }
         o.optional("message", occurrence.message());
-        // The comparison sorts the finalizers of one side only, so that unsorted finalizers appear
-        // to be reordered.
+        // The comparison sorts the finalizers of one side only, so that unsorted finalizers seem to
+        // be reordered.
         let finalizers = occurrence.event().finalizers();
         if !finalizers.is_sorted() {
             o.object("metadata", |o| {
@@ -74,8 +74,8 @@ fn client_go(occurrence: &Occurrence) -> Vec<u8> {
     out
 }
 
-/// The same, but an unset time changes nothing, and annotations and labels that differ from the
-/// stored ones are included. Names the stored event's version, unless that is empty.
+/// Our own patch: an unset time changes nothing, and changed annotations and labels are included.
+/// It names the stored event's version, unless that is empty.
 fn mended(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + occurrence.message().len());
     write_members(&mut out, |o| {
@@ -97,8 +97,9 @@ fn mended(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     out
 }
 
-/// The patch of client-go's `tools/events`: the series and, if it is shown, its last note. Empty if
-/// the count is 1, which is no series. Names the stored event's version, unless that is empty.
+/// The patch of client-go's `tools/events`: the series and, if it is shown, the last note. It is
+/// empty if the count is 1, which is no series. It names the stored event's version, unless that is
+/// empty.
 fn series(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     if occurrence.count() < 2 {
         return Vec::new();
@@ -125,7 +126,7 @@ fn series(occurrence: &Occurrence, resource_version: &str) -> Vec<u8> {
     out
 }
 
-/// A list of strings.
+/// Writes a list of strings.
 fn strings(strings: &[String], out: &mut Vec<u8>) {
     out.push(b'[');
     for (place, text) in strings.iter().enumerate() {
@@ -137,7 +138,7 @@ fn strings(strings: &[String], out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// A time, unless it is Go's zero.
+/// The time; `None` if it is Go's zero time.
 fn set(time: Timestamp) -> Option<Moment> {
     Some(Moment::from(time)).filter(|time| !time.is_zero())
 }
@@ -162,8 +163,8 @@ mod tests {
         }
     }
 
-    /// In the order of its keys, beside what else is of the metadata, and never of an event that is
-    /// patched as client-go does.
+    /// The version is in the order of keys, next to the other metadata. An event that is patched as
+    /// client-go does has none.
     #[test]
     fn a_patch_may_be_for_one_version() {
         let second = |options, annotations| {
@@ -204,8 +205,8 @@ mod tests {
         }
     }
 
-    /// Each is what `strategicpatch.CreateTwoWayMergePatch` gives `eventLogger.eventObserve`; then
-    /// ours.
+    /// Each row: the result of `strategicpatch.CreateTwoWayMergePatch` for
+    /// `eventLogger.eventObserve`; then ours.
     #[test]
     fn odd_events_are_patched_as_client_go_does() {
         let time = "2024-01-01T00:00:00Z";

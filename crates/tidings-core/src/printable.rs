@@ -1,28 +1,27 @@
-//! Text that others wrote, as a terminal, a log and a page may show it: nothing in it is a command,
-//! and nothing that is in it is unseen.
+//! Makes text of others safe to show in a terminal, a log and a page.
+//!
+//! Nothing in the text can act as a command, and nothing in it stays invisible.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a character shows itself: not a control character, none that changes the direction of
-/// text around it, none without a width of its own, and no tag.
-///
-/// The joiners of emoji and of some scripts (U+200C, U+200D) are among the unseen ones, as they
-/// also make two names look like one.
+/// Whether a character is visible by itself. Control characters, those that change the direction of
+/// text, those without a width, and tags are not. The joiners of emoji and of some scripts (U+200C,
+/// U+200D) count as invisible, because they can also make two names look alike.
 #[must_use]
 pub fn is_printable(character: char) -> bool {
     !matches!(character,
         // Control characters of ASCII, and those of ISO 6429.
         '\0'..='\x1f' | '\x7f'..='\u{9f}'
-        // A hyphen that is seen at the end of a line alone, fillers and joiners.
+        // The soft hyphen, which shows only at the end of a line, and fillers and joiners.
         | '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
         | '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{ffa0}'
-        // Direction.
+        // Marks that change the direction of text.
         | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-        // No width, and ends of lines and paragraphs.
+        // Characters without width, and separators of lines and paragraphs.
         | '\u{200b}'..='\u{200d}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2065}'
         | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
-        // Tags, and what Unicode reserves beside them for the unseen.
+        // Tags, and the code points that Unicode reserves beside them for invisible characters.
         | '\u{e0000}'..='\u{e0fff}')
 }
 
@@ -44,7 +43,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         if is_printable(character) {
             safe.push(character);
         } else {
-            // Writing to a String does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(safe, "\\u{{{:x}}}", u32::from(character));
         }
     }

@@ -1,5 +1,4 @@
-//! Events of k8s-openapi's types, which the recorder sends, as sources; and the bodies of
-//! creations.
+//! Bodies of create requests, written from events of k8s-openapi's types, which the recorder sends.
 
 use std::collections::BTreeMap;
 
@@ -19,15 +18,15 @@ fn table(api: EventApi) -> &'static Type {
     }
 }
 
-/// `event` as client-go sends it. What is deprecated in events.k8s.io/v1 is left out there, or
-/// empty where Go cannot leave it out.
+/// The event as JSON, as client-go sends it. Fields that are deprecated in events.k8s.io/v1 are
+/// left out there, or are empty where Go cannot leave them out.
 pub(crate) fn json(api: EventApi, mut event: Event) -> Vec<u8> {
     clear_deprecated(api, &mut event);
     let mut out = Vec::with_capacity(1024);
     write_members(&mut out, |members| {
         members.text("kind", "Event");
         members.text("apiVersion", api.api_version());
-        // These types always have what they say.
+        // These types always have their fields, so writing them cannot fail.
         members.rest(|out| {
             let _ = write_fields(table(api), &event, out);
         });
@@ -35,7 +34,7 @@ pub(crate) fn json(api: EventApi, mut event: Event) -> Vec<u8> {
     out
 }
 
-/// The same as protobuf.
+/// The event as protobuf in an envelope, with the same fields as [`json`].
 pub(crate) fn protobuf(api: EventApi, mut event: Event) -> Vec<u8> {
     clear_deprecated(api, &mut event);
     envelope(api.api_version(), table(api), &event).unwrap_or_default()
@@ -48,12 +47,12 @@ fn clear_deprecated(api: EventApi, event: &mut Event) {
     }
 }
 
-/// A value of a field.
+/// A Rust type of a field's value.
 trait Value {
     fn give<K: Sink>(&self, sink: &mut K) -> Option<()>;
 }
 
-/// Makes a source of each type that the table names.
+/// Implements `Source` for each type that the table names.
 macro_rules! sources {
     ($($table:ident $type:ident $($atomic:ident)? $about:literal {
         $($field:ident: $kind:ident $(($($of:tt)+))? = $number:literal $name:literal $rule:ident
@@ -79,7 +78,7 @@ macro_rules! sources {
             }
         }
     )+};
-    // k8s-openapi's one name of its own.
+    // The only name that differs in k8s-openapi.
     (@ $event:ident r#type) => { $event.type_ };
     (@ $event:ident $field:ident) => { $event.$field };
 }

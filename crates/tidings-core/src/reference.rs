@@ -1,4 +1,4 @@
-//! References to objects: client-go's `tools/reference`, as a value that is cheap to clone and to
+//! References to objects: client-go's `tools/reference`, as a value that is cheap to clone and
 //! compare.
 
 use std::fmt;
@@ -10,16 +10,16 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use crate::packed::Packed;
 use crate::validate::is_dns1123_subdomain;
 
-/// The longest object name that still leaves room for `.` and sixteen hexadecimal digits in an
-/// event's name (253 bytes).
+/// Maximum length of an object's name that fits in an event's name. An event's name (253 bytes)
+/// adds `.` and sixteen hexadecimal digits.
 const NAMEABLE_BYTES: usize = 236;
 
-/// The number of leading packed fields that identify the object: kind, namespace, name, uid,
+/// Number of leading packed fields that identify the object: kind, namespace, name, uid,
 /// apiVersion.
 pub(crate) const OBJECT_FIELDS: usize = 5;
-/// With the part of the object: fieldPath.
+/// Number of leading packed fields including the part of the object: fieldPath.
 pub(crate) const PART_FIELDS: usize = 6;
-/// With its version: resourceVersion.
+/// Number of leading packed fields including the object's version: resourceVersion.
 pub(crate) const ALL_FIELDS: usize = 7;
 
 /// A reference to the object an event is about: kind, namespace, name, uid, apiVersion,
@@ -61,7 +61,7 @@ pub struct ReferenceFields<'a> {
     pub uid: &'a str,
     /// `version` for the core group, otherwise `group/version`.
     pub api_version: &'a str,
-    /// The part of the object that is meant, such as `spec.containers{nginx}`.
+    /// The part of the object, such as `spec.containers{nginx}`.
     pub field_path: &'a str,
     /// The version of the object that was seen.
     pub resource_version: &'a str,
@@ -118,7 +118,7 @@ impl Reference {
         self.fields.get(4)
     }
 
-    /// The part of the object that is meant.
+    /// The part of the object.
     pub fn field_path(&self) -> &str {
         self.fields.get(5)
     }
@@ -128,9 +128,8 @@ impl Reference {
         self.fields.get(6)
     }
 
-    /// The same object, but the part of it at `field_path`; this reference stays as it is.
-    ///
-    /// client-go's `GetPartialReference`, which changes the caller's own `ObjectReference` instead.
+    /// A reference to the part of the same object at `field_path`. This reference stays as it is.
+    /// client-go's `GetPartialReference` changes the caller's own `ObjectReference` instead.
     #[must_use]
     pub fn with_field_path(&self, field_path: &str) -> Self {
         Self::new(ReferenceFields {
@@ -139,7 +138,7 @@ impl Reference {
         })
     }
 
-    /// The same reference, with `namespace` as its namespace.
+    /// The same reference with another namespace.
     pub(crate) fn with_namespace(&self, namespace: &str) -> Self {
         Self::new(ReferenceFields {
             namespace,
@@ -160,7 +159,7 @@ impl Reference {
         }
     }
 
-    /// The wire type.
+    /// Converts the reference to the wire type.
     pub fn to_object_reference(&self) -> ObjectReference {
         let some = |field: &str| (!field.is_empty()).then(|| field.to_owned());
         ObjectReference {
@@ -209,7 +208,7 @@ impl From<&ObjectReference> for Reference {
     }
 }
 
-/// The form `kind/name` in lower case, as `kubectl get events` shows an object.
+/// Writes `kind/name` in lower case, as `kubectl get events` shows an object.
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind().to_lowercase())?;

@@ -1,17 +1,16 @@
-//! Which answers to a write are tried again, when, and how often. The rules stand at
-//! [`RetryPolicy`].
+//! Decides which failed writes are retried, when, and how often. The rules are at [`RetryPolicy`].
 
 use std::time::Duration;
 
 use crate::{DropCause, OccurrenceKind};
 
-/// Why a sink did not write an event.
+/// The reason why a sink did not write an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct WriteError {
-    /// What kind of failure it is; decides about trying again.
+    /// The kind of failure, which decides about a retry.
     pub kind: WriteErrorKind,
-    /// What a person should read.
+    /// The message for people.
     pub message: String,
 }
 
@@ -19,32 +18,32 @@ pub struct WriteError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WriteErrorKind {
-    /// No connection, a broken one, or an answer that is no HTTP: the server may or may not have
-    /// done it.
+    /// There was no connection, or it broke, or the answer was no HTTP. The server may or may not
+    /// have done the write.
     Transport,
-    /// No answer in time: the server may or may not have done it.
+    /// No answer came in time. The server may or may not have done the write.
     Timeout,
     /// The server answered with an error.
     Status(StatusFailure),
-    /// No request could be made of the event, and trying again makes none either.
+    /// No request could be made of the event, and a retry would not help.
     Invalid,
 }
 
-/// An error answer of the server, as far as it decides about trying again.
+/// The parts of a server's error answer that decide about a retry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusFailure {
     /// The HTTP status code.
     pub code: u16,
-    /// The `reason` of the Status object, such as `AlreadyExists`; empty if the body was none.
+    /// The `reason` of the Status object, such as `AlreadyExists`; empty if the body was no Status.
     pub reason: String,
-    /// How long the server asks to wait: the `Retry-After` header, or `details.retryAfterSeconds`.
+    /// The wait that the server asks for: the `Retry-After` header, or `details.retryAfterSeconds`.
     pub retry_after: Option<Duration>,
     /// Whether the Status object names the cause `NamespaceTerminating`.
     pub namespace_terminating: bool,
 }
 
 impl WriteError {
-    /// A failure without an answer.
+    /// The error of a write without an answer.
     pub fn transport(message: impl Into<String>) -> Self {
         Self {
             kind: WriteErrorKind::Transport,
@@ -52,7 +51,7 @@ impl WriteError {
         }
     }
 
-    /// An answer that did not come in time.
+    /// The error of a write whose answer did not come in time.
     pub fn timeout(message: impl Into<String>) -> Self {
         Self {
             kind: WriteErrorKind::Timeout,
@@ -60,7 +59,7 @@ impl WriteError {
         }
     }
 
-    /// An event that no request can be made of.
+    /// The error of an event of which no request can be made.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self {
             kind: WriteErrorKind::Invalid,
@@ -68,7 +67,7 @@ impl WriteError {
         }
     }
 
-    /// An error answer.
+    /// The error of a write that the server answered with an error.
     pub fn status(failure: StatusFailure, message: impl Into<String>) -> Self {
         Self {
             kind: WriteErrorKind::Status(failure),
@@ -85,9 +84,9 @@ impl WriteError {
         }
     }
 
-    /// Whether no server answered, or none that had the time: nothing came back, or something
-    /// before it says that it is busy (429) or not there (502, 503, 504). Another event would fare
-    /// no better; after any other failure it might.
+    /// Whether no server answered, or only one without capacity. Either nothing came back, or a
+    /// proxy says that the server is busy (429) or not there (502, 503, 504). Another event would
+    /// fare no better; after any other failure it might.
     pub(crate) fn is_out_of_reach(&self) -> bool {
         match &self.kind {
             WriteErrorKind::Transport | WriteErrorKind::Timeout => true,
@@ -97,9 +96,9 @@ impl WriteError {
         }
     }
 
-    /// Whether the server refused this event because events like it come too fast, and asks for no
-    /// wait: what kube-apiserver's EventRateLimit says. A server that is busy answers 429 as well,
-    /// but with a wait, or with no Status.
+    /// Whether the server refused this event because such events come too fast, without asking for
+    /// a wait. kube-apiserver's EventRateLimit answers so. A busy server also answers 429, but with
+    /// a wait, or without a Status.
     pub fn is_rate_limited(&self) -> bool {
         matches!(&self.kind, WriteErrorKind::Status(failure) if failure.is_rate_limited())
     }
@@ -114,51 +113,51 @@ impl WriteError {
     }
 }
 
-/// What to do about a failed write.
+/// The action after a failed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RetryClass {
-    /// Another try may succeed, but not before the time the server asked for.
+    /// Retry, but not before the time that the server asked for.
     Transient {
-        /// How long the server asks to wait.
+        /// The wait that the server asks for.
         retry_after: Option<Duration>,
     },
-    /// Create it: there was nothing to patch.
+    /// Create the event: there was nothing to patch.
     NotFound,
-    /// The name is taken: by an earlier try of the same create if one had no answer, else by
-    /// something else.
+    /// The name is taken. If an earlier attempt of the same create had no answer, that attempt took
+    /// it; otherwise another event did.
     AlreadyExists,
-    /// Give it up, for this cause.
+    /// Drop the event, for this cause.
     Permanent(DropCause),
 }
 
-/// How long to wait before a try.
+/// The back-off between attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backoff {
-    /// `first`, then twice as long each time, up to `max`; each wait is between half of that and
-    /// all of it, at random.
+    /// `first`, then twice as long each time, up to `max`. Each wait is random, between half of
+    /// that and all of it.
     Exponential {
-        /// The longest the first wait can be.
+        /// The longest possible first wait.
         first: Duration,
-        /// The longest any wait can be.
+        /// The longest possible wait.
         max: Duration,
     },
-    /// Always the same, but the first time between nothing and that, at random: the way of
-    /// client-go's `tools/record`.
+    /// Always the same wait, but the first one is random, between zero and that. This is what
+    /// client-go's `tools/record` does.
     Constant(Duration),
-    /// Always between these, at random: the way of client-go's `tools/events`.
+    /// Always random between two waits. This is what client-go's `tools/events` does.
     Between {
-        /// The shortest any wait can be.
+        /// The shortest possible wait.
         least: Duration,
-        /// The longest any wait can be.
+        /// The longest possible wait.
         most: Duration,
     },
 }
 
 impl Backoff {
-    /// How long to wait after `failures` failures in a row (1 for the first). `random` is uniform
-    /// over all of `u64`.
+    /// The wait after `failures` failures in a row (1 for the first). `random` is uniform over all
+    /// of `u64`.
     pub fn wait(&self, failures: u32, random: u64) -> Duration {
         match *self {
             Self::Exponential { first, max } => {
@@ -180,7 +179,7 @@ impl Backoff {
         }
     }
 
-    /// The wait to begin with where waits are not spread at random.
+    /// The first wait where waits are not randomized.
     pub(crate) fn shortest(&self) -> Duration {
         match *self {
             Self::Exponential { first, .. } => first,
@@ -189,7 +188,7 @@ impl Backoff {
         }
     }
 
-    /// The longest of all waits.
+    /// The longest possible wait.
     pub(crate) fn longest(&self) -> Duration {
         match *self {
             Self::Exponential { max, .. } => max,
@@ -199,13 +198,13 @@ impl Backoff {
     }
 }
 
-/// What is tried again.
+/// The rule for which error answers are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StatusErrors {
-    /// What the table at [`RetryPolicy`] says.
+    /// The table at [`RetryPolicy`] decides.
     ByMeaning,
-    /// client-go's way: an error answer with a `Retry-After` is tried again, every other is final.
+    /// An error answer with a `Retry-After` is retried, every other is final, as in client-go.
     OnlyWithRetryAfter,
 }
 
@@ -240,46 +239,49 @@ pub enum StatusErrors {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How many failures that might pass an event may meet before it is given up; at least 1.
-    /// Default 30, which is two to four minutes. Refusals under a shared limit on the rate of
-    /// events are no tries (see [`RetryPolicy::rate_limited_tries_max`]).
+    /// Maximum failures of an event before it is dropped; at least 1. Default 30: two to four
+    /// minutes. Only failures that may pass count. Refusals under a shared limit on the rate of
+    /// events do not count (see [`RetryPolicy::rate_limited_tries_max`]).
     pub tries_max: u32,
-    /// Whether an event is given up although every other may fare no better. Default true. If
-    /// false, only such failures count as tries as are the event's own: those since the last of
-    /// which another event was written. A server that is away, or answers 500 or 401 to everything,
-    /// for an hour then costs no event, and neither does a shared limit on the rate of events; one
-    /// on the events about a few objects does, and so does a namespace whose writes hang. While
-    /// events that failed take more than half of
+    /// Whether an event is dropped even if every other event may fare no better. Default true.
+    ///
+    /// If false, an event's failure counts only if another event was written since its last
+    /// failure. A server that is unreachable for an hour, or answers 500 or 401 to everything, then
+    /// costs no event, and neither does a shared limit on the rate of events. A limit on the events
+    /// about a few objects still does, and so does a namespace whose writes hang.
+    ///
+    /// While events that failed take more than half of
     /// [`pending_events_max`](crate::DeliveryOptions::pending_events_max) or
     /// [`pending_bytes_max`](crate::DeliveryOptions::pending_bytes_max), two failures of its own
-    /// are enough for each. Where events that wait lie on disk ([`SinkOptions::spill`] of the
-    /// `tidings` crate, which sets this) they can as well wait for the end of that.
+    /// are enough for each event. If queued events are on disk ([`SinkOptions::spill`] of the
+    /// `tidings` crate, which sets this), they can wait until that is over.
     ///
     /// [`SinkOptions::spill`]: https://docs.rs/tidings
     pub give_up_out_of_reach: bool,
-    /// How many of these may be 401; at least 1. Default 18, which is more than a minute: by then a
-    /// client reads a rotated token file again.
+    /// Maximum 401 answers among these failures; at least 1. Default 18: more than a minute. By
+    /// then a client reads a rotated token file again.
     pub unauthorized_tries_max: u32,
-    /// How often an event is tried that the server refuses for its rate
-    /// ([`WriteError::is_rate_limited`]) before it is given up as [`DropCause::RateLimited`]; at
-    /// least 1. Default 5, which is two to four seconds: client-go gives it up at once, and a
-    /// recorder that continues to ask is what such a limit is for. Other events are not held up
-    /// meanwhile.
+    /// Maximum attempts for an event that the server refuses for its rate; at least 1. Default 5.
     ///
-    /// A refusal is no try if events about as many different objects as
-    /// [`DeliveryOptions::pause_after_keys`](crate::DeliveryOptions::pause_after_keys) were refused
-    /// since this one was tried last: then they share the limit, of a server, a user or a
-    /// namespace. Under a shared limit an event is given up by time, also as
-    /// [`DropCause::RateLimited`]: when nothing under the limit was admitted for four minutes, or
-    /// when it was refused for an hour, which is as long as the API server keeps events. A backlog
-    /// of any length thus arrives at the server's rate. If
-    /// [`give_up_out_of_reach`](RetryPolicy::give_up_out_of_reach) is false, it waits for ever.
+    /// See [`WriteError::is_rate_limited`]. The event is then dropped as
+    /// [`DropCause::RateLimited`]. Five attempts take two to four seconds. client-go drops such an
+    /// event at once, and recorders that keep asking are the reason for such a limit. Other events
+    /// are not delayed meanwhile.
+    ///
+    /// A refusal does not count if, since this event's last attempt, events about as many different
+    /// objects as [`DeliveryOptions::pause_after_keys`](crate::DeliveryOptions::pause_after_keys)
+    /// were refused. Then they share the limit, which belongs to a server, a user or a namespace.
+    /// Under a shared limit an event is dropped by time, also as [`DropCause::RateLimited`]: when
+    /// nothing under the limit was admitted for four minutes, or when the event was refused for an
+    /// hour, which is as long as the API server keeps events. So a backlog of any length arrives at
+    /// the server's rate. If [`give_up_out_of_reach`](RetryPolicy::give_up_out_of_reach) is false,
+    /// the event waits for ever.
     pub rate_limited_tries_max: u32,
-    /// The wait between tries. Default: exponential from 250 ms to 10 s.
+    /// The back-off between attempts. Default: exponential from 250 ms to 10 s.
     pub backoff: Backoff,
-    /// The longest that a server's `Retry-After` is obeyed. Default one minute.
+    /// Maximum wait that a server's `Retry-After` can ask for. Default one minute.
     pub retry_after_max: Duration,
-    /// Which error answers are tried again. Default [`StatusErrors::ByMeaning`].
+    /// The rule for which error answers are retried. Default [`StatusErrors::ByMeaning`].
     pub status_errors: StatusErrors,
 }
 
@@ -301,12 +303,12 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// What client-go's `tools/record` does: 12 tries 10 s apart, the first wait shorter at random;
-    /// an error answer is final unless it has a `Retry-After`.
+    /// The policy of client-go's `tools/record`: 12 attempts, 10 s apart. The first wait is
+    /// shorter, at random. An error answer is final unless it has a `Retry-After`.
     ///
-    /// Two things are mended: what no request can be made of is not tried twelve times, and a wait
-    /// that the server asks for is one of the twelve tries, where client-go's REST client tries ten
-    /// times more within each.
+    /// Two things differ from client-go. An event of which no request can be made is not attempted
+    /// twelve times. And a wait that the server asks for is one of the twelve attempts; client-go's
+    /// REST client makes ten more within each.
     pub fn client_go() -> Self {
         Self {
             tries_max: 12,
@@ -319,8 +321,7 @@ impl RetryPolicy {
         }
     }
 
-    /// What client-go's `tools/events` does: the same 12 tries, each wait from 10 to 12.5 s, at
-    /// random.
+    /// The policy of client-go's `tools/events`: 12 attempts, each wait random from 10 to 12.5 s.
     pub fn client_go_events() -> Self {
         Self {
             backoff: Backoff::Between {
@@ -331,8 +332,8 @@ impl RetryPolicy {
         }
     }
 
-    /// What to do about `error`, met by a write of `kind`. How many tries are left is not looked
-    /// at.
+    /// Decides what to do about `error`, which a write of `kind` met. It does not consider how many
+    /// attempts are left.
     pub fn classify(&self, error: &WriteError, kind: OccurrenceKind) -> RetryClass {
         let failure = match &error.kind {
             WriteErrorKind::Transport | WriteErrorKind::Timeout => {
@@ -380,11 +381,9 @@ impl RetryPolicy {
         }
     }
 
-    /// How long to wait after `failures` failures in a row, when the server asked for
-    /// `retry_after`. `random` is uniform over `u64`.
-    ///
-    /// What the server asks for is the least; up to a quarter is added at random, so that not
-    /// everyone comes back at once.
+    /// The wait after `failures` failures in a row, if the server asked for `retry_after`. `random`
+    /// is uniform over `u64`. The wait is at least what the server asks for. Up to a quarter is
+    /// added at random, so that clients do not all come back at once.
     pub fn wait(&self, failures: u32, retry_after: Option<Duration>, random: u64) -> Duration {
         let wait = self.backoff.wait(failures, random);
         match retry_after {
@@ -402,27 +401,28 @@ impl RetryPolicy {
 }
 
 impl StatusFailure {
-    /// apimachinery's `NewTooManyRequestsError`, as against `NewTooManyRequests`, which has a wait,
-    /// and the text with a `Retry-After` of what limits requests.
+    /// Whether the answer is apimachinery's `NewTooManyRequestsError`. `NewTooManyRequests` has a
+    /// wait, and a filter that limits requests answers a text with a `Retry-After`.
     fn is_rate_limited(&self) -> bool {
         self.code == 429 && self.reason == "TooManyRequests" && self.retry_after.is_none()
     }
 
-    /// Of a create. A 409 without a Status object says this too (apimachinery's
-    /// `NewGenericServerResponse`).
+    /// Whether the answer to a create says that the name is taken. A 409 without a Status object
+    /// says this, too (apimachinery's `NewGenericServerResponse`).
     fn is_already_exists(&self) -> bool {
         self.code == 409 && (self.reason.is_empty() || self.reason == "AlreadyExists")
     }
 }
 
-/// The duration in nanoseconds, at most the 292 years a [`Monotonic`](crate::Monotonic) can tell.
+/// The duration in nanoseconds, at most the 292 years that a [`Monotonic`](crate::Monotonic) can
+/// hold.
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos())
         .unwrap_or(u64::MAX)
         .min(i64::MAX as u64)
 }
 
-/// `random` brought from all of `u64` down to `0..=range`.
+/// Scales `random` from all of `u64` down to `0..=range`.
 fn scale(range: u64, random: u64) -> u64 {
     u64::try_from((u128::from(range) * u128::from(random)) >> 64).unwrap_or(range)
 }
@@ -474,7 +474,7 @@ mod tests {
     }
 
     /// client-go `tools/record` TestWriteEventError and `rest` TestCheckRetryHandles429And5xx,
-    /// TestRetryableConditions: what they call retryable, for both presets.
+    /// TestRetryableConditions. Each answer is classified under both presets.
     #[test]
     fn answers_are_classified() {
         use DropCause as Cause;
@@ -482,7 +482,8 @@ mod tests {
         let later = transient(None);
         #[rustfmt::skip]
         let table = [
-            // error, kind, by meaning, as client-go does
+            // Each row: the error, the kind of write, the class by meaning, and the class as in
+            // client-go.
             (WriteError::transport("reset"), CREATE, later, later),
             (WriteError::timeout("30 s"), PATCH, later, later),
             (WriteError::invalid("namespace"), CREATE, Permanent(Cause::InvalidRequest), Permanent(Cause::InvalidRequest)),
@@ -588,7 +589,7 @@ mod tests {
         }
     }
 
-    /// kube-apiserver's EventRateLimit answers `NewTooManyRequestsError`; what says that the server
+    /// kube-apiserver's EventRateLimit answers `NewTooManyRequestsError`. An answer that the server
     /// is busy asks for a wait, or is no Status.
     #[test]
     fn a_refusal_for_the_rate_is_no_busy_server() {
@@ -623,8 +624,8 @@ mod tests {
         assert!(waits(0) < Duration::from_secs(4));
     }
 
-    /// kube reads a token file again within a minute (client-go within a minute, too), at the
-    /// shortest waits there are.
+    /// A token file is read again before a 401 is final, even at the shortest possible waits. kube
+    /// and client-go read it again within a minute.
     #[test]
     fn a_token_file_is_read_again_before_a_401_is_final() {
         let policy = RetryPolicy::default();

@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1;
 
 use crate::packed::Packed;
 
-/// The number of leading packed fields that make up core/v1's `source`: component, host.
+/// Number of leading packed fields of core/v1's `source`: component and host.
 pub(crate) const COMPONENT_FIELDS: usize = 2;
-/// All of them: also reportingController and reportingInstance.
+/// Number of all packed fields, including reportingController and reportingInstance.
 pub(crate) const REPORTING_FIELDS: usize = 4;
 
 /// The reporter of events. Cloning it copies a pointer.
@@ -28,9 +28,10 @@ pub(crate) const REPORTING_FIELDS: usize = 4;
 pub struct EventSource(Arc<Packed<4>>);
 
 impl EventSource {
-    /// The reporter called `component`, with no host.
+    /// The reporter named `component`, without a host.
     ///
     /// # Limits
+    ///
     /// Any text is accepted, as by client-go. The API server requires a qualified name only if the
     /// event has an `eventTime`.
     pub fn component(component: impl AsRef<str>) -> Self {
@@ -50,7 +51,7 @@ impl EventSource {
         ])))
     }
 
-    /// The same reporter under another reporting controller and instance.
+    /// The same reporter with another reporting controller and instance.
     #[must_use]
     pub fn reporting(&self, controller: impl AsRef<str>, instance: impl AsRef<str>) -> Self {
         Self(Arc::new(Packed::new([
@@ -61,27 +62,27 @@ impl EventSource {
         ])))
     }
 
-    /// `source.component`.
+    /// The `source.component` of the event.
     pub fn source_component(&self) -> &str {
         self.0.get(0)
     }
 
-    /// `source.host`.
+    /// The `source.host` of the event.
     pub fn source_host(&self) -> &str {
         self.0.get(1)
     }
 
-    /// `reportingComponent` of core/v1, `reportingController` of events.k8s.io/v1.
+    /// The `reportingComponent` of core/v1, `reportingController` of events.k8s.io/v1.
     pub fn reporting_controller(&self) -> &str {
         self.0.get(2)
     }
 
-    /// `reportingInstance`.
+    /// The `reportingInstance` of the event.
     pub fn reporting_instance(&self) -> &str {
         self.0.get(3)
     }
 
-    /// The reporter named in a wire event.
+    /// The reporter of a wire event.
     pub fn from_event(event: &v1::Event) -> Self {
         let source = event.source.as_ref();
         let text = |field: Option<&'_ String>| field.map_or_else(String::new, Clone::clone);

@@ -1,11 +1,13 @@
-//! The API server's rules for events: the server refuses what breaks them, and recorders make only
-//! events that follow them.
+//! The API server's rules for events.
 //!
-//! They are kube-apiserver's (`pkg/apis/core/validation/events.go`,
-//! `k8s.io/apimachinery/pkg/api/validation`, `.../pkg/util/validation`): lengths count bytes, and
-//! which rules apply depends on the API version of the *request*. The functions see plain borrowed
-//! values, so that any representation of an event can be checked without being copied. Their cost
-//! is in proportion to the input, and their output is bounded ([`FieldErrors`]).
+//! The server refuses events that break these rules, and recorders make only events that follow
+//! them.
+//!
+//! The rules are kube-apiserver's (`pkg/apis/core/validation/events.go`,
+//! `k8s.io/apimachinery/pkg/api/validation`, `.../pkg/util/validation`). Lengths count bytes. Which
+//! rules apply depends on the API version of the *request*. The functions take plain borrowed
+//! values, so that any representation of an event can be checked without a copy. Their cost is in
+//! proportion to the input, and their output is bounded ([`FieldErrors`]).
 
 mod bounded;
 mod errors;
@@ -21,20 +23,20 @@ pub use errors::{Cause, FieldError, FieldErrors};
 use quote::JsonString;
 pub use quote::{Quoted, go_quote, is_printable};
 
-/// Longest message of an event with an eventTime, in bytes.
+/// Maximum length of the message of an event with an eventTime, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 1024;
-/// Longest reason, action and reportingInstance of an event with an eventTime, in bytes.
+/// Maximum length of reason, action and reportingInstance of an event with an eventTime, in bytes.
 pub const WORD_BYTES_MAX: usize = 128;
-/// Longest name of a DNS subdomain, in bytes.
+/// Maximum length of a DNS subdomain, in bytes.
 pub const DNS1123_SUBDOMAIN_BYTES_MAX: usize = 253;
-/// Longest DNS label, in bytes.
+/// Maximum length of a DNS label, in bytes.
 pub const DNS1123_LABEL_BYTES_MAX: usize = 63;
-/// Longest name part of a qualified name and longest label value, in bytes.
+/// Maximum length of a qualified name's name part and of a label value, in bytes.
 pub const LABEL_BYTES_MAX: usize = 63;
-/// Largest sum of all annotation keys and values, in bytes.
+/// Maximum sum of the lengths of all annotation keys and values, in bytes.
 pub const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-/// Which API version a request was made in.
+/// The API version that a request was made in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestVersion {
     /// `v1`: the lenient rules.
@@ -47,7 +49,7 @@ pub enum RequestVersion {
 /// resourceVersion, fieldPath.
 pub type ReferenceFields<'a> = [&'a str; 7];
 
-/// The fields of an event that rules look at. Unset strings are empty.
+/// The fields of an event that the rules check. Unset strings are empty.
 #[derive(Clone, Debug, Default)]
 pub struct EventFields<'a> {
     /// The metadata.
@@ -88,7 +90,7 @@ impl EventFields<'_> {
     }
 }
 
-/// The fields of an object's metadata that rules look at. Unset strings are empty.
+/// The fields of an object's metadata that the rules check. Unset strings are empty.
 #[derive(Clone, Debug, Default)]
 pub struct MetadataFields<'a> {
     /// `name`.
@@ -113,9 +115,8 @@ pub struct MetadataFields<'a> {
     pub deletion: (Option<Timestamp>, Option<i64>),
 }
 
-/// The rules for creating an event. Those of [`validate_metadata`] come after them.
-///
-/// Source: `ValidateEventCreate`.
+/// Checks the rules for creating an event. Those of [`validate_metadata`] come after them. Source:
+/// `ValidateEventCreate`.
 pub fn validate_create(event: &EventFields<'_>, version: RequestVersion) -> FieldErrors {
     let mut errors = common_rules(event, version);
     if version == RequestVersion::CoreV1 {
@@ -145,8 +146,7 @@ pub fn validate_create(event: &EventFields<'_>, version: RequestVersion) -> Fiel
     errors
 }
 
-/// The rules for changing an event. Those of [`validate_metadata_update`] come before them.
-///
+/// Checks the rules for changing an event. Those of [`validate_metadata_update`] come before them.
 /// Source: `ValidateEventUpdate`. As there, `reason` is checked twice.
 pub fn validate_update(
     new: &EventFields<'_>,
@@ -170,12 +170,12 @@ pub fn validate_update(
     errors
 }
 
-/// A value that no update through events.k8s.io may change; printed as in upstream's errors.
+/// A value that no update through events.k8s.io may change, printed as in upstream's errors.
 #[derive(PartialEq)]
 enum Immutable<'a> {
     Text(&'a str),
     Number(i32),
-    /// A time as it is stored: to the second, or to the microsecond.
+    /// A time as it is stored, to the second; the next to the microsecond.
     Time(Option<Timestamp>),
     MicroTime(Option<Timestamp>),
     Source([&'a str; 2]),
@@ -243,7 +243,7 @@ fn immutable_fields<'a>(event: &EventFields<'a>) -> [(&'static str, Immutable<'a
 
 const IMMUTABLE: &str = "field is immutable";
 
-/// The rules of both versions, for creating and for changing.
+/// Checks the rules of both versions for creating and changing an event.
 fn common_rules(event: &EventFields<'_>, version: RequestVersion) -> FieldErrors {
     let mut errors = FieldErrors::default();
     let namespace = event.metadata.namespace;
@@ -339,7 +339,7 @@ impl NameRule {
         }
     }
 
-    /// Complaints about a generateName, with which names begin.
+    /// Complaints about a generateName, which is the beginning of a name.
     fn check_base(self, base: &str) -> Vec<String> {
         match self {
             Self::PathSegment if matches!(base, "." | "..") => Vec::new(),
@@ -349,9 +349,7 @@ impl NameRule {
     }
 }
 
-/// The rules for the metadata of any new object.
-///
-/// Source: `ValidateObjectMeta`.
+/// Checks the rules for the metadata of any new object. Source: `ValidateObjectMeta`.
 pub fn validate_metadata(metadata: &MetadataFields<'_>, name_rule: NameRule) -> FieldErrors {
     let mut errors = FieldErrors::default();
     let (name, base) = (metadata.name, metadata.generate_name);
@@ -382,7 +380,7 @@ pub fn validate_metadata(metadata: &MetadataFields<'_>, name_rule: NameRule) -> 
     errors
 }
 
-/// A dash at the end of a generateName is not at the end of the name.
+/// Replaces a dash at the end of a generateName, which is not the end of the name.
 fn mask_trailing_dash(base: &str) -> String {
     match base.strip_suffix('-') {
         Some(stem) if !stem.is_empty() => {
@@ -395,10 +393,9 @@ fn mask_trailing_dash(base: &str) -> String {
     }
 }
 
-/// The rules for changing the metadata of any object, in addition to [`validate_metadata`]'s. A
-/// value that breaks rules of both is reported twice, as upstream does.
-///
-/// Source: `ValidateObjectMetaAccessorUpdate`.
+/// Checks the rules for changing an object's metadata, besides those of [`validate_metadata`]. A
+/// value that breaks rules of both is reported twice, as upstream does. Source:
+/// `ValidateObjectMetaAccessorUpdate`.
 pub fn validate_metadata_update(new: &MetadataFields<'_>, old: &MetadataFields<'_>) -> FieldErrors {
     let mut errors = FieldErrors::default();
     if old.deletion.0.is_some() {
@@ -420,7 +417,7 @@ pub fn validate_metadata_update(new: &MetadataFields<'_>, old: &MetadataFields<'
         errors.push(|| FieldError::invalid(field, new, IMMUTABLE));
     }
     if new.uid != old.uid {
-        // Go has a type for it, which it prints as JSON.
+        // Go has a type for the uid, which it prints as JSON.
         errors.push(|| FieldError::invalid_as("metadata.uid", JsonString(new.uid), IMMUTABLE));
     }
     let (time, grace) = new.deletion;
@@ -459,7 +456,7 @@ fn label_and_owner_rules(metadata: &MetadataFields<'_>, errors: &mut FieldErrors
 
 type Owner<'a> = ([&'a str; 4], [Option<bool>; 2]);
 
-/// Source: `validateOwnerReference`, `ValidateOwnerReferences`.
+/// Checks the rules for owners. Source: `validateOwnerReference`, `ValidateOwnerReferences`.
 fn owner_rules(owners: &[Owner<'_>], errors: &mut FieldErrors) {
     let mut controller = None;
     for owner in owners {
@@ -560,9 +557,8 @@ fn finalizer_rules(metadata: &MetadataFields<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The further rule of events.k8s.io for finalizers: a domain, or one of Kubernetes' own names.
-///
-/// Source: `validateKubeFinalizerName`.
+/// Checks the further rule of events.k8s.io for finalizers: a domain, or one of Kubernetes' own
+/// names. Source: `validateKubeFinalizerName`.
 fn unqualified_finalizers(metadata: &MetadataFields<'_>, errors: &mut FieldErrors) {
     for (place, finalizer) in metadata.finalizers.iter().enumerate() {
         let own = ["kubernetes", "orphan", "foregroundDeletion"];
@@ -595,7 +591,7 @@ pub fn check_path_segment_name(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Complaints about a DNS-1123 label, such as a namespace: at most 63 bytes of
+/// Complaints about a DNS-1123 label, such as a namespace. A label has at most 63 bytes of
 /// `[a-z0-9]([-a-z0-9]*[a-z0-9])?`.
 pub fn check_dns1123_label(value: &str) -> Vec<String> {
     let mut complaints = too_long(value, DNS1123_LABEL_BYTES_MAX, NAME_UNIT);
@@ -704,8 +700,8 @@ pub fn check_qualified_name(value: &str) -> Vec<String> {
     complaints
 }
 
-/// Complaints about a label's value: empty, or at most 63 bytes of letters, digits, `-`, `_` and
-/// `.` that start and end with a letter or digit.
+/// Complaints about a label's value. It may be empty, or has at most 63 bytes of letters, digits,
+/// `-`, `_` and `.`, and starts and ends with a letter or digit.
 pub fn check_label_value(value: &str) -> Vec<String> {
     let mut complaints = too_long(value, LABEL_BYTES_MAX, KEY_UNIT);
     if !value.is_empty() && !is_label_text(value) {
@@ -729,8 +725,8 @@ fn is_label_text(value: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// Kubernetes' texts for the characters of names (`k8s.io/apimachinery/pkg/util/validation`), and
-/// of keys and labels (`pkg/api/validate/content`).
+/// Kubernetes' words for the unit of lengths. `k8s.io/apimachinery/pkg/util/validation` uses the
+/// first for names, `pkg/api/validate/content` the second for keys and labels.
 const NAME_UNIT: &str = "characters";
 const KEY_UNIT: &str = "bytes";
 

@@ -1,8 +1,8 @@
-//! Writes events of any representation as JSON and protobuf: the same bytes as Go's encoders.
+//! Writes events of any representation as JSON and protobuf, with the same bytes as Go's encoders.
 //!
-//! A [`Source`] passes its fields one by one to a [`Sink`]; the tables of
-//! [`fields`](crate::fields) list the fields and when each is written. Sources are the types of
-//! k8s-openapi here, and in tidings-api those of k8s-pb and stored bytes.
+//! A [`Source`] passes its fields one by one to a [`Sink`]. The tables of [`fields`](crate::fields)
+//! list the fields and when each is written. Sources are the types of k8s-openapi here, and in
+//! tidings-api those of k8s-pb and stored bytes.
 
 mod json;
 mod moment;
@@ -20,37 +20,36 @@ pub(crate) use text::escape;
 pub use text::{write_integer, write_string};
 pub use time::{write_micro_time, write_time};
 
-/// An object that can be written. Its methods return `None` if its bytes are not in the usual
-/// form.
+/// An object that can be written. Its methods return `None` if its bytes are not in the usual form.
 pub trait Source {
     /// Passes the value of a field to a sink.
     fn give<K: Sink>(&self, field: &Field, sink: &mut K) -> Option<()>;
 }
 
-/// Receives the value of one field. Each method is for one kind of field; items of a list and
+/// Receives the value of one field; each method is for one kind of field. Items of a list and
 /// members of a map come one by one.
 pub trait Sink {
-    /// A text, empty if it is unset.
+    /// Receives a text, which is empty if it is unset.
     fn text(&mut self, text: &str);
-    /// An integer.
+    /// Receives an integer.
     fn integer(&mut self, integer: Option<i64>);
-    /// A boolean.
+    /// Receives a boolean.
     fn boolean(&mut self, boolean: Option<bool>);
-    /// A time.
+    /// Receives a time.
     fn time(&mut self, time: Option<Moment>);
-    /// An object.
+    /// Receives an object.
     fn object<S: Source>(&mut self, object: Option<&S>) -> Option<()>;
-    /// An object of a list.
+    /// Receives an object of a list.
     fn item<S: Source>(&mut self, item: &S) -> Option<()>;
-    /// A text of a list.
+    /// Receives a text of a list.
     fn text_item(&mut self, item: &str);
-    /// A member of a map.
+    /// Receives a member of a map.
     fn entry(&mut self, key: &str, value: &str);
-    /// JSON, written unchanged.
+    /// Receives JSON, which is written unchanged.
     fn json(&mut self, json: Option<&[u8]>);
 }
 
-/// An object with no field set.
+/// An object without any field set.
 #[derive(Clone, Copy, Debug)]
 pub struct Nothing;
 

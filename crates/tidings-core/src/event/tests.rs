@@ -1,4 +1,4 @@
-//! What an event weighs, and what those made from it keep.
+//! Tests of the size of events, and of the fields that derived events keep.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).expect("a time of this age")
 }
 
-/// An event with every field there is, and finalizers.
+/// A wire event with every field set, including finalizers.
 fn whole() -> v1::Event {
     let wire = json!({
         "metadata": {
@@ -29,17 +29,17 @@ fn whole() -> v1::Event {
 #[test]
 fn an_event_weighs_what_it_keeps_in_memory() {
     let event = Event::from_wire(whole());
-    // Beside themselves, names and values of annotations and labels take a node of a map.
+    // Besides their own bytes, names and values of annotations and labels take a node of a map.
     let maps = "a1bc23def4".len() + 3 * 64;
     let related = event.related().expect("one").heap_size();
     let texts = "web.1kube-systemNodenWarningRmAchrcri".len();
     let packed = size_of::<Packed<7>>() + size_of::<Packed<4>>();
     let own = size_of::<Fields>() + size_of::<Extras>() + packed + texts + related + maps;
-    // The wire form has everything once more, and what only it has.
+    // The wire form repeats everything, and has some fields of its own.
     let finalizers = size_of::<String>() + "a.com/x".len();
     let wire = size_of::<v1::Event>() + texts + "Podweb".len() + maps + finalizers;
     assert_eq!(event.size(), own + wire);
-    // Most have nothing but texts.
+    // Most events have only texts.
     let pod = Reference::new(ReferenceFields {
         kind: "Pod",
         namespace: "shop",
@@ -68,7 +68,7 @@ fn an_event_weighs_what_it_keeps_in_memory() {
     assert!((least + 10_000..least + 10_100).contains(&large), "{large}");
 }
 
-/// The bounds are on what is in memory, and nothing that a wire event brings is free.
+/// Bounds apply to memory, so every part of a wire event counts.
 #[test]
 fn what_only_the_wire_form_has_weighs_too() {
     let large = "x".repeat(100_000);
@@ -91,7 +91,8 @@ fn what_only_the_wire_form_has_weighs_too() {
     }
 }
 
-/// All of the first, or what client-go keeps; nothing that only its wire form had.
+/// A combined event keeps all of the first event's fields, or those that client-go keeps. It keeps
+/// nothing that only the wire form had.
 #[test]
 fn a_combined_event_is_made_of_the_one_it_begins_with() {
     let event = Event::from_wire(whole());
@@ -141,7 +142,8 @@ fn a_message_is_cut_where_the_strict_rules_hold() {
     }
 }
 
-/// A count of none is not written; the strict rules want a time, and take the first there is.
+/// A count of zero is not written. The strict rules require a time, and the event's first one is
+/// used.
 #[test]
 fn the_strict_form_keeps_what_was_there() {
     let event = Event::from_wire(v1::Event {

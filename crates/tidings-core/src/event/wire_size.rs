@@ -1,5 +1,6 @@
-//! About how many bytes of memory an event takes in its wire form, beside itself: for the bounds on
-//! what is read back.
+//! About how many bytes of memory an event takes in its wire form, besides the struct itself.
+//!
+//! This is used for the bounds on events that are read back.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +10,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 };
 use serde_json::Value;
 
-/// Bytes of an entry of a map beside its texts: its share of a node.
+/// Bytes of a map's entry besides its texts: its share of a node.
 const MAP_ENTRY_BYTES: usize = 64;
 
-/// The bytes of everything that `event` points to.
+/// Bytes of everything that `event` points to.
 pub(super) fn heap_size(event: &v1::Event) -> usize {
     let source = event.source.as_ref();
     texts([
@@ -29,7 +30,7 @@ pub(super) fn heap_size(event: &v1::Event) -> usize {
         + metadata(&event.metadata)
 }
 
-/// The bytes of a map's entries.
+/// Bytes of a map's entries.
 pub(super) fn map_size(map: &BTreeMap<String, String>) -> usize {
     map.iter()
         .map(|(key, value)| key.len() + value.len() + MAP_ENTRY_BYTES)
@@ -86,7 +87,7 @@ fn managed(entry: &ManagedFieldsEntry) -> usize {
     ]) + entry.fields_v1.as_ref().map_or(0, |fields| json(&fields.0))
 }
 
-/// Without recursion, however deep it is.
+/// Bytes of a JSON value. It does not recurse, because the value may be nested to any depth.
 fn json(value: &Value) -> usize {
     let mut bytes = 0;
     let mut left = vec![value];

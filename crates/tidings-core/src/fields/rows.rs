@@ -1,14 +1,16 @@
-//! The table of an event's fields. JSON, protobuf, stored bytes, OpenAPI, apply and strategic merge
-//! patches are all derived from these rows.
+//! The table of an event's fields.
+//!
+//! JSON, protobuf, stored bytes, OpenAPI, apply and strategic merge patches are all derived from
+//! these rows.
 
-/// Passes the rows to the macro that its arguments name.
+/// Passes the table's rows to the macro that the arguments name.
 ///
 /// A type is `STATIC GoName [atomic] "description" { rows }`, in the order of Go's struct. A row is
 /// `rust_name: Kind = number "jsonName" rule "description";`. If a field differs in
 /// events.k8s.io/v1, that version follows after `|`, beginning with the name in Rust.
 ///
-/// `required` and `always` fields are written even if they are empty, `omitted` ones are not, and
-/// a `pointer` is written if it is set.
+/// Fields with `required` and `always` are written even if they are empty, those with `omitted` are
+/// not, and those with `pointer` are written if they are set.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! event_types {
@@ -143,8 +145,7 @@ MANAGED_FIELDS_ENTRY ManagedFieldsEntry atomic "What one manager manages." {
     } };
 }
 
-/// Makes a static [`Type`](crate::fields::Type) of each type, as core/v1 or events.k8s.io/v1 has
-/// it.
+/// Makes a static [`Type`](crate::fields::Type) of each type, for core/v1 or events.k8s.io/v1.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! field_tables {

@@ -1,4 +1,4 @@
-//! The bytes of Go's encoders.
+//! Tests that the bytes are those of Go's encoders.
 
 use std::fmt::Write;
 
@@ -13,8 +13,8 @@ fn sent(given: &str) -> String {
     String::from_utf8(json(EventApi::Core, given)).unwrap()
 }
 
-/// Each is what `json.Marshal` of k8s.io/api/core/v1.Event makes of it, `kind` and `apiVersion`
-/// set.
+/// Each row is the result of `json.Marshal` of k8s.io/api/core/v1.Event, with `kind` and
+/// `apiVersion` set.
 #[test]
 fn fields_are_there_in_the_order_of_go() {
     let empty = r#"{"kind":"Event","apiVersion":"v1","metadata":{},"involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null,"eventTime":null,"reportingComponent":"","reportingInstance":""}"#;
@@ -36,8 +36,8 @@ fn fields_are_there_in_the_order_of_go() {
     assert_eq!(sent(whole), whole);
 }
 
-/// What `Marshal` of k8s.io/api 0.36 makes of the event below as core/v1, and of the same as
-/// events.k8s.io/v1.
+/// The result of `Marshal` of k8s.io/api 0.36 for the event below. The event is in core/v1, and the
+/// same event in events.k8s.io/v1.
 const METADATA: &str = concat!(
     "0a99010a016e1201671a026e732201732a017532013138034208088081c8ac0610004a08088181c8ac06100050005a060a016c12013162060a016112",
     "013162050a016212006a130a03506f641a01702201712a027631300138007201667201658a01390a016d12065570646174651a0276312208088281c8",
@@ -53,7 +53,7 @@ const EVENTS: &str = concat!(
     "731a01702201712a0276313201373a04737065634a190a044e6f64651201781a017922017a2a0276313201383a017752016d5a064e6f726d616c6204",
     "0a0012006a0072007800",
 );
-/// What is deprecated: an empty source, empty times and 0, which are as good as absent.
+/// Deprecated fields: an empty source, empty times and 0, which mean the same as absent fields.
 const DEPRECATED: &str = "62040a0012006a0072007800";
 
 fn hex(bytes: &[u8]) -> String {
@@ -103,7 +103,7 @@ fn length(hexadecimal: &str) -> String {
 fn what_is_empty_is_left_out() {
     let emptied = r#"{"metadata":{"name":"","labels":{},"generation":0},"reason":"","count":0,"firstTimestamp":"0001-01-01T00:00:00Z"}"#;
     let given: Event = serde_json::from_str(emptied).unwrap();
-    // The envelope, the metadata and the object, which have nothing in them.
+    // The envelope, with an empty metadata and an empty object.
     assert_eq!(
         hex(&protobuf(EventApi::Core, given.clone())),
         "6b3873000a0b0a02763112054576656e7412040a001200"
@@ -158,7 +158,7 @@ fn every_field_of_the_table_is_written() {
             let text: Json = serde_json::from_slice(&json(api, with.clone())).unwrap();
             let shown = text[written.name()].to_string();
             let expected = &document[top];
-            // In an owner, which has fields that are always there, it is one of several.
+            // An owner has fields that are always written, so the field is one of several there.
             let same = *expected == text[written.name()] || shown.contains(field.name());
             assert_eq!(same, is_there, "{document} {text}");
             let longer = protobuf(api, with).len() > protobuf(api, without).len();

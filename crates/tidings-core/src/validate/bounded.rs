@@ -1,8 +1,8 @@
-//! Text of a bounded length, whatever it is made of: no more than the bound is ever held.
+//! Text of bounded length, whatever it is made of. Never more than the bound is in memory.
 
 use std::fmt::{self, Display, Write};
 
-/// What stands at the end of a text that was cut.
+/// The end of a text that was cut.
 const ELLIPSIS: char = '…';
 
 /// What is printed, as a text that takes at most `bytes_max` bytes in JSON. A longer one is cut
@@ -18,10 +18,11 @@ pub fn bounded_text(text: impl Display, bytes_max: usize) -> String {
     text_within(text, bytes_max).unwrap_or_else(|cut| cut)
 }
 
-/// The same, and whether that is all of it.
+/// The printed text, cut to at most `bytes_max` bytes of JSON.
 ///
 /// # Errors
-/// What is left of a text that is cut.
+///
+/// The cut text, if the whole text does not fit.
 pub fn text_within(text: impl Display, bytes_max: usize) -> Result<String, String> {
     let mut bounded = Bounded {
         text: String::new(),
@@ -34,7 +35,7 @@ pub fn text_within(text: impl Display, bytes_max: usize) -> Result<String, Strin
     Err(bounded.text)
 }
 
-/// How many bytes a character takes in a JSON string.
+/// Number of bytes that a character takes in a JSON string.
 pub fn json_len(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
@@ -49,7 +50,7 @@ struct Bounded {
 }
 
 impl Bounded {
-    /// Puts the ellipsis in the place of as many characters as it takes.
+    /// Replaces as many characters as necessary by the ellipsis.
     fn end(&mut self) {
         let mark = json_len(ELLIPSIS);
         while self.room < mark {
@@ -86,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts what is asked of it.
+    /// A value that displays an endless text and counts how often it is asked for more.
     struct Endless<'a>(&'a std::cell::Cell<usize>);
 
     impl Display for Endless<'_> {

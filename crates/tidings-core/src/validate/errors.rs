@@ -1,4 +1,4 @@
-//! What is wrong with the fields of an object, in bounded memory.
+//! Errors about the fields of an object, in bounded memory.
 
 use std::fmt::{self, Display};
 use std::ops::Deref;
@@ -6,26 +6,27 @@ use std::ops::Deref;
 use super::bounded::bounded_text;
 use super::quote::Quoted;
 
-/// Longest text of an error's value, and of its detail, in bytes of JSON; what is longer is cut.
+/// Maximum length of an error's value and of its detail, in bytes of JSON. A longer text is cut.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
-/// A reason for refusing a field, in the words of `k8s.io/apimachinery/pkg/util/validation/field`.
+/// The reason for refusing a field, in the words of
+/// `k8s.io/apimachinery/pkg/util/validation/field`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// `FieldValueRequired`
+    /// `FieldValueRequired`: a value must be given.
     Required,
-    /// `FieldValueInvalid`
+    /// `FieldValueInvalid`: the value is invalid.
     Invalid,
-    /// `FieldValueForbidden`
+    /// `FieldValueForbidden`: a value may not be given.
     Forbidden,
-    /// `FieldValueTooLong`
+    /// `FieldValueTooLong`: the value is too long.
     TooLong,
-    /// `FieldValueNotSupported`
+    /// `FieldValueNotSupported`: the value is not one of those accepted.
     NotSupported,
 }
 
 impl Cause {
-    /// The reason as a Status cause carries it.
+    /// The reason as in a Status cause.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -37,10 +38,10 @@ impl Cause {
     }
 }
 
-/// A field that was refused, and why. Its `Display` is what a Status cause carries as its message.
+/// A refused field and the reason. Its `Display` is the message of a Status cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// The path, e.g. `involvedObject.namespace`.
+    /// The path of the field, such as `involvedObject.namespace`.
     pub field: String,
     /// The class of the error.
     pub cause: Cause,
@@ -51,27 +52,27 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// An invalid value, printed in quotes.
+    /// The error for an invalid value, which is printed in quotes.
     pub fn invalid(field: impl Into<String>, value: &str, detail: impl Display) -> Self {
         Self::invalid_as(field, Quoted(value), detail)
     }
 
-    /// An invalid value, printed as it is given.
+    /// The error for an invalid value, which is printed as it is given.
     pub fn invalid_as(field: impl Into<String>, value: impl Display, detail: impl Display) -> Self {
         Self::new(field, Cause::Invalid, value, detail)
     }
 
-    /// A value that must be given.
+    /// The error for a value that must be given.
     pub fn required(field: impl Into<String>, detail: impl Display) -> Self {
         Self::new(field, Cause::Required, "", detail)
     }
 
-    /// A value that may not be given.
+    /// The error for a value that may not be given.
     pub fn forbidden(field: impl Into<String>, detail: impl Display) -> Self {
         Self::new(field, Cause::Forbidden, "", detail)
     }
 
-    /// An error of any class. Of the value and the detail 16 KiB are kept each, as JSON counts.
+    /// An error of any class. Value and detail are cut at 16 KiB of JSON each.
     pub fn new(
         field: impl Into<String>,
         cause: Cause,
@@ -104,8 +105,8 @@ impl Display for FieldError {
     }
 }
 
-/// Errors in upstream's order: those that come first, up to [`FieldErrors::BYTES_MAX`] bytes of
-/// text, as a slice. Further ones are not made, but counted.
+/// The errors in upstream's order, as a slice. It has the first errors, up to
+/// [`FieldErrors::BYTES_MAX`] bytes of text. Further errors are not made, but counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldErrors {
     kept: Vec<FieldError>,
@@ -128,7 +129,7 @@ impl FieldErrors {
         self.kept.push(error);
     }
 
-    /// Adds those of another list.
+    /// Adds the errors of another list.
     pub fn append(&mut self, others: Self) {
         for error in others.kept {
             self.push(|| error);
@@ -136,7 +137,7 @@ impl FieldErrors {
         self.more += others.more;
     }
 
-    /// How many errors there are beyond those in the slice.
+    /// Number of errors beyond those in the slice.
     pub fn more(&self) -> usize {
         self.more
     }

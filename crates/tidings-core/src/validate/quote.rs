@@ -1,4 +1,4 @@
-//! Text as Go prints it, where an error has to show what was refused.
+//! Text as Go prints it, for errors that show the refused value.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -41,7 +41,8 @@ pub fn go_quote(text: &str) -> String {
     Quoted(text).to_string()
 }
 
-/// Prints a text in quotes as Go's `json.Marshal` does: what HTML gives a meaning to is escaped.
+/// Prints a text in quotes as Go's `json.Marshal` does: characters with a meaning in HTML are
+/// escaped.
 pub(super) struct JsonString<'a>(pub(super) &'a str);
 
 impl Display for JsonString<'_> {
@@ -52,11 +53,11 @@ impl Display for JsonString<'_> {
     }
 }
 
-/// Whether Go's `unicode.IsPrint` is true: of the spaces it is only for the plain one. What Rust
-/// escapes in debug output is not printable to Go either.
+/// Whether Go's `unicode.IsPrint` is true for a character. Of all spaces it is true only for the
+/// plain one. Characters that Rust escapes in debug output are not printable to Go either.
 pub fn is_printable(character: char) -> bool {
     match character {
-        // Combining marks are escaped by Rust alone.
+        // Rust escapes combining marks, Go does not.
         ' ' | '\'' | '"' | '\\' | '\u{300}'..='\u{36f}' => true,
         _ => character.escape_debug().len() == 1,
     }
@@ -75,7 +76,7 @@ mod tests {
             ("ünï ☃", "\"ünï ☃\""),
             ("\u{2028}\u{9e}\u{a0}", r#""\u2028\u009e\u00a0""#),
             ("\u{8}\u{b}\u{c}\r\u{1b}", r#""\b\v\f\r\x1b""#),
-            // A mark by itself, a space of another kind, and what is no character yet.
+            // A lone combining mark, another kind of space, and an unassigned code point.
             ("\u{300}\u{36f}\u{2003}", "\"\u{300}\u{36f}\\u2003\""),
             ("\u{e000}\u{10ffff}", r#""\ue000\U0010ffff""#),
         ] {

@@ -1,4 +1,4 @@
-//! The rules by example, and what holds for any name.
+//! Tests of the rules by example, and of properties that hold for any name.
 
 use super::*;
 
@@ -301,7 +301,8 @@ fn metadata_that_may_not_change() {
     );
 }
 
-/// Metadata with `size` owners, each a controller, labels and finalizers, all of them invalid.
+/// Checks metadata with `size` owners, labels and finalizers, all invalid. Each owner is a
+/// controller.
 fn wrong(size: usize, check: impl FnOnce(&MetadataFields<'_>)) {
     let names: Vec<String> = (0..size).map(|number| format!("-{number}")).collect();
     let labels = names
@@ -326,7 +327,8 @@ fn errors_take_bounded_memory_and_all_of_them_count() {
     for size in [1, 10, 1000, 4000] {
         wrong(size, |metadata| {
             let errors = validate_metadata(metadata, NameRule::PathSegment);
-            // One for each label and finalizer, and one for each controller but the first.
+            // There is one error for each label and finalizer, and one for each controller but the
+            // first.
             assert_eq!(errors.len() + errors.more(), 3 * size - 1);
             assert_eq!(errors.more() > 0, size > 100, "{size}");
             let bytes: usize = errors.iter().map(|error| error.to_string().len()).sum();
@@ -480,7 +482,7 @@ fn only_a_series_that_changes_is_looked_at() {
     assert_eq!((update(&good, &bad), update(&good, &good)), (0, 0));
 }
 
-/// As Go prints each of them: text in quotes, structures as JSON.
+/// Each value is printed as Go does: text in quotes, structures as JSON.
 #[test]
 fn what_may_not_change_is_shown() {
     let old = strict();

@@ -1,5 +1,6 @@
-//! An object as the JSON that Go's encoder makes of it: the same fields in the same order, present
-//! or left out by the same rules.
+//! Writes an object as the JSON that Go's encoder makes of it.
+//!
+//! It has the same fields in the same order, present or left out by the same rules.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ pub fn write_object<S: Source>(of: &Type, source: &S, out: &mut Vec<u8>) -> Opti
     Some(())
 }
 
-/// Appends an object's members, with a comma before the first if something stands there.
+/// Appends an object's members, with a comma before the first one if another member precedes it.
 pub fn write_fields<S: Source>(of: &Type, source: &S, out: &mut Vec<u8>) -> Option<()> {
     for field in of.fields {
         let mut member = Member {
@@ -30,16 +31,17 @@ pub fn write_fields<S: Source>(of: &Type, source: &S, out: &mut Vec<u8>) -> Opti
     Some(())
 }
 
-/// A member of an object, which is appended if there is reason to.
+/// A member of an object, which is appended if its rule requires it.
 struct Member<'a> {
     field: &'a Field,
     out: &'a mut Vec<u8>,
-    /// The items of a list or a map so far.
+    /// Number of items of a list or a map so far.
     items: usize,
 }
 
 impl Member<'_> {
-    /// Appends the name if the value, empty or not, is to follow.
+    /// Appends the member's name if its value, empty or not, must be written. Returns whether it
+    /// must.
     #[inline]
     fn opens(&mut self, is_empty: bool) -> bool {
         let written = !is_empty || self.field.is_always_there();
@@ -57,7 +59,7 @@ impl Member<'_> {
         self.out.extend_from_slice(member);
     }
 
-    /// Appends what stands before an item.
+    /// Appends the text that precedes an item of a list or a map.
     #[inline]
     fn next(&mut self, bracket: u8) {
         if self.items == 0 {
@@ -169,7 +171,7 @@ impl Sink for Member<'_> {
     }
 }
 
-/// The members of an object that is written one by one, beside what the tables know.
+/// Writes the members of an object one by one, without a table.
 #[derive(Debug)]
 pub struct Members<'a> {
     out: &'a mut Vec<u8>,
@@ -183,7 +185,7 @@ pub fn write_members(out: &mut Vec<u8>, fill: impl FnOnce(&mut Members<'_>)) {
 }
 
 impl Members<'_> {
-    /// A member whose value `write` appends.
+    /// Appends a member whose value `write` appends.
     pub fn raw(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
         if self.out.last() != Some(&b'{') {
             self.out.push(b',');
@@ -193,31 +195,31 @@ impl Members<'_> {
         write(self.out);
     }
 
-    /// Members that `write` appends, with a comma before the first if something stands there.
+    /// Appends the members that `write` appends, with a comma before the first one if necessary.
     pub fn rest(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(self.out);
     }
 
-    /// A string, empty or not.
+    /// Appends a string, empty or not.
     pub fn text(&mut self, name: &str, text: &str) {
         self.raw(name, |out| write_string(text, out));
     }
 
-    /// A string, unless it is empty.
+    /// Appends a string, unless it is empty.
     pub(crate) fn optional(&mut self, name: &str, text: &str) {
         if !text.is_empty() {
             self.text(name, text);
         }
     }
 
-    /// An integer, unless it is 0.
+    /// Appends an integer, unless it is 0.
     pub(crate) fn integer(&mut self, name: &str, integer: i64) {
         if integer != 0 {
             self.raw(name, |out| write_integer(integer, out));
         }
     }
 
-    /// A time in whole seconds, or `null`.
+    /// Appends a time in whole seconds, or `null`.
     pub(crate) fn time(&mut self, name: &str, time: Option<Moment>) {
         self.raw(name, |out| match time {
             Some(time) => write_time(time, out),
@@ -225,7 +227,7 @@ impl Members<'_> {
         });
     }
 
-    /// A time in microseconds, or `null`.
+    /// Appends a time in microseconds, or `null`.
     pub(crate) fn micro_time(&mut self, name: &str, time: Option<Moment>) {
         self.raw(name, |out| match time {
             Some(time) => write_micro_time(time, out),
@@ -233,12 +235,12 @@ impl Members<'_> {
         });
     }
 
-    /// An object, empty or not.
+    /// Appends an object, empty or not.
     pub(crate) fn object(&mut self, name: &str, fill: impl FnOnce(&mut Members<'_>)) {
         self.raw(name, |out| write_members(out, fill));
     }
 
-    /// Strings by name, unless there are none.
+    /// Appends a map of strings, unless it is empty.
     pub(crate) fn map(&mut self, name: &str, map: Option<&BTreeMap<String, String>>) {
         if let Some(map) = map.filter(|map| !map.is_empty()) {
             self.object(name, |members| {

@@ -1,40 +1,40 @@
-//! Moments, as far as Kubernetes can write them.
+//! Moments in the range that Kubernetes can write.
 
 use jiff::Timestamp;
 
-/// Seconds since the Unix epoch and nanoseconds within that second.
+/// A moment: seconds since the Unix epoch, and nanoseconds within that second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     /// Seconds since 1970.
     pub seconds: i64,
-    /// Nanoseconds beyond these seconds.
+    /// Nanoseconds within that second.
     pub nanos: i32,
 }
 
-/// The years Go can print and parse back: 0 to 9999.
+/// Seconds of the years that Go can print and parse: 0 to 9999.
 const SECONDS: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
 impl Moment {
-    /// The moment, if it lies in a year that RFC 3339 can write.
+    /// A moment; `None` if its year is not one that RFC 3339 can write.
     #[inline]
     pub fn new(seconds: i64, nanos: i32) -> Option<Self> {
         (SECONDS.contains(&seconds) && (0..1_000_000_000).contains(&nanos))
             .then_some(Self { seconds, nanos })
     }
 
-    /// The same moment as jiff's type, whose last one is a day and two hours before the year 10000.
+    /// The moment as jiff's type, whose maximum is a day and two hours before the year 10000.
     pub fn timestamp(self) -> Timestamp {
         Timestamp::new(self.seconds, self.nanos).unwrap_or(Timestamp::MAX)
     }
 
-    /// Whether it is Go's zero time, the first instant of the year 1, which is a time that is not
-    /// set.
+    /// Whether it is Go's zero time, which means an unset time. It is the first instant of the year
+    /// 1.
     #[inline]
     pub fn is_zero(self) -> bool {
         self.seconds == ZERO_TIME_SECONDS && self.nanos == 0
     }
 
-    /// Cuts to microseconds, all that `MicroTime` keeps.
+    /// Truncates to microseconds, the precision of `MicroTime`.
     #[must_use]
     pub fn truncated_to_micros(self) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Moment {
 
 impl From<Timestamp> for Moment {
     fn from(time: Timestamp) -> Self {
-        // jiff counts the fraction from zero, the wire from below.
+        // jiff counts the fraction of a second towards zero, the wire from below.
         let nanos = time.subsec_nanosecond();
         Self {
             seconds: time.as_second() - i64::from(nanos < 0),
@@ -59,12 +59,12 @@ impl From<Timestamp> for Moment {
     }
 }
 
-/// The moment of a protobuf time; a message without seconds is Go's zero time, which is unset.
+/// The moment of a protobuf time. A message without seconds is Go's zero time, which means unset.
 #[inline]
 pub fn moment(time: Option<(Option<i64>, Option<i32>)>) -> Option<Moment> {
     let (seconds, nanos) = time?;
     Moment::new(seconds?, nanos.unwrap_or(0)).filter(|moment| !moment.is_zero())
 }
 
-/// 0001-01-01T00:00:00Z.
+/// Seconds of 0001-01-01T00:00:00Z.
 const ZERO_TIME_SECONDS: i64 = -62_135_596_800;

@@ -1,21 +1,22 @@
-//! An object as Kubernetes protobuf, in the envelope that every API server takes: four magic bytes,
-//! then `runtime.Unknown`.
+//! Writes an object as Kubernetes protobuf, in the envelope that every API server accepts.
+//!
+//! The envelope is four magic bytes, then `runtime.Unknown`.
 //!
 //! Invariant: a reader finds the same event as in the JSON. Go's encoder also writes fields that
-//! are empty; here they are left out, which reads the same. Where Go tells absent from empty
-//! (`series`, `related`, and what is optional in metadata), so does this.
+//! are empty; here they are left out, which reads the same. Where Go distinguishes absent from
+//! empty (`series`, `related`, and optional fields of metadata), so does this.
 
 use super::{Moment, Sink, Source};
 use crate::fields::{Field, Kind, Rule, Type};
 
-/// What every enveloped message starts with.
+/// The first bytes of every enveloped message.
 pub const MAGIC: &[u8] = b"k8s\0";
 
-/// The types of fields in use, as the wire knows them.
+/// The wire types in use.
 const VARINT: u32 = 0;
 const LENGTH_DELIMITED: u32 = 2;
 
-/// An object of a version, enveloped.
+/// The object of an API version, in an envelope.
 pub(crate) fn envelope<S: Source>(api_version: &str, of: &Type, source: &S) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(1024);
     out.extend_from_slice(MAGIC);
@@ -34,7 +35,7 @@ fn put_fields<S: Source>(of: &Type, source: &S, out: &mut Vec<u8>) -> Option<()>
         .try_for_each(|field| source.give(field, &mut Message { field, out }))
 }
 
-/// The message a field is put into.
+/// The message that a field is written to.
 struct Message<'a> {
     field: &'a Field,
     out: &'a mut Vec<u8>,
@@ -129,7 +130,7 @@ fn put_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
 
 fn put_integer(number: u32, integer: i64, out: &mut Vec<u8>) {
     put_key(number, VARINT, out);
-    // Negative ones as ten bytes, whatever their type.
+    // Negative integers take ten bytes, whatever their type.
     put_varint(integer.cast_unsigned(), out);
 }
 
@@ -141,7 +142,8 @@ fn put_message(
     put_key(number, LENGTH_DELIMITED, out);
     let start = out.len();
     fill(out)?;
-    // Its length stands before it and is only known now: what is written moves, by a byte or two.
+    // The length precedes the message and is known only now, so the written bytes move by a byte or
+    // two.
     let mut length = Vec::with_capacity(5);
     put_varint((out.len() - start) as u64, &mut length);
     out.splice(start..start, length);
@@ -152,19 +154,20 @@ fn put_message(
 #[inline]
 pub fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
-        // The low seven bits, and that more follow.
+        // The low seven bits, with the mark that more follow.
         out.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;
     }
     out.push(value as u8);
 }
 
-/// How many bytes [`put_varint`] appends.
+/// Number of bytes that [`put_varint`] appends.
 pub fn varint_len(value: u64) -> usize {
     usize::try_from((u64::BITS - (value | 1).leading_zeros()).div_ceil(7)).unwrap_or(10)
 }
 
-/// Takes such a number off the front; `None` if there is none that fits.
+/// Reads a varint from the front of the bytes, which it removes. `None` if there is none of at most
+/// 64 bits.
 #[inline]
 pub fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;

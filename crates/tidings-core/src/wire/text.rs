@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-/// The bytes that are not written as they are, or may not be: U+2028 and U+2029 begin with E2.
+/// Bytes that are escaped, or may be: U+2028 and U+2029 begin with E2.
 const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     let mut byte = 0;
@@ -30,7 +30,7 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Hands the inside of a JSON string to `put`, part by part.
+/// Passes the inside of a JSON string to `put`, part by part.
 #[inline]
 pub(crate) fn escape<E>(text: &str, mut put: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
     const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -74,7 +74,7 @@ pub fn write_integer(value: impl Into<i64>, out: &mut Vec<u8>) {
 mod tests {
     use super::write_string;
 
-    /// Answers of Go 1.26's encoding/json.
+    /// These are answers of Go 1.26's encoding/json.
     #[test]
     fn strings_are_escaped_as_by_go() {
         for (text, json) in [

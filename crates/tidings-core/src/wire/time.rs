@@ -1,5 +1,7 @@
-//! Kubernetes' two time forms, always in UTC: `Time` in whole seconds and `MicroTime` with exactly
-//! six digits behind the point. Both are cut, never rounded.
+//! Kubernetes' two time forms, always in UTC.
+//!
+//! `Time` has whole seconds, and `MicroTime` exactly six fractional digits. Both are truncated,
+//! never rounded.
 
 use super::Moment;
 
@@ -42,8 +44,8 @@ fn write(moment: Moment, micros: Option<i32>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"Z\"");
 }
 
-/// Year, month and day of a day counted from 1970-01-01 in the Gregorian calendar, for the years 0
-/// to 9999 that a [`Moment`] can be in (one day more than jiff's timestamps reach). A year here
+/// Year, month and day in the Gregorian calendar of a day counted from 1970-01-01. It covers the
+/// years 0 to 9999 that a [`Moment`] can be in, one day more than jiff's timestamps. A year here
 /// begins in March, so that the leap day is its last.
 fn civil_from_days(days: i64) -> [i64; 3] {
     const DAYS_OF_400_YEARS: i64 = 146_097;
@@ -76,8 +78,8 @@ mod tests {
 
     use super::*;
 
-    /// apimachinery's TestTimeMarshalJSON and TestMicroTimeMarshalJSON, and times before 1970: cut
-    /// down, never up.
+    /// apimachinery's TestTimeMarshalJSON and TestMicroTimeMarshalJSON. Times before 1970 are also
+    /// truncated down, never up.
     #[test]
     fn times_are_cut_to_their_precision() {
         let rows = [
