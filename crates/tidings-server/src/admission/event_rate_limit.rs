@@ -1,8 +1,9 @@
-//! EventRateLimit: token buckets for the server, each namespace, each user, each source and object
-//! (`k8s.io/kubernetes/plugin/pkg/admission/eventratelimit`).
+//! EventRateLimit: token buckets for the server, each namespace, each user, each source and object.
 //!
-//! Buckets are kept by 128 bits of a hash with a random key, so that memory does not depend on what
-//! clients send, and no client can target the bucket of another. The least recently used bucket is
+//! It follows `k8s.io/kubernetes/plugin/pkg/admission/eventratelimit`.
+//!
+//! A bucket is found by 128 bits of a hash with a random key. So memory does not depend on what
+//! clients send, and no client can target another's bucket. The least recently used bucket is
 //! evicted first; a bucket that is created again is full.
 
 mod configuration;
@@ -20,21 +21,21 @@ use tidings_core::{Monotonic, TokenBucket, TokenRate, floor_char_boundary};
 pub use self::configuration::ConfigurationError;
 use tidings_api::codec::Api;
 
-/// Default cache size, that of EventRateLimit.
+/// Default cache size, as in EventRateLimit.
 const CACHE_SIZE: u32 = 4096;
 /// Maximum bytes of a key in an answer.
 const SAID_BYTES_MAX: usize = 1024;
 
-/// Whose events share a bucket.
+/// The events that share a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LimitType {
-    /// The whole server.
+    /// All events of the server.
     Server,
-    /// A namespace.
+    /// The events of a namespace.
     Namespace,
-    /// A user.
+    /// The events of a user.
     User,
-    /// A source and the object its events are about.
+    /// The events of a source about the same object.
     SourceAndObject,
 }
 
@@ -46,7 +47,7 @@ impl LimitType {
         Self::SourceAndObject,
     ];
 
-    /// Its name in the configuration.
+    /// The type's name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Server => "Server",
@@ -57,15 +58,15 @@ impl LimitType {
     }
 }
 
-/// One limit: a type of bucket, its rate and its size.
+/// One limit: the type of its buckets, their rate and their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventLimit {
-    /// Whose events share a bucket.
+    /// The events that share a bucket.
     pub limit_type: LimitType,
-    /// Maximum events a second, in the long run.
+    /// Maximum events per second, in the long run.
     pub qps: u32,
-    /// Maximum events at once: the size of a bucket.
+    /// Maximum events at once, which is the size of a bucket.
     pub burst: u32,
     /// Maximum buckets kept; the least recently used is evicted first. A bucket takes about 100
     /// bytes.
@@ -92,15 +93,15 @@ pub struct EventLimit {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventRateLimitOptions {
-    /// Every event has to stay within all of these.
+    /// The limits; every event must stay within all of them.
     pub limits: Vec<EventLimit>,
     /// Whether events written through events.k8s.io are exempt, as in kube-apiserver. Default: no.
     pub core_only: bool,
-    /// Whether limits are only counted, and nothing is refused. Default: no.
+    /// Whether exceeded limits are only counted, and nothing is refused. Default: no.
     pub dry_run: bool,
 }
 
-/// The limits and their buckets.
+/// The rate limits with their buckets.
 pub(super) struct EventRateLimit {
     enforcers: Vec<Enforcer>,
     core_only: bool,
@@ -135,8 +136,8 @@ impl EventRateLimit {
         }
     }
 
-    /// Takes a token from each of the event's buckets, even if one is empty; then the error names
-    /// it.
+    /// Takes a token from each of the event's buckets, even if one is empty. The error names the
+    /// empty ones.
     pub(super) fn accept(
         &self,
         now: Monotonic,
@@ -200,7 +201,7 @@ impl Enforcer {
     }
 }
 
-/// The parts of an event's key for a limit, which upstream joins.
+/// The parts of an event's key for a limit. Upstream joins them to one text.
 fn key<'a>(limit_type: LimitType, user: &'a str, event: &'a Event) -> Vec<&'a str> {
     match limit_type {
         LimitType::Server => Vec::new(),
@@ -265,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Offers events at these seconds, by users and in namespaces; which were accepted.
+    /// Offers events at these seconds, by users and in namespaces, and returns which were accepted.
     fn offer(options: &EventRateLimitOptions, offered: &[(i64, &str, &str, &str)]) -> Vec<bool> {
         let limit = EventRateLimit::new(options);
         offered
@@ -310,13 +311,13 @@ mod tests {
                 &[(0, "a", "x", "c"), (0, "a", "x", "d"), (0, "b", "y", "c")],
                 &[true, true, false],
             ),
-            // What is forgotten is full again.
+            // A bucket that was evicted is full again.
             (
                 limits(&[(Namespace, 1, 1, 1)]),
                 &[(0, "a", "x", "c"), (0, "a", "y", "c"), (0, "a", "x", "c")],
                 &[true, true, true],
             ),
-            // A refusal by one takes from the others anyway.
+            // A refusal by one limit still takes tokens of the others.
             (
                 limits(&[(Namespace, 1, 1, 10), (Server, 1, 2, 0)]),
                 &[(0, "a", "x", "c"), (0, "a", "x", "c"), (0, "a", "y", "c")],

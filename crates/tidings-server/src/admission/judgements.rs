@@ -34,7 +34,7 @@ impl Default for Judgements {
 }
 
 impl Judgements {
-    /// Counts a decision about a write.
+    /// Counts a plugin's decision about a write.
     pub(super) fn add(&self, by: Judge, operation: Operation, rejected: bool, took: Duration) {
         let (name, step) = match by {
             Judge::NamespaceLifecycle => ("NamespaceLifecycle", "admit"),

@@ -1,5 +1,7 @@
-//! kube-apiserver's admission chain, as far as it concerns events: a write needs an existing
-//! namespace, an event that is not too large, and a rate within the limits.
+//! The part of kube-apiserver's admission chain that concerns events.
+//!
+//! A write needs an existing namespace, an event that is not too large, and a rate within the
+//! limits.
 
 mod event_rate_limit;
 mod judgements;
@@ -24,14 +26,14 @@ use crate::http::status::Status;
 use crate::metrics::Text;
 use tidings_api::codec::Api;
 
-/// Counts of admission since the server started.
+/// Counts of admission decisions since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdmissionCounts {
     /// Events that exceeded each limit, in the configuration's order. In a dry run they were
     /// accepted.
     pub rate_limited: Vec<(LimitType, u64)>,
-    /// Writes refused because of rate limits; one event may exceed several.
+    /// Writes refused because of rate limits. One event may exceed several limits.
     pub rejected: u64,
     /// Events refused because they were too large.
     pub oversized: u64,
@@ -39,7 +41,7 @@ pub struct AdmissionCounts {
     pub truncated: u64,
 }
 
-/// The admission chain and its state.
+/// The admission chain with its state.
 pub(crate) struct Admission {
     namespaces: Namespaces,
     size: EventSizeLimit,
@@ -67,7 +69,7 @@ impl Admission {
         }
     }
 
-    /// Refuses creates in a namespace that does not exist or is terminating.
+    /// Refuses a create in a namespace that does not exist or is terminating.
     pub(crate) fn check_namespace(
         &self,
         api: Api,
@@ -96,7 +98,7 @@ impl Admission {
         }
     }
 
-    /// Cuts an event that is too large, or refuses it.
+    /// Cuts or refuses an event that is too large.
     pub(crate) fn fit(&self, event: &mut Event) -> Result<(), Status> {
         let fitted = self.size.fit(event);
         let counter = match &fitted {
@@ -108,8 +110,8 @@ impl Admission {
         fitted.map(|_| ())
     }
 
-    /// The rate limits for one request: they apply once, however often the request is retried
-    /// internally.
+    /// Starts the rate limits for one request. They apply once, however often the request is
+    /// retried internally.
     pub(crate) fn gate<'a>(
         &'a self,
         clock: &'a dyn Clock,
@@ -126,7 +128,7 @@ impl Admission {
         }
     }
 
-    /// Runs a plugin for a write, and measures it.
+    /// Runs a plugin for a write, and measures its time.
     fn judged(
         &self,
         by: Judge,
@@ -150,7 +152,7 @@ impl Admission {
             "counter",
             "Events that found a limit reached, in a dry run those let through.",
         );
-        // Several limits may be of one type.
+        // Several limits may have the same type, so their counts are added.
         for limit_type in LimitType::ALL {
             let of_type = |it: &&(LimitType, u64)| it.0 == limit_type;
             let mut counts = admission.rate_limited.iter().filter(of_type).peekable();
@@ -176,7 +178,7 @@ impl Admission {
     }
 }
 
-/// See [`Admission::gate`].
+/// The rate limits for one request; see [`Admission::gate`].
 pub(crate) struct Gate<'a> {
     admission: &'a Admission,
     clock: &'a dyn Clock,
@@ -186,7 +188,7 @@ pub(crate) struct Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// Takes the event's tokens, the first time it is called.
+    /// Takes the event's tokens at the first call; later calls do nothing.
     pub(crate) fn pass(&mut self, operation: Operation, event: &Event) -> Result<(), Status> {
         if self.passed {
             return Ok(());

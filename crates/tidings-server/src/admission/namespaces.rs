@@ -1,5 +1,7 @@
-//! NamespaceLifecycle for a server whose namespaces are a setting: which exist, and which are
-//! terminating (`k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle`).
+//! NamespaceLifecycle for a server whose namespaces are configured.
+//!
+//! The configuration says which namespaces exist, and which are terminating
+//! (`k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,15 +12,15 @@ use tidings_core::validate::check_dns1123_label;
 
 use crate::auth::settings::{self, SettingsError};
 
-/// The namespaces every cluster has.
+/// The namespaces that every cluster has.
 pub(crate) const ALWAYS: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 /// The state of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namespace {
-    /// Accepts events.
+    /// The namespace accepts events.
     Active,
-    /// Being deleted: creates are refused, everything else is allowed.
+    /// The namespace is being deleted: creates are refused, everything else is allowed.
     Terminating,
 }
 
@@ -47,15 +49,15 @@ impl Namespace {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
-    /// `None`: every valid name is a namespace.
+    /// The namespaces by name; `None` means that every valid name is a namespace.
     named: Option<Arc<BTreeMap<String, Namespace>>>,
 }
 
-/// Why a list of namespaces is not usable.
+/// The reason why a list of namespaces is not usable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NamespacesError {
-    /// A name that no namespace can have.
+    /// A name is not valid for a namespace.
     #[error(
         "{0:?} cannot be the name of a namespace: at most 63 lower-case letters, digits and '-', a letter or digit at both ends"
     )]
@@ -66,9 +68,10 @@ pub enum NamespacesError {
 }
 
 impl Namespaces {
-    /// Only these namespaces, and default, kube-public and kube-system.
+    /// Only these namespaces exist, and default, kube-public and kube-system.
     ///
     /// # Errors
+    ///
     /// A name that is not valid.
     pub fn only<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, NamespacesError> {
         let mut namespaces = Self {
@@ -83,6 +86,7 @@ impl Namespaces {
     /// Adds a namespace, or changes its state. After the first call, only added namespaces exist.
     ///
     /// # Errors
+    ///
     /// A name that is not valid.
     pub fn insert(&mut self, name: &str, namespace: Namespace) -> Result<(), NamespacesError> {
         if !check_dns1123_label(name).is_empty() {
@@ -157,7 +161,7 @@ impl Namespaces {
         }
     }
 
-    /// All namespaces, in order; `None` if every name is one.
+    /// All namespaces, in order; `None` if every valid name is a namespace.
     pub(crate) fn named(&self) -> Option<&BTreeMap<String, Namespace>> {
         self.named.as_deref()
     }

@@ -1,7 +1,7 @@
 //! Retention rules: how long events are kept, by their fields. The first matching rule applies.
 //!
 //! A rule has the conditions that its file states, and matches if all of them hold. Rules apply at
-//! each write, so the time counts from the last write, and events written before a rule changed
+//! each write. So retention counts from the last write, and events written before a rule changed
 //! keep their expiry.
 //!
 //! A new condition is a new [`Field`] and a new field of [`RuleText`]; the compiler asks for the
@@ -18,9 +18,9 @@ use serde_saphyr::Spanned;
 use crate::auth::settings::{self, SettingsError};
 use crate::http::duration::parse_go_duration;
 
-/// The shortest time an event is kept.
+/// The shortest retention.
 const TTL_MIN: Duration = Duration::from_secs(1);
-/// The longest time an event is kept: a hundred years.
+/// The longest retention: a hundred years.
 const TTL_MAX: Duration = Duration::from_secs(36_500 * 24 * 3600);
 
 /// Rules for how long events are kept. By default there are no rules, and `--event-ttl` applies to
@@ -48,7 +48,7 @@ const TTL_MAX: Duration = Duration::from_secs(36_500 * 24 * 3600);
 #[derive(Clone, Debug, Default)]
 pub struct RetentionRules {
     rules: Arc<[Rule]>,
-    /// The cluster whose events the rules apply to.
+    /// Name of the cluster whose events the rules apply to.
     cluster: Arc<str>,
 }
 
@@ -62,7 +62,7 @@ struct Rule {
 #[derive(Debug)]
 struct Condition {
     field: Field,
-    /// At least one, of which one has to match.
+    /// The patterns, at least one. One of them must match.
     patterns: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ enum Field {
 }
 
 impl Field {
-    /// Its name in the file.
+    /// The field's name in the file.
     fn name(self) -> &'static str {
         match self {
             Self::Cluster => "cluster",
@@ -110,7 +110,7 @@ impl Field {
         .unwrap_or_default()
     }
 
-    /// Checks that a pattern can match a value.
+    /// Checks that a pattern can match a value of the field.
     fn check(self, pattern: &str) -> Result<(), &'static str> {
         let is_namespace = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'*');
         match self {
@@ -145,13 +145,13 @@ impl Rule {
         self.conditions.iter().all(Condition::always_holds)
     }
 
-    /// Whether it can match events of a cluster.
+    /// Whether the rule can match events of a cluster.
     fn is_for(&self, cluster: &str) -> bool {
         let mut conditions = self.conditions.iter();
         conditions.all(|condition| condition.holds_for(cluster).unwrap_or(true))
     }
 
-    /// Whether it matches every event of a cluster.
+    /// Whether the rule matches every event of a cluster.
     fn matches_all_of(&self, cluster: &str) -> bool {
         let mut conditions = self.conditions.iter();
         conditions.all(|condition| {
@@ -166,7 +166,7 @@ impl Condition {
         self.patterns.iter().any(|pattern| pattern == "*")
     }
 
-    /// Whether it holds for a cluster; `None` if it is about the events.
+    /// Whether the condition holds for a cluster; `None` if it concerns another field.
     fn holds_for(&self, cluster: &str) -> Option<bool> {
         let mut patterns = self.patterns.iter();
         matches!(self.field, Field::Cluster).then(|| patterns.any(|pattern| glob(pattern, cluster)))
@@ -181,7 +181,7 @@ fn glob(pattern: &str, text: &str) -> bool {
         return false;
     };
     let Some(last) = parts.next_back() else {
-        // No star.
+        // The pattern has no star.
         return rest.is_empty();
     };
     for part in parts {
@@ -197,9 +197,10 @@ impl RetentionRules {
     /// Reads the rules of a YAML file.
     ///
     /// # Errors
-    /// What is wrong, and on which line: unknown fields, a time that is not valid or out of bounds
-    /// (1s to 36500d), a type that is neither Normal nor Warning, a rule after one that matches
-    /// every event.
+    ///
+    /// The mistake and its line: an unknown field, a time that is invalid or out of bounds (1s to
+    /// 36500d), a type that is neither Normal nor Warning, or a rule after one that matches every
+    /// event.
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
         let file: File = settings::read(text)?;
         let mut rules: Vec<Rule> = Vec::with_capacity(file.rules.len());
@@ -223,7 +224,7 @@ impl RetentionRules {
         })
     }
 
-    /// The same rules for the events of a cluster that an archive follows.
+    /// The same rules, for the events of a cluster that an archive follows.
     #[must_use]
     pub fn of_cluster(&self, name: &str) -> Self {
         Self {
@@ -232,25 +233,25 @@ impl RetentionRules {
         }
     }
 
-    /// The time an event is kept after a write, if a rule matches.
+    /// The retention of an event after a write, if a rule matches.
     pub fn ttl(&self, event: &Event) -> Option<Duration> {
         let matching = |rule: &&Rule| rule.matches(&self.cluster, event);
         self.rules.iter().find(matching).map(|rule| rule.ttl)
     }
 
-    /// The times of the rules that can match events of the cluster, in their order.
+    /// The retentions of all rules that can match events of the cluster, in their order.
     pub fn times(&self) -> Vec<Duration> {
         self.possible().into_iter().map(|rule| rule.ttl).collect()
     }
 
-    /// Whether every event of the cluster matches a rule, as the last one that can match any
-    /// matches all: [`ttl`](Self::ttl) is never `None` then.
+    /// Whether every event of the cluster matches a rule. Then [`ttl`](Self::ttl) is never `None`.
     pub fn match_everything(&self) -> bool {
         let last = self.possible().pop();
         last.is_some_and(|rule| rule.matches_all_of(&self.cluster))
     }
 
-    /// The rules that can match events of the cluster: none behind one that matches all of them.
+    /// The rules that can match events of the cluster. No rule follows one that matches all of
+    /// them.
     fn possible(&self) -> Vec<&Rule> {
         let mut possible = Vec::new();
         for rule in self.rules.iter().filter(|rule| rule.is_for(&self.cluster)) {
@@ -362,7 +363,7 @@ fn condition(field: Field, given: Spanned<OneOrMore>) -> Result<Condition, Setti
     Ok(Condition { field, patterns })
 }
 
-/// A duration in Go's notation, optionally preceded by days: `90d`, `1d12h`, `30m`.
+/// Reads a duration in Go's notation, optionally preceded by days: `90d`, `1d12h`, `30m`.
 pub fn parse_days(text: &str) -> Option<Duration> {
     let Some((days, rest)) = text.split_once('d') else {
         return parse_go_duration(text);
@@ -456,7 +457,7 @@ mod tests {
         for (event, expected) in table {
             assert_eq!(rules.ttl(&event), expected, "{event:?}");
         }
-        // The field of events.k8s.io goes before the source.
+        // The field of events.k8s.io takes precedence over the source.
         let mut reported = event("other", "Normal", "X", "kubelet");
         reported.reporting_component = Some("example.com/other".into());
         assert_eq!(rules.ttl(&reported), None);
@@ -476,7 +477,7 @@ mod tests {
         .unwrap();
         for (cluster, days, match_everything) in [
             ("other", &[7_u64, 90, 2][..], false),
-            // What is behind a rule of every event of the cluster never applies.
+            // A rule after one that matches every event of the cluster never applies.
             ("edge", &[7, 90, 3], true),
         ] {
             let rules = rules.of_cluster(cluster);
@@ -526,7 +527,7 @@ mod tests {
         }
     }
 
-    /// The same decided letter by letter.
+    /// A simple implementation, letter by letter, to compare with.
     fn slow_glob(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern.split_first(), text.split_first()) {
             (None, None) => true,

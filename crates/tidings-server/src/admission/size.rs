@@ -6,12 +6,13 @@ use tidings_core::floor_char_boundary;
 
 use crate::http::status::Status;
 
-/// The annotation of an event whose message was cut: the original length of the message in bytes.
+/// The annotation of an event whose message was cut. Its value is the original length of the
+/// message in bytes.
 pub const TRUNCATED_ANNOTATION: &str = "tidings/message-truncated";
 
 /// The end of a message that was cut.
 const ELLIPSIS: &str = "…";
-/// An upper bound of the annotation's bytes in an encoded event: name, number, and their lengths.
+/// Upper bound of the annotation's bytes in an encoded event: name, number, and their lengths.
 const ANNOTATION_BYTES: usize = TRUNCATED_ANNOTATION.len() + 32;
 
 /// Bytes of the envelope around a stored event.
@@ -20,20 +21,20 @@ const ENVELOPE_BYTES: usize = 32;
 /// The treatment of an event that is too large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Oversized {
-    /// It is refused with 413. (kube-apiserver with etcd refuses with 500.)
+    /// The event is refused with 413. (kube-apiserver with etcd refuses with 500.)
     #[default]
     Reject,
-    /// Its message is cut, and [`TRUNCATED_ANNOTATION`] is added. It is refused only if it is still
-    /// too large.
+    /// The event's message is cut, and [`TRUNCATED_ANNOTATION`] is added. The event is refused only
+    /// if it is still too large.
     TruncateMessage,
 }
 
-/// The limit for one event.
+/// The size limit for one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventSizeLimit {
-    /// Maximum bytes of an event as stored (Kubernetes' protobuf). Default: 1.5 MiB, etcd's own
-    /// default, which is also the maximum.
+    /// Maximum bytes of an event as stored (Kubernetes' protobuf). Default: 1.5 MiB. That is etcd's
+    /// own default, and also the maximum.
     pub bytes_max: usize,
     /// The treatment of larger events. Default: they are refused.
     pub oversized: Oversized,
@@ -57,14 +58,14 @@ impl EventSizeLimit {
         }
     }
 
-    /// Makes an event fit, if its message may be cut; returns whether it was cut. Cutting is
-    /// idempotent, so that a client that sends its long message again changes nothing.
+    /// Makes an event fit, if its message may be cut. Returns whether it was cut. Cutting is
+    /// idempotent: a client that sends its long message again changes nothing.
     pub(super) fn fit(self, event: &mut Event) -> Result<bool, Status> {
         if event.encoded_len() + ENVELOPE_BYTES <= self.bytes_max {
             return Ok(false);
         }
-        // The resourceVersion, which is not stored, and the annotation of an earlier cut must not
-        // influence the position of the cut.
+        // The position of the cut must not depend on the resourceVersion, which is not stored, or
+        // on the annotation of an earlier cut.
         let metadata = event.metadata.get_or_insert_default();
         let resource_version = metadata.resource_version.take();
         let said = metadata.annotations.remove(TRUNCATED_ANNOTATION);
@@ -88,7 +89,7 @@ impl EventSizeLimit {
         Ok(true)
     }
 
-    /// Cuts the message of an event of `len` bytes; returns the value of the annotation.
+    /// Cuts the message of an event of `len` bytes. Returns the value for the annotation.
     fn cut(self, event: &mut Event, len: usize, said: Option<String>) -> Result<String, Status> {
         let whole = event.message().len();
         let over = len.saturating_sub(self.bytes_max) + ELLIPSIS.len() + ANNOTATION_BYTES;

@@ -1,7 +1,6 @@
-//! A file that is rotated when it reaches its size; a bounded number of old files is kept.
+//! A file that is rotated when it reaches its size. A bounded number of old files is kept.
 //!
-//! Old files are named as kube-apiserver's are: `audit-2026-03-04T05-06-07.000.log` beside
-//! `audit.log`.
+//! Old files are named as kube-apiserver's: `audit-2026-03-04T05-06-07.000.log` beside `audit.log`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -16,11 +15,11 @@ use crate::clock::Clock;
 pub(super) struct RotatedFile {
     options: AuditOptions,
     clock: Arc<dyn Clock>,
-    /// `None` for standard output, and after the file could not be reopened.
+    /// The open file; `None` for standard output, and after a failure to reopen it.
     file: Option<File>,
     len: u64,
-    /// A write ended halfway, of this process or of one before it, so the next one begins with a
-    /// line break.
+    /// Whether the last write ended halfway, in this process or an earlier one. The next write then
+    /// begins with a line break.
     torn: bool,
 }
 
@@ -34,7 +33,7 @@ impl RotatedFile {
         Ok(opened)
     }
 
-    /// A file that is opened when its first line is written.
+    /// A log file that is opened when its first line is written.
     pub(super) fn unopened(options: AuditOptions, clock: Arc<dyn Clock>) -> Self {
         Self {
             options,
@@ -64,13 +63,13 @@ impl RotatedFile {
         }
         let file = how.open(&self.options.path)?;
         self.len = file.metadata()?.len();
-        // Only what has a length can be read back; a file that cannot be read is taken as whole.
+        // Only a file with a length can be read back. A file that cannot be read counts as whole.
         self.torn = self.len > 0 && is_torn(&self.options.path).unwrap_or(false);
         self.file = Some(file);
         Ok(())
     }
 
-    /// Writes a line, which ends with a line end.
+    /// Writes a line, which must end with a line break.
     pub(super) fn write(&mut self, line: &[u8]) -> io::Result<()> {
         if self.options.is_standard_output() {
             return io::stdout().lock().write_all(line);
@@ -105,7 +104,7 @@ impl RotatedFile {
         self.reopen()?;
         if let Err(error) = renamed {
             tracing::error!(%error, "the audit log cannot be rotated, and continues to grow");
-            // Try again when it has grown by the same size.
+            // Try again when the file has grown by the same size.
             self.len = 0;
             return Ok(());
         }
@@ -114,7 +113,7 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// Removes rotated files, given in order, that are too many or too old.
+    /// Removes rotated files that are too many or too old. They are given in order.
     fn remove_old(&self, backups: &[PathBuf]) {
         let surplus = match self.options.backups_max {
             0 => 0,
@@ -139,14 +138,14 @@ impl RotatedFile {
         }
     }
 
-    /// The time at which a file was rotated, from its name.
+    /// The time at which a file was rotated, read from its name.
     fn put_aside(&self, path: &Path) -> Option<Timestamp> {
         let (start, end) = self.name_parts();
         let name = path.file_name()?.to_string_lossy();
         parse_stamp(name.strip_prefix(&start)?.strip_suffix(&end)?)
     }
 
-    /// The parts of the name before and after a rotated file's time.
+    /// The parts of a rotated file's name before and after its time.
     fn name_parts(&self) -> (String, String) {
         let text =
             |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
@@ -163,7 +162,7 @@ impl RotatedFile {
         }
     }
 
-    /// A name that sorts after the newest one, even if the clock stands still or was set back.
+    /// A name that sorts after the newest file's, even if the clock stands still or was set back.
     fn backup_path(&self, newest: Option<&PathBuf>) -> PathBuf {
         let (start, end) = self.name_parts();
         let after_newest = newest
@@ -180,7 +179,7 @@ impl RotatedFile {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(self.folder())? {
             let path = entry?.path();
-            // Not other files of the folder.
+            // Other files of the folder are skipped.
             if self.put_aside(&path).is_some() {
                 found.push(path);
             }
@@ -190,7 +189,7 @@ impl RotatedFile {
     }
 }
 
-/// Whether a file's last line has no end: the disk was full, or the machine went down.
+/// Whether a file's last line has no end, because the disk was full or the machine went down.
 fn is_torn(path: &Path) -> io::Result<bool> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::End(-1))?;
@@ -199,7 +198,7 @@ fn is_torn(path: &Path) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
-/// The time in a backup's name: `2026-03-04T05-06-07.000`.
+/// Reads the time in a rotated file's name, such as `2026-03-04T05-06-07.000`.
 fn parse_stamp(stamp: &str) -> Option<Timestamp> {
     let (date, time) = stamp.split_once('T').filter(|_| stamp.len() == 23)?;
     format!("{date}T{}Z", time.replace('-', ":")).parse().ok()
@@ -222,13 +221,13 @@ mod tests {
         let mut options = AuditOptions::new(folder.path().join("audit.log"));
         options.bytes_max = 10;
         options.backups_max = 2;
-        // The clock stands still, and no file is written over anyway.
+        // The clock stands still, but no file is overwritten.
         let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
         let open =
             || RotatedFile::open(options.clone(), Arc::new(Arc::new(clock.clone()))).unwrap();
         let mut file = open();
         file.write(b"line1\n").unwrap();
-        // A file that was there is gone on with.
+        // An existing file is continued.
         drop(file);
         let mut file = open();
         for line in 2..=5 {
@@ -259,7 +258,7 @@ mod tests {
         );
     }
 
-    /// Otherwise the first line of a process would be lost, too.
+    /// Without the line break, the first line of the new process would be lost, too.
     #[test]
     fn a_line_that_an_earlier_process_left_torn_is_ended() {
         let folder = tempfile::tempdir().unwrap();

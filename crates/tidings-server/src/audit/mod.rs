@@ -1,17 +1,18 @@
-//! The audit log: who created, changed or deleted which event, and with which result. One JSON line
-//! of `audit.k8s.io/v1` for each write.
+//! The audit log: who created, changed or deleted which event, and with which result.
+//!
+//! Each write is one JSON line of `audit.k8s.io/v1`.
 //!
 //! A thread writes the lines to files, from a queue that is bounded by bytes.
 //!
 //! - Served writes of known users are logged. If there is no room for a line's body, the line is
-//!   written without it; if there is no room for the line, the answer waits for it, for a bounded
+//!   written without it. If there is no room for the line, the answer waits for it, for a bounded
 //!   time. Lines are dropped and counted if the disk is too slow for that, or if more than 4,096
 //!   would wait.
 //! - Requests of known users that were refused (forbidden, or because the server was busy) cost
-//!   their clients almost nothing. Their lines have a part of the queue of their own and never
-//!   wait; if it is full, they are dropped and counted.
+//!   their clients almost nothing. Their lines have their own part of the queue and never wait. If
+//!   it is full, they are dropped and counted.
 //! - Requests without a known user can be sent by any client in any number. Their lines have their
-//!   own files and their own part of the queue, and never wait, so they cannot displace lines of
+//!   own files and their own part of the queue, and never wait. So they cannot displace lines of
 //!   known users.
 
 mod file;
@@ -37,30 +38,30 @@ pub(crate) use self::record::{AUDIT_ID, Entry, Notes};
 use crate::clock::Clock;
 use crate::metrics::Text;
 
-/// Dropped lines are logged at the first, and then at each multiple of this.
+/// Interval, in dropped lines, at which a loss is logged again after the first.
 const TELL_EVERY: u64 = 1000;
-/// Maximum entries under way; more than there can be requests.
+/// Maximum entries in progress, more than there can be requests.
 const ENTRIES_MAX: u32 = u32::MAX >> 3;
 
 /// Counts of the audit log's lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditCounts {
-    /// All lines; those in no other count are waiting to be written.
+    /// All lines. Lines in no other count are still queued.
     pub offered: u64,
     /// Lines that were written.
     pub written: u64,
     /// Lines of known users that found the queue full for too long.
     pub dropped: u64,
-    /// Lines of known users whose requests were refused before they were served, and that found
-    /// their part of the queue full.
+    /// Lines of known users whose requests were refused, and that found their part of the queue
+    /// full.
     pub refused_dropped: u64,
-    /// Lines of requests without a known user that found their part of the queue full, or that the
-    /// options exclude.
+    /// Lines of requests without a known user that were dropped. Their part of the queue was full,
+    /// or the options exclude them.
     pub unauthenticated_dropped: u64,
     /// Lines that could not be written.
     pub failed: u64,
-    /// Lines, among all of these, whose body was left out.
+    /// Lines, among all of these, without the request's body, which was left out.
     pub truncated: u64,
 }
 
@@ -82,7 +83,7 @@ pub struct AuditLog {
     event_bytes_max: usize,
     wait_max: Duration,
     queue: Queue,
-    /// Permits are held by entries that are under way.
+    /// Permits for entries in progress, each of which holds one.
     entries: Arc<Semaphore>,
     writer: Mutex<Option<JoinHandle<()>>>,
     counters: Arc<Counters>,
@@ -123,13 +124,14 @@ impl AuditLog {
     /// Opens the log, readable by its owner only, and starts the thread that writes to it.
     ///
     /// # Errors
-    /// The file cannot be opened, or no thread be started.
+    ///
+    /// The file cannot be opened, or the thread cannot be started.
     pub fn open(options: AuditOptions, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let (level, event_bytes_max) = (options.level, options.event_bytes_max);
         let wait_max = options.wait_max;
         let (queue, waiting) = Queue::new(options.queue_bytes_max, wait_max);
         let counters = Arc::new(Counters::default());
-        // Opened at its first line; most servers never have one.
+        // Opened at its first line, because most servers never have one.
         let unknown = options
             .unauthenticated()
             .map(|options| RotatedFile::unopened(options, Arc::clone(&clock)));
@@ -156,7 +158,7 @@ impl AuditLog {
         })
     }
 
-    /// Counts of its lines until now.
+    /// Counts of the log's lines so far.
     pub fn counts(&self) -> AuditCounts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         AuditCounts {
@@ -170,8 +172,8 @@ impl AuditLog {
         }
     }
 
-    /// Registers an entry that is under way until the returned permit is dropped; `None` once the
-    /// log is ending.
+    /// Registers an entry in progress until the returned permit is dropped. `None` once the log is
+    /// closing.
     fn open_entry(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.entries).try_acquire_owned().ok()
     }
@@ -195,10 +197,10 @@ impl AuditLog {
         self.counters.truncated.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits for entries that are under way, as long as an answer would, and then closes the log.
+    /// Waits for entries in progress, as long as an answer would, and then closes the log.
     pub(crate) async fn finish(self: Arc<Self>) {
         let all = self.entries.acquire_many(ENTRIES_MAX);
-        // While these are held, no entry begins.
+        // While all permits are held, no entry can begin.
         let all = tokio::time::timeout(self.wait_max, all).await;
         if all.is_err() {
             tracing::error!("some writes did not end in time and are not in the audit log");
@@ -210,7 +212,7 @@ impl AuditLog {
         }
     }
 
-    /// Accepts no more lines, and blocks until all accepted ones are written.
+    /// Refuses further lines, and blocks until all accepted ones are written.
     pub fn close(&self) {
         self.queue.close();
         let writer = self.writer.lock().take();
@@ -253,7 +255,7 @@ impl Counters {
 
 struct Files {
     known: RotatedFile,
-    /// `None` if such lines are only counted.
+    /// The file for requests without a known user; `None` if these are only counted.
     unknown: Option<RotatedFile>,
 }
 

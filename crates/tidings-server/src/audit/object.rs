@@ -1,4 +1,4 @@
-//! A request's body as JSON, decoded as the API does, of bounded length.
+//! Reads a request's body as JSON of bounded length, decoded as the API does.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,7 +21,7 @@ pub(super) enum Expected {
     DeleteOptions,
 }
 
-/// A body; `None` if it is too long, as sent or as JSON, or cannot be read.
+/// Reads a body; `None` if it cannot be read or is too long, as sent or as JSON.
 pub(super) fn read(
     expected: Expected,
     headers: &HeaderMap,
@@ -36,7 +36,7 @@ pub(super) fn read(
         Ok(Media::Protobuf) => protobuf(expected, body),
         Ok(Media::Json) => json(body),
         Ok(Media::Yaml) => yaml(body, bytes_max),
-        // An apply is YAML, other patches are JSON.
+        // An apply is YAML; other patches are JSON.
         Err(_) => json(body).or_else(|| yaml(body, bytes_max)),
     }));
     read.unwrap_or_default()
@@ -48,8 +48,8 @@ fn json(body: &[u8]) -> Option<Value> {
         .ok()
 }
 
-/// The first document; of duplicate keys the last value is used. Each use of an alias counts
-/// towards the length.
+/// Reads the first YAML document. Of duplicate keys the last value counts. Each use of an alias
+/// counts towards the length.
 fn yaml(body: &[u8], bytes_max: usize) -> Option<Value> {
     let options = serde_saphyr::options! {
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
@@ -98,7 +98,7 @@ fn options(options: DeleteOptions) -> Value {
     ])
 }
 
-/// The members that have a value.
+/// An object of the members that have a value.
 fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     members
         .into_iter()

@@ -1,4 +1,4 @@
-//! Where the audit log is written, and how much of it is kept.
+//! Options of the audit log: where it is written, and how much of it is kept.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,48 +10,47 @@ pub enum AuditLevel {
     /// User, verb, event, time and result.
     #[default]
     Metadata,
-    /// The same with the request's body.
+    /// The same as `Metadata`, with the request's body.
     Request,
 }
 
-/// Where the audit log is written, and how much of it is kept. The names are those of
-/// kube-apiserver's flags.
+/// Options of the audit log. Their names are those of kube-apiserver's flags.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AuditOptions {
-    /// The file (`--audit-log-path`); `-` is standard output.
+    /// Path of the file (`--audit-log-path`); `-` is standard output.
     pub path: PathBuf,
     /// The content of an entry. Default: `Metadata`.
     pub level: AuditLevel,
-    /// Bytes at which a file is rotated (`--audit-log-maxsize`, there in MiB). Default: 100 MiB;
-    /// with 0 it never is.
+    /// Bytes at which the file is rotated. Default: 100 MiB; 0 turns rotation off. In
+    /// kube-apiserver this is `--audit-log-maxsize`, in MiB.
     pub bytes_max: u64,
-    /// Maximum rotated files that are kept (`--audit-log-maxbackup`). Default: 10; 0 keeps all of
-    /// them.
+    /// Maximum rotated files that are kept (`--audit-log-maxbackup`). Default: 10; 0 keeps all.
     pub backups_max: usize,
-    /// Maximum age of rotated files; older ones are removed when the log is opened and at each
-    /// rotation (`--audit-log-maxage`, there in days). Default: no file is removed for its age.
+    /// Maximum age of rotated files. Default: no limit. Older files are removed when the log is
+    /// opened and at each rotation. In kube-apiserver this is `--audit-log-maxage`, in days.
     pub age_max: Option<Duration>,
-    /// Maximum bytes of an entry with the request's body, and of the body; an entry beyond either
-    /// is written without the body (`--audit-log-truncate-max-event-size`). Default: 100 KiB.
+    /// Maximum bytes of an entry with the request's body, and of the body. Default: 100 KiB. An
+    /// entry beyond either is written without the body (`--audit-log-truncate-max-event-size`).
     pub event_bytes_max: usize,
-    /// Bytes at which the file of requests without a known user, which are refused or anonymous, is
-    /// rotated; one old file is kept. It is written beside the log, and its name ends with
-    /// `-unauthenticated`. On standard output these requests are among the others. Default: 10 MiB;
-    /// with 0 they are not written, but counted.
+    /// Bytes at which the file of requests without a known user is rotated. Default: 10 MiB.
+    ///
+    /// Such requests are refused or anonymous. One old file is kept. The file is beside the log,
+    /// and its name ends with `-unauthenticated`. On standard output these requests are among the
+    /// others. With 0 they are counted, but not written.
     pub unauthenticated_bytes_max: u64,
-    /// Maximum bytes of lines that wait to be written, half of them for lines without a body;
-    /// requests without a known user, and requests that were refused, have a quarter as much each
-    /// in addition. Default: 16 MiB; the minimum is 128 KiB.
+    /// Maximum bytes of queued lines. Default: 16 MiB; the minimum is 128 KiB. Half of them are
+    /// reserved for lines without a body. Requests without a known user, and refused requests, have
+    /// a quarter as much each in addition.
     pub queue_bytes_max: usize,
-    /// Maximum time that an answer is held back while the queue has no room for its line; then the
-    /// line is dropped and counted, as are others until the writer has written another. Default:
-    /// five seconds.
+    /// Maximum time that an answer waits while the queue has no room for its line. Default: 5 s.
+    /// Then the line is dropped and counted. So are further lines, until the writer has written
+    /// one.
     pub wait_max: Duration,
 }
 
 impl AuditOptions {
-    /// The defaults, with this file.
+    /// The default options, with this file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -70,7 +69,7 @@ impl AuditOptions {
         self.path == Path::new("-")
     }
 
-    /// The file of requests without a known user, if they are written.
+    /// The options of the file for requests without a known user, if these are written.
     pub(super) fn unauthenticated(&self) -> Option<Self> {
         if self.unauthenticated_bytes_max == 0 {
             return None;

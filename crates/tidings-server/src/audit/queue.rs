@@ -3,10 +3,10 @@
 //! - Served requests of known users have a part that no other request can fill. Half of it is
 //!   reserved for lines without a body: a line with a body is accepted only while the other half
 //!   has room.
-//! - A line that finds this part full waits for a bounded time, and its answer with it: this slows
+//! - A line that finds this part full waits for a bounded time, and its answer with it. This slows
 //!   such requests down to the speed of the disk. The number of waiting lines is bounded; more are
-//!   dropped. After a wait that was too short, lines are dropped at once until the writer has
-//!   written another.
+//!   dropped. After a wait that timed out, lines are dropped at once until the writer has written
+//!   one.
 //! - Requests without a known user, and refused requests of known users, have a small part each,
 //!   and never wait.
 
@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::text::METADATA_BYTES_MAX;
 
-/// Minimum size, so that any line without a body fits into each part.
+/// Minimum size of the queue. Any line without a body then fits into each part.
 const QUEUE_BYTES_MIN: usize = 4 * METADATA_BYTES_MAX;
 
 /// Maximum waiting lines; more than the default maximum of requests in flight.
@@ -41,18 +41,18 @@ pub(super) enum Whose {
 pub(super) struct Line {
     pub(super) text: Vec<u8>,
     pub(super) whose: Whose,
-    /// Released when the line is dropped.
+    /// Room in the queue, released when the line is dropped.
     _room: OwnedSemaphorePermit,
 }
 
-/// There was no room for a line.
+/// The error of a line that found no room.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// The sending end.
+/// The sending end of the queue.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// `None` once it is closed.
+    /// The channel to the writer; `None` once the queue is closed.
     sender: Mutex<Option<Sender<Line>>>,
     known: Arc<Semaphore>,
     known_bytes: usize,
@@ -63,27 +63,27 @@ pub(super) struct Queue {
     stalled: Arc<AtomicBool>,
 }
 
-/// The receiving end.
+/// The receiving end of the queue.
 pub(super) struct Waiting {
     receiver: Receiver<Line>,
     stalled: Arc<AtomicBool>,
 }
 
 impl Waiting {
-    /// The next line; `None` once the queue is closed and empty.
+    /// Waits for the next line; `None` once the queue is closed and empty.
     pub(super) fn next(&self) -> Option<Line> {
         self.receiver.recv().ok()
     }
 
-    /// The writer has written a line, so lines may wait again.
+    /// Records that the writer has written a line, so that lines may wait again.
     pub(super) fn got_ahead(&self) {
         self.stalled.store(false, Ordering::Relaxed);
     }
 }
 
 impl Queue {
-    /// A queue of `bytes_max` bytes, and a quarter as many each for requests that were refused and
-    /// for those without a known user.
+    /// A queue of `bytes_max` bytes for served requests of known users. Refused requests, and
+    /// requests without a known user, have a quarter as many each.
     pub(super) fn new(bytes_max: usize, wait_max: Duration) -> (Self, Waiting) {
         let most = usize::try_from(u32::MAX).unwrap_or(usize::MAX);
         let most = most.min(Semaphore::MAX_PERMITS);
@@ -103,7 +103,7 @@ impl Queue {
         (queue, Waiting { receiver, stalled })
     }
 
-    /// Puts a line with a body in, if that leaves enough room for lines without one.
+    /// Queues a line with a body, if enough room remains for lines without one.
     pub(super) fn offer_with_body(&self, text: Vec<u8>, whose: Whose) -> Result<(), Full> {
         let left = match whose {
             Whose::Known => self.known_bytes / 2,
@@ -117,7 +117,7 @@ impl Queue {
         self.send(text, whose, room.map_err(|_| Full)?)
     }
 
-    /// Puts a line without a body in, as soon as there is room.
+    /// Queues a line without a body, as soon as there is room.
     pub(super) async fn push(&self, text: Vec<u8>, whose: Whose) -> Result<(), Full> {
         let room = self.part(whose);
         let room = match Arc::clone(room).try_acquire_many_owned(permits(&text)) {
@@ -157,7 +157,7 @@ impl Queue {
         sent.ok_or(Full)?.map_err(|_| Full)
     }
 
-    /// Takes no more lines, also of those that wait for room.
+    /// Refuses further lines, including those that wait for room.
     pub(super) fn close(&self) {
         self.known.close();
         self.refused.close();
@@ -241,8 +241,7 @@ mod tests {
         assert!(poll!(third.as_mut()).is_pending());
         tokio::time::advance(WAIT).await;
         assert_eq!(third.await, Err(Full));
-        // A line that comes now does not wait for a writer that made no progress, until it makes
-        // some.
+        // A new line does not wait for a writer without progress, until the writer makes some.
         let fourth = queue.push(line(1), Whose::Known).now_or_never();
         assert_eq!(fourth, Some(Err(Full)));
         waiting.got_ahead();

@@ -1,6 +1,6 @@
-//! The entry of a write, in the form of `k8s.io/apiserver/pkg/apis/audit/v1`.
+//! The audit entry of a write, in the form of `k8s.io/apiserver/pkg/apis/audit/v1`.
 //!
-//! Every write has a line. Texts from clients are cut, so that a line without a body always fits; a
+//! Every write has a line. Texts from clients are cut, so that a line without a body always fits. A
 //! body that does not fit is omitted, with the annotation of kube-apiserver's `truncate` backend.
 
 use std::borrow::Cow;
@@ -27,16 +27,17 @@ use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use tidings_api::codec::Api;
 
-/// A header of both requests and answers.
+/// The header with the audit id, in both requests and answers.
 pub(crate) static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-/// The body was left out.
+/// Annotation of an entry whose body was left out.
 const TRUNCATED: (&str, &str) = ("audit.k8s.io/truncated", "true");
-/// The request was a dry run.
+/// Annotation of a dry run.
 const DRY_RUN: (&str, &str) = ("tidings/dry-run", "All");
-/// The followed cluster whose events were written; the URI in the entry is without its prefix.
+/// Annotation with the followed cluster of the events. The URI in the entry is without the
+/// cluster's prefix.
 const CLUSTER: &str = "tidings/cluster";
 
-/// Facts that the handler of a write reports for its entry. It survives the handler's deadline or
+/// Facts that the handler of a write reports for its entry. They survive the handler's deadline or
 /// panic.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes(Arc<Noted>);
@@ -51,26 +52,26 @@ struct Noted {
 }
 
 impl Notes {
-    /// The body, read within the request's limits of size and time.
+    /// Reports the body, which was read within the request's limits of size and time.
     pub(crate) fn body(&self, body: &Bytes) {
         if self.0.wants_body {
-            // Set once for each request.
+            // The body is set once for each request.
             let _ = self.0.body.set(body.clone());
         }
     }
 
-    /// The name of the created event: that of the body, or a generated one.
+    /// Reports the name of the created event: the body's, or a generated one.
     pub(crate) fn name(&self, name: &str) {
         let name = cut(name, TEXT_BYTES_MAX).into_owned();
         *self.0.name.lock() = name;
     }
 
-    /// The request was authorized and has its place in flight.
+    /// Reports that the request was authorized and has its place in flight.
     pub(crate) fn served(&self) {
         self.0.served.store(true, Ordering::Relaxed);
     }
 
-    /// The request is a dry run.
+    /// Reports that the request is a dry run.
     pub(crate) fn dry_run(&self) {
         self.0.dry_run.store(true, Ordering::Relaxed);
     }
@@ -107,7 +108,7 @@ struct Record<'a> {
 
 impl Record<'_> {
     fn line(&self) -> Vec<u8> {
-        // Strings and numbers only: this cannot fail.
+        // Strings and numbers only, so this cannot fail.
         let mut line = serde_json::to_vec(self).unwrap_or_default();
         line.push(b'\n');
         line
@@ -142,7 +143,7 @@ struct ResponseStatus<'a> {
 #[derive(Serialize)]
 struct Empty {}
 
-/// The entry of a write that is under way.
+/// The entry of a write in progress.
 pub(crate) struct Entry {
     log: Arc<AuditLog>,
     api: Api,
@@ -160,7 +161,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The entry of a request that writes events; `None` for other requests.
+    /// Starts the entry of a request that writes events; `None` for other requests.
     pub(crate) fn begin(
         log: &Arc<AuditLog>,
         received: Timestamp,
@@ -200,8 +201,8 @@ impl Entry {
         })
     }
 
-    /// Writes the entry, with the result of the request. Waits for a bounded time if the queue is
-    /// full.
+    /// Writes the entry, with the result of the request. It waits for a bounded time if the queue
+    /// is full.
     pub(crate) async fn write(&self, now: Timestamp, code: StatusCode, failure: Option<&Status>) {
         let log = &*self.log;
         let whose = self.whose(code);
@@ -233,7 +234,8 @@ impl Entry {
         let served = self.notes.0.served.load(Ordering::Relaxed);
         match known {
             false => Whose::Unknown,
-            // A PUT may become a create, which needs another permission.
+            // A PUT may become a create, which needs another permission, so it can be forbidden
+            // after it was served.
             true if !served || code == StatusCode::FORBIDDEN => Whose::Refused,
             true => Whose::Known,
         }
@@ -247,11 +249,11 @@ impl Entry {
     }
 
     fn is_dry_run(&self) -> bool {
-        // As the handler reports it, or, if it was not reached, from the query.
+        // As the handler reported it or, if the handler was not reached, as the query says.
         self.notes.0.dry_run.load(Ordering::Relaxed) || self.info.query.asks_for_dry_run()
     }
 
-    /// The record without a body.
+    /// The record of the write, without a body.
     fn record<'a>(
         &'a self,
         now: Timestamp,
@@ -390,7 +392,7 @@ mod tests {
         let mut record = entry.record(Timestamp::MAX, code, Some(&failure));
         record.annotations.extend([TRUNCATED]);
         let len = record.line().len();
-        // Not far from it, either: every part is as long as it gets.
+        // The line is not far from the maximum either: every part is as long as possible.
         assert!(
             (METADATA_BYTES_MAX * 3 / 4..=METADATA_BYTES_MAX).contains(&len),
             "{len}"

@@ -1,7 +1,8 @@
 //! Texts of an entry that come from clients and authenticators, cut to their bounds.
 //!
 //! Texts are measured as JSON writes them, so that the bounds of an entry's parts add up to the
-//! bound of its line. What is cut ends with a mark, kube-apiserver's own for a User-Agent.
+//! bound of its line. A text that is cut ends with the mark that kube-apiserver uses for a
+//! User-Agent.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,18 +11,18 @@ use serde::Serialize;
 
 use crate::auth::UserInfo;
 
-/// No line without a body is longer: the bounds of its parts make less than this together.
+/// Maximum bytes of a line without a body. The bounds of its parts add up to less.
 pub(super) const METADATA_BYTES_MAX: usize = 32 << 10;
-/// Bytes that are kept of a text; kube-apiserver's own limit of a User-Agent.
+/// Maximum bytes of a text. It is kube-apiserver's limit for a User-Agent.
 pub(super) const TEXT_BYTES_MAX: usize = 1024;
-/// Bytes that are kept of a request's path and query.
+/// Maximum bytes of a request's path and query.
 pub(super) const URI_BYTES_MAX: usize = 4096;
-/// Bytes that are kept of a user's groups, and of its extras.
+/// Maximum bytes of a user's groups, and of its extras.
 const LIST_BYTES_MAX: usize = 4096;
 
 const MARK: &str = "...TRUNCATED";
 
-/// The text, if it has at most `bytes_max` bytes, or its beginning and the mark.
+/// The text; if it has more than `bytes_max` bytes, its beginning and the mark.
 pub(super) fn cut(text: &str, bytes_max: usize) -> Cow<'_, str> {
     let mut len = 0;
     for (at, character) in text.char_indices() {
@@ -34,9 +35,9 @@ pub(super) fn cut(text: &str, bytes_max: usize) -> Cow<'_, str> {
     Cow::Borrowed(text)
 }
 
-/// A header's value, whatever bytes it has.
+/// The text of a header's value, whatever bytes it has.
 pub(super) fn header(value: &[u8]) -> Cow<'_, str> {
-    // The rest would be cut in any case: no byte becomes less than one.
+    // Bytes after these would be cut in any case, because no byte becomes shorter.
     let read = value.get(..TEXT_BYTES_MAX + 4).unwrap_or(value);
     match String::from_utf8_lossy(read) {
         Cow::Borrowed(text) => cut(text, TEXT_BYTES_MAX),
@@ -44,7 +45,7 @@ pub(super) fn header(value: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// A user as an entry names it.
+/// A principal as an entry names it.
 #[derive(Default, Serialize)]
 pub(super) struct Who<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -85,7 +86,8 @@ fn extra(all: &BTreeMap<String, Vec<String>>) -> BTreeMap<Cow<'_, str>, Vec<Cow<
 struct Room(usize);
 
 impl Room {
-    /// A text, if there is room for it. There is none for any other behind one that did not fit.
+    /// Takes room for a text; `None` if there is not enough. After one text that did not fit, there
+    /// is no room for others.
     fn take<'a>(&mut self, text: &'a str) -> Option<Cow<'a, str>> {
         /// Quotes, a comma or a colon, and brackets.
         const AROUND: usize = 6;
@@ -96,7 +98,7 @@ impl Room {
         left.map(|_| text)
     }
 
-    /// Texts as far as there is room for them, and the mark if there is not for all.
+    /// Takes as many texts as fit, and the mark if some do not.
     fn take_all<'a>(&mut self, texts: &'a [String]) -> Vec<Cow<'a, str>> {
         let mut kept = Vec::new();
         for text in texts {

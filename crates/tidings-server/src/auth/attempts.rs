@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use crate::metrics::{Counters, Histograms, Label, Text};
 
-/// Buckets of `authentication_duration_seconds` and `authorization_duration_seconds`: from a
-/// millisecond, doubling.
+/// Buckets of `authentication_duration_seconds` and `authorization_duration_seconds`, in seconds.
 const ACCESS_DURATIONS: &[f64] = &[
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
     8.192, 16.384,
 ];
-/// User names with a label of their own; the number of other names is unbounded
-/// (`compressUsername`).
+/// User names with a label of their own (`compressUsername`). The number of other names is
+/// unbounded.
 const KNOWN_USERS: [&str; 5] = [
     "admin",
     "client",
@@ -25,9 +24,9 @@ const KNOWN_USERS: [&str; 5] = [
 pub(crate) enum Attempt<'a> {
     /// The user with this name was authenticated.
     Success(&'a str),
-    /// There are no valid credentials.
+    /// The request has no valid credentials.
     Failure,
-    /// It could not be checked.
+    /// The credentials could not be checked.
     Error,
 }
 
@@ -37,7 +36,7 @@ pub(crate) enum Permission {
     Allowed,
     Denied,
     NoOpinion,
-    /// It could not be checked.
+    /// The permission could not be checked.
     Error,
 }
 

@@ -1,4 +1,4 @@
-//! The attributes of a request that an authorizer decides on.
+//! The attributes of a request, by which an authorizer decides.
 
 use std::borrow::Cow;
 
@@ -21,8 +21,8 @@ pub(crate) enum Attributes<'a> {
     },
 }
 
-/// See [`Attributes::Resource`]. Missing attributes are empty. In JSON these are the
-/// `ResourceAttributes` of `authorization.k8s.io/v1`.
+/// The attributes of a request for a resource; see [`Attributes::Resource`]. Missing attributes are
+/// empty. In JSON these are the `ResourceAttributes` of `authorization.k8s.io/v1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct ResourceAttributes<'a> {
@@ -69,7 +69,8 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// The list of the event whose versions a request reads, which tells as much of it as a get.
+    /// The list by name that shows as much as a request for an event's versions. A user who may
+    /// list the event by name may read its versions.
     pub(crate) fn list_named(info: &'a RequestInfo) -> Self {
         let mut asked = Self::of(info);
         if let Self::Resource(asked) = &mut asked {
@@ -78,7 +79,7 @@ impl<'a> Attributes<'a> {
         asked
     }
 
-    /// The list of the events of a namespace; of a whole cluster, if it is empty.
+    /// The list of the events of a namespace, or of the whole cluster if `namespace` is empty.
     pub(crate) fn list_events(namespace: &'a str) -> Self {
         Self::Resource(ResourceAttributes {
             verb: "list".into(),
@@ -103,8 +104,9 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// The name that a field selector selects: a user who may get only this event may also list and
-/// watch it. Lists of anything else have no selectors here, so they are of all there is.
+/// The name that a field selector selects; empty if it selects none. A user who may get only this
+/// event may also list and watch it by name. Lists of other resources have no selectors here, so
+/// they are of everything.
 fn selected_name(info: &RequestInfo) -> String {
     if !info.is_about_events() {
         return String::new();
@@ -124,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// Beside upstream's own `TestGetAPIRequestInfo`.
+    /// These complement upstream's own `TestGetAPIRequestInfo`.
     #[test]
     fn requests_are_what_kube_apiserver_takes_them_for() {
         #[rustfmt::skip]

@@ -1,6 +1,6 @@
-//! Authentication: by client certificate, by a token that this server knows, or by a token that a
-//! cluster knows, in this order. Invalid credentials are refused even if anonymous requests are
-//! allowed.
+//! Authentication by client certificate, by a token of this server, or by a token of a cluster.
+//!
+//! The order is this one. Invalid credentials are refused even if anonymous requests are allowed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use super::counters::AccessCounters;
 use super::reviewer::Reviewer;
 use super::tokens::{Token, TokenTable, bearer, digest_of};
 
-/// Paths open to clients without credentials, such as probes; as in kube-apiserver's default
+/// Paths open to clients without credentials, such as probes, as in kube-apiserver's default
 /// policy.
 const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
-/// Finds users by their tokens and certificates.
+/// Finds the user of a request by token or certificate.
 #[derive(Default)]
 pub struct Authenticator {
     known: Arc<Known>,
@@ -53,39 +53,42 @@ pub(crate) enum KnownBy {
     Certificate,
     /// A token of the server's own.
     OwnToken,
-    /// A token that a cluster knows, as an `Authorization` header that passes it on.
+    /// A token that a cluster knows, as the `Authorization` header for proxied requests.
     ClusterToken(HeaderValue),
 }
 
-/// Why no user was found.
+/// The reason why no user was found.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The credentials are invalid or missing. If there is a certificate, why it is not accepted.
+    /// The credentials are invalid or missing. It has the reason why a certificate is not accepted,
+    /// if there is one.
     Unauthorized(Option<String>),
     /// The credentials could not be checked.
     Unchecked,
 }
 
 impl Authenticator {
-    /// Accepts these tokens.
+    /// An authenticator that accepts these tokens.
     pub fn new(tokens: Vec<Token>) -> Self {
         let authenticator = Self::default();
         authenticator.replace_tokens(tokens);
         authenticator
     }
 
-    /// Accepts requests without credentials, as `system:anonymous` of `system:unauthenticated`.
-    /// Default: only for health and version.
+    /// Sets whether requests without credentials are accepted for all paths. Their user is
+    /// `system:anonymous` of `system:unauthenticated`. By default they are accepted only for health
+    /// and version.
     #[must_use]
     pub fn anonymous(mut self, allowed: bool) -> Self {
         self.anonymous = allowed;
         self
     }
 
-    /// Asks a cluster about unknown tokens, at most 100 at once. Answers are cached for ten
-    /// seconds, at most 16,384 good ones and 4,096 of any kind. Tokens that were not good before
-    /// share 75 of the 100 places, in turns by peer address; a request that gets no place within
-    /// five seconds is refused with 503. A cluster that is not
+    /// Asks a cluster about unknown tokens, at most 100 at once.
+    ///
+    /// Answers are cached for ten seconds: at most 16,384 accepting ones and 4,096 of any kind.
+    /// Tokens that were not accepted before share 75 of the 100 places, in turns by peer address. A
+    /// request that gets no place within five seconds is refused with 503. A cluster that is not
     /// [verified](Reviewer::is_verified) is not asked. `system:masters` in an answer is ignored.
     #[must_use]
     pub fn ask_cluster(mut self, cluster: Arc<dyn Reviewer>) -> Self {
@@ -94,9 +97,9 @@ impl Authenticator {
         self
     }
 
-    /// An authenticator that shares the known users, now and later, but asks the followed cluster
-    /// of this name, whose users are its own. Its cache is a sixteenth of the size, as there may be
-    /// many of these.
+    /// An authenticator that shares the known users and asks the followed cluster of this name.
+    /// Users known by the cluster belong to the cluster. Changes of the shared users apply to both.
+    /// The cache is a sixteenth of the usual size, because there may be many such authenticators.
     pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>, name: &str) -> Self {
         let asked = Some(cluster).filter(|cluster| cluster.is_verified());
         Self {
@@ -156,7 +159,7 @@ impl Authenticator {
         let peer = peer.map(SocketAddr::ip);
         match cluster.user(shown, peer, now, counters).await {
             Ok(Some(user)) => {
-                // This cannot fail: it comes from a header's value.
+                // This cannot fail, because the token comes from a header's value.
                 let again = bearer(shown).map_err(|_| Refusal::Unchecked)?;
                 Ok((user, KnownBy::ClusterToken(again)))
             }
@@ -173,7 +176,8 @@ impl Authenticator {
     }
 }
 
-/// `Bearer`, one space, the token; anything after another space is ignored, as upstream.
+/// The token of a `Bearer` header: the word after one space. Anything after another space is
+/// ignored, as upstream.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let mut parts = value.trim().splitn(3, ' ');
@@ -229,7 +233,7 @@ mod tests {
         }
     }
 
-    /// What a log has in the field `cluster`.
+    /// The values of the field `cluster` in a log.
     #[derive(Clone, Default)]
     struct Named(Arc<RwLock<Vec<String>>>);
 
@@ -265,7 +269,7 @@ mod tests {
         fn exit(&self, _: &span::Id) {}
     }
 
-    /// An archive asks many.
+    /// An archive asks many clusters, so the log must name the one.
     #[tokio::test]
     async fn a_log_names_the_cluster_that_could_not_check_a_token() {
         let named = Named::default();

@@ -1,11 +1,11 @@
 //! Authorization.
 //!
-//! - Users that the server itself knows, in this order: members of `system:masters` may do
-//!   everything; then the RBAC policy may allow a request; then a cluster may allow it, if there is
-//!   one to ask; everything else is forbidden.
-//! - Users that a followed cluster knows may do what the built-in policy allows to everyone who is
-//!   authenticated, and what that cluster allows. The RBAC policy is about other users, even if
-//!   they have the same name.
+//! - Users that the server itself knows: members of `system:masters` may do everything. Then the
+//!   RBAC policy may allow a request. Then a cluster may allow it, if there is one to ask.
+//!   Everything else is forbidden.
+//! - Users that a followed cluster knows may do what the built-in policy allows to every
+//!   authenticated user, and what that cluster allows. The RBAC policy is about other users, even
+//!   if they have the same name.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
@@ -20,38 +20,38 @@ use super::reviewed::Room;
 use super::reviewer::{ReviewError, Reviewer};
 use parking_lot::RwLock;
 
-/// Decides what a user may do. The default allows what kube-apiserver's default policy does:
+/// Decides what a user may do. The default allows what kube-apiserver's default policy allows:
 /// everything to `system:masters`, discovery and reviews of oneself to authenticated users, health
 /// and version to all clients.
 #[derive(Debug, Default)]
 pub struct Authorizer {
     allows_everything: bool,
     policy: Arc<RwLock<Arc<RbacPolicy>>>,
-    /// Asked about users that the server itself knows.
+    /// The cluster that is asked about users that the server itself knows.
     cluster: Option<Arc<AccessReviews>>,
     followed: Option<Followed>,
 }
 
-/// A followed cluster, whose users only it decides about.
+/// A followed cluster, which alone decides about its users.
 #[derive(Debug)]
 struct Followed {
     name: String,
     reviews: AccessReviews,
 }
 
-/// The built-in policy, and a user with nothing but what everyone who is authenticated has.
+/// The built-in policy, and a user who has only the permissions of every authenticated user.
 static BUILT_IN: LazyLock<(RbacPolicy, User)> =
     LazyLock::new(|| (RbacPolicy::default(), User::new("", "", [])));
 
 /// The rules that apply to a user in a namespace.
 pub(crate) struct Rules {
     pub(crate) rules: Vec<Rule>,
-    /// Why there may be more rules, if so.
+    /// The reason why there may be more rules; `None` if these are all.
     pub(crate) incomplete: Option<&'static str>,
 }
 
 impl Authorizer {
-    /// Allows everything to all authenticated users; kube-apiserver's `AlwaysAllow`.
+    /// Allows everything to all authenticated users, as kube-apiserver's `AlwaysAllow` does.
     pub fn always_allow() -> Self {
         Self {
             allows_everything: true,
@@ -67,10 +67,10 @@ impl Authorizer {
         }
     }
 
-    /// Asks a cluster about requests that the policy does not allow, as
-    /// [`Authenticator::ask_cluster`] does about tokens, in turns by user. Without an answer within
-    /// ten seconds, a request is refused. A cluster that is not
-    /// [verified](Reviewer::is_verified) is not asked.
+    /// Asks a cluster about requests that the policy does not allow, in turns by user. It does so
+    /// as [`Authenticator::ask_cluster`] does about tokens. Without an answer within ten seconds,
+    /// the request is refused. A cluster that is not [verified](Reviewer::is_verified) is not
+    /// asked.
     ///
     /// [`Authenticator::ask_cluster`]: super::Authenticator::ask_cluster
     #[must_use]
@@ -80,9 +80,9 @@ impl Authorizer {
         self
     }
 
-    /// An authorizer that decides the same about the same users, now and later, and asks the
-    /// followed cluster of this name about the users of that cluster. The cache of its answers is a
-    /// sixteenth of the size, as there may be many of these.
+    /// An authorizer that decides the same, and asks the followed cluster of this name about its
+    /// users. Changes of the policy apply to both. The cache is a sixteenth of the usual size,
+    /// because there may be many such authorizers.
     pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>, name: &str) -> Self {
         let asked = Some(cluster).filter(|cluster| cluster.is_verified());
         Self {
@@ -101,7 +101,7 @@ impl Authorizer {
         *self.policy.write() = Arc::new(policy);
     }
 
-    /// Whether everything is allowed.
+    /// Whether every authenticated user may do everything.
     pub(crate) fn allows_everything(&self) -> bool {
         self.allows_everything
     }
@@ -110,8 +110,11 @@ impl Authorizer {
         self.policy.read().clone()
     }
 
+    /// Decides whether a user may make a request.
+    ///
     /// # Errors
-    /// The cluster that has to be asked does not answer. The request is not allowed then.
+    ///
+    /// The cluster that must be asked does not answer. The request is not allowed then.
     pub(crate) async fn authorize(
         &self,
         user: &User,
@@ -130,12 +133,15 @@ impl Authorizer {
         decision
     }
 
-    /// Whether a cluster has to be asked.
+    /// Whether a cluster must be asked about a request.
     pub(crate) fn leaves_to_cluster(&self, user: &User, asked: &Attributes<'_>) -> bool {
         self.decide_here(user, asked).is_err()
     }
 
+    /// Decides without asking a cluster, if possible.
+    ///
     /// # Errors
+    ///
     /// The cluster to ask.
     fn decide_here(&self, user: &User, asked: &Attributes<'_>) -> Result<Decision, &AccessReviews> {
         let allowed = |reason: &str| Decision {
@@ -173,12 +179,12 @@ impl Authorizer {
         namespaces.map(str::to_owned).collect()
     }
 
-    /// Whether a cluster is asked about what no policy allows to a user.
+    /// Whether a cluster is asked about requests that no policy allows to the user.
     pub(crate) fn asks_cluster(&self, user: &User) -> bool {
         user.cluster().is_some() || self.cluster.is_some()
     }
 
-    /// The rules for a user in a namespace, cluster-wide ones included.
+    /// The rules for a user in a namespace, including cluster-wide ones.
     pub(crate) fn rules(&self, user: &User, namespace: &str) -> Rules {
         let is_own = user.cluster().is_none();
         if is_own && self.allows_everything {

@@ -1,10 +1,12 @@
-//! Client certificates: the user is the subject's common name, its groups are the organizations
-//! (`k8s.io/apiserver/pkg/authentication/request/x509`).
+//! Client certificates: the user is the subject's common name, its groups are the organizations.
+//!
+//! It follows `k8s.io/apiserver/pkg/authentication/request/x509`.
 //!
 //! The TLS handshake only checks that the client has the certificate's key. The certificate itself
-//! is checked with each request, so that a bad one gets a proper answer, an expired one is refused
-//! on an open connection, too, and a replaced authority takes effect at once. Results are cached
-//! for a while: of good certificates for their connection, of refused ones for all connections.
+//! is checked with each request. So a bad one gets a proper answer, an expired one is refused on an
+//! open connection, too, and a replaced authority takes effect at once. Results are cached for a
+//! while: those of accepted certificates for their connection, those of refused ones for all
+//! connections.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -30,10 +32,10 @@ use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 use super::{Digest, User};
 
-/// Time for which a result is cached, unless the certificate's validity begins or ends before. A
+/// Time for which a result is cached, unless the certificate's validity begins or ends earlier. A
 /// check costs many times as much as a request, above all of a bad certificate.
 const HOLDS_FOR: SignedDuration = SignedDuration::from_secs(60);
-/// Maximum cached refused certificates.
+/// Maximum refused certificates in the cache.
 const REFUSED_MAX: usize = 1024;
 
 /// An error in a bundle of authorities.
@@ -46,21 +48,21 @@ pub enum AuthorityError {
     /// The bundle cannot be read.
     #[error("not PEM: {why}")]
     Pem {
-        /// What is wrong.
+        /// The mistake in it.
         why: String,
     },
     /// A certificate cannot be used.
     #[error("certificate {number}: {source}")]
     Certificate {
-        /// Its number in the bundle, from 1.
+        /// The certificate's number in the bundle, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The mistake in the certificate.
         source: rustls::Error,
     },
     /// The certificates are valid, but cannot be used together.
     #[error("the certificates cannot be used: {why}")]
     Unusable {
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
 }
@@ -71,14 +73,15 @@ pub(crate) struct ClientAuthority(Arc<Authority>);
 
 struct Authority {
     verifier: Arc<dyn ClientCertVerifier>,
-    /// Refused certificates. A replaced authority begins with an empty cache.
+    /// Cache of refused certificates. A replaced authority begins with an empty one.
     refused: Cache<Digest, Refused>,
 }
 
 #[derive(Clone)]
 struct Refused {
     why: String,
-    /// A range, so that it does not hold after the clock was set back.
+    /// The time for which the refusal holds. A range, so that it does not hold after the clock was
+    /// set back.
     holds: RangeInclusive<Timestamp>,
 }
 
@@ -115,8 +118,8 @@ impl ClientAuthority {
         Ok(Self(Arc::new(Authority { verifier, refused })))
     }
 
-    /// The user of a certificate, or why it is not accepted, and until when the result is valid. A
-    /// refused certificate is not checked again until then, on any connection.
+    /// The user of a certificate or the reason why it is refused, and the end of the result's
+    /// validity. Until then a refused certificate is not checked again, on any connection.
     fn judge(
         &self,
         digest: &Digest,
@@ -139,8 +142,8 @@ impl ClientAuthority {
         (user, until)
     }
 
-    /// The verifier for the handshake: requests a certificate of these authorities, and accepts any
-    /// certificate whose key the client has.
+    /// The verifier for the handshake. It requests a certificate of these authorities, and accepts
+    /// any certificate whose key the client has.
     pub(crate) fn handshake_verifier(&self) -> Arc<dyn ClientCertVerifier> {
         Arc::new(Possession {
             authorities: self.0.verifier.root_hint_subjects().to_vec(),
@@ -148,7 +151,7 @@ impl ClientAuthority {
         })
     }
 
-    /// The user of a certificate, or why it is not accepted, and until when the result is valid.
+    /// Checks a certificate without the cache. The result is like that of [`judge`](Self::judge).
     fn user(
         &self,
         chain: &[CertificateDer<'static>],
@@ -185,7 +188,7 @@ impl ClientAuthority {
         intermediates: &[CertificateDer<'_>],
         now: Timestamp,
     ) -> Result<(), String> {
-        // Go accepts both. webpki would refuse them, too, but with less helpful words.
+        // Go accepts both kinds. webpki would refuse them, too, but with less helpful words.
         if parsed.version() != X509Version::V3 {
             let version = parsed.version().0.saturating_add(1);
             return Err(format!(
@@ -219,7 +222,7 @@ impl ClientAuthority {
     }
 }
 
-/// The user that the subject names.
+/// The user that the certificate's subject names.
 fn user_of(certificate: &X509Certificate<'_>) -> Result<User, String> {
     let subject = certificate.subject();
     let groups: Option<Vec<String>> = subject
@@ -231,7 +234,7 @@ fn user_of(certificate: &X509Certificate<'_>) -> Result<User, String> {
         .iter_common_name()
         .map(|name| name.as_str().ok())
         .collect();
-    // As in Go, the last of several names is used.
+    // As in Go, the last of several names counts.
     let name = names
         .ok_or("a common name of its subject is no text")?
         .into_iter()
@@ -245,7 +248,7 @@ fn user_of(certificate: &X509Certificate<'_>) -> Result<User, String> {
 #[derive(Debug)]
 pub(crate) struct PeerCertificate {
     chain: Vec<CertificateDer<'static>>,
-    /// Of the whole chain.
+    /// The digest of the whole chain.
     digest: OnceLock<Digest>,
     found: Mutex<Option<Found>>,
 }
@@ -282,7 +285,8 @@ impl PeerCertificate {
     /// The user of the certificate, if the authority accepts it now.
     ///
     /// # Errors
-    /// Why it is not accepted.
+    ///
+    /// The reason why it is refused.
     pub(crate) fn user(&self, authority: &ClientAuthority, now: Timestamp) -> Result<User, String> {
         let mut found = self.found.lock();
         if let Some(found) = &*found
@@ -301,15 +305,15 @@ impl PeerCertificate {
     }
 }
 
-/// Checks only that a client has the certificate's key. Nothing else of the certificate is read, so
-/// that even one that webpki cannot read is refused with an answer, not in the handshake.
+/// Checks only that a client has the certificate's key. Nothing else of the certificate is read. So
+/// even one that webpki cannot read is refused with an answer, not in the handshake.
 #[derive(Debug)]
 struct Possession {
     authorities: Vec<DistinguishedName>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// A certificate's public key.
+/// The public key of a certificate.
 fn public_key(
     certificate: &CertificateDer<'_>,
 ) -> Result<SubjectPublicKeyInfoDer<'static>, rustls::Error> {
@@ -351,7 +355,7 @@ impl ClientCertVerifier for Possession {
             .ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
         let key = public_key(certificate)?;
         let key = RawPublicKeyEntity::try_from(&key).map_err(|_| CertificateError::BadEncoding)?;
-        // TLS 1.2 does not name the curve, so the algorithm is found by the key.
+        // TLS 1.2 does not name the curve, so every algorithm is tried with the key.
         let good = algorithms.iter().any(|algorithm| {
             key.verify_signature(*algorithm, message, signature.signature())
                 .is_ok()
@@ -400,7 +404,7 @@ mod tests {
         }
     }
 
-    /// Good from the year 2020 to the year 2030.
+    /// A certificate that is valid from the year 2020 to the year 2030.
     fn certificate(signer: &Signer, names: &[&str], groups: &[&str]) -> PeerCertificate {
         let mut params = CertificateParams::default();
         // The default has a name.
@@ -434,7 +438,7 @@ mod tests {
             (&signer.authority, "2019-12-31T23:59:59Z", None),
             (&signer.authority, "2029-12-31T23:59:50Z", found.clone()),
             (&signer.authority, "2030-01-01T00:00:00Z", found),
-            // Found good ten seconds ago, on the same connection.
+            // Ten seconds ago it was accepted on the same connection.
             (&signer.authority, "2030-01-01T00:00:01Z", None),
             (&other.authority, "2029-12-31T23:59:50Z", None),
         ] {
@@ -446,7 +450,7 @@ mod tests {
     fn a_refused_certificate_is_not_verified_again_for_a_while() {
         let (signer, strict) = (self::signer(), self::signer().authority);
         let ann = certificate(&signer, &["ann"], &[]);
-        // Connects for each request.
+        // The client connects anew for each request.
         let is_let_in = |authority: &ClientAuthority, at: &str| {
             let again = PeerCertificate::new(ann.chain.clone());
             again.user(authority, at.parse().unwrap()).is_ok()
@@ -465,7 +469,7 @@ mod tests {
             assert_eq!(*refused.holds.start(), verified, "{at}");
         }
         assert!(is_let_in(&signer.authority, "2025-01-01T00:00:15Z"));
-        // Neither another certificate nor the same with another beside it is taken for it.
+        // Another certificate, or the same with another one beside it, is not confused with it.
         let bob = certificate(&signer, &["bob"], &[]);
         let both = PeerCertificate::new([ann.chain.clone(), bob.chain.clone()].concat());
         for certificate in [bob, both] {

@@ -1,8 +1,9 @@
-//! Delegation to a cluster: authentication of tokens (`TokenReview`) and authorization
-//! (`SubjectAccessReview`), as in Kubernetes' aggregated API servers
+//! Delegates authentication (`TokenReview`) and authorization (`SubjectAccessReview`) to a cluster.
+//!
+//! It works as in Kubernetes' aggregated API servers
 //! (`k8s.io/apiserver/pkg/server/options/authentication.go`, `authorization.go`).
 //!
-//! Without an answer there is no permission. [`Reviewer`] reaches the cluster.
+//! Without an answer there is no permission. [`Reviewer`] is the connection to the cluster.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -24,9 +25,9 @@ use crate::flow::connections::network;
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// Pauses before retries, if the cluster was too busy or the request was lost.
+/// Pauses before retries, after the cluster was too busy or the request was lost.
 const RETRY_AFTER: [Duration; 2] = [Duration::from_millis(500), Duration::from_millis(1500)];
-/// Maximum bytes of a token; longer ones are invalid. A service account's token has about 1,200
+/// Maximum bytes of a token; a longer one is invalid. A service account's token has about 1,200
 /// bytes.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 
@@ -56,10 +57,10 @@ async fn ask<T: for<'a> Deserialize<'a>>(
         })
 }
 
-/// Token reviews of one cluster.
+/// Token reviews by one cluster.
 pub(super) struct TokenReviews {
     cluster: Arc<dyn Reviewer>,
-    /// The name of the followed cluster to which these users belong; `None` for users of the server
+    /// Name of the followed cluster that these users belong to. `None` for users of the server
     /// itself.
     name: Option<Arc<str>>,
     answers: Reviewed<Option<User>>,
@@ -100,7 +101,7 @@ impl TokenReviews {
         }
     }
 
-    /// The name of the followed cluster to which the users belong.
+    /// The name of the followed cluster that the users belong to.
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -138,7 +139,7 @@ impl TokenReviews {
                 let extra = user.extra.unwrap_or_default();
                 if name.is_none() {
                     // Whoever answers reviews is not the administrator of this server. A followed
-                    // cluster's user keeps the group, as only that cluster is asked about it.
+                    // cluster's user keeps the group, because only that cluster is asked about it.
                     groups.retain(|group| group != MASTERS);
                 }
                 User::with_extra(user.username, user.uid, groups, extra).of_cluster(name)
@@ -149,7 +150,7 @@ impl TokenReviews {
     }
 }
 
-/// Access reviews of one cluster.
+/// Access reviews by one cluster.
 pub(super) struct AccessReviews {
     cluster: Arc<dyn Reviewer>,
     answers: Reviewed<Decision>,

@@ -5,24 +5,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::attempts::Attempts;
 use crate::metrics::Text;
 
-/// Counts since the server started, each with the name of its metric, if it is one of
-/// kube-apiserver's.
+/// Counts since the server started. The name of the metric is given if kube-apiserver has it, too.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct AccessCounters {
-    /// `apiserver_delegated_authn_request_total`: token reviews that a cluster answered; cached
+    /// `apiserver_delegated_authn_request_total`: token reviews that a cluster answered. Cached
     /// answers are not counted.
     pub token_reviews: Count,
     /// Token reviews without a usable answer.
     pub token_review_failures: Count,
-    /// `apiserver_delegated_authz_request_total`: access reviews that a cluster answered; cached
+    /// `apiserver_delegated_authz_request_total`: access reviews that a cluster answered. Cached
     /// answers are not counted.
     pub access_reviews: Count,
     /// Access reviews without a usable answer.
     pub access_review_failures: Count,
     /// Reloads of replaced files (certificates, tokens, permissions).
     pub files_reloaded: Count,
-    /// Replaced files that were not usable; their former content is still in force.
+    /// Replaced files that were not usable. Their former content is still in force.
     pub file_reload_failures: Count,
     pub(crate) attempts: Attempts,
 }
@@ -64,12 +63,12 @@ impl AccessCounters {
     }
 }
 
-/// One count.
+/// One counter.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// The count.
+    /// The current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

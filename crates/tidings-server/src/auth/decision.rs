@@ -4,8 +4,8 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) allowed: bool,
-    /// Not allowed, even if another authorizer would allow it.
+    /// Whether the request is forbidden even if another authorizer would allow it.
     pub(crate) denied: bool,
-    /// Why; may be empty.
+    /// The reason; may be empty.
     pub(crate) reason: String,
 }

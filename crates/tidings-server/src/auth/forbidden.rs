@@ -5,8 +5,8 @@ use tidings_core::validate::{Quoted, bounded_text};
 use super::attributes::Attributes;
 use crate::http::status::{Details, FORBIDDEN, MESSAGE_BYTES_MAX, Status};
 
-/// The answer if a user may not do something
-/// (`k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go`).
+/// The answer to a request that the user may not make. It follows
+/// `k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go`.
 pub(crate) fn forbidden(user: &str, asked: &Attributes<'_>, why: &str) -> Status {
     let (what, details, deed) = match asked {
         Attributes::Path { verb, path } => (

@@ -1,6 +1,7 @@
-//! Acting as another user (`Impersonate-User` and related headers, `kubectl --as`). The requesting
-//! user needs the verb `impersonate` on the name, the uid, and each group and extra of the other
-//! user (`k8s.io/apiserver/pkg/endpoints/filters/impersonation`).
+//! Impersonation: acting as another user (`Impersonate-User` and related headers, `kubectl --as`).
+//!
+//! The requesting user needs the verb `impersonate` on the name, the uid, and each group and extra
+//! of the other user (`k8s.io/apiserver/pkg/endpoints/filters/impersonation`).
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use super::attributes::{Attributes, ResourceAttributes};
 use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User, UserInfo};
 use crate::http::status::Status;
 
-/// What all headers of impersonation begin with.
+/// Prefix of all impersonation headers.
 const PREFIX: &str = "impersonate-";
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
@@ -20,10 +21,10 @@ const UID: &str = "impersonate-uid";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
-/// Maximum permissions that one request needs: each may be a request to a cluster.
+/// Maximum permissions that one request may need, because each may be a request to a cluster.
 const NEEDED_MAX: usize = 100;
 
-/// The user that a request wants to act as, and the permissions that it needs for that.
+/// The user that a request wants to act as, and the permissions that this needs.
 #[derive(Debug)]
 pub(crate) struct Impersonation {
     pub(crate) user: User,
@@ -31,7 +32,7 @@ pub(crate) struct Impersonation {
     pub(crate) needed: Vec<Attributes<'static>>,
 }
 
-/// How many headers request an impersonation.
+/// Number of impersonation headers.
 pub(crate) fn count_of(headers: &HeaderMap) -> usize {
     let names = headers.iter().map(|(name, _)| name.as_str());
     names.filter(|name| name.starts_with(PREFIX)).count()
@@ -40,6 +41,7 @@ pub(crate) fn count_of(headers: &HeaderMap) -> usize {
 /// The impersonation that the headers request, if any.
 ///
 /// # Errors
+///
 /// 400 for groups, uid or extras without a user, for headers that are not text, and for more than
 /// 100 of them.
 pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status> {
@@ -141,8 +143,8 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<Impersonation>, Status
     Ok(Some(Impersonation { user, needed }))
 }
 
-/// Namespace and name of a service account, from its user name. An invalid one is treated as an
-/// ordinary user name, with the permission for that (`SplitUsername` of
+/// Namespace and name of a service account, read from its user name. An invalid one is treated as
+/// an ordinary user name, with the permission for that (`SplitUsername` of
 /// `k8s.io/apiserver/pkg/authentication/serviceaccount`).
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user
@@ -158,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// Beside upstream's own `TestImpersonationFilter`.
+    /// These complement upstream's own `TestImpersonationFilter`.
     #[test]
     fn whom_and_what_it_takes() {
         #[rustfmt::skip]
@@ -178,7 +180,7 @@ mod tests {
                 &["impersonate-user: system:serviceaccount:shop:robot"],
                 "system:serviceaccount:shop:robot [system:serviceaccounts,system:serviceaccounts:shop,system:authenticated] shop:serviceaccounts/robot",
             ),
-            // Names of no service account are users' names.
+            // Names that are not those of service accounts are names of users.
             (
                 &["impersonate-user: system:serviceaccount:shop:"],
                 "system:serviceaccount:shop: [system:authenticated] users/system:serviceaccount:shop:",

@@ -1,9 +1,10 @@
 //! Authentication and authorization.
 //!
-//! - [`authenticator`]: the user of a request (bearer tokens, client certificates, a cluster's
-//!   `TokenReview`).
-//! - [`attributes`]: what the request wants to do, in the authorizer's terms.
-//! - [`authorizer`]: whether that is allowed (RBAC from a file, a cluster's `SubjectAccessReview`).
+//! - [`authenticator`]: finds the user of a request (bearer tokens, client certificates, a
+//!   cluster's `TokenReview`).
+//! - [`attributes`]: describes the request in the authorizer's terms.
+//! - [`authorizer`]: decides whether the request is allowed (RBAC from a file, a cluster's
+//!   `SubjectAccessReview`).
 //!
 //! Everything that cannot be checked is refused. Credentials are compared and stored as digests,
 //! and appear in no log, error or `Debug`.
@@ -40,8 +41,8 @@ pub use reviewer::{ReviewError, Reviewer};
 pub(crate) use tokens::{Digest, bearer, digest_of};
 pub use tokens::{Token, TokenFileError, parse_token_file};
 
-/// Members may do everything. The limits of requests in flight apply to them, too, because the only
-/// token of most servers is a member's.
+/// The group whose members may do everything. The limits of requests in flight apply to them, too,
+/// because the only token of most servers is a member's.
 pub(crate) const MASTERS: &str = "system:masters";
 /// The group of all users with valid credentials.
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
@@ -55,11 +56,11 @@ pub(crate) const ANONYMOUS: &str = "system:anonymous";
 pub struct User {
     info: Arc<UserInfo>,
     /// The followed cluster that knows the user; `None` for users that the server itself knows.
-    /// Names and groups mean something only together with it.
+    /// Names and groups have a meaning only together with it.
     cluster: Option<Arc<str>>,
 }
 
-/// The identity of a request.
+/// The users of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
     /// The authenticated user; `None` if the request was refused.
@@ -68,18 +69,18 @@ pub(crate) struct Identity {
     pub(crate) impersonated: Option<User>,
 }
 
-/// The attributes of a [`User`]: Kubernetes' `user.Info`, serialized as
-/// `authentication.k8s.io/v1`'s `UserInfo`.
+/// The attributes of a [`User`], Kubernetes' `user.Info`. In JSON they are the `UserInfo` of
+/// `authentication.k8s.io/v1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UserInfo {
-    /// The name.
+    /// The user's name.
     #[serde(rename = "username", skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// A unique identifier that is never reused; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// The groups.
+    /// The user's groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
     /// Further attributes of the user, from the authenticator.
@@ -128,12 +129,12 @@ impl User {
         }
     }
 
-    /// The user of this name of a followed cluster, or else of the server itself.
+    /// The same user, known by a followed cluster, or by the server itself if `cluster` is `None`.
     fn of_cluster(self, cluster: Option<Arc<str>>) -> Self {
         Self { cluster, ..self }
     }
 
-    /// The user of this name wherever another user is one.
+    /// The same user, known by the same cluster or server as another user.
     pub(crate) fn beside(self, other: &Self) -> Self {
         self.of_cluster(other.cluster.clone())
     }

@@ -1,16 +1,17 @@
-//! A cache of a cluster's answers to reviews, and limits for asking it.
+//! A cache of a cluster's answers to reviews, and limits on asking it.
 //!
-//! Any client can send any number of tokens, so good answers are protected from others:
+//! Any client can send any number of tokens, so accepting answers are protected from others:
 //!
-//! - **Caching.** Good answers are evicted by other good answers only, never by refusals. They are
-//!   remembered for longer than they are valid, as questions that were good before. They have
-//!   sixteen parts, chosen by the asker (a peer's address, a user), so that an asker with many
-//!   questions evicts the answers of few others.
-//! - **Fairness.** Some places for open questions are reserved for questions that were good before.
-//!   The others are given to askers in turns, so an asker with many questions delays only its own.
+//! - **Caching.** Accepting answers are evicted only by other accepting answers, never by refusals.
+//!   They are remembered for longer than they are valid, to mark questions that were accepted
+//!   before. Their cache has sixteen parts, chosen by the asker (a peer's address, a user), so that
+//!   an asker with many questions evicts the answers of few others.
+//! - **Fairness.** Some places for open questions are reserved for questions that were accepted
+//!   before. The other places are given to askers in turns, so an asker with many questions delays
+//!   only its own.
 //! - **Sharing.** Concurrent callers with the same question share one answer.
 //! - **Completion.** A question keeps its place until the cluster has answered or its time is over,
-//!   even if no caller waits any more: otherwise clients that disconnect at once could keep more
+//!   even if no caller waits any more. Otherwise clients that disconnect at once could keep more
 //!   questions open in the cluster than there are places.
 //! - **Failures** are cached for a second, so that a cluster that is down is not asked by every
 //!   waiting request.
@@ -27,11 +28,11 @@ use tokio::time::{timeout, timeout_at};
 use super::reviewer::ReviewError;
 use crate::clock;
 
-/// The size of the caches: full for the one cluster of a server, smaller for each of many.
+/// The size of the caches: whole for the one cluster of a server, smaller for each of many.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Room {
     Whole,
-    /// A sixteenth.
+    /// A sixteenth of the whole size.
     Part,
 }
 
@@ -44,50 +45,49 @@ impl Room {
     }
 }
 
-/// Maximum answers, apart from good ones.
+/// Maximum cached answers of any kind.
 const ANSWERS_MAX: usize = 4096;
-/// Parts of the cache of good answers.
+/// Number of parts of the cache of accepting answers.
 const GOOD_PARTS: usize = 16;
-/// Maximum good answers in each part.
+/// Maximum accepting answers in each part.
 const GOOD_MAX: usize = 1024;
 /// Maximum open questions.
 const QUESTIONS_MAX: usize = 100;
-/// Of these, maximum open questions that were not good before.
+/// Maximum open questions that were not accepted before, among all open questions.
 const NEW_QUESTIONS_MAX: usize = 75;
-/// Groups of askers: each has one question in the line for a place. Askers are assigned to groups
-/// by a hash with a random key, so that no asker can be targeted.
+/// Number of groups of askers. Each group has one question in the line for a place. Askers are
+/// assigned to groups by a hash with a random key, so that no asker can be targeted.
 const GROUPS: usize = 256;
-/// Validity of an answer: `k8s.io/apiserver`'s default for delegated authentication and
-/// authorization.
+/// Validity of an answer, `k8s.io/apiserver`'s default for delegated reviews.
 const ANSWER_TTL: Duration = Duration::from_secs(10);
 /// Validity of a failure.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
-/// Maximum time of a question until its answer or failure; upstream's default. Also the maximum
-/// wait for an answer that another caller has asked for.
+/// Maximum time from a question to its answer or failure; upstream's default. It is also the
+/// maximum wait for an answer that another caller has asked for.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum wait for a place of a question that was not good before.
+/// Maximum wait for a place, for a question that was not accepted before.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A digest of a question.
 pub(super) type Question = [u8; 32];
 
-/// An answer, and when it was known.
+/// An answer, with the time at which it was known.
 type Known<V> = (Instant, Result<V, ReviewError>);
 
-/// See the module documentation.
+/// A cache of reviews; see the module documentation.
 pub(super) struct Reviewed<V>(Arc<Kept<V>>);
 
 struct Kept<V> {
     is_good: fn(&V) -> bool,
     /// The last answers of any kind, and the questions that are being asked.
     answers: Cache<Question, Known<V>>,
-    /// The last good answers, by their asker's group.
+    /// The last accepting answers, by their asker's group.
     good: Box<[Cache<Question, Known<V>>]>,
     places: Places,
 }
 
 impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
-    /// An empty cache; `is_good` is true for answers that let a user in.
+    /// An empty cache. `is_good` is true for accepting answers.
     pub(super) fn new(room: Room, is_good: fn(&V) -> bool) -> Self {
         let good = || Cache::new(room.of(GOOD_MAX));
         Self(Arc::new(Kept {
@@ -98,9 +98,10 @@ impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
         }))
     }
 
-    /// The answer to a question of `asker`: from the cache, or from `ask`.
+    /// The answer to a question of `asker`, from the cache or from `ask`.
     ///
     /// # Errors
+    ///
     /// The error of `ask`, a timeout, or too many other questions.
     pub(super) async fn get<F>(
         &self,
@@ -132,13 +133,13 @@ impl<V: Clone + Send + Sync + 'static> Reviewed<V> {
         };
         let (sender, answer) = oneshot::channel();
         tokio::spawn(asking.answer(ask, sender));
-        // If there is no answer, the runtime is shutting down.
+        // Without an answer, the runtime is shutting down.
         answer.await.unwrap_or(Err(ReviewError::TimedOut))
     }
 }
 
 impl<V> Kept<V> {
-    /// The part of the good answers for a group.
+    /// The part of the accepting answers for a group.
     fn good(&self, group: usize) -> Option<&Cache<Question, Known<V>>> {
         self.good.get(group % GOOD_PARTS)
     }
@@ -154,8 +155,8 @@ struct Asking<V> {
 }
 
 impl<V: Clone> Asking<V> {
-    /// Asks, and sends the answer. While the question waits for a place, it is given up if the
-    /// receiver of `sender` is dropped.
+    /// Asks the question, and sends the answer. While the question waits for a place, it is given
+    /// up if the receiver of `sender` is dropped.
     async fn answer<F: Future<Output = Result<V, ReviewError>>>(
         self,
         ask: impl FnOnce() -> F,
@@ -197,10 +198,10 @@ impl<V: Clone> Asking<V> {
             Err(_) => Err(ReviewError::TimedOut),
         };
         let took = clock::timer().saturating_duration_since(begun);
-        // The time at which the answer was known, not that at which its callers began.
+        // The time at which the answer was known, not the time at which its callers began.
         let known = (now.checked_add(took).unwrap_or(now), answer.clone());
         match &answer {
-            // A question that was good before may be good again.
+            // A question that was accepted before may be accepted again.
             Err(_) => {}
             Ok(value) => match kept.good(self.group) {
                 Some(good) if (kept.is_good)(value) => good.insert(self.question, known.clone()),
@@ -208,7 +209,7 @@ impl<V: Clone> Asking<V> {
                 None => {}
             },
         }
-        // The waiting callers get the answer.
+        // All callers that wait for this question get the answer.
         let _ = unanswered.insert(known);
         drop(sender.send(answer));
     }
@@ -227,7 +228,7 @@ fn holds<V>((known, answer): &Known<V>, now: Instant) -> bool {
 struct Places {
     all: Semaphore,
     new: Semaphore,
-    /// The head of each group's line.
+    /// Each group's line; the holder of the lock is at its head.
     turns: Box<[Mutex<()>]>,
     hasher: RandomState,
 }
@@ -250,8 +251,8 @@ impl Places {
     }
 
     /// Waits for a place, for a bounded time. Free places go to waiting questions in order of
-    /// arrival, and at most one question of each group is in that line: the next of that group
-    /// comes after all other groups.
+    /// arrival. At most one question of each group is in that line: the next of the group comes
+    /// after all other groups.
     async fn take(
         &self,
         group: usize,
@@ -283,7 +284,8 @@ mod tests {
         let fails = || async { Err(ReviewError::Unreachable { why: "down".into() }) };
         let at = |millis| start + Duration::from_millis(millis);
         assert!(reviewed.get([1; 32], "ann", at(0), fails).await.is_err());
-        // Millisecond of the question, what asking would say, what is said.
+        // Each row: the millisecond of the question, the answer that asking would give, the
+        // expected answer.
         for (millis, says, expected) in [
             (999, 1, None),
             (1000, 2, Some(2)),
@@ -331,7 +333,7 @@ mod tests {
             let answer = reviewed.get([0; 32], "ann", now + after, ask).await;
             assert!(matches!(answer, Err(ReviewError::TimedOut)), "{answer:?}");
         };
-        // Callers that come while the question is open, and a moment later, get the first one's
+        // Callers that come while the question is open, or a moment later, get the first one's
         // failure.
         let begun = clock::timer();
         let moments = [0, 1, 5000, 9000, 10_900].map(Duration::from_millis);
@@ -348,7 +350,7 @@ mod tests {
         question
     }
 
-    /// Zero is good, everything else is refused.
+    /// A cache in which zero is accepting, and everything else is a refusal.
     fn strict() -> Reviewed<usize> {
         Reviewed::new(Room::Whole, |answer| *answer == 0)
     }
@@ -406,7 +408,7 @@ mod tests {
     async fn refusals_drive_out_no_good_answer() {
         let reviewed = &strict();
         let now = clock::monotonic();
-        // Before and after those that are good.
+        // Refusals come before and after the accepting answers.
         let refusals = |from: usize| async move {
             for number in from..from + 4 * ANSWERS_MAX {
                 let answer = reviewed.get(question(number), "eve", now, || async { Ok(1) });
@@ -431,7 +433,8 @@ mod tests {
         let reviewed = strict();
         let start = clock::monotonic();
         let at = |seconds| start + Duration::from_secs(seconds);
-        // Second of the question, what the cluster says or that it is down, what is said.
+        // Each row: the second of the question, the cluster's answer or failure, the expected
+        // answer.
         for (second, says, expected) in [
             (0, Some(0), Some(0)),
             (9, Some(1), Some(0)),
@@ -446,7 +449,7 @@ mod tests {
         }
     }
 
-    /// 1,300 unknown tokens from one peer, with a cluster that takes about a second for each.
+    /// One peer sends 1,300 unknown tokens, and the cluster takes about a second for each.
     #[tokio::test(start_paused = true)]
     async fn many_unknown_questions_hold_up_their_own_asker_alone() {
         /// So that no answer comes at the very moment at which a waiting question is refused.
@@ -469,7 +472,7 @@ mod tests {
             (answer, clock::timer() - asked)
         };
         assert_eq!(ask(1, "ann", 0).await.0.ok(), Some(0));
-        // It holds no more, and is remembered as good.
+        // The answer is no longer valid, but is remembered as accepting.
         tokio::time::sleep(ANSWER_TTL).await;
 
         let flood = futures::future::join_all((100..1400).map(|number| ask(number, "eve", 1)));
@@ -480,12 +483,12 @@ mod tests {
         let (flood, known, new, their_own) =
             futures::join!(flood, later(1, "ann"), later(2, "bob"), later(3, "eve"));
         assert_eq!((known.0.ok(), known.1), (Some(0), ANSWERED));
-        // The first place that is given back, and the answer.
+        // The question takes the first place that is released, and then gets the answer.
         assert_eq!(
             (new.0.ok(), new.1),
             (Some(0), Duration::from_millis(2 * 950 - 100))
         );
-        // A caller that asks as much is told to come back.
+        // A caller with as many questions is told to come back.
         assert!(matches!(their_own.0, Err(ReviewError::TooManyQuestions)));
         assert_eq!(their_own.1, PLACE_TIMEOUT);
         let answered = flood.iter().filter(|(answer, _)| answer.is_ok()).count();
@@ -505,7 +508,7 @@ mod tests {
             OPEN.fetch_sub(1, Ordering::Relaxed);
             Ok(0)
         };
-        // Twice as many as there are places for, given up one after the other.
+        // Twice as many questions as there are places, given up one after the other.
         for number in 0..2 * NEW_QUESTIONS_MAX {
             let asked = reviewed.get(question(number), number, now, ask);
             assert!(timeout(Duration::from_millis(1), asked).await.is_err());
@@ -517,7 +520,7 @@ mod tests {
             let answer = reviewed.get(question(0), "ann", now, unasked).await;
             assert_eq!(answer.ok(), Some(0));
         }
-        // What had no place yet was given up with its client.
+        // A question that had no place yet was given up with its client.
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(OPEN.load(Ordering::Relaxed), 0);
         assert_eq!(good_len(reviewed), NEW_QUESTIONS_MAX);

@@ -8,14 +8,14 @@ use tidings_store::BoxFuture;
 /// Requests reviews from a cluster.
 pub trait Reviewer: Debug + Send + Sync + 'static {
     /// Whether every review goes over TLS to a server whose certificate is verified. A cluster that
-    /// is not verified is never asked: anyone on the way could read the callers' tokens and make
-    /// the answers. Tokens that only it may know are then refused with 401. Called once.
+    /// is not verified is never asked: anyone on the way could read the callers' tokens and forge
+    /// the answers. Tokens that only the cluster may know are then refused with 401. It is called
+    /// once.
     fn is_verified(&self) -> bool;
 
     /// POSTs the JSON of a review to a path and returns the cluster's answer. It needs no timeout:
-    /// the caller drops it at its deadline.
-    ///
-    /// The body of a `TokenReview` contains a secret and must not be logged.
+    /// the caller drops it at its deadline. The body of a `TokenReview` contains a secret and must
+    /// not be logged.
     fn review<'a>(
         &'a self,
         path: &'static str,
@@ -23,28 +23,28 @@ pub trait Reviewer: Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Value, ReviewError>>;
 }
 
-/// Why a cluster could not be asked.
+/// The reason why a cluster gave no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReviewError {
     /// The cluster cannot be reached.
     #[error("the cluster cannot be reached: {why}")]
     Unreachable {
-        /// What went wrong on the way.
+        /// The error of the connection.
         why: String,
     },
     /// The cluster answered with an error.
     #[error("the cluster answered {code}: {message}")]
     Refused {
-        /// The HTTP code.
+        /// The HTTP status code.
         code: u16,
-        /// Its message.
+        /// The cluster's message.
         message: String,
     },
     /// The answer is not a review.
     #[error("the cluster's answer is not a review: {why}")]
     Unreadable {
-        /// What is wrong with it.
+        /// The mistake in it.
         why: String,
     },
     /// The cluster did not answer in time.

@@ -1,4 +1,4 @@
-//! Settings files: YAML (and so JSON), with errors that say the line.
+//! Reads settings files in YAML (and so JSON). Errors have the line.
 
 use serde::de::DeserializeOwned;
 use serde_saphyr::Spanned;
@@ -7,9 +7,9 @@ use serde_saphyr::Spanned;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct SettingsError {
-    /// The line, counted from 1; of the first problem if there are several.
+    /// The line, counted from 1; that of the first mistake if there are several.
     pub line: u64,
-    /// What is wrong there, and what is accepted.
+    /// The mistake, and what is accepted.
     pub message: String,
 }
 
@@ -22,7 +22,7 @@ impl SettingsError {
     }
 }
 
-/// Reads a file's text.
+/// Reads the text of a settings file.
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, SettingsError> {
     serde_saphyr::from_str(text).map_err(|error| SettingsError {
         line: error.location().map_or(1, |location| location.line()),
@@ -39,7 +39,7 @@ fn bare(error: &serde_saphyr::Error) -> String {
     }
 }
 
-/// Refuses a file of another kind.
+/// Refuses a file of another kind or version.
 pub(crate) fn check_kind(
     api_version: Option<&Spanned<String>>,
     kind: Option<&Spanned<String>>,

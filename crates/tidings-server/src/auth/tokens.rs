@@ -1,5 +1,6 @@
-//! Static tokens: their file, in kube-apiserver's form (lines of `token,user,uid` and optionally
-//! `"group1,group2"`), and the table in which they are looked up.
+//! Static tokens: their file, and the table in which they are looked up.
+//!
+//! The file has kube-apiserver's form: lines of `token,user,uid` and optionally `"group1,group2"`.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,7 @@ use super::User;
 /// A bearer token and its user. `Debug` does not show the token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
-    /// The secret.
+    /// The secret token.
     pub token: String,
     /// The user of the token.
     pub user: User,
@@ -26,9 +27,10 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// The `Authorization` header that shows a token.
+/// The `Authorization` header for a token.
 ///
 /// # Errors
+///
 /// The token has characters that no header can have.
 pub(crate) fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     let mut header = HeaderValue::try_from(format!("Bearer {token}"))?;
@@ -36,8 +38,8 @@ pub(crate) fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     Ok(header)
 }
 
-/// What stands for a secret where it is looked up: how long a look takes tells nothing about the
-/// secret itself.
+/// The digest of a secret, by which it is looked up. So the time of a look-up tells nothing about
+/// the secret itself.
 pub(crate) type Digest = [u8; 32];
 
 pub(crate) fn digest_of(text: &str) -> Digest {
@@ -46,8 +48,8 @@ pub(crate) fn digest_of(text: &str) -> Digest {
     bytes
 }
 
-/// Users by the digests of their tokens. A token given twice is the later user's, as in
-/// kube-apiserver.
+/// Users by the digests of their tokens. As in kube-apiserver, a token that occurs twice is the
+/// later user's.
 #[derive(Default)]
 pub(super) struct TokenTable(HashMap<Digest, User>);
 
@@ -68,28 +70,28 @@ impl TokenTable {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenFileError {
-    /// The line has fewer than three columns.
+    /// A line has fewer than three columns.
     #[error(
         "line {line}: expected at least 3 columns (token, user name, user uid), found {columns}"
     )]
     TooFewColumns {
-        /// The line's number, from one.
+        /// The line's number, from 1.
         line: u64,
-        /// Its number of columns.
+        /// Number of columns in the line.
         columns: usize,
     },
-    /// The line's token or user is empty.
+    /// A line's token or user is empty.
     #[error("line {line}: the {column} is empty")]
     Empty {
-        /// The line's number, from one.
+        /// The line's number, from 1.
         line: u64,
         /// `token` or `user name`.
         column: &'static str,
     },
-    /// It is no CSV.
+    /// The file is no CSV.
     #[error("line {line}: not valid CSV in UTF-8")]
     Csv {
-        /// The line's number, from one.
+        /// The line's number, from 1.
         line: u64,
     },
 }

@@ -1,8 +1,7 @@
-//! The activity of one connection: its open requests, its idle time, and answers that its client
-//! does not read.
+//! The activity of one connection: its open requests, its idle time, and answers that are not read.
 //!
-//! The connection's place is notified when the first request opens and when the last one ends,
-//! under the lock of the open requests, so that both arrive in order.
+//! The connection's place is notified when the first request opens and when the last one ends. This
+//! happens under the lock of the open requests, so that both arrive in order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,11 +18,11 @@ use crate::flow::connections::Visitor;
 /// Maximum unread answers on one HTTP/2 connection of a client without credentials. One more ends
 /// the connection.
 const UNTAKEN_BY_STRANGERS_MAX: usize = 10;
-/// Maximum requests that a client without credentials may begin on one HTTP/2 connection, and also
-/// the maximum of open ones. One more ends it, because requests that are reset at once would never
-/// be answered.
+/// Maximum requests that a client without credentials may begin on one HTTP/2 connection. It is
+/// also the maximum of its open requests. One more ends the connection, because requests that are
+/// reset at once would never be answered.
 const UNPROVEN_MAX: usize = 100;
-/// How long the client of a stream may leave a message unread while it holds memory.
+/// Maximum time that a stream's client may leave a message unread while it holds memory.
 const UNREAD_MAX: Duration = Duration::from_secs(60);
 
 /// Marks a prepared answer that is the same for all clients, such as a file of a page. A client
@@ -34,11 +33,11 @@ pub(crate) struct Prepared;
 /// The activity of one connection.
 pub(crate) struct Activity {
     visitor: Arc<Visitor>,
-    /// The number of requests begun.
+    /// Number of requests begun.
     begun: AtomicU64,
     /// Requests that are not answered completely, by number.
     open: Mutex<HashMap<u64, OpenRequest>>,
-    /// Notifies that an answer was given over HTTP/2 while no request had valid credentials.
+    /// Notifies that an answer was sent over HTTP/2 while no request had valid credentials.
     answered_stranger: Notify,
     /// Notifies that such a client has too many unread answers.
     too_many_untaken: Notify,
@@ -47,9 +46,9 @@ pub(crate) struct Activity {
 }
 
 struct OpenRequest {
-    /// Its deadline.
+    /// The request's deadline.
     end: Instant,
-    /// Until when a message of its stream has to be read, if one was not.
+    /// The deadline for reading a message of the request's stream, if one is unread.
     unread_until: Option<Instant>,
     /// Whether it was answered over HTTP/2 while no request of the connection had valid
     /// credentials.
@@ -57,14 +56,14 @@ struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// When it is overdue.
+    /// The time from which the request is overdue.
     fn ends(&self) -> Instant {
         self.unread_until
             .map_or(self.end, |until| until.min(self.end))
     }
 }
 
-/// Whether the first or all of a connection's open requests have to be overdue.
+/// Whether the first or all of a connection's open requests must be overdue.
 #[derive(Clone, Copy)]
 pub(crate) enum Overdue {
     First,
@@ -83,7 +82,7 @@ impl Activity {
         }
     }
 
-    /// The connection, from its place's point of view.
+    /// The connection, as its place sees it.
     pub(crate) fn visitor(&self) -> &Arc<Visitor> {
         &self.visitor
     }
@@ -98,8 +97,8 @@ impl Activity {
         self.too_many_unproven.notified().await;
     }
 
-    /// Resolves when the connection was idle: for `first` if it never had a request, otherwise for
-    /// between `pause` and twice that.
+    /// Resolves once the connection was idle for too long. That is `first` if it never had a
+    /// request, otherwise between `pause` and twice that.
     pub(crate) async fn idle(&self, first: Duration, pause: Duration) {
         let mut before = (0, 0);
         loop {
@@ -114,10 +113,11 @@ impl Activity {
         }
     }
 
-    /// Resolves when the connection has to end for lack of credentials: at `until`, or over HTTP/2
-    /// after one answer, because there a hundred requests cost a client almost nothing
-    /// (`UnauthenticatedHTTP2DOSMitigation` of `k8s.io/apiserver`). Also resolves for a connection
-    /// whose credentials became invalid, after the answer that says so.
+    /// Resolves when the connection must end for lack of credentials.
+    ///
+    /// That is at `until`, or over HTTP/2 after one answer, because there a hundred requests cost a
+    /// client almost nothing (`UnauthenticatedHTTP2DOSMitigation` of `k8s.io/apiserver`). It also
+    /// resolves for a connection whose credentials became invalid, after the answer that says so.
     pub(crate) async fn stranger(&self, until: Instant) {
         tokio::select! {
             () = self.answered_stranger.notified() => return,
@@ -166,7 +166,7 @@ impl Activity {
 /// A request, from its first byte to the last byte of its answer.
 pub(crate) struct Open {
     number: u64,
-    /// Whether earlier requests had valid credentials when it began.
+    /// Whether earlier requests had valid credentials when this one began.
     was_authenticated: bool,
     activity: Arc<Activity>,
 }
@@ -204,7 +204,7 @@ impl Open {
         }
     }
 
-    /// Notes whether the client has yet to read what was sent of a stream.
+    /// Records whether the client has yet to read what was sent of a stream.
     pub(crate) fn set_unread(&self, is_unread: bool) {
         let until = is_unread.then(|| clock::deadline(clock::timer(), UNREAD_MAX));
         if let Some(request) = self.activity.open.lock().get_mut(&self.number) {
@@ -212,17 +212,17 @@ impl Open {
         }
     }
 
-    /// The request was answered over HTTP/1.1. This ends a connection whose credentials became
-    /// invalid.
+    /// Records that the request was answered over HTTP/1.1. This ends a connection whose
+    /// credentials became invalid.
     pub(crate) fn answered_over_http1(&self) {
         if self.was_authenticated && !self.activity.visitor.is_authenticated() {
             self.activity.answered_stranger.notify_one();
         }
     }
 
-    /// The request was answered over HTTP/2. This ends the connection if no request on it had valid
-    /// credentials. Watches do not count as unread, as they have no end; with `--anonymous-auth`
-    /// they may be allowed without credentials.
+    /// Records that the request was answered over HTTP/2. This ends the connection if no request on
+    /// it had valid credentials. Watches do not count as unread, because they have no end. With
+    /// `--anonymous-auth` they may be allowed without credentials.
     pub(crate) fn answered_over_http2(&self, is_watch: bool) {
         if self.activity.visitor.is_authenticated() {
             return;
@@ -267,7 +267,7 @@ mod tests {
         let open = Open::new(&activity, longest, true);
         open.lasts(Duration::from_secs(3600));
         let overdue = |within| timeout(within, activity.overdue(longest, Overdue::First));
-        // A message that is read.
+        // A message that is read in time.
         open.set_unread(true);
         open.set_unread(false);
         assert!(overdue(longest * 10).await.is_err());

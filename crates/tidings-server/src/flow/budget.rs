@@ -1,15 +1,17 @@
-//! The budget of bytes that answers hold, from before they are read until their last byte is sent.
+//! The memory budget of answers, from before they are read until their last byte is sent.
 //!
-//! A request takes a share before it reads: the most it may hold. It gives parts of the share back
-//! as it learns that it needs less, and the rest when the last byte of its answer was handed to the
-//! system, or its client is gone. Invariants:
+//! A request takes a share before it reads: the most that it may hold. It gives parts of the share
+//! back as it learns that it needs less. It gives the rest back when the last byte of its answer
+//! was handed to the system, or its client is gone. Invariants:
+//!
 //! - The shares of a pool never exceed the pool.
-//! - A request that waits for a share holds none, so requests cannot block each other for ever. One
-//!   that needs more than it has gives its share back first, and reads again.
-//! - Who waits is served in order of arrival, for a bounded time; the queue is bounded, too.
+//! - A request that waits for a share holds none, so requests cannot block each other for ever. A
+//!   request that needs more than it has gives its share back first, and reads again.
+//! - Waiting requests are served in order of arrival, for a bounded time. The queue is bounded,
+//!   too.
 //!
-//! The pools are apart, so that large answers and clients that do not read keep no small answer
-//! waiting.
+//! There are several pools, so that large answers and clients that do not read delay no small
+//! answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,12 +26,12 @@ use crate::metrics::{Counters, Label, Text};
 /// The unit of shares, in bytes.
 const UNIT: usize = 1024;
 
-/// The parts of the budget.
+/// The pools of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pool {
-    /// Answers that are small as a rule: one event, the first page of a list.
+    /// Answers that are usually small: one event, the first page of a list.
     Small,
-    /// Views, exports, long lists.
+    /// Large answers: views, exports, long lists.
     Large,
     /// Messages of watches and live streams. Their clients may be slow for hours.
     Streams,
@@ -46,7 +48,7 @@ impl Pool {
         }
     }
 
-    /// Bytes that all shares of the pool may have together.
+    /// Maximum bytes of all shares of the pool together.
     pub(crate) fn bytes_max(self) -> usize {
         match self {
             Self::Small => 48 << 20,
@@ -56,10 +58,10 @@ impl Pool {
     }
 }
 
-/// Why a request got no share.
+/// The reason why a request got no share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
-    /// As many requests wait as may.
+    /// The queue has its maximum of waiting requests.
     QueueFull,
     TimeOut,
 }
@@ -73,18 +75,18 @@ impl NoRoom {
     }
 }
 
-/// One pool.
+/// The state of one pool.
 #[derive(Debug)]
 struct Room {
     free: Arc<Semaphore>,
-    /// Units that all shares may have together.
+    /// Maximum units of all shares together.
     units: usize,
     waiting: AtomicUsize,
     waiting_units: AtomicUsize,
     waiting_max: usize,
 }
 
-/// See the module documentation.
+/// The memory budget; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Budget {
     rooms: [Room; 3],
@@ -93,7 +95,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// At most `waiting_max` requests wait for each pool, for `wait` at most.
+    /// A budget with at most `waiting_max` waiting requests for each pool, for `wait` at most.
     pub(crate) fn new(waiting_max: usize, wait: Duration) -> Self {
         let room = |pool: Pool| Room {
             free: Arc::new(Semaphore::new(pool.bytes_max() / UNIT)),
@@ -101,7 +103,7 @@ impl Budget {
             waiting: AtomicUsize::new(0),
             waiting_units: AtomicUsize::new(0),
             waiting_max: match pool {
-                // As many as there are connections: each waits with its own stream alone.
+                // As many as there are connections, because each waits only with its own stream.
                 Pool::Streams => usize::MAX,
                 Pool::Small | Pool::Large => waiting_max,
             },
@@ -110,7 +112,7 @@ impl Budget {
             "tidings_answer_memory_refused_total",
             "Answers that got no memory, by reason.",
         );
-        // Create all series, so that each exists before its first count.
+        // All series are created here, so that each exists before its first count.
         for pool in Pool::ALL {
             for why in [NoRoom::QueueFull, NoRoom::TimeOut] {
                 refused.of([("pool", pool.name()), ("reason", why.name())]);
@@ -132,10 +134,11 @@ impl Budget {
         }
     }
 
-    /// Takes a share, or waits for one. A share is no larger than its pool. Dropping the future
+    /// Takes a share, or waits for one. A share is never larger than its pool. Dropping the future
     /// leaves the queue.
     ///
     /// # Errors
+    ///
     /// The queue is full, or the wait was too long.
     pub(crate) async fn take(&self, pool: Pool, bytes: usize) -> Result<Share, NoRoom> {
         if let Some(share) = self.try_take(pool, bytes) {
@@ -160,11 +163,12 @@ impl Budget {
         }
     }
 
-    /// Takes a share if there is one at once, and no other request waits for it.
+    /// Takes a share if it is free at once, and no other request waits for it.
     pub(crate) fn try_take(&self, pool: Pool, bytes: usize) -> Option<Share> {
         let room = self.room(pool);
         let units = room.units_of(bytes);
-        // While requests wait, this cannot succeed, as the first of them gets all that is released.
+        // While requests wait, this cannot succeed, because the first of them gets every released
+        // unit.
         let permit = Arc::clone(&room.free).try_acquire_many_owned(units).ok()?;
         Some(Share(permit))
     }
@@ -203,7 +207,7 @@ impl Budget {
 }
 
 impl Room {
-    /// The units of a share.
+    /// The units of a share of this many bytes.
     fn units_of(&self, bytes: usize) -> u32 {
         let units = bytes.div_ceil(UNIT).clamp(1, self.units);
         u32::try_from(units).unwrap_or(u32::MAX)
@@ -235,12 +239,12 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A share of a pool. It is given back when this is dropped.
+/// A share of a pool. Dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Share(OwnedSemaphorePermit);
 
 impl Share {
-    /// Gives back all but these bytes.
+    /// Reduces the share to this many bytes.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let surplus = self.0.num_permits().saturating_sub(bytes.div_ceil(UNIT));
         drop(self.0.split(surplus));
@@ -253,7 +257,7 @@ impl Share {
     }
 }
 
-/// Bytes, and what is given back with them.
+/// Bytes together with a value that is released with them.
 struct Owned<T> {
     bytes: Bytes,
     _by: T,
@@ -276,7 +280,7 @@ struct Holding {
 }
 
 impl Held {
-    /// A request of which nothing is counted.
+    /// The share of a request that is not counted.
     pub(crate) const NOTHING: Self = Self(None);
 
     pub(crate) fn new(budget: &Arc<Budget>, share: Share) -> Self {
@@ -286,7 +290,7 @@ impl Held {
         })))
     }
 
-    /// Gives back all but these bytes.
+    /// Reduces the share to this many bytes.
     pub(crate) fn shrink(&self, bytes: usize) {
         let Some(held) = &self.0 else { return };
         if let Some(share) = &mut *held.share.lock() {
@@ -294,7 +298,7 @@ impl Held {
         }
     }
 
-    /// Changes to another share if it is there at once. Returns whether it was.
+    /// Changes to another share if it is free at once. Returns whether it was.
     pub(crate) fn try_exchange(&self, pool: Pool, bytes: usize) -> bool {
         let Some(held) = &self.0 else { return true };
         let Some(share) = held.budget.try_take(pool, bytes) else {
@@ -304,10 +308,11 @@ impl Held {
         true
     }
 
-    /// Gives the share back, and waits for another one. Whatever the request holds has to be
-    /// dropped before.
+    /// Gives the share back, and waits for another one. The caller must first drop what the request
+    /// holds in memory.
     ///
     /// # Errors
+    ///
     /// Those of [`Budget::take`].
     pub(crate) async fn exchange(&self, pool: Pool, bytes: usize) -> Result<(), NoRoom> {
         let Some(held) = &self.0 else { return Ok(()) };
@@ -361,11 +366,11 @@ mod tests {
     enum Step {
         /// A request begins.
         Take(Pool, usize),
-        /// One learns that it needs less.
+        /// A request learns that it needs less.
         Shrink(usize, usize),
-        /// One is answered.
+        /// A request is answered.
         GiveBack(usize),
-        /// One that waits is dropped, as its client is gone.
+        /// A waiting request is dropped, because its client is gone.
         Leave(usize),
     }
 
@@ -379,8 +384,7 @@ mod tests {
         ]
     }
 
-    /// Polls all that wait, in the order in which they came. Those of a pool that get their share
-    /// are the first of it.
+    /// Polls all waiting requests in order of arrival. In each pool the first ones get their share.
     fn poll(waiting: &mut Vec<(Pool, Taking)>, held: &mut Vec<(Pool, Share)>) {
         let mut blocked = Vec::new();
         for (pool, mut taking) in std::mem::take(waiting) {
@@ -435,12 +439,12 @@ mod tests {
                     prop_assert!(sum + free(&budget, pool) <= pool.bytes_max());
                     let waits = waiting.iter().filter(|it| it.0 == pool).count();
                     prop_assert!(pool == Pool::Streams || waits <= WAITING_MAX);
-                    // Nobody waits beside an empty pool.
+                    // No request waits beside an empty pool.
                     prop_assert!(sum > 0 || waits == 0);
                 }
             }
-            // Nobody waits for longer: a request gets its share when those before it have left, or
-            // is told that it waited too long.
+            // No request waits for longer: it gets its share when those before it have left, or it
+            // times out.
             runtime.block_on(tokio::time::sleep(WAIT * 2));
             for (pool, taking) in waiting {
                 match taking.now_or_never().unwrap() {
@@ -519,7 +523,7 @@ mod tests {
             let share = budget.take(Pool::Small, all / 2).await.unwrap();
             both.push(Held::new(&budget, share));
         }
-        // Each needs all of it: one after the other gets it.
+        // Each needs the whole pool, so they get it one after the other.
         let exchanges = both.into_iter().map(|held| async move {
             let exchanged = held.exchange(Pool::Small, all).await;
             exchanged.map(|()| drop(held))

@@ -2,15 +2,14 @@
 
 use crate::metrics::{Counter, Counters, Label, Text};
 
-/// Why the server ended a connection, or refused it.
+/// The reason why the server ended or refused a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// Refused: connections with credentials hold all places of its peer.
     PeerLimit,
     /// Ended without credentials, because another connection needed its place.
     Room,
-    /// Ended because it had no credentials for too long, or over HTTP/2 after an answer without
-    /// credentials.
+    /// Ended for lack of credentials: for too long, or after an answer over HTTP/2.
     Unauthenticated,
     /// Ended because it was idle.
     Idle,
@@ -50,7 +49,7 @@ impl Default for ConnectionMetrics {
             "tidings_connections_ended_total",
             "Connections that the server ended or refused, by reason.",
         );
-        // Create all series, so that each exists before its first count.
+        // All series are created here, so that each exists before its first count.
         for ending in Ending::ALL {
             ended.of([("reason", ending.name())]);
         }
@@ -72,7 +71,7 @@ impl ConnectionMetrics {
         self.handshake_errors.add(1);
     }
 
-    /// Appends the metrics; the numbers are open connections with and without credentials.
+    /// Appends the metrics. The numbers are open connections with and without credentials.
     pub(crate) fn write(&self, (with, without): (usize, usize), text: &mut Text) {
         let name = "tidings_connections";
         text.metric(

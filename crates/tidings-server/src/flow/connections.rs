@@ -1,19 +1,20 @@
-//! Places for connections, and which connection is ended if no place is left.
+//! Places for connections, and the choice of the connection that ends if no place is left.
 //!
-//! A connection is a stranger until a request on it has had valid credentials. Invariants:
-//! - The number of connections never exceeds the number of places; one that was told to end keeps
-//!   its place until it has ended.
-//! - Strangers may have at most nine tenths of the places, and so may connections with credentials:
-//!   idle strangers cannot shut out clients, and clients cannot shut out probes, which have no
+//! A connection is a *stranger* until a request on it has had valid credentials. Invariants:
+//!
+//! - The number of connections never exceeds the number of places. A connection that was told to
+//!   end keeps its place until it has ended.
+//! - Strangers may have at most nine tenths of the places, and so may connections with credentials.
+//!   So idle strangers cannot shut out clients, and clients cannot shut out probes, which have no
 //!   credentials.
 //! - If no place is left, a new connection replaces a stranger of the peer with the most strangers:
 //!   the oldest without an open request, or else the oldest. So strangers of one peer displace each
-//!   other first. A connection with credentials is never ended for another. If their places are all
-//!   taken, a further connection with credentials stays a stranger.
+//!   other first. A connection with credentials is never ended for another one. If their places are
+//!   all taken, a further connection with credentials stays a stranger.
 //! - The same rules apply to the connections of one peer address, if these are limited.
 //!
-//! What all connections of a peer hold beyond their places is counted here, too: the heads of its
-//! requests, and its logins.
+//! Other things that a peer's connections hold are counted here, too: the heads of its requests,
+//! and its logins.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -26,19 +27,19 @@ use tokio::sync::Notify;
 
 use super::connection_counters::{ConnectionMetrics, Ending};
 
-/// One place in this number is reserved for connections with credentials, and one for strangers.
+/// One in this many places is reserved for connections with credentials, and one for strangers.
 const KEPT: usize = 10;
 
-/// Maximum bytes of request heads of strangers, while their credentials are being checked.
+/// Maximum bytes of strangers' request heads, while their credentials are being checked.
 const HEADS_BYTES_MAX: usize = 64 << 20;
-/// The same for one peer.
+/// Maximum of these bytes for one peer.
 const PEER_HEADS_BYTES_MAX: usize = HEADS_BYTES_MAX / 4;
 
 /// A peer: the [`network`] of a host.
 type Peer = IpAddr;
 
-/// The network of a host: the IPv4 address itself, or the /64 network of IPv6, because a host can
-/// use all addresses of such a network.
+/// The network of a host: the IPv4 address itself, or the /64 network of IPv6. A host can use all
+/// addresses of such a network.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -49,13 +50,13 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
 /// The order in which strangers are ended: those without an open request first, then by age.
 type Rank = (bool, u64);
 
-/// The places.
+/// The places for connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     max: usize,
     /// Maximum connections with credentials, and also maximum strangers.
     kind_max: usize,
-    /// 0 means no limit.
+    /// Maximum connections of one peer; 0 means no limit.
     peer_max: usize,
     taken: Mutex<Taken>,
     /// Notifies that a place is free.
@@ -67,14 +68,14 @@ pub(crate) struct Connections {
 struct Taken {
     /// The number of the next new connection.
     next: u64,
-    /// Connections with credentials.
+    /// Number of connections with credentials.
     authenticated: usize,
     /// Connections without credentials.
     strangers: BTreeMap<Rank, Arc<Visitor>>,
-    /// Peers with strangers, sorted by their number of strangers, then by rank; the last one's
-    /// stranger is ended next.
+    /// Peers with strangers, sorted by the number of their strangers, then by rank. The stranger of
+    /// the last one is ended next.
     crowds: BTreeSet<(usize, Reverse<Rank>)>,
-    /// Connections that were told to end and still hold their places.
+    /// Number of connections that were told to end and still hold their places.
     leaving: usize,
     /// Bytes of strangers' request heads whose credentials are being checked.
     heads: usize,
@@ -83,12 +84,12 @@ struct Taken {
 
 #[derive(Debug, Default)]
 struct OfPeer {
-    /// All connections of the peer.
+    /// Number of all connections of the peer.
     count: usize,
     strangers: BTreeSet<Rank>,
     leaving: usize,
     heads: usize,
-    /// Logins to the timeline that are not answered.
+    /// Number of logins to the timeline that are not answered.
     logins: usize,
 }
 
@@ -115,7 +116,7 @@ impl Connections {
         }
     }
 
-    /// Waits for a place, which is free once a connection that was told to end has ended. `None`:
+    /// Waits for a place, which is free once a connection that was told to end has ended. `None` if
     /// the peer has too many connections already.
     pub(crate) async fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let peer = network(address);
@@ -183,7 +184,7 @@ impl Connections {
 }
 
 impl OfPeer {
-    /// Its number of strangers, and the rank of the first one to end.
+    /// The peer's number of strangers, and the rank of the first one to end.
     fn crowd(&self) -> Option<(usize, Reverse<Rank>)> {
         let first = self.strangers.first()?;
         Some((self.strangers.len(), Reverse(*first)))
@@ -191,7 +192,7 @@ impl OfPeer {
 }
 
 impl Taken {
-    /// Changes the strangers of a peer, and its place among the crowds.
+    /// Changes the strangers of a peer, and its position among the crowds.
     fn change(&mut self, peer: Peer, change: impl FnOnce(&mut BTreeSet<Rank>) -> bool) {
         if let Some(of_peer) = self.peers.get_mut(&peer) {
             if let Some(before) = of_peer.crowd() {
@@ -213,7 +214,7 @@ impl Taken {
         Some(visitor)
     }
 
-    /// Removes a connection from the strangers, with either rank. `None`: it is not a stranger.
+    /// Removes a connection from the strangers, whatever its rank. `None` if it is not a stranger.
     fn take(&mut self, number: u64) -> Option<Arc<Visitor>> {
         self.remove((false, number))
             .or_else(|| self.remove((true, number)))
@@ -259,7 +260,8 @@ impl Drop for Place {
         let visitor = &self.0;
         {
             let mut taken = visitor.connections.taken.lock();
-            // It is neither a client nor a stranger from now on, whatever its requests show.
+            // From now on it counts as neither client nor stranger, whatever credentials its
+            // requests have.
             let placed = visitor.placed.swap(false, Ordering::Relaxed);
             let was_leaving = !placed && taken.take(visitor.number).is_none();
             taken.authenticated -= usize::from(placed);
@@ -274,8 +276,8 @@ impl Drop for Place {
     }
 }
 
-/// A connection, from its place's point of view. It may outlive the place, in requests that outlive
-/// their connection.
+/// A connection, as its place sees it. It may outlive the place, in requests that outlive their
+/// connection.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     number: u64,
@@ -283,7 +285,7 @@ pub(crate) struct Visitor {
     connections: Arc<Connections>,
     /// Whether a request has had valid credentials.
     authenticated: AtomicBool,
-    /// Requests begun since the last valid credentials.
+    /// Number of requests begun since the last valid credentials.
     unproven: AtomicUsize,
     /// Whether it has a place for connections with credentials. Written under the lock of `Taken`.
     placed: AtomicBool,
@@ -291,8 +293,9 @@ pub(crate) struct Visitor {
 }
 
 impl Visitor {
-    /// A request on the connection had valid credentials. It is safe from now on, if a place for
-    /// connections with credentials is left; otherwise a later request tries again.
+    /// Records that a request on the connection had valid credentials. From now on the connection
+    /// is not ended for others, if a place for connections with credentials is left. Otherwise a
+    /// later request tries again.
     pub(crate) fn authenticate(&self) {
         self.authenticated.store(true, Ordering::Relaxed);
         self.unproven.store(0, Ordering::Relaxed);
@@ -306,7 +309,7 @@ impl Visitor {
         }
     }
 
-    /// A request on the connection had invalid credentials, so it is a stranger again.
+    /// Records that a request had invalid credentials, so the connection is a stranger again.
     pub(crate) fn forget(self: &Arc<Self>) {
         if !self.authenticated.swap(false, Ordering::Relaxed) {
             return;
@@ -322,15 +325,15 @@ impl Visitor {
         self.authenticated.load(Ordering::Relaxed)
     }
 
-    /// Counts a new request; returns the number of requests since the last valid credentials.
+    /// Counts a new request. Returns the number of requests since the last valid credentials.
     pub(crate) fn begin_unproven(&self) -> usize {
         self.unproven
             .fetch_add(1, Ordering::Relaxed)
             .saturating_add(1)
     }
 
-    /// Reserves memory for a request's head while its credentials are checked. `None`: the heads of
-    /// all strangers, or of this peer, take too much. A connection with valid credentials always
+    /// Reserves memory for a request's head while its credentials are checked. `None` if the heads
+    /// of all strangers, or of this peer, take too much. A connection with valid credentials always
     /// gets it.
     pub(crate) fn room_for_head(self: &Arc<Self>, bytes: usize) -> Option<HeadRoom> {
         let mut room = HeadRoom {
@@ -348,21 +351,21 @@ impl Visitor {
             return None;
         }
         taken.heads = all;
-        // The connection may have ended already, and its peer be forgotten.
+        // The connection may have ended already, and its peer may be forgotten.
         taken.peers.entry(self.peer).or_default().heads = of_peer;
         room.bytes = bytes;
         Some(room)
     }
 
-    /// Counts a login as one of this peer's, with whatever credentials the connection has. `None`:
-    /// the peer has `max` already.
+    /// Counts a login for this peer, with whatever credentials the connection has. `None` if the
+    /// peer has `max` logins already.
     pub(crate) fn begin_login(self: &Arc<Self>, max: usize) -> Option<LoginShare> {
         let mut taken = self.connections.taken.lock();
         let of_peer = taken.peers.get(&self.peer).map_or(0, |peer| peer.logins);
         if of_peer >= max {
             return None;
         }
-        // The connection may have ended already, and its peer be forgotten.
+        // The connection may have ended already, and its peer may be forgotten.
         taken.peers.entry(self.peer).or_default().logins = of_peer + 1;
         Some(LoginShare(Arc::clone(self)))
     }
@@ -400,7 +403,7 @@ impl Drop for HeadRoom {
     }
 }
 
-/// A login that is counted as its peer's until this is dropped.
+/// A login that counts for its peer until this is dropped.
 #[derive(Debug)]
 pub(crate) struct LoginShare(Arc<Visitor>);
 
@@ -432,7 +435,7 @@ mod tests {
             Self(Arc::new(Connections::new(max, peer_max)))
         }
 
-        /// The result of a new connection's attempt.
+        /// The result of a new connection's attempt to enter.
         fn enter(&self, address: &str) -> Result<Place, &'static str> {
             let address = address.parse().unwrap();
             match self.0.enter(address).now_or_never() {
@@ -463,7 +466,7 @@ mod tests {
         let places = [door.place(A), door.place(A), door.place(B)];
         places[0].visitor().set_busy(true);
         assert!(door.waits(B), "a place has to be given back");
-        // However often is asked, one makes room for one.
+        // However often a connection asks, only one stranger makes room for it.
         assert!(door.waits(B));
         let needed = places.each_ref().map(is_needed);
         assert_eq!(needed, [false, true, false]);
@@ -472,18 +475,18 @@ mod tests {
         let fourth = door.place(C);
         assert_eq!(door.0.counts(), (1, 3));
 
-        // What is asked is over: it is the oldest, and each peer has one.
+        // Its request is over: it is now the oldest, and each peer has one stranger.
         busy.visitor().set_busy(false);
         assert!(door.waits(B));
         let needed = [&busy, &third, &fourth, &known].map(is_needed);
         assert_eq!(needed, [true, false, false, false]);
-        // One that was told to end is safe no more, whatever it shows.
+        // A stranger that was told to end must end, whatever credentials it shows then.
         busy.visitor().authenticate();
         drop(busy);
         assert_eq!(door.0.counts(), (1, 2));
         let fifth = door.place(B);
 
-        // Where something is asked on all, the oldest ends.
+        // If every stranger has an open request, the oldest one ends.
         for place in [&third, &fourth, &fifth] {
             place.visitor().set_busy(true);
         }
@@ -497,7 +500,7 @@ mod tests {
     #[test]
     fn the_peer_with_the_most_strangers_makes_room() {
         let door = Door::new(10, 0);
-        // In the middle of its handshake, and older than all others.
+        // A client in the middle of its handshake, and older than all others.
         let genuine = door.place(B);
         let mut crowd: Vec<Place> = (0..8).map(|_| door.place(A)).collect();
         for place in &crowd {
@@ -537,7 +540,7 @@ mod tests {
         assert_eq!(door.0.counts(), (0, 1));
     }
 
-    /// Over HTTP/2, a request may be looked at after its connection has ended.
+    /// Over HTTP/2, a request may be handled after its connection has ended.
     #[test]
     fn a_request_that_outlives_its_connection_changes_no_count() {
         for is_known in [false, true] {
@@ -602,7 +605,7 @@ mod tests {
         let mut held = Vec::new();
         let mut fill = |peer| {
             let before = held.len();
-            // On as many connections as it likes.
+            // The peer uses as many connections as it likes.
             while let Some(room) = place(peer).visitor().room_for_head(HEAD) {
                 held.push(room);
             }
@@ -623,7 +626,7 @@ mod tests {
     #[test]
     fn logins_of_a_peer_have_a_bound() {
         let door = Door::new(100, 0);
-        // On as many connections as it likes, which may have ended since.
+        // The peer uses as many connections as it likes, and some may have ended since.
         let begin = |address: &str| {
             let place = door.place(address);
             place.visitor().begin_login(2)

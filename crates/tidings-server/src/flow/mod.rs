@@ -1,5 +1,7 @@
-//! Limits of what is done at once: connections, requests in flight, the memory of answers, and
-//! bodies that are sent no faster than their clients read.
+//! Limits on concurrent work.
+//!
+//! They cover connections, requests in flight, the memory of answers, and bodies, which are sent no
+//! faster than their clients read.
 
 pub(crate) mod activity;
 pub(crate) mod budget;

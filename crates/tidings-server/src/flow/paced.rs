@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 /// Maximum chunks produced ahead of the client.
 const CHUNKS_AHEAD: usize = 1;
 
-/// Ends a streamed body at `deadline`, and holds `place` until then or until the end of the body. A
-/// body that is complete already is returned unchanged, and its place is released.
+/// Ends a streamed body at `deadline`, and holds `place` until the body ends. A body that is
+/// complete already is returned unchanged, and its place is released.
 pub(crate) fn pace(
     body: Body,
     place: impl Send + 'static,
@@ -33,8 +33,8 @@ pub(crate) fn pace(
         let send = async {
             let mut chunks = body.into_data_stream();
             loop {
-                // A chunk is made once there is room for it. Without a receiver, the client has
-                // disconnected.
+                // A chunk is made only once there is room for it. If the receiver is gone, the
+                // client has disconnected.
                 let Ok(room) = sender.reserve().await else {
                     return;
                 };
@@ -67,6 +67,6 @@ pub(crate) fn pace(
     Body::from_stream(chunks)
 }
 
-/// Attached to an answer: it may last this long, regardless of the request timeout.
+/// Attached to an answer that may last this long, regardless of the request timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lasting(pub(crate) Duration);

@@ -1,8 +1,7 @@
-//! The client that passes requests on to a followed cluster, without credentials of its own, and
-//! its limits.
+//! The client that proxies requests to a followed cluster, with its limits.
 //!
-//! A request is authenticated there only by its own headers: the TLS configuration has no client
-//! certificate, and no header is added.
+//! It has no credentials of its own. The cluster authenticates a request only by the request's own
+//! headers: the TLS configuration has no client certificate, and no header is added.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -33,9 +32,11 @@ use super::trust::ServerVerifier;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time of an idle connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// A silent HTTP/2 connection is asked for a sign of life this often, and ended if none comes in
-/// time; client-go's own values. All requests to a cluster share one connection, so a dead one, of
-/// a failed load balancer for instance, would keep all of them waiting for as long as TCP tries.
+/// Keep-alive of a silent HTTP/2 connection: its interval, and the time for an answer.
+///
+/// Without an answer in time the connection is ended. These are client-go's values. All requests to
+/// a cluster share one connection, so a dead one, for example of a failed load balancer, would
+/// delay all of them for as long as TCP tries.
 const KEEP_ALIVE: KeepAlive = KeepAlive {
     every: Duration::from_secs(30),
     within: Duration::from_secs(15),
@@ -62,19 +63,19 @@ pub struct PassThrough {
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct PassThroughOptions {
-    /// Certificates of the authorities of its certificate, in PEM form; `None` means the system's
+    /// Certificates of the authorities of its certificate, in PEM form. `None` means the system's
     /// roots.
     pub authority_pem: Option<Vec<u8>>,
-    /// The name that its certificate must have, and that it is asked for (SNI), instead of the host
-    /// of its address.
+    /// The name that the server's certificate must have, which is also sent to it (SNI). `None`
+    /// means the host of its address.
     pub server_name: Option<String>,
-    /// The address of a proxy that leads to it, `http://`, `https://` or `socks5://`. A user and a
-    /// password in it are used for the first two. A proxy at `https://` is verified by the same
-    /// authorities and name as the API server, as by other clients of Kubernetes.
+    /// Address of a proxy to the server: `http://`, `https://` or `socks5://`. User and password in
+    /// it are used for the first two. As in other clients of Kubernetes, a proxy at `https://` is
+    /// verified by the same authorities and name as the API server.
     pub proxy: Option<Uri>,
 }
 
-/// One of the clients: the way to a server is a part of a client's type.
+/// One of the clients. The way to a server is a part of a client's type.
 #[derive(Clone)]
 enum Clients {
     Direct(Secured<HttpConnector>),
@@ -91,52 +92,52 @@ struct Verified {
     name: Option<ServerName<'static>>,
 }
 
-/// How often a connection is asked for a sign of life, and how long one may take.
+/// The interval of keep-alive probes, and the time for an answer.
 #[derive(Clone, Copy)]
 struct KeepAlive {
     every: Duration,
     within: Duration,
 }
 
-/// Why requests cannot be passed through.
+/// The reason why requests cannot be proxied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassThroughError {
-    /// The address is not valid.
+    /// The server's address is not valid.
     #[error("not an address of an API server, https://host:port: {address:?}")]
     Address {
-        /// What was given.
+        /// The given address.
         address: String,
     },
     /// The certificates of the authorities are not valid.
     #[error("not usable certificates of the cluster's authority: {why}")]
     Authority {
-        /// What is wrong with them.
+        /// The mistake in them.
         why: String,
     },
     /// No authority is named, and the system has no usable roots.
     #[error("the cluster's authority is not named, and the system's roots are not usable: {why}")]
     Roots {
-        /// What is wrong with them.
+        /// The reason why they are not usable.
         why: String,
     },
     /// The name of the server is not valid.
     #[error("not a name of a server: {name:?}")]
     ServerName {
-        /// What was given.
+        /// The given name.
         name: String,
     },
-    /// The proxy is of another kind.
+    /// The kind of proxy is not supported.
     #[error("not a proxy at http://, https:// or socks5://, but at {scheme:?}")]
     Proxy {
-        /// The scheme of its address: in the rest may be a password.
+        /// The scheme of its address. The rest is left out, because it may contain a password.
         scheme: String,
     },
 }
 
 impl std::fmt::Debug for PassThroughOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // In the proxy's address may be a password.
+        // The proxy's address may contain a password.
         f.debug_struct("PassThroughOptions")
             .field("server_name", &self.server_name)
             .finish_non_exhaustive()
@@ -152,11 +153,12 @@ impl std::fmt::Debug for PassThrough {
 }
 
 impl PassThrough {
-    /// A client of an API server at `https://host:port`, with or without a path, whose certificate
-    /// is of these authorities (in PEM form). At most 100 requests, and 1,000 watches and followed
-    /// logs, are concurrent; any more get 429.
+    /// A client of an API server at `https://host:port`, with or without a path. The server's
+    /// certificate must be of these authorities (in PEM form). At most 100 requests, and 1,000
+    /// watches and followed logs, are concurrent; any more get 429.
     ///
     /// # Errors
+    ///
     /// [`PassThroughError`] for an invalid address or invalid certificates.
     pub fn new(server: &str, authority_pem: &[u8]) -> Result<Self, PassThroughError> {
         let options = PassThroughOptions {
@@ -166,10 +168,11 @@ impl PassThrough {
         Self::with_options(server, &options)
     }
 
-    /// The same of an API server that is reached or verified otherwise. It is always verified:
-    /// callers' tokens are sent to it.
+    /// A client of an API server that is reached or verified as the options say. The server is
+    /// always verified, because callers' tokens are sent to it.
     ///
     /// # Errors
+    ///
     /// [`PassThroughError`] for an invalid address, invalid certificates or an invalid name, for a
     /// proxy of another kind, and if the system's roots are needed and cannot be used.
     pub fn with_options(
@@ -200,8 +203,7 @@ impl PassThrough {
         })
     }
 
-    /// The same with other limits of concurrent requests, and of concurrent watches and followed
-    /// logs.
+    /// The same client with other limits: of concurrent requests, and of watches and followed logs.
     #[must_use]
     pub fn limits(mut self, requests: usize, long_requests: usize) -> Self {
         self.requests = places(requests);
@@ -209,7 +211,7 @@ impl PassThrough {
         self
     }
 
-    /// A place for a request, or for a watch or a followed log, if one is free.
+    /// Takes a place for a request, or for a watch or a followed log, if one is free.
     pub(crate) fn place(&self, is_long: bool) -> Option<OwnedSemaphorePermit> {
         let places = if is_long {
             &self.long_requests
@@ -245,7 +247,7 @@ impl PassThrough {
                 PassError::Broken(why)
             }
         })?;
-        // No other protocol was requested, and none is passed on.
+        // No other protocol was requested, and none is passed to the client.
         if answer.status().is_informational() {
             return Err(PassError::Broken(format!(
                 "its code is {}",
@@ -263,7 +265,7 @@ impl Clients {
         connector.enforce_http(false);
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        // For HTTP/1.1, where only TCP can be asked.
+        // For HTTP/1.1, where only TCP has keep-alive probes.
         connector.set_keepalive(Some(keep_alive.every));
         connector.set_keepalive_interval(Some(keep_alive.within));
         let mut builder = Client::builder(TokioExecutor::new());
@@ -324,7 +326,7 @@ impl Verified {
             .wrap_connector(connector)
     }
 
-    /// A tunnel begins in HTTP/1.1, so that nothing else may be agreed on.
+    /// TLS to a proxy. A tunnel begins in HTTP/1.1, so only that may be negotiated.
     fn proxy<C>(&self, connector: C) -> HttpsConnector<C> {
         self.builder().enable_http1().wrap_connector(connector)
     }
@@ -342,7 +344,7 @@ impl Verified {
     }
 }
 
-/// The way through a proxy, as the user in its address, if there is one.
+/// A tunnel through a proxy, with the user in the proxy's address if there is one.
 fn tunnel<C>(proxy: &Uri, connector: C) -> Tunnel<C> {
     let tunnel = Tunnel::new(proxy.clone(), connector);
     match login(proxy) {
@@ -367,7 +369,7 @@ fn places(count: usize) -> Arc<Semaphore> {
 /// A cluster's answer.
 pub(crate) type Passed = Response<Incoming>;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PassError {
     #[error("the path cannot be below that of the cluster")]
@@ -388,7 +390,8 @@ fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Without a client certificate, and without authorities by the system's roots.
+/// A TLS configuration without a client certificate. Without authorities, the system's roots are
+/// used.
 fn trusting(authority_pem: Option<&[u8]>) -> Result<ClientConfig, PassThroughError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -444,11 +447,11 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(60);
-    /// The folder of the system's roots, in the environment of a process of its own.
+    /// Environment variable with the folder of the system's roots, for a child process.
     const FOLDER: &str = "TIDINGS_TEST_ROOTS";
 
     type Certified = rcgen::CertifiedKey<rcgen::KeyPair>;
-    /// What was seen, in its order.
+    /// What was observed, in order.
     type Seen = Arc<Mutex<Vec<String>>>;
 
     fn certified(name: &str) -> Certified {
@@ -481,7 +484,7 @@ mod tests {
         (listener, address)
     }
 
-    /// A connection on which everything is answered.
+    /// Serves a connection on which every request is answered.
     fn answered(stream: TlsStream<TcpStream>) -> impl Future<Output = hyper::Result<()>> + Send {
         let answer = service_fn(|_: Request<Incoming>| async {
             Ok::<_, Infallible>(Response::new(Body::empty()))
@@ -489,7 +492,7 @@ mod tests {
         http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer)
     }
 
-    /// A server that answers everything, and the names that it was asked for.
+    /// A server that answers everything, and the server names that it was asked for.
     async fn answering(own: &Certified) -> (SocketAddr, Seen) {
         let (listener, address) = listening().await;
         let (acceptor, names) = (acceptor(own), Seen::default());
@@ -497,7 +500,7 @@ mod tests {
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                // A client that does not trust the certificate is gone.
+                // A client that does not trust the certificate disconnects.
                 let Ok(stream) = acceptor.accept(stream).await else {
                     continue;
                 };
@@ -509,7 +512,7 @@ mod tests {
         (address, names)
     }
 
-    /// A proxy of HTTP, with a certificate or without, and the heads of its requests.
+    /// An HTTP proxy, with a certificate or without, and the heads of its requests.
     async fn proxy(own: Option<&Certified>) -> (SocketAddr, Seen) {
         let (listener, address) = listening().await;
         let (acceptor, heads) = (own.map(acceptor), Seen::default());
@@ -541,11 +544,11 @@ mod tests {
         heads.lock().unwrap().push(head);
         let mut far = TcpStream::connect(target).await.unwrap();
         near.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
-        // It ends when the client goes away.
+        // The copy ends when the client disconnects.
         let _ = copy_bidirectional(&mut near, &mut far).await;
     }
 
-    /// A proxy of SOCKS, and the servers that it led to.
+    /// A SOCKS proxy, and the servers that it connected to.
     async fn socks() -> (SocketAddr, Seen) {
         let (listener, address) = listening().await;
         let targets = Seen::default();
@@ -571,7 +574,7 @@ mod tests {
         (address, targets)
     }
 
-    /// The way to a server through a proxy.
+    /// A client of a server through a proxy.
     fn through(
         proxy: &str,
         server: SocketAddr,
@@ -645,7 +648,7 @@ mod tests {
         let own = certified("127.0.0.1");
         let (server, names) = answering(&own).await;
         let way = |proxy: &str| through(proxy, server, &own);
-        // Nothing listens there.
+        // Nothing listens at this address.
         let (_, unused) = listening().await;
         for scheme in ["http", "https", "socks5"] {
             let way = way(&format!("{scheme}://{unused}")).unwrap();
@@ -663,7 +666,7 @@ mod tests {
     #[test]
     fn without_an_authority_the_systems_roots_decide() {
         let folder = tempfile::tempdir().unwrap();
-        // A process has one set of them.
+        // A process has only one set of roots, so each case needs a child process.
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["flow::pass_through::tests::child", "--exact", "--ignored"])
             .env(FOLDER, folder.path())
@@ -676,7 +679,7 @@ mod tests {
         assert!(text.contains("1 passed"), "{text}");
     }
 
-    /// The part with these roots; not a separate test.
+    /// The child's part with its roots; not a separate test.
     #[tokio::test]
     #[ignore = "run by the test above"]
     async fn child() {
@@ -697,7 +700,7 @@ mod tests {
         }
     }
 
-    /// Like a load balancer that failed: the connection is there, and nothing comes on it any more.
+    /// The connection stays open, but nothing arrives on it, as with a load balancer that failed.
     #[tokio::test]
     async fn a_dead_connection_is_given_up_for_another() {
         let own = certified("127.0.0.1");
@@ -723,7 +726,7 @@ mod tests {
         });
         let keep_alive = KeepAlive {
             every: Duration::from_millis(100),
-            // A live connection answers in time on a busy machine, too.
+            // A live connection answers in time even on a busy machine.
             within: Duration::from_secs(1),
         };
         let server = format!("https://{address}");

@@ -1,22 +1,23 @@
-//! Requests that wait for a place in flight, under the names of kube-apiserver's priority and
-//! fairness. A priority level here is a level with places of its own; all of its requests are of
-//! one flow schema.
+//! Metrics of requests that wait for a place in flight.
+//!
+//! They have the names of kube-apiserver's priority and fairness. A priority level here is a level
+//! with places of its own; all of its requests have one flow schema.
 
 use std::time::Duration;
 
 use crate::metrics::{Counters, Histograms, Label, Text};
 
-/// Buckets of `apiserver_flowcontrol_request_wait_duration_seconds`.
+/// Buckets of `apiserver_flowcontrol_request_wait_duration_seconds`, in seconds.
 const WAITS: &[f64] = &[
     0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0,
 ];
-/// With kube-apiserver's name of the schema that matches every request.
+/// The label with kube-apiserver's name of the schema that matches every request.
 const SCHEMA: Label = ("flow_schema", "catch-all");
 
-/// Why a request got no place.
+/// The reason why a request got no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rejection {
-    /// There is no queue, or the peer has its share already: the request does not wait.
+    /// The request does not wait, because there is no queue or the peer has its share already.
     ConcurrencyLimit,
     QueueFull,
     TimeOut,
@@ -70,27 +71,27 @@ impl Default for FlowMetrics {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LevelNow {
     pub(crate) name: &'static str,
-    /// Requests being served.
+    /// Number of requests being served.
     pub(crate) taken: usize,
-    /// Waiting requests.
+    /// Number of waiting requests.
     pub(crate) waiting: usize,
-    /// Maximum concurrent requests; `None` without a limit.
+    /// Maximum concurrent requests; `None` means no limit.
     pub(crate) limit: Option<usize>,
 }
 
 impl FlowMetrics {
-    /// A request got its place.
+    /// Counts a request that got its place.
     pub(crate) fn dispatched(&self, level: &'static str) {
         self.dispatched.of([priority(level), SCHEMA]).add(1);
     }
 
-    /// A request got none.
+    /// Counts a request that got no place.
     pub(crate) fn rejected(&self, level: &'static str, why: Rejection) {
         let labels = [priority(level), SCHEMA, ("reason", why.name())];
         self.rejected.of(labels).add(1);
     }
 
-    /// A request waited for a place, and got one or not.
+    /// Counts the wait of a request, whether or not it got a place.
     pub(crate) fn waited(&self, level: &'static str, executed: bool, waited: Duration) {
         let executed = if executed { "true" } else { "false" };
         let labels = [priority(level), SCHEMA, ("execute", executed)];

@@ -1,8 +1,8 @@
 //! Places for requests in flight, and the queue of requests that wait for one.
 //!
-//! Reads, writes, reviews of oneself and logins have separate places; those with a long body take
-//! a second one while they are answered. If all are taken, a request waits, first come, first
-//! served: in a queue of bounded length, for a bounded time, and only while its client is
+//! Reads, writes, reviews of oneself and logins have separate places. Requests with a long body
+//! take a second place while they are answered. If all are taken, a request waits, first come,
+//! first served: in a queue of bounded length, for a bounded time, and only while its client is
 //! connected. While it waits, its body is not read.
 
 use std::future::Future;
@@ -16,19 +16,19 @@ use tokio::time::Instant;
 use super::place_counters::{FlowMetrics, LevelNow, Rejection};
 use crate::clock;
 
-/// The kinds of requests with separate places, named as kube-apiserver's `request_kind`, which has
-/// the first two.
+/// The kinds of requests with separate places. They are named as kube-apiserver's `request_kind`,
+/// which has the first two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     ReadOnly,
     Mutating,
-    /// Reviews of oneself: they may ask a cluster, which may take long and must not delay other
+    /// Reviews of oneself. They may ask a cluster, which may take long and must not delay other
     /// requests.
     Reviews,
-    /// Logins to the timeline: anyone may begin one, send its body as slowly as is allowed, and
+    /// Logins to the timeline. Anyone may begin one, send its body as slowly as is allowed, and
     /// have a cluster asked. No other request may wait for that.
     Logins,
-    /// Requests with a long body, in addition to their place among the above.
+    /// Requests with a long body, in addition to their place among the others.
     LongBodies,
 }
 
@@ -44,7 +44,7 @@ impl Level {
     }
 }
 
-/// The permits of a number of places; 0 means no limit.
+/// The permits for a number of places; 0 means no limit.
 pub(crate) fn permits(count: usize) -> usize {
     match count {
         0 => Semaphore::MAX_PERMITS,
@@ -75,7 +75,7 @@ impl Places {
         }
     }
 
-    /// The current numbers.
+    /// The current state of the level.
     pub(crate) fn now(&self) -> LevelNow {
         LevelNow {
             name: self.level.name(),
@@ -90,9 +90,10 @@ impl Places {
         metrics.rejected(self.level.name(), why);
     }
 
-    /// Waits for a place in the queue. Dropping the future removes the request from the queue.
+    /// Waits in the queue for a place. Dropping the future removes the request from the queue.
     ///
     /// # Errors
+    ///
     /// The wait was too long, the queue is full, or `gone` resolved: the client has disconnected.
     pub(crate) async fn take(
         &self,
@@ -100,8 +101,8 @@ impl Places {
         within: Duration,
         gone: impl Future<Output = ()>,
     ) -> Result<OwnedSemaphorePermit, Rejection> {
-        // While requests wait, this cannot succeed: a released place goes to the first of them at
-        // once.
+        // While requests wait, this cannot succeed, because a released place goes to the first of
+        // them at once.
         if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
             metrics.dispatched(self.level.name());
             return Ok(place);
@@ -126,7 +127,7 @@ struct Waiting<'a> {
     places: &'a Places,
     metrics: &'a FlowMetrics,
     since: Instant,
-    /// The result to count at the end; a request that is dropped before was cancelled by its
+    /// The result to count at the end. A request that is dropped before was cancelled by its
     /// client.
     rejection: Option<Rejection>,
 }

@@ -1,13 +1,12 @@
-//! Verification of a server's certificate as Go does it: a certificate that is itself among the
-//! authorities needs no other one.
+//! Verifies a server's certificate as Go does.
 //!
-//! webpki differs in two cases that Kubernetes has often: a kubeconfig whose authority is the
-//! serving certificate itself, and a serving certificate that signed itself and says CA:TRUE, which
-//! `openssl req -x509` makes.
+//! A certificate that is itself among the authorities needs no other one. webpki differs in two
+//! cases that are frequent in Kubernetes: a kubeconfig whose authority is the serving certificate
+//! itself, and a self-signed serving certificate with CA:TRUE, which `openssl req -x509` makes.
 //!
-//! Invariants: the usual verifier decides first, and what it accepts is accepted. Otherwise only a
-//! certificate that is byte for byte one of the authorities is looked at. It must be valid now, for
-//! this name, and for servers. The signature of the handshake is always verified.
+//! Invariants: the usual verifier decides first, and a certificate that it accepts is accepted.
+//! Otherwise only a certificate that is byte for byte one of the authorities is considered. It must
+//! be valid now, for this name, and for servers. The signature of the handshake is always verified.
 
 use std::sync::Arc;
 
@@ -46,22 +45,22 @@ pub struct ServerVerifier {
     authorities: Vec<CertificateDer<'static>>,
 }
 
-/// The authorities cannot be used.
+/// The error of authorities that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
     /// A certificate cannot be read.
     #[error("certificate {number}: {source}")]
     Certificate {
-        /// Its number, from 1.
+        /// The certificate's number, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The mistake in it.
         source: Error,
     },
     /// There is no certificate, or the certificates cannot be used together.
     #[error("{why}")]
     Unusable {
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
 }
@@ -70,6 +69,7 @@ impl ServerVerifier {
     /// A verifier by these authorities.
     ///
     /// # Errors
+    ///
     /// [`TrustError`] if a certificate cannot be read, or there is none.
     pub fn new(
         authorities: &[CertificateDer<'static>],
@@ -107,14 +107,14 @@ impl ServerVerifier {
     }
 }
 
-/// Whether a certificate is for this name. One with a critical extension that is not known is for
-/// none.
+/// Whether a certificate is for this name. A certificate with an unknown critical extension is for
+/// no name.
 fn is_named(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
     EndEntityCert::try_from(certificate)
         .is_ok_and(|certificate| certificate.verify_is_valid_for_subject_name(name).is_ok())
 }
 
-/// Whether a certificate is valid now, and may be one of a server.
+/// Whether a certificate is valid now, and may be a server's.
 fn is_valid(certificate: &CertificateDer<'_>, now: UnixTime) -> bool {
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
         return false;
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// 2026-01-01.
+    /// The test's time: 2026-01-01.
     const NOW: u64 = 1_767_225_600;
     const HERE: (&str, u64) = ("api.example", NOW);
     const YEAR: u64 = 366 * 86_400;
@@ -213,7 +213,7 @@ mod tests {
         params.self_signed(&key).unwrap().der().clone()
     }
 
-    /// A certificate of an authority, and that of the authority.
+    /// A certificate of an authority, and the authority's certificate.
     fn signed(params: &CertificateParams) -> [CertificateDer<'static>; 2] {
         let key = KeyPair::generate().unwrap();
         let mut authority = CertificateParams::new(Vec::<String>::new()).unwrap();
@@ -250,7 +250,7 @@ mod tests {
         let mut for_servers = params(true);
         for_servers.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let [for_clients, for_servers] = [&for_clients, &for_servers].map(self_signed);
-        // The same name and times, another key.
+        // The same name and times, but another key.
         let twin = self_signed(&params(true));
         for (what, certificate, trusted, at, expected) in [
             ("of an authority", &leaf, &authority, HERE, true),

@@ -1,4 +1,4 @@
-//! Reading of request bodies, up to a maximum length.
+//! Reads request bodies, up to a maximum length.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -6,24 +6,24 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::http::status::Status;
 
-/// Longest accepted body by default, in bytes; kube-apiserver's own limit.
+/// Default maximum length of a body, in bytes; kube-apiserver's own limit.
 pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Reads a body of at most `bytes_max` bytes.
 ///
 /// # Errors
+///
 /// Those of [`read_body_as`].
 pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Status> {
     read_body_as(body, bytes_max, usize::MAX, async || Ok(())).await
 }
 
-/// Reads a body of at most `bytes_max` bytes. Beyond `short` bytes, `grow` is awaited once before
-/// more is read.
-///
-/// A body in one piece is not copied. Several pieces are copied together at once, because a client
-/// chooses their number, and each piece takes far more memory than a byte.
+/// Reads a body of at most `bytes_max` bytes. Once it exceeds `short` bytes, `grow` is awaited once
+/// before more is read. A body in one piece is not copied. Several pieces are copied together at
+/// once, because a client chooses their number, and each piece takes far more memory than a byte.
 ///
 /// # Errors
+///
 /// 413 for a longer body, 400 if the client disconnects before its end, and those of `grow`.
 pub(crate) async fn read_body_as(
     body: Body,
@@ -84,7 +84,7 @@ mod tests {
         const WHOLE: &[u8] = b"a body of some length";
         for length in 1..=WHOLE.len() {
             let pieces = |whole: &'static [u8]| {
-                // An empty one is a piece, too.
+                // An empty piece is a piece, too.
                 let pieces = [&[][..]].into_iter().chain(whole.chunks(length));
                 let pieces = pieces.map(|piece| Ok::<_, Infallible>(Bytes::from_static(piece)));
                 Body::from_stream(stream::iter(pieces))

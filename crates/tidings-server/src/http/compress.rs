@@ -1,6 +1,8 @@
-//! gzip for long answers, as kube-apiserver does it
-//! (`k8s.io/apiserver/pkg/endpoints/handlers/responsewriters`): above 128 KiB, at the fastest
-//! level, if the client accepts it; never for watches. Compressed as it streams by.
+//! Compresses long answers with gzip, as kube-apiserver does.
+//!
+//! It follows `k8s.io/apiserver/pkg/endpoints/handlers/responsewriters`: above 128 KiB, at the
+//! fastest level, if the client accepts it; never for watches. Answers are compressed while they
+//! stream.
 
 use std::io::Write;
 
@@ -14,10 +16,10 @@ use http::{HeaderMap, HeaderValue, header};
 
 use crate::http::status::Status;
 
-/// Answers up to this length are not compressed.
+/// Maximum length of an answer that is not compressed, in bytes.
 const THRESHOLD: usize = 128 * 1024;
 
-/// Compresses a long answer, for a client that `accepts_gzip`.
+/// Compresses a long answer, if the client accepts gzip.
 pub(crate) async fn compress(accepts_gzip: bool, response: Response) -> Response {
     // The body of a Status is made later.
     if response.extensions().get::<Status>().is_some() {
@@ -101,7 +103,7 @@ mod tests {
         for (response, expected) in [
             (long.clone().into_response(), true),
             ("x".into_response(), false),
-            // Its body is made anew, in the form the client accepts.
+            // The body of a Status is made anew, in the form that the client accepts.
             (Status::internal(long).into_response(), false),
         ] {
             let response = compress(true, response).await;

@@ -1,5 +1,6 @@
-//! Continue tokens, in kube-apiserver's own form (`k8s.io/apiserver/pkg/storage/continue.go`), so
-//! that a list can continue at either of two servers on one etcd.
+//! Continue tokens, in kube-apiserver's own form (`k8s.io/apiserver/pkg/storage/continue.go`).
+//!
+//! So a list can continue at either of two servers on one etcd.
 
 use base64::DecodeError;
 use base64::alphabet;
@@ -11,16 +12,16 @@ use tidings_store::Revision;
 use crate::http::status::Status;
 use tidings_api::codec::json::complaint;
 
-/// Where a list continues.
+/// The position where a list continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Continuation {
-    /// The revision of the whole list; `None` is the latest, for a list whose revision is
+    /// The revision of the whole list. `None` means the latest, for a list whose revision is
     /// compacted.
     pub(crate) revision: Option<Revision>,
     /// The last key of the previous page; in a list of one namespace, without namespace and slash.
     pub(crate) after: String,
-    /// The identity of the store, if there may be several; otherwise empty, as in kube-apiserver's
-    /// tokens.
+    /// The identity of the store, if there may be several. Otherwise it is empty, as in
+    /// kube-apiserver's tokens.
     pub(crate) store: String,
 }
 
@@ -34,7 +35,7 @@ struct Token {
     store: String,
 }
 
-/// Unused bits of the last character are ignored, as in Go.
+/// The encoding of tokens. Unused bits of the last character are ignored, as in Go.
 const TOKEN: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
@@ -55,14 +56,15 @@ impl Continuation {
             start: format!("{}\0", self.after),
             store: self.store.clone(),
         };
-        // Two strings and an integer: this cannot fail.
+        // Two strings and an integer, so this cannot fail.
         TOKEN.encode(serde_json::to_vec(&token).unwrap_or_default())
     }
 
-    /// Reads a token that has to be of this store.
+    /// Reads a token that must be of this store.
     ///
     /// # Errors
-    /// 400 for a token that is not valid, 410 for one of another store.
+    ///
+    /// 400 for an invalid token, 410 for one of another store.
     pub(crate) fn decode_for(text: &str, store: &str) -> Result<Self, Status> {
         let continuation = Self::decode(text)?;
         if continuation.store == store {
@@ -73,10 +75,11 @@ impl Continuation {
         }
     }
 
-    /// Reads a token.
+    /// Reads a token of any store.
     ///
     /// # Errors
-    /// 400 for a token that is not valid.
+    ///
+    /// 400 for an invalid token.
     pub(crate) fn decode(text: &str) -> Result<Self, Status> {
         let invalid = |why: String| {
             Status::bad_request(format!(
@@ -153,7 +156,7 @@ mod tests {
         }
     }
 
-    /// A token of kube-apiserver's for the events of a namespace.
+    /// A token of kube-apiserver for the events of a namespace.
     #[test]
     fn tokens_are_those_of_upstream() {
         let token = TOKEN.encode(r#"{"v":"meta.k8s.io/v1","rv":7,"start":"web.1\u0000"}"#);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Reads a duration in Go's notation, such as `1h30m`, `8s`, `1.5s` or `500ms`
-/// (`time.ParseDuration`); negative ones are not accepted.
+/// Reads a duration in Go's notation, such as `1h30m`, `8s`, `1.5s` or `500ms`. It follows
+/// `time.ParseDuration`; negative durations are not accepted.
 pub fn parse_go_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
@@ -27,7 +27,7 @@ pub fn parse_go_duration(text: &str) -> Option<Duration> {
             "ns" => 1,
             _ => return None,
         };
-        // The digits after these are worth less than a nanosecond, even of an hour.
+        // Further digits are worth less than a nanosecond, even of an hour.
         let fraction = fraction.get(..fraction.len().min(FRACTION_DIGITS_MAX))?;
         let number = |digits: &str| match digits {
             "" => Some(0),
@@ -44,7 +44,7 @@ pub fn parse_go_duration(text: &str) -> Option<Duration> {
     (!text.is_empty()).then_some(Duration::from_nanos(nanos))
 }
 
-/// Digits after the point that are read.
+/// Maximum digits after the point that are read.
 const FRACTION_DIGITS_MAX: usize = 15;
 
 fn leading_digits(text: &str) -> (&str, &str) {

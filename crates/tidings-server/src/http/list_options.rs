@@ -1,5 +1,6 @@
-//! The options of list, watch and deletecollection, read and checked as
-//! `k8s.io/apimachinery/pkg/apis/meta/internalversion` does.
+//! Reads and checks the options of list, watch and deletecollection.
+//!
+//! It follows `k8s.io/apimachinery/pkg/apis/meta/internalversion`.
 
 use std::time::Duration;
 
@@ -22,12 +23,12 @@ pub(crate) struct ListOptions {
     pub(crate) resource_version: ResourceVersion,
     pub(crate) match_exact: Option<bool>,
     pub(crate) allow_bookmarks: bool,
-    /// Whether a watch starts with what exists; `None` leaves it to the resource version.
+    /// Whether a watch starts with the existing events; `None` leaves it to the resource version.
     pub(crate) send_initial_events: Option<bool>,
     pub(crate) timeout: Option<Duration>,
 }
 
-/// `resourceVersion`. For a watch, unset and `0` both mean the beginning.
+/// The parameter `resourceVersion`. For a watch, unset and `0` both mean the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ResourceVersion {
     #[default]
@@ -58,13 +59,14 @@ impl ResourceVersion {
 }
 
 impl ListOptions {
-    /// Reads and checks the parameters; `watch` makes it a watch (the deprecated `/watch/` paths).
+    /// Reads and checks the parameters. `watch` makes it a watch (the deprecated `/watch/` paths).
     ///
     /// # Errors
+    ///
     /// 400 for a value that cannot be read, 422 for an invalid combination.
     pub(crate) fn parse(api: Api, query: &Query, watch: bool) -> Result<Self, Status> {
-        // In the order of upstream's errors: numbers, labels, the syntax of fields, combinations,
-        // and last whether the fields exist.
+        // The order is that of upstream's errors: numbers, labels, the syntax of fields,
+        // combinations, and last whether the fields exist.
         let timeout = query.number(params::TIMEOUT_SECONDS)?;
         let limit = query.number(params::LIMIT)?;
         let labels = query.get(params::LABEL_SELECTOR).map(LabelSelector::parse);
@@ -230,8 +232,7 @@ mod tests {
         }
     }
 
-    /// As kube-apiserver answers a watch by a path with `/watch/` in it, without `watch` in the
-    /// query.
+    /// kube-apiserver answers so for a path with `/watch/` in it and no `watch` in the query.
     #[test]
     fn deprecated_paths_follow_the_rules_of_lists() {
         #[rustfmt::skip]

@@ -1,5 +1,7 @@
-//! The HTTP side of requests and answers: RequestInfo, query, negotiation, bodies, gzip, continue
-//! tokens, and `Status`, the form of every error. Nothing here knows handlers or users.
+//! The HTTP side of requests and answers.
+//!
+//! It has RequestInfo, query, negotiation, bodies, gzip, continue tokens, and `Status`, the form of
+//! every error. Nothing here knows handlers or users.
 
 pub(crate) mod body;
 pub(crate) mod compress;

@@ -1,5 +1,6 @@
-//! The form in which a client wants an answer, and the form of a body that it sent
-//! (`k8s.io/apiserver/pkg/endpoints/handlers/negotiation`).
+//! Negotiates the form of an answer, and finds the form of a body.
+//!
+//! It follows `k8s.io/apiserver/pkg/endpoints/handlers/negotiation`.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +28,7 @@ impl Media {
     }
 
     const ALL: [Self; 3] = [Self::Json, Self::Yaml, Self::Protobuf];
-    /// Those of texts.
+    /// The text encodings.
     const TEXTS: [Self; 2] = [Self::Json, Self::Yaml];
 
     fn parse(name: &str) -> Option<Self> {
@@ -42,12 +43,12 @@ impl Media {
 pub(crate) enum Shape {
     /// The event or list itself.
     Whole,
-    /// `Table`, of this apiVersion.
+    /// A `Table` of this apiVersion.
     Table(&'static str),
-    /// `PartialObjectMetadata` or its list, of this apiVersion.
+    /// A `PartialObjectMetadata`, or a list of them, of this apiVersion.
     Partial(&'static str),
-    /// A `PartialObjectMetadata` of a list, or a list of one object: refused with this message once
-    /// the answer is ready.
+    /// A `PartialObjectMetadata` of a list, or a list of one object. It is refused with this
+    /// message once the answer is ready.
     Mismatch(&'static str),
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// Only JSON is indented.
+    /// A form, indented only if it is JSON.
     fn new(media: Media, shape: Shape, pretty: bool) -> Self {
         Self {
             media,
@@ -80,7 +81,7 @@ impl Form {
 pub(crate) enum Answer {
     Object,
     List,
-    /// The list of deleted events: never a watch.
+    /// The list of deleted events, which is never a watch.
     Deleted,
     Watch,
     /// An error, which is never converted.
@@ -93,17 +94,18 @@ const CLAUSES_MAX: usize = 64;
 /// The encodings of documents.
 pub(crate) const ACCEPTED: &str =
     "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-/// The encodings of documents that have no protobuf form.
+/// The encodings of documents without a protobuf form.
 const ACCEPTED_TEXTS: &str = "application/json, application/yaml";
 /// The encodings of watches.
 pub(crate) const STREAMED: &str =
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// Chooses the form of an answer as kube-apiserver does, in two steps: its router needs one of the
-/// media types, whatever their parameters; then the first clause that can be served is used, in the
-/// order of quality.
+/// Chooses the form of an answer as kube-apiserver does, in two steps. Its router requires one of
+/// the media types, whatever their parameters. Then the first clause that can be served is used, in
+/// the order of quality.
 ///
 /// # Errors
+///
 /// 406 if no form is accepted.
 pub(crate) fn negotiate(
     headers: &HeaderMap,
@@ -114,10 +116,11 @@ pub(crate) fn negotiate(
     choose(&Media::ALL, headers, query, answer).ok_or_else(|| Status::not_acceptable(ACCEPTED))
 }
 
-/// The same for what has no protobuf form: a client that prefers it, as controllers in Go do, gets
-/// what else it accepts.
+/// Chooses the form of an answer that has no protobuf form. A client that prefers protobuf, as
+/// controllers in Go do, gets the next form that it accepts.
 ///
 /// # Errors
+///
 /// 406 if nothing else is accepted.
 pub(crate) fn negotiate_text(
     headers: &HeaderMap,
@@ -129,7 +132,7 @@ pub(crate) fn negotiate_text(
         .ok_or_else(|| Status::not_acceptable(ACCEPTED_TEXTS))
 }
 
-/// The router's check.
+/// Checks the media types as kube-apiserver's router does.
 fn check_routed(headers: &HeaderMap, answer: Answer) -> Result<(), Status> {
     if !is_routed(accepted(headers)) {
         let streamed = match answer {
@@ -152,13 +155,15 @@ const AGGREGATED_DISCOVERY: [Option<&str>; 3] = [
 pub(crate) enum Discovery {
     /// The document of the path.
     Plain(Form),
-    /// Everything below the path at once.
+    /// All documents below the path at once.
     Aggregated(Media),
 }
 
-/// Chooses between the two. For `routed` paths, the router checks the media types first.
+/// Chooses between a plain and an aggregated discovery document. For `routed` paths, the router
+/// checks the media types first.
 ///
 /// # Errors
+///
 /// 406 if neither is accepted.
 pub(crate) fn negotiate_discovery(
     headers: &HeaderMap,
@@ -187,8 +192,9 @@ pub(crate) fn negotiate_discovery(
         .ok_or_else(|| Status::not_acceptable(ACCEPTED))
 }
 
-/// Chooses one of these media types as kube-openapi does, whatever their parameters: the first that
-/// fits the first clause that any of them fits, in the order of quality.
+/// Chooses one of these media types as kube-openapi does, whatever their parameters. It is the
+/// first media type that matches the first clause that any of them matches, in the order of
+/// quality.
 pub(crate) fn negotiate_documents(
     headers: &HeaderMap,
     served: &[&'static str],
@@ -201,8 +207,8 @@ pub(crate) fn negotiate_documents(
     sorted(accept).iter().find_map(fits)
 }
 
-/// Whether the client has what has this tag already (`If-None-Match`). A proxy that compresses
-/// answers makes their tags weak.
+/// Whether the client already has the document with this tag (`If-None-Match`). A proxy that
+/// compresses answers makes their tags weak.
 pub(crate) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let known = headers.get_all(header::IF_NONE_MATCH).iter();
     let known = known.filter_map(|tags| tags.to_str().ok());
@@ -210,9 +216,10 @@ pub(crate) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     known.any(|it| it == "*" || it.strip_prefix("W/").unwrap_or(it) == tag)
 }
 
-/// The router's check for paths that are served as JSON only.
+/// Checks media types as the router does for paths that are served as JSON only.
 ///
 /// # Errors
+///
 /// 406 if JSON is not accepted.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Status> {
     let json = media_types(accepted(headers))
@@ -224,7 +231,7 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Status> {
     }
 }
 
-/// The form of an error: JSON if no form is accepted.
+/// The form of an error; JSON if no form is accepted.
 pub(crate) fn negotiate_status(headers: &HeaderMap, query: &Query) -> Form {
     choose(&Media::ALL, headers, query, Answer::Status).unwrap_or(Form::json(true))
 }
@@ -233,18 +240,18 @@ fn accepted(headers: &HeaderMap) -> &str {
     text_of(headers, header::ACCEPT)
 }
 
-/// The text of a header; empty without one.
+/// The text of a header; empty if it is missing.
 fn text_of(headers: &HeaderMap, name: HeaderName) -> &str {
     let value = headers.get(name);
     value.map_or("", |value| value.to_str().unwrap_or_default())
 }
 
-/// The clauses, up to the maximum.
+/// The clauses of Accept, up to the maximum.
 fn clauses(accept: &str) -> impl Iterator<Item = &str> {
     accept.split(',').take(CLAUSES_MAX)
 }
 
-/// Their media types.
+/// The media types of the clauses.
 fn media_types(accept: &str) -> impl Iterator<Item = &str> {
     clauses(accept).map(|clause| {
         let media = clause.split(';').next().unwrap_or_default();
@@ -285,6 +292,7 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
 /// The encoding of a request's body; JSON without a Content-Type.
 ///
 /// # Errors
+///
 /// 415 for an encoding that the server does not read.
 pub(crate) fn body_media(headers: &HeaderMap) -> Result<Media, Status> {
     let content_type = text_of(headers, header::CONTENT_TYPE);
@@ -298,8 +306,8 @@ pub(crate) fn body_media(headers: &HeaderMap) -> Result<Media, Status> {
         .ok_or_else(|| Status::unsupported_media_type(ACCEPTED))
 }
 
-/// Whether the parameters of a media type are valid (`mime.ParseMediaType`): names and values, each
-/// name once.
+/// Whether the parameters of a media type are valid (`mime.ParseMediaType`). They are names and
+/// values, each name once.
 fn are_parameters(text: &str) -> bool {
     let is_token = |text: &str| {
         let is_part = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&byte);
@@ -326,11 +334,12 @@ struct Clause<'a> {
     parameters: Vec<(&'a str, &'a str)>,
 }
 
-/// The clauses of `Accept` in the order in which they are tried, that of `munnerz/goautoneg`;
-/// invalid clauses are ignored. The order is not total (a wildcard of higher quality and a type of
-/// lower quality each come before the other), so the result depends on the sorting algorithm:
-/// insertion sort, as Go sorts lists of up to twelve. As no more than [`CLAUSES_MAX`] are read,
-/// this takes two thousand comparisons at most.
+/// The clauses of `Accept` in the order in which they are tried, that of `munnerz/goautoneg`.
+///
+/// Invalid clauses are ignored. The order is not total: a wildcard of higher quality and a type of
+/// lower quality each come before the other. So the result depends on the sorting algorithm. It is
+/// insertion sort, as Go sorts lists of up to twelve. Because at most [`CLAUSES_MAX`] clauses are
+/// read, this takes two thousand comparisons at most.
 fn sorted(accept: &str) -> Vec<Clause<'_>> {
     let mut sorted: Vec<Clause<'_>> = Vec::new();
     for clause in clauses(accept).filter_map(Clause::parse) {
@@ -381,13 +390,13 @@ impl<'a> Clause<'a> {
             || self.subtype != "*" && other.subtype == "*"
     }
 
-    /// The last value of a parameter.
+    /// The last value of a parameter of the clause.
     fn parameter(&self, name: &str) -> Option<&'a str> {
         let mut given = self.parameters.iter().rev();
         given.find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// The kind, group and version to which the answer is to be converted.
+    /// The kind, group and version that the answer should be converted to.
     fn target(&self) -> [Option<&'a str>; 3] {
         ["as", "g", "v"].map(|name| self.parameter(name))
     }
@@ -397,7 +406,7 @@ impl<'a> Clause<'a> {
         fitting.find_map(|media| Some((media, self.shape(media, answer)?)))
     }
 
-    /// The encodings that match it.
+    /// The encodings that match the clause.
     fn fitting(&self) -> impl Iterator<Item = Media> {
         Media::ALL.into_iter().filter(|media| {
             let (kind, subtype) = media.content_type().split_once('/').unwrap_or_default();
@@ -406,13 +415,13 @@ impl<'a> Clause<'a> {
         })
     }
 
-    /// Whether a media type matches it, each part by itself.
+    /// Whether a media type matches the clause, each part by itself.
     fn fits(&self, media: &str) -> bool {
         let (kind, subtype) = media.split_once('/').unwrap_or_default();
         [kind, "*"].contains(&self.kind) && [subtype, "*"].contains(&self.subtype)
     }
 
-    /// The shape that the parameters ask for; `None` if it is not available.
+    /// The shape that the clause's parameters ask for; `None` if it is not available.
     fn shape(&self, media: Media, answer: Answer) -> Option<Shape> {
         if let Some(stream) = self.parameter("stream")
             && (stream != "watch" || media == Media::Yaml)
@@ -568,7 +577,7 @@ mod tests {
         assert_eq!(sorted(&"a/a,*/a,".repeat(100_000)).len(), CLAUSES_MAX);
     }
 
-    /// Go's answers for lists of up to twelve, sorted by `Less` of goautoneg.
+    /// Go's results for lists of up to twelve, sorted by `Less` of goautoneg.
     #[test]
     fn clauses_are_sorted_as_go_sorts_few() {
         for (accept, expected) in [

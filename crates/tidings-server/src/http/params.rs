@@ -1,17 +1,19 @@
-//! The query parameters: each is named here, once. [`Query`](super::query::Query) reads them by
-//! these constants, and OpenAPI declares those that a verb takes.
+//! The query parameters. Each is named only here.
+//!
+//! [`Query`](super::query::Query) reads them by these constants, and OpenAPI declares those that a
+//! verb takes.
 
 /// A parameter of the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// The verbs on events that take it.
+    /// The verbs on events that take the parameter.
     pub(crate) verbs: &'static [Verb],
     pub(crate) about: &'static str,
 }
 
-/// The type of a value, as OpenAPI has it.
+/// The type of a value, as OpenAPI names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Boolean,
@@ -147,7 +149,7 @@ pub(crate) fn of(verb: Verb) -> impl Iterator<Item = &'static Parameter> {
 }
 
 impl Kind {
-    /// Its name in OpenAPI.
+    /// The type's name in OpenAPI.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Boolean => "boolean",

@@ -1,4 +1,4 @@
-//! JSON answers in the requested form.
+//! Writes JSON answers in the requested form.
 
 use http::HeaderMap;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::http::query::Query;
 use crate::http::status::Status;
 use tidings_api::indent::Indenter;
 
-/// Converts JSON to the requested form: indented, or YAML. Never called for protobuf.
+/// Converts JSON to the requested form: indented, or YAML. It is never called for protobuf.
 pub(crate) fn present(form: Form, mut json: Vec<u8>) -> Result<(Media, Vec<u8>), Status> {
     let reparse = |json: &[u8]| -> Result<Value, Status> {
         serde_json::from_slice(json).map_err(Status::internal)
@@ -30,8 +30,8 @@ pub(crate) fn present(form: Form, mut json: Vec<u8>) -> Result<(Media, Vec<u8>),
     }
 }
 
-/// A Status in the form in which its client accepts errors (`ErrorNegotiated`); a success is
-/// negotiated as any object.
+/// Writes a Status in the form in which its client accepts errors (`ErrorNegotiated`). A success is
+/// negotiated as any object is.
 pub(crate) fn present_status(
     status: &Status,
     headers: &HeaderMap,
@@ -58,7 +58,7 @@ mod tests {
     use tidings_api::codec::Api;
     use tidings_api::managed::Conflict;
 
-    /// Whatever stands in it, and in every form.
+    /// The bound holds for any content, in every form.
     #[test]
     fn no_status_is_longer_than_64_kib() {
         let headers = |accept: &'static str| {

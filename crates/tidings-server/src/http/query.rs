@@ -1,4 +1,4 @@
-//! The query of a request, and the options of a write in it, read as the API server does.
+//! The query of a request, and the write options in it, read as kube-apiserver does.
 
 use std::fmt::Display;
 use std::num::{IntErrorKind, ParseIntError};
@@ -15,7 +15,7 @@ use crate::http::status::Status;
 use tidings_api::field_validation::FieldValidation;
 use tidings_api::table::IncludeObject;
 
-/// A query's pairs in order; an empty pair (kube-rs sends `?&limit=500`) is skipped.
+/// A query's pairs in order. An empty pair (kube-rs sends `?&limit=500`) is skipped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -58,13 +58,13 @@ impl Query {
         self.values(parameter).next().is_some()
     }
 
-    /// Whether nothing is to be stored.
+    /// Whether the request is a dry run, so that nothing is stored.
     pub(crate) fn asks_for_dry_run(&self) -> bool {
         self.values(params::DRY_RUN).any(|value| value == "All")
     }
 
-    /// A boolean as the API server's parameter conversion reads it: a parameter that is present is
-    /// true unless its value is `0` or `false`.
+    /// Reads a boolean as kube-apiserver does. A parameter that is present is true unless its value
+    /// is `0` or `false`.
     pub(crate) fn flag(&self, parameter: Parameter) -> bool {
         self.optional_flag(parameter).unwrap_or(false)
     }
@@ -74,9 +74,10 @@ impl Query {
         Some(!matches!(value.as_str(), "0" | "false"))
     }
 
-    /// An integer; `None` without the parameter.
+    /// Reads an integer; `None` without the parameter.
     ///
     /// # Errors
+    ///
     /// 400 in the words of Go's `strconv.ParseInt`.
     pub(super) fn number(&self, parameter: Parameter) -> Result<Option<i64>, Status> {
         let Some(value) = self.values(parameter).next() else {
@@ -88,9 +89,10 @@ impl Query {
         })
     }
 
-    /// A moment; `None` without the parameter.
+    /// Reads a moment; `None` without the parameter.
     ///
     /// # Errors
+    ///
     /// 400 if it cannot be read.
     pub(crate) fn moment(&self, parameter: Parameter) -> Result<Option<UnixMillis>, Status> {
         let read = |text: &str| {
@@ -105,7 +107,8 @@ impl Query {
         self.get(parameter).map(read).transpose()
     }
 
-    /// How long the client waits (`?timeout=8s`), in Go's notation; zero or less means no limit.
+    /// The time for which the client waits (`?timeout=8s`), in Go's notation. Zero or less means no
+    /// limit.
     pub(crate) fn timeout(&self) -> Result<Option<Duration>, Status> {
         let Some(text) = self.get(params::TIMEOUT) else {
             return Ok(None);
@@ -132,9 +135,10 @@ impl Query {
         })
     }
 
-    /// What the rows of a Table contain in addition to their cells.
+    /// The object in the rows of a Table, besides their cells.
     ///
     /// # Errors
+    ///
     /// 400 for an unknown value.
     pub(crate) fn include_object(&self) -> Result<IncludeObject, Status> {
         IncludeObject::parse(self.get(params::INCLUDE_OBJECT)).map_err(Status::bad_request)
@@ -143,6 +147,7 @@ impl Query {
     /// The options of a delete without a body.
     ///
     /// # Errors
+    ///
     /// 400 for a value that cannot be read.
     pub(crate) fn delete_options(&self) -> Result<DeleteOptions, Status> {
         let texts = |parameter| self.values(parameter).map(str::to_owned);
@@ -155,9 +160,10 @@ impl Query {
         })
     }
 
-    /// The options of a write, of this kind (`CreateOptions` and the like).
+    /// The options of a write, of a kind such as `CreateOptions`.
     ///
     /// # Errors
+    ///
     /// 422 with all invalid options.
     pub(crate) fn write_options(&self, options_kind: &str) -> Result<WriteOptions, Status> {
         self.checked_options(options_kind, FieldErrors::default())
@@ -166,6 +172,7 @@ impl Query {
     /// The options of a patch. An apply may be forced, and must name its field manager.
     ///
     /// # Errors
+    ///
     /// As [`write_options`](Self::write_options).
     pub(crate) fn patch_options(&self, is_apply: bool) -> Result<WriteOptions, Status> {
         let mut errors = FieldErrors::default();
@@ -210,16 +217,16 @@ impl Query {
     }
 }
 
-/// See [`Query::write_options`].
+/// The options of a write; see [`Query::write_options`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WriteOptions {
-    /// Nothing is stored.
+    /// Whether the write is a dry run, so that nothing is stored.
     pub(crate) dry_run: bool,
     /// The client that makes the change; may be empty.
     pub(crate) field_manager: String,
     /// How unknown and duplicate fields are treated.
     pub(crate) field_validation: FieldValidation,
-    /// An apply takes over fields that other managers own.
+    /// Whether an apply takes over fields that other managers own.
     pub(crate) force: bool,
 }
 

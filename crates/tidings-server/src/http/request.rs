@@ -1,6 +1,8 @@
-//! RequestInfo: the classification of a request, made once from its method, path, query and
-//! Content-Type (`k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`). The authorizer, limits,
-//! audit log, metrics and handlers all use it.
+//! RequestInfo: the classification of a request.
+//!
+//! It is made once from the request's method, path, query and Content-Type
+//! (`k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`). The authorizer, limits, audit log,
+//! metrics and handlers all use it.
 //!
 //! A path is split before it is decoded, as the router does, so that the served request is the
 //! authorized one. Where the two could differ (`%2F` in a name), the path is ambiguous and is not
@@ -14,16 +16,17 @@ use percent_encoding::percent_decode_str;
 use crate::http::params;
 use crate::http::query::Query;
 
-/// See the module documentation. Parts that a request does not have are empty.
+/// The classification of a request; see the module documentation. Parts that a request does not
+/// have are empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestInfo {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) query: Query,
-    /// Whether it is about a resource. If not, the following fields are empty, except for the
-    /// labels.
+    /// Whether the request is about a resource. If not, the following fields are empty, except for
+    /// the labels.
     pub(crate) is_resource_request: bool,
-    /// The verb of RBAC: `get`, `list`, `deletecollection` and so on.
+    /// The verb in RBAC: `get`, `list`, `deletecollection` and so on.
     pub(crate) verb: &'static str,
     pub(crate) group: String,
     pub(crate) version: String,
@@ -31,16 +34,16 @@ pub(crate) struct RequestInfo {
     pub(crate) resource: String,
     pub(crate) name: String,
     pub(crate) subresource: String,
-    /// Whether the path is one of the deprecated `/watch/` ones.
+    /// Whether the path is one of the deprecated `/watch/` paths.
     pub(crate) is_watch_path: bool,
-    /// Whether a segment of the path has an escaped slash, or is not UTF-8: the router would read
+    /// Whether a segment of the path has an escaped slash, or is not UTF-8. The router would read
     /// another path.
     pub(crate) is_ambiguous: bool,
     pub(crate) labels: RequestLabels,
 }
 
-/// The labels that most of kube-apiserver's request metrics share, in its order, without
-/// `component`. All values are constants, whatever a request contains.
+/// The labels that most of kube-apiserver's request metrics share, without `component`. They are in
+/// kube-apiserver's order. All values are constants, whatever a request contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestLabels {
     pub(crate) verb: &'static str,
@@ -51,7 +54,7 @@ pub(crate) struct RequestLabels {
     pub(crate) scope: &'static str,
 }
 
-/// Paths that are not of a resource; the label is the path.
+/// Paths that are not of a resource. Their label is the path.
 const PATHS: [&str; 16] = [
     "/api",
     "/apis",
@@ -72,16 +75,15 @@ const PATHS: [&str; 16] = [
 ];
 /// The subresource of events in an archive: all versions of an event.
 const VERSIONS: &str = "versions";
-/// Paths of an archive that are about all events of a cluster, of whatever namespace, or of all
-/// clusters.
+/// Paths of an archive about all events of a cluster, of whatever namespace, or of all clusters.
 const ABOUT_ALL_EVENTS: [&str; 4] = ["/clusters", "/counts", "/export", "/waiting"];
-/// The path of an archive that is about all events of a cluster, or those of a namespace.
+/// The path of an archive about all events of a cluster, or of a namespace.
 const COVERAGE: &str = "/coverage";
-/// The path of the timeline's changes as they happen.
+/// The path of the timeline's live changes.
 pub(crate) const TIMELINE_LIVE: &str = "/timeline/api/live";
 /// The path of the timeline's logins.
 pub(crate) const TIMELINE_LOGIN: &str = "/timeline/login";
-/// The beginning of the timeline's paths that need credentials.
+/// Prefix of the timeline's paths that need credentials.
 pub(crate) const TIMELINE_API: &str = "/timeline/api/";
 /// Resources other than events.
 const RESOURCES: [&str; 4] = [
@@ -101,7 +103,7 @@ fn one_of<const N: usize>(known: [&'static str; N], name: &str) -> Option<&'stat
     known.into_iter().find(|known| *known == name)
 }
 
-/// Group, resource and scope.
+/// Group, resource and scope of a served resource.
 type Served = (&'static str, &'static str, &'static str);
 
 impl RequestInfo {
@@ -127,8 +129,8 @@ impl RequestInfo {
         info
     }
 
-    /// Whether it was made of a request with this method and URI. A prefix of the path may have
-    /// been taken off since.
+    /// Whether this classification was made of a request with this method and URI. A prefix of the
+    /// path may have been removed since.
     pub(crate) fn is_of(&self, method: &Method, uri: &Uri) -> bool {
         self.method == *method && self.uri == *uri
     }
@@ -216,20 +218,20 @@ impl RequestInfo {
         }
     }
 
-    /// Whether it is about events, of any version and subresource.
+    /// Whether the request is about events, of any version and subresource.
     pub(crate) fn is_about_events(&self) -> bool {
         let of_events = matches!(self.group.as_str(), "" | "events.k8s.io");
         self.is_resource_request && of_events && self.resource == "events"
     }
 
-    /// Whether it is for the versions of an event in an archive.
+    /// Whether the request is for the versions of an event in an archive.
     pub(crate) fn is_versions(&self) -> bool {
         let is_read = matches!(self.method, Method::GET | Method::HEAD) && self.verb == "get";
         is_read && self.is_about_events() && self.subresource == VERSIONS
     }
 
-    /// The namespace that an archive is asked about, beside its events: empty if it is asked about
-    /// the whole cluster, or all clusters.
+    /// The namespace that an archive is asked about, for requests other than those for events.
+    /// Empty if it is asked about the whole cluster, or all clusters.
     pub(crate) fn asked_namespace(&self) -> Option<&str> {
         let path = self.uri.path().trim_end_matches('/');
         match path {
@@ -257,38 +259,38 @@ impl RequestInfo {
         }
     }
 
-    /// Whether it is a watch of events, which is long-running.
+    /// Whether the request is a watch of events, which is long-running.
     pub(crate) fn is_watch(&self) -> bool {
         let labels = &self.labels;
         let of_events = labels.resource == "events" || labels.subresource == "/timeline";
         labels.verb == "WATCH" && of_events
     }
 
-    /// Whether it writes one event.
+    /// Whether the request writes one event.
     pub(crate) fn writes_one(&self) -> bool {
         let verb = self.labels.verb;
         let verb = matches!(verb, "POST" | "PUT" | "PATCH" | "APPLY" | "DELETE");
         verb && self.labels.resource == "events"
     }
 
-    /// Whether it creates or changes events. Deletes are not included.
+    /// Whether the request creates or changes events. Deletes are not included.
     pub(crate) fn changes_events(&self) -> bool {
         matches!(self.labels.verb, "POST" | "PUT" | "PATCH" | "APPLY")
             && self.labels.resource == "events"
     }
 
-    /// Whether it deletes events.
+    /// Whether the request deletes events.
     pub(crate) fn deletes_events(&self) -> bool {
         matches!(self.labels.verb, "DELETE" | "DELETECOLLECTION")
             && self.labels.resource == "events"
     }
 
-    /// Whether it creates the event that it names, if that does not exist.
+    /// Whether the request creates the event that it names, if that does not exist.
     pub(crate) fn may_create_by_name(&self) -> bool {
         matches!(self.labels.verb, "PUT" | "APPLY") && self.labels.resource == "events"
     }
 
-    /// Whether it is a review of oneself.
+    /// Whether the request is a review of oneself.
     pub(crate) fn is_review(&self) -> bool {
         matches!(
             self.labels.group,
@@ -296,23 +298,23 @@ impl RequestInfo {
         )
     }
 
-    /// Whether it is a login to the timeline.
+    /// Whether the request is a login to the timeline.
     pub(crate) fn is_login(&self) -> bool {
         self.uri.path() == TIMELINE_LOGIN
     }
 
-    /// Whether it is for the timeline's page, with its files, and not for what is shown there.
+    /// Whether the request is for the timeline's page and its files, not for the data shown there.
     pub(crate) fn is_page(&self) -> bool {
         let of_timeline = self.labels.subresource == "/timeline";
         of_timeline && !self.is_login() && !self.uri.path().starts_with(TIMELINE_API)
     }
 
-    /// Whether it is for /metrics.
+    /// Whether the request is for /metrics.
     pub(crate) fn is_metrics(&self) -> bool {
         self.labels.subresource == "/metrics"
     }
 
-    /// Whether it is for health or version.
+    /// Whether the request is for health or version.
     pub(crate) fn is_probe(&self) -> bool {
         matches!(
             self.labels.subresource,

@@ -1,9 +1,9 @@
-//! `Status`, the form of every error and of a successful delete, and its making from the errors of
-//! the crates below. It knows nothing of requests.
+//! `Status`, the form of every error and of a successful delete.
 //!
-//! Reasons, codes and messages are those of `k8s.io/apimachinery/pkg/api/errors`. A Status is
-//! bounded, however long the refused input is: each part has a maximum, and together they take less
-//! than 64 KiB as indented JSON.
+//! It is made from the errors of the crates below, and knows nothing of requests. Reasons, codes
+//! and messages are those of `k8s.io/apimachinery/pkg/api/errors`. A Status is bounded, however
+//! long the refused input is: each part has a maximum, and together they take less than 64 KiB as
+//! indented JSON.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
@@ -19,17 +19,17 @@ use tidings_api::bounded::{BoundedList, and_more, text_len};
 use tidings_api::codec::Api;
 use tidings_api::managed::Conflict;
 
-/// Longest message. This and all other lengths here are in bytes of JSON.
+/// Maximum length of the message. This and all other lengths here are in bytes of JSON.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 24 * 1024;
-/// Longest list of reasons within a message.
+/// Maximum length of a list of reasons within a message.
 const LIST_BYTES_MAX: usize = 20 * 1024;
-/// Longest list of causes, indented.
+/// Maximum length of a list of causes, indented.
 const CAUSES_BYTES_MAX: usize = 24 * 1024;
 /// Bytes of a cause without its texts.
 const CAUSE_BYTES: usize = 160;
-/// Longest name, group, kind and uid in the details.
+/// Maximum length of each name, group, kind and uid in the details.
 const DETAIL_BYTES_MAX: usize = 2 * 1024;
-/// Longest continue token. No key of an event is as long.
+/// Maximum length of a continue token. No key of an event is as long.
 const CONTINUE_BYTES_MAX: usize = 4 * 1024;
 
 /// An HTTP code and the reason that goes with it (`metav1.StatusReason`).
@@ -53,11 +53,11 @@ const INTERNAL_ERROR: Reason = (StatusCode::INTERNAL_SERVER_ERROR, "InternalErro
 const UNAVAILABLE: Reason = (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable");
 const TIMEOUT: Reason = (StatusCode::GATEWAY_TIMEOUT, "Timeout");
 const NO_SPACE: Reason = (StatusCode::INSUFFICIENT_STORAGE, "InternalError");
-/// Unexpected errors of a real server have no reason.
+/// Unexpected errors of kube-apiserver have no reason.
 const UNEXPECTED: Reason = (StatusCode::INTERNAL_SERVER_ERROR, "");
 const BAD_GATEWAY: Reason = (StatusCode::BAD_GATEWAY, "");
 
-/// A Kubernetes `Status` on its way to a client.
+/// A Kubernetes `Status` for a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Status(Box<Body>);
 
@@ -87,7 +87,7 @@ struct Metadata {
     continue_token: String,
 }
 
-/// The object that a Status is about, and more.
+/// The object that a Status is about, with causes and the time of a retry.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Details {
@@ -116,7 +116,7 @@ impl Details {
     }
 }
 
-/// One of several reasons.
+/// One of several reasons for an error.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct StatusCause {
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -141,7 +141,7 @@ impl Status {
         }))
     }
 
-    /// With details that are there and empty, as upstream's generic server responses have them.
+    /// A Status with empty details, as upstream's generic server responses have them.
     fn generic(reason: Reason, message: impl Display) -> Self {
         Self::of(reason, message).details(Details::default())
     }
@@ -160,7 +160,7 @@ impl Status {
         })
     }
 
-    /// The same, with warnings about the request.
+    /// Adds warnings about the request.
     pub(crate) fn warning(mut self, warnings: &[String]) -> Self {
         self.0.warnings.extend_from_slice(warnings);
         self
@@ -209,7 +209,8 @@ impl Status {
         Self::of(UNAUTHORIZED, "Unauthorized")
     }
 
-    /// The cluster that has to check a token or a permission does not answer. A retry may succeed.
+    /// 503: the cluster that must check a token or a permission does not answer. A retry may
+    /// succeed.
     pub(crate) fn cannot_check() -> Self {
         Self::unavailable("the credentials or permissions of this request could not be checked")
     }
@@ -219,13 +220,13 @@ impl Status {
         Self::of(NOT_FOUND, message).about(api, name)
     }
 
-    /// The path is unknown.
+    /// 404: the path is unknown.
     pub(crate) fn no_such_path() -> Self {
         let message = "the server could not find the requested resource";
         Self::generic(NOT_FOUND, message)
     }
 
-    /// An archive follows no cluster of this name.
+    /// 404: an archive follows no cluster of this name.
     pub(crate) fn no_such_cluster(name: &str) -> Self {
         let message = format!("clusters {} not found", Quoted(name));
         Self::of(NOT_FOUND, message).about_kind("clusters", name)
@@ -255,7 +256,7 @@ impl Status {
         Self::of(FORBIDDEN, message)
     }
 
-    /// An archive of several clusters serves events only below the clusters' names.
+    /// 404: an archive of several clusters serves events only below the clusters' names.
     pub(crate) fn name_a_cluster() -> Self {
         Self::generic(
             NOT_FOUND,
@@ -268,7 +269,7 @@ impl Status {
         Self::generic(METHOD_NOT_ALLOWED, message)
     }
 
-    /// Only the followed cluster writes events of an archive.
+    /// 405: only the followed cluster writes events of an archive.
     pub(crate) fn read_only(cluster: &str) -> Self {
         let cluster = Quoted(cluster);
         Self::not_allowed(format_args!(
@@ -276,7 +277,7 @@ impl Status {
         ))
     }
 
-    /// Events that were sealed are as they are.
+    /// 405: sealed events cannot be changed.
     pub(crate) fn sealed(cluster: &str) -> Self {
         let cluster = Quoted(cluster);
         Self::not_allowed(format_args!(
@@ -284,8 +285,8 @@ impl Status {
         ))
     }
 
-    /// The cluster of events that were sealed is not followed; `option` is what the server lacks to
-    /// be watched.
+    /// 405: the cluster of sealed events is not followed, so it cannot be watched here. `option` is
+    /// the option with which this server could be watched.
     pub(crate) fn unwatched(cluster: &str, address: Option<&str>, option: Option<&str>) -> Self {
         let cluster = Quoted(cluster);
         let at = address.map_or_else(String::new, |address| format!(": {address}"));
@@ -298,7 +299,7 @@ impl Status {
         ))
     }
 
-    /// Events that were sealed are exported by the engines that read their files.
+    /// 405: sealed events are not exported, because other engines can read their files.
     pub(crate) fn unexported(cluster: &str) -> Self {
         let cluster = Quoted(cluster);
         Self::not_allowed(format_args!(
@@ -307,7 +308,7 @@ impl Status {
         ))
     }
 
-    /// Nothing of a cluster waits to be sealed, nor ever did.
+    /// 404: the events of a cluster are not sealed here, and never were.
     pub(crate) fn not_sealed(cluster: &str) -> Self {
         let message = format!(
             "the events of cluster {} are not sealed into an object storage here",
@@ -325,14 +326,14 @@ impl Status {
         Self::of(NOT_ACCEPTABLE, message)
     }
 
-    /// The client accepts none of these types: an answer of go-restful, the router of the API
-    /// server.
+    /// 406: the client accepts none of these types. It is an answer of go-restful, kube-apiserver's
+    /// router.
     pub(crate) fn not_representable(available: &str) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
         Self::generic(NOT_ACCEPTABLE, message)
     }
 
-    /// The requested `as` does not fit the kind of the answer.
+    /// 406: the requested `as` does not fit the kind of the answer.
     pub(crate) fn shape_mismatch(message: &str) -> Self {
         Self::of(NOT_ACCEPTABLE, message)
     }
@@ -344,7 +345,8 @@ impl Status {
         Self::of(UNSUPPORTED_MEDIA_TYPE, message)
     }
 
-    /// The Content-Type is not a patch type: an answer of go-restful, the router of the API server.
+    /// 415: the Content-Type is not a patch type. It is an answer of go-restful, kube-apiserver's
+    /// router.
     pub(crate) fn unsupported_patch() -> Self {
         Self::generic(UNSUPPORTED_MEDIA_TYPE, "415: Unsupported Media Type")
     }
@@ -357,19 +359,20 @@ impl Status {
         Self::too_large(format_args!("limit is {limit}"))
     }
 
-    /// An event is larger than the server accepts.
+    /// 413: an event is larger than the server accepts.
     pub(crate) fn event_too_large(len: usize, limit: usize) -> Self {
         Self::too_large(format_args!(
             "the event is {len} bytes long as stored, the limit is {limit}"
         ))
     }
 
-    /// A rate limit is reached. Without Retry-After, so that recorders drop the event.
+    /// 429: a rate limit is reached. It has no Retry-After, so that recorders drop the event.
     pub(crate) fn too_many_requests(message: &str) -> Self {
         Self::of(TOO_MANY_REQUESTS, format!("Too many requests: {message}"))
     }
 
-    /// The memory for answers is used up, and so is the wait for it, or the queue.
+    /// 429: the memory for answers is used up, and the wait for it was too long or its queue is
+    /// full.
     pub(crate) fn out_of_memory() -> Self {
         let why = "the memory for answers is in use, please try again later";
         Self::too_many_requests(why).retry_after_seconds(1)
@@ -380,7 +383,8 @@ impl Status {
         Self::of(NOT_FOUND, message).about_kind("namespaces", namespace)
     }
 
-    /// Recorders recognize this error by its cause and drop the event silently.
+    /// 403: the namespace is terminating. Recorders recognize this error by its cause and drop the
+    /// event silently.
     pub(crate) fn namespace_terminating(api: Api, name: &str, namespace: &str) -> Self {
         let message = format!(
             "{} {} is forbidden: unable to create new content in namespace {namespace} because it is being \
@@ -404,14 +408,14 @@ impl Status {
         Self::of(ALREADY_EXISTS, message).about(api, name)
     }
 
-    /// The same if the existing event is deleted and waits for its finalizers.
+    /// Changes "already exists" for an event that is deleted and waits for its finalizers.
     pub(crate) fn still_exists(mut self) -> Self {
         self.0.message.insert_str(0, "object is being deleted: ");
         self
     }
 
-    /// The name of an event with a base of generated names is taken, even if it was not generated.
-    /// A retry may succeed. kube-apiserver says it of core/v1 in both groups.
+    /// 409: the name of an event with a base of generated names is taken, even if not generated. A
+    /// retry may succeed. kube-apiserver words it for core/v1 in both groups.
     pub(crate) fn generated_name_taken(name: &str) -> Self {
         let why = "the server was not able to generate a unique name for the object";
         let mut status = Self::already_exists(Api::Core, name).retry_after_seconds(1);
@@ -429,7 +433,7 @@ impl Status {
         Self::of(CONFLICT, message).about(api, name)
     }
 
-    /// Other managers own fields that would be applied.
+    /// 409: other managers own fields that would be applied.
     pub(crate) fn apply_conflicts(conflicts: &[Conflict]) -> Self {
         let causes = conflicts.iter().map(|Conflict { manager, field }| {
             let message = ConflictWith(manager);
@@ -467,7 +471,7 @@ impl Status {
         Self::conflict(api, name, why)
     }
 
-    /// The object or the options are invalid. `group` is empty for events of both versions, as
+    /// 422: the object or the options are invalid. `group` is empty for events of both versions, as
     /// upstream.
     pub(crate) fn invalid(kind: &str, group: &str, name: &str, errors: &FieldErrors) -> Self {
         let mut told = BTreeSet::new();
@@ -503,20 +507,22 @@ impl Status {
         })
     }
 
-    /// The patched object is not a valid object of its kind.
+    /// 422: the patched object is not a valid object of its kind.
     pub(crate) fn invalid_patched_object(patched: impl Display, why: &str) -> Self {
         let patched = bounded_text(patched, MESSAGE_BYTES_MAX);
         let error = FieldError::invalid("patch", &patched, why);
         Self::invalid("", "", "", &error.into())
     }
 
-    /// The patch is well-formed but cannot be applied to this object. Upstream does not say why.
+    /// 422: the patch is well-formed but cannot be applied to this object. Upstream does not say
+    /// why.
     pub(crate) fn unprocessable() -> Self {
         let message = "the server rejected our request due to an error in our request";
         Self::generic(INVALID, message)
     }
 
-    /// The preconditions of a delete do not hold. The message names the kind, not the resource.
+    /// 409: the preconditions of a delete do not hold. The message names the kind, not the
+    /// resource.
     pub(crate) fn precondition_failed(name: &str, why: &str) -> Self {
         let message = format!(
             "Operation cannot be fulfilled on Event {}: {why}",
@@ -525,7 +531,8 @@ impl Status {
         Self::of(CONFLICT, message).about_kind("Event", name)
     }
 
-    /// The history no longer reaches back; `continue_token` resumes at the latest revision.
+    /// 410: the history no longer reaches back. `continue_token` resumes the list at the latest
+    /// revision.
     pub(crate) fn expired(message: &str, continue_token: Option<String>) -> Self {
         let mut status = Self::of(EXPIRED, message);
         status.0.metadata.continue_token = continue_token
@@ -551,7 +558,7 @@ impl Status {
         })
     }
 
-    /// The same for a watch that begins with the existing events: its client should wait.
+    /// Asks the client to wait: its watch begins with the existing events.
     pub(crate) fn worth_waiting_for(self) -> Self {
         self.retry_after_seconds(2)
     }
@@ -561,7 +568,7 @@ impl Status {
         Self::generic(TIMEOUT, message)
     }
 
-    /// A 500 without a reason.
+    /// 500, without a reason.
     pub(crate) fn internal(message: impl Display) -> Self {
         Self::of(UNEXPECTED, message)
     }
@@ -570,7 +577,7 @@ impl Status {
         Self::of(UNAVAILABLE, message).retry_after_seconds(1)
     }
 
-    /// A followed cluster does not answer a request that was passed on. A retry may succeed.
+    /// 503: a followed cluster does not answer a proxied request. A retry may succeed.
     pub(crate) fn cluster_unavailable(cluster: &str) -> Self {
         Self::unavailable(format_args!(
             "cluster {} cannot be reached; its kept events can be read all the same",
@@ -578,13 +585,13 @@ impl Status {
         ))
     }
 
-    /// A followed cluster gave an invalid answer.
+    /// 502: a followed cluster gave an invalid answer.
     pub(crate) fn bad_gateway(cluster: &str) -> Self {
         let message = format!("cluster {} did not answer as it should", Quoted(cluster));
         Self::of(BAD_GATEWAY, message)
     }
 
-    /// The caller's credentials cannot be passed on to the followed cluster.
+    /// The error of a request that cannot be proxied with the caller's credentials.
     pub(crate) fn not_passed_on(reason: Reason, cluster: &str, why: &str) -> Self {
         let message = format!(
             "only events are kept here, and other requests are passed on to cluster {} with the caller's own token: {why}",
@@ -613,7 +620,7 @@ impl Status {
         }
     }
 
-    /// A stored record is not an event.
+    /// 500: a stored record is not an event.
     pub(crate) fn damaged(key: &[u8], why: &str) -> Self {
         let key = String::from_utf8_lossy(key);
         tracing::error!(%key, why, "a stored event cannot be read");
@@ -673,13 +680,13 @@ impl Status {
             .unwrap_or(StatusCode::OK)
     }
 
-    /// The JSON of the Status, without a line end.
+    /// The JSON of the Status, without a line break at its end.
     pub(crate) fn to_json(&self) -> Vec<u8> {
-        // Strings and integers only: this cannot fail.
+        // Strings and integers only, so this cannot fail.
         serde_json::to_vec(&self.0).unwrap_or_default()
     }
 
-    /// The Status as an enveloped protobuf message, for protobuf watches.
+    /// The Status as a protobuf message in an envelope, for protobuf watches.
     pub(crate) fn to_protobuf(&self) -> Vec<u8> {
         use k8s_pb::apimachinery::pkg::apis::meta::v1 as meta;
         let body = &self.0;
@@ -721,7 +728,7 @@ impl Status {
     }
 }
 
-/// For reads without a continue token.
+/// The answer to a failed read without a continue token.
 impl From<ReadError> for Status {
     fn from(error: ReadError) -> Self {
         Self::from_read(&error, None)
@@ -737,7 +744,7 @@ impl Display for ConflictWith<'_> {
     }
 }
 
-/// The causes that fit, and one that counts the rest, `more` included.
+/// The causes that fit, and one that counts the rest, including `more`.
 fn bounded_causes<'a>(
     mut causes: impl Iterator<Item = (&'static str, impl Display, &'a str)>,
     mut more: usize,
@@ -770,7 +777,8 @@ fn bounded_causes<'a>(
     fitting
 }
 
-/// As JSON; [`present`](super::present) later converts it to the form that the client accepts.
+/// Writes the Status as JSON. [`present`](super::present) later converts it to the form that the
+/// client accepts.
 impl IntoResponse for Status {
     fn into_response(self) -> Response {
         let mut json = self.to_json();
@@ -783,7 +791,7 @@ impl IntoResponse for Status {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
         warn(&self.0.warnings, headers);
-        // For `present` and the audit log.
+        // `present` and the audit log read it from the extensions.
         response.extensions_mut().insert(self);
         response
     }

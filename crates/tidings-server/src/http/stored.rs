@@ -8,7 +8,7 @@ use crate::http::status::Status;
 use tidings_api::codec;
 use tidings_api::selector::Selector;
 
-/// An event and the record it was read from.
+/// An event and the record that it was read from.
 pub(crate) struct Stored {
     pub(crate) event: Event,
     pub(crate) record: Record,
@@ -22,9 +22,10 @@ impl Stored {
     }
 }
 
-/// Whether the event in a record matches.
+/// Whether the event in a record matches the selector.
 ///
 /// # Errors
+///
 /// 500 for a record that is not an event.
 pub(crate) fn selects(selector: &Selector, record: &Record) -> Result<bool, Status> {
     selector

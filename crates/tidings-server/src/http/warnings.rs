@@ -1,12 +1,13 @@
-//! `Warning` headers as kube-apiserver writes them
-//! (`k8s.io/apiserver/pkg/endpoints/filters/warning.go`): each text once; if all together are too
-//! long, each is truncated, and those beyond the limit are omitted.
+//! `Warning` headers as kube-apiserver writes them.
+//!
+//! It follows `k8s.io/apiserver/pkg/endpoints/filters/warning.go`: each text once. If all together
+//! are too long, each is truncated, and those beyond the limit are omitted.
 
 use std::collections::BTreeSet;
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// Maximum characters of all texts together, beyond which they are truncated.
+/// Maximum characters of all texts together, beyond which each is truncated.
 const TOTAL_LEN_MAX: usize = 4 * 1024;
 /// Maximum characters of a truncated text.
 const CUT_LEN: usize = 256;

@@ -1,9 +1,9 @@
-//! `/metrics`: kube-apiserver's names and labels where it has them, in Prometheus' text form.
+//! `/metrics`, in Prometheus' text form, with kube-apiserver's names and labels where it has them.
 //!
-//! Events are counted where they happen, and converted to text when the page is requested. Its
-//! handler assembles the page from the metrics of all rooms. Labels are constants (see [`series`]),
-//! so clients cannot increase the number of series. A metric that begins with `tidings_` has no
-//! counterpart upstream.
+//! Events are counted where they happen, and converted to text when the page is requested. The
+//! page's handler assembles it from the metrics of all rooms. Labels are constants (see
+//! [`series`]), so clients cannot increase the number of series. A metric whose name begins with
+//! `tidings_` has no counterpart upstream.
 
 mod process;
 mod series;
@@ -19,12 +19,12 @@ use tidings_api::codec::Api;
 /// The code of a request whose client disconnected before it was answered.
 pub(crate) const CLIENT_GONE: u16 = 0;
 
-/// Buckets of `apiserver_request_duration_seconds`.
+/// Buckets of `apiserver_request_duration_seconds`, in seconds.
 const DURATIONS: &[f64] = &[
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
-/// Buckets of `apiserver_request_sli_duration_seconds` and of watch lists.
+/// Buckets of `apiserver_request_sli_duration_seconds` and of watch lists, in seconds.
 const LONG_DURATIONS: &[f64] = &[
     0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0,
     30.0, 45.0, 60.0,
@@ -43,7 +43,7 @@ const WATCH_EVENT_SIZES: &[f64] = &[
     1024.0, 2048.0, 4096.0, 8192.0, 16_384.0, 32_768.0, 65_536.0, 131_072.0,
 ];
 
-/// The labels of a request; labels that are `None` are omitted.
+/// The labels of a request. Labels that are `None` are omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RequestSeries {
     request: RequestLabels,
@@ -82,7 +82,7 @@ impl Labels for RequestSeries {
     }
 }
 
-/// Requests and their answers, counted.
+/// Metrics of requests and their answers.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     requests: Counters<RequestSeries>,
@@ -286,6 +286,6 @@ fn code_label(code: u16) -> &'static str {
             }
         };
     }
-    // The first is of a client that is gone.
+    // The first code is that of a client that is gone.
     label!(0 200 201 202 204 304 400 401 403 404 405 406 409 410 413 415 422 429 500 503 504 507)
 }

@@ -1,13 +1,13 @@
-//! `process_*`: what the kernel says of this process, where there is `/proc`.
+//! `process_*`: the kernel's figures about this process, where there is `/proc`.
 
 use std::fs;
 
 use super::series::Text;
 
-/// The unit of times in `/proc`, which Linux fixes for programs at a hundredth of a second.
+/// Ticks per second in `/proc`, which Linux fixes for programs at a hundred.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Appends what can be found out; nothing on systems without `/proc`.
+/// Appends the metrics that can be read; none on systems without `/proc`.
 pub(crate) fn write(text: &mut Text) {
     if let Some((cpu, start)) = stat() {
         text.single(
@@ -59,10 +59,10 @@ pub(crate) fn write(text: &mut Text) {
     }
 }
 
-/// CPU time used, and when the process started after the machine did, in seconds.
+/// The CPU time used, and the time from the machine's start to the process's, in seconds.
 fn stat() -> Option<(f64, f64)> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The program's name stands in parentheses and may hold anything; the third field follows it.
+    // The program's name is in parentheses and may contain anything. The third field follows it.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let seconds = |field: usize| -> Option<f64> {
         let ticks: f64 = fields.get(field - 3)?.parse().ok()?;
@@ -71,7 +71,7 @@ fn stat() -> Option<(f64, f64)> {
     Some((seconds(14)? + seconds(15)?, seconds(22)?))
 }
 
-/// The first number in the line that starts so.
+/// The first number in the line that begins with `start`.
 fn number(file: &str, start: &str) -> Option<u64> {
     let content = fs::read_to_string(file).ok()?;
     let line = content.lines().find_map(|line| line.strip_prefix(start))?;

@@ -1,4 +1,4 @@
-//! Counters and histograms, and Prometheus' text format.
+//! Counters, gauges and histograms, and Prometheus' text format.
 //!
 //! Names and values of labels are `&'static str`, so nothing that a client sends can become a
 //! label.
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-/// A value that only goes up.
+/// A value that only increases.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -29,11 +29,11 @@ impl Counter {
 #[derive(Debug)]
 pub(crate) struct Histogram {
     bounds: &'static [f64],
-    /// One for each bound, and one for what is above all.
+    /// A count for each bound, and one for values above all bounds.
     counts: Vec<AtomicU64>,
-    /// Microseconds, or bytes.
+    /// The sum of all values, in microseconds or bytes.
     sum: AtomicU64,
-    /// Units of `sum` in one unit of the bounds.
+    /// Number of units of `sum` in one unit of the bounds.
     parts: f64,
 }
 
@@ -65,7 +65,7 @@ impl Histogram {
     }
 }
 
-/// A value that goes up and down.
+/// A value that increases and decreases.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicI64);
 
@@ -157,14 +157,14 @@ impl<L, V> Family<L, V> {
 }
 
 impl<L, V: Default> Family<L, V> {
-    /// Of counters or gauges.
+    /// A metric of counters or gauges.
     pub(crate) fn new(name: &'static str, help: &'static str) -> Self {
         Self::of_values(name, help, V::default())
     }
 }
 
 impl<L> Histograms<L> {
-    /// Of durations, with bounds in seconds.
+    /// A metric of durations, with bounds in seconds.
     pub(crate) fn of_durations(
         name: &'static str,
         help: &'static str,
@@ -173,7 +173,7 @@ impl<L> Histograms<L> {
         Self::of_values(name, help, Histogram::new(bounds, 1e6))
     }
 
-    /// Of lengths, with bounds in bytes.
+    /// A metric of lengths, with bounds in bytes.
     pub(crate) fn of_bytes(name: &'static str, help: &'static str, bounds: &'static [f64]) -> Self {
         Self::of_values(name, help, Histogram::new(bounds, 1.0))
     }
@@ -236,7 +236,7 @@ impl Text {
         self.0.push('}');
     }
 
-    /// A metric without labels.
+    /// Appends a metric without labels.
     pub(crate) fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.metric(name, kind, help);
         self.sample(name, &[], value);
@@ -256,7 +256,7 @@ impl Text {
         self.sample(&format!("{name}_count"), labels, total);
     }
 
-    /// A metric with everything of a family.
+    /// Appends a metric with all its series.
     pub(crate) fn family<L: Labels, V: Value>(&mut self, family: &Family<L, V>) {
         self.metric(family.name, V::KIND, family.help);
         let values = family.values.read();

@@ -1,4 +1,4 @@
-//! EventRateLimit's own configuration file, and the AdmissionConfiguration that may name it.
+//! Reads EventRateLimit's configuration file, and the AdmissionConfiguration that may name it.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::auth::settings::{self, SettingsError};
 
 const PLUGIN: &str = "EventRateLimit";
 
-/// Why the rate limits cannot be read.
+/// The reason why the rate limits cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigurationError {
@@ -20,17 +20,17 @@ pub enum ConfigurationError {
     /// An AdmissionConfiguration names a file that cannot be read.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: std::io::Error,
     },
     /// The file that an AdmissionConfiguration names is invalid.
     #[error("{}: {source}", path.display())]
     Named {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake in the file.
         source: SettingsError,
     },
 }
@@ -75,21 +75,23 @@ struct Plugin {
 }
 
 impl EventRateLimitOptions {
-    /// Reads a `Configuration` of `eventratelimit.admission.k8s.io/v1alpha1`, as kube-apiserver's
-    /// plugin does, but refuses fields it does not know.
+    /// Reads a `Configuration` of `eventratelimit.admission.k8s.io/v1alpha1`. It does so as
+    /// kube-apiserver's plugin does, but refuses unknown fields.
     ///
     /// # Errors
-    /// What is wrong, and on which line.
+    ///
+    /// The mistake, and its line.
     pub fn parse(text: &str) -> Result<Self, ConfigurationError> {
         Ok(limits(&settings::read(text)?)?)
     }
 
-    /// Reads what an `AdmissionConfiguration` of `apiserver.config.k8s.io/v1` says of the plugin
-    /// `EventRateLimit`: in place, or in a file named relative to `folder`. Without that plugin
-    /// nothing is limited; other plugins are ignored.
+    /// Reads the plugin `EventRateLimit` from an `AdmissionConfiguration`. Its version is
+    /// `apiserver.config.k8s.io/v1`. The plugin's configuration is embedded, or in a file named
+    /// relative to `folder`. Without the plugin nothing is limited; other plugins are ignored.
     ///
     /// # Errors
-    /// What is wrong, where.
+    ///
+    /// The mistake, and where it is.
     pub fn parse_admission(text: &str, folder: &Path) -> Result<Self, ConfigurationError> {
         let file: AdmissionConfiguration = settings::read(text)?;
         settings::check_kind(
@@ -144,7 +146,8 @@ impl EventRateLimitOptions {
     }
 }
 
-/// The limits, checked as upstream's `ValidateConfiguration` does. The error has all problems.
+/// Reads the limits, checked as upstream's `ValidateConfiguration` does. The error has all
+/// mistakes.
 fn limits(configuration: &Configuration) -> Result<EventRateLimitOptions, SettingsError> {
     settings::check_kind(
         configuration.api_version.as_ref(),
@@ -238,7 +241,7 @@ mod tests {
         EventRateLimitOptions::parse(&text).map_err(|error| error.to_string())
     }
 
-    /// The rows of upstream's TestValidateConfiguration.
+    /// These are the rows of upstream's TestValidateConfiguration.
     #[test]
     fn valid_limits() {
         #[rustfmt::skip]

@@ -1,27 +1,27 @@
-//! Errors of a file of permissions.
+//! Errors of a permissions file.
 
-/// An error in a file of permissions.
+/// An error in a permissions file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RbacError {
-    /// It is neither YAML nor JSON.
+    /// The file is neither YAML nor JSON.
     #[error("not valid YAML: {why}")]
     Unreadable {
-        /// Where and why.
+        /// The place and the reason.
         why: String,
     },
     /// A document breaks a rule.
     #[error("{place}: {why}")]
     Invalid {
-        /// Which document.
+        /// The document.
         place: String,
-        /// What is wrong with it.
+        /// The mistake in it.
         why: String,
     },
-    /// Two objects are the same.
+    /// Two objects have the same kind, namespace and name.
     #[error("{object} is there twice")]
     Duplicate {
-        /// Kind, namespace and name.
+        /// Kind, namespace and name of the objects.
         object: String,
     },
     /// A binding names a role that does not exist.

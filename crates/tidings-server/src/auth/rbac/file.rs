@@ -1,7 +1,8 @@
-//! The file of permissions: documents in YAML or JSON, each a Role, ClusterRole, RoleBinding,
-//! ClusterRoleBinding, or a List of them, as `kubectl get -o yaml` prints them. They are validated
-//! as `k8s.io/kubernetes/pkg/apis/rbac/validation` does. An unknown field is an error, because a
-//! misspelt one would grant or deny something unintended.
+//! Reads the permissions file: documents in YAML or JSON, as `kubectl get -o yaml` prints them.
+//!
+//! Each is a Role, ClusterRole, RoleBinding, ClusterRoleBinding, or a List of these. They are
+//! validated as `k8s.io/kubernetes/pkg/apis/rbac/validation` does. An unknown field is an error,
+//! because a misspelt one would grant or deny something unintended.
 
 use std::collections::BTreeMap;
 
@@ -15,25 +16,26 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// The kinds of objects, apart from lists.
 const KINDS: [&str; 4] = ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"];
 
-/// One document, read and checked.
+/// One object, read and checked.
 #[derive(Debug)]
 pub(super) enum Object {
     Role(Role),
     Binding(Binding),
 }
 
-/// A Role, or without a namespace a ClusterRole.
+/// A Role; without a namespace a ClusterRole.
 #[derive(Debug)]
 pub(super) struct Role {
     pub(super) namespace: Option<String>,
     pub(super) name: String,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) rules: Vec<Rule>,
-    /// The rules are those of the ClusterRoles that match one of these.
+    /// Selectors of the ClusterRoles whose rules this role has; `None` for a role with its own
+    /// rules.
     pub(super) aggregated: Option<Vec<LabelSelector>>,
 }
 
-/// A RoleBinding, or without a namespace a ClusterRoleBinding.
+/// A RoleBinding; without a namespace a ClusterRoleBinding.
 #[derive(Debug)]
 pub(super) struct Binding {
     pub(super) namespace: Option<String>,
@@ -51,7 +53,7 @@ pub(super) enum Subject {
     ServiceAccount { namespace: String, name: String },
 }
 
-/// A policy rule. A rule about resources has no URLs; a rule about URLs has only these and verbs.
+/// A policy rule. A rule about resources has no URLs; a rule about URLs has only URLs and verbs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Rule {
@@ -76,7 +78,7 @@ struct Document {
     items: Option<Vec<Value>>,
 }
 
-/// Other fields of the metadata are ignored.
+/// The metadata of an object. Other fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Metadata {
@@ -152,7 +154,7 @@ impl LabelSelector {
 
 /// Reads every object of a file. Empty documents (two separators in a row, a comment) are skipped.
 pub(super) fn read(text: &str) -> Result<Vec<Object>, RbacError> {
-    // A user or namespace may be called y or no.
+    // Strict, because a user or namespace may be called y or no.
     let options = serde_saphyr::options! { strict_booleans: true };
     let documents: Vec<Option<Value>> = serde_saphyr::from_multiple_with_options(text, options)
         .map_err(|error| RbacError::Unreadable {
@@ -222,7 +224,7 @@ fn read_document(
     }
 }
 
-/// The problems of one object.
+/// The mistakes in one object.
 #[derive(Default)]
 struct Problems(Vec<String>);
 

@@ -1,9 +1,9 @@
-//! Permissions from a file, evaluated as kube-apiserver's RBAC does
-//! (`k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac`): there are only rules that allow, and
-//! everything else is forbidden.
+//! Permissions from a file, evaluated as kube-apiserver's RBAC does.
 //!
-//! Roles and bindings are resolved once, when the file is read, so that a decision reads only the
-//! grants of one user and its groups. A binding to a role that does not exist is an error.
+//! It follows `k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac`: rules can only allow, and
+//! everything else is forbidden. Roles and bindings are resolved once, when the file is read. So a
+//! decision reads only the grants of one user and its groups. A binding to a role that does not
+//! exist is an error.
 
 mod error;
 mod file;
@@ -31,10 +31,10 @@ pub struct RbacPolicy {
 /// The rules of a role, granted to one subject.
 #[derive(Clone, Debug)]
 struct Grant {
-    /// The namespace where it applies; `None` for everywhere.
+    /// The namespace where the grant applies; `None` means everywhere.
     namespace: Option<String>,
     rules: Arc<[Rule]>,
-    /// The reason given for a request that it allows.
+    /// The reason stated for a request that the grant allows.
     reason: String,
 }
 
@@ -156,7 +156,7 @@ impl RbacPolicy {
         Ok(policy)
     }
 
-    /// Why a request is allowed; `None` if nothing allows it.
+    /// The reason why a request is allowed; `None` if nothing allows it.
     pub(crate) fn allows(&self, user: &User, asked: &Attributes<'_>) -> Option<&str> {
         let namespace = match asked {
             Attributes::Resource(asked) => asked.namespace.as_ref(),
@@ -206,8 +206,8 @@ fn describe(kind: &str, namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// The rules of a role; those of an aggregated one are the rules of the ClusterRoles it selects,
-/// whose rules may be aggregated in turn.
+/// The rules of a role. Those of an aggregated role are the rules of the ClusterRoles that it
+/// selects, which may be aggregated in turn.
 fn rules_of(role: &Role, roles: &BTreeMap<Place, Role>) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut seen: HashSet<&str> = HashSet::from([role.name.as_str()]);
@@ -230,7 +230,8 @@ fn rules_of(role: &Role, roles: &BTreeMap<Place, Role>) -> Vec<Rule> {
 /// The default permissions.
 impl Default for RbacPolicy {
     fn default() -> Self {
-        // A test checks that the built-in policy is valid; otherwise nothing would be granted.
+        // A test checks that the built-in policy is valid. If it were not, nothing would be
+        // granted.
         Self::parse("").unwrap_or_else(|_| Self {
             users: HashMap::new(),
             groups: HashMap::new(),

@@ -1,4 +1,4 @@
-//! What policies allow and refuse, and which files are no policies.
+//! Tests of what policies allow and refuse, and of invalid files.
 
 use http::{HeaderMap, Method, Uri};
 
@@ -75,7 +75,7 @@ fn rules_allow_what_they_name_and_nothing_else() {
     let robot = "system:serviceaccount:shop:robot";
     #[rustfmt::skip]
     let table = [
-        // By user, group and service account, in one namespace.
+        // Grants to a user, a group and a service account, in one namespace.
         ("ann", format!("GET {shop}"), true),
         ("ann", format!("GET {shop}?watch=1"), true),
         ("ann", format!("GET {shop}/web.1"), true),
@@ -89,7 +89,7 @@ fn rules_allow_what_they_name_and_nothing_else() {
         ("system:serviceaccount:tools:robot", format!("GET {shop}"), true),
         ("system:serviceaccount:other:robot", format!("GET {shop}"), false),
         ("carl", format!("GET {shop}"), false),
-        // A ClusterRole bound in a namespace; edit holds what view does.
+        // A ClusterRole bound in a namespace. The role edit includes view.
         ("eve", format!("POST {shop}"), true),
         ("eve", format!("PATCH {new_group}/web.1"), true),
         ("eve", format!("DELETE {shop}"), true),
@@ -97,7 +97,7 @@ fn rules_allow_what_they_name_and_nothing_else() {
         ("eve", format!("POST {other}"), false),
         ("eve", "GET /api/v1/namespaces/shop".into(), true),
         ("eve", "GET /api/v1/namespaces".into(), false),
-        // Names.
+        // Rules with names.
         ("bob", format!("GET {other}/web.1"), true),
         ("bob", format!("GET {other}/web.2"), false),
         ("bob", format!("DELETE {new_group}/web.1"), true),
@@ -105,18 +105,18 @@ fn rules_allow_what_they_name_and_nothing_else() {
         ("bob", "GET /api/v1/events".into(), false),
         ("bob", "GET /api/v1/events?fieldSelector=metadata.name%3Dweb.1".into(), true),
         ("bob", "GET /api/v1/events?watch&fieldSelector=metadata.name%3Dweb.1".into(), true),
-        // Subresources.
+        // Rules with subresources.
         ("bob", format!("GET {shop}/web.1/log"), true),
         ("bob", "GET /api/v1/namespaces/a/pods/b/log".into(), true),
         ("bob", "PUT /api/v1/namespaces/a/pods/b/status".into(), true),
         ("bob", "GET /api/v1/namespaces/a/pods/b".into(), false),
-        // Paths.
+        // Rules with paths.
         ("bob", "GET /metrics".into(), true),
         ("bob", "POST /metrics".into(), false),
         ("bob", "GET /debug/pprof".into(), true),
         ("bob", "GET /debug".into(), false),
         ("ann", "GET /metrics".into(), false),
-        // The defaults.
+        // The default permissions.
         ("carl", "GET /version".into(), true),
         ("carl", "GET /openapi/v3".into(), true),
         ("carl", "GET /apis/events.k8s.io/v1".into(), true),

@@ -1,4 +1,4 @@
-//! What a Status says.
+//! Tests of the content of a Status.
 
 use std::sync::Arc;
 
